@@ -1,0 +1,48 @@
+# Every target sets up what it needs: .venv is built from constraints.txt when it is missing or older than its sources.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# More for pytest: make test ARGS='-k election -x'
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run test bench lint types contracts lock clean
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+run: $(READY) ## a cluster in one process, electing; its state is kept in .kactl/
+	@$(BIN)/kactl up --demo
+
+test: lint types contracts ## every check and every test, real brokers included
+	@$(BIN)/python -m pytest $(ARGS)
+
+bench: $(READY) ## what an election costs, stage by stage
+	@$(BIN)/python -m bench.election
+
+lint: $(READY) ## ruff
+	@$(BIN)/ruff check --quiet .
+
+types: $(READY) ## mypy, strict
+	@$(BIN)/mypy --no-error-summary -p kactl -p tests -p bench
+
+contracts: $(READY) ## which way imports point
+	@$(BIN)/lint-imports --no-cache --no-logo
+
+lock: ## resolve all dependencies anew and write constraints.txt
+	@PYTHON=$(PYTHON) .ci/lock
+
+clean: ## remove what the other targets made, but not the state in .kactl/
+	@rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+# From nothing each time, so that nothing is left of an earlier list of dependencies.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("kactl needs Python 3.11 or later; $(PYTHON) is %d.%d. Name another one: make PYTHON=python3.12 ..." % v[:2])'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo '$(PYTHON) cannot make virtual environments: install its venv package (Debian, Ubuntu: python3-venv)' >&2; exit 1; }
+	@echo 'kactl: setting up $(VENV) (a minute, once)' >&2
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt pip setuptools
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --build-constraint constraints.txt -e '.[all,test,lint]'
+	@touch $@
