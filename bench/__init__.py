@@ -1,0 +1,1 @@
+"""Benchmarks; each module prints figures and their spread when it is run."""
