@@ -1,0 +1,145 @@
+"""What is installed is what stands in the tree, under the names it is imported by, in the versions we tested."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from tests import tree
+
+IMPORT_ALL = """
+import importlib, json, sys
+for name in json.load(sys.stdin):
+    importlib.import_module(name)
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def test_the_packages_listed_are_the_folders_there_are() -> None:
+    listed = tree.pyproject()["tool"]["setuptools"]["packages"]
+
+    assert len(listed) == len(set(listed))
+    assert set(listed) == tree.packages()
+
+
+def test_no_module_lies_in_a_folder_that_is_not_a_package() -> None:
+    lost = {str(file) for file in tree.modules().values() if not (file.parent / "__init__.py").exists()}
+
+    assert not lost
+
+
+def test_every_module_is_imported_as_part_of_kactl_only() -> None:
+    names = [name for name in tree.modules() if not name.endswith("__main__")]
+
+    # In the tree, where `import actors` would work if somebody wrote it.
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", IMPORT_ALL],
+        cwd=tree.ROOT,
+        input=json.dumps(names),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    imported = set(json.loads(done.stdout))
+    assert set(names) <= imported
+    assert not imported & {"actors", "transports"}
+
+
+@pytest.mark.parametrize("folder", ["actors", "transports"])
+def test_the_links_are_relative_and_committed(folder: str) -> None:
+    link = tree.ROOT / "kactl" / folder
+
+    staged = subprocess.run(
+        ["git", "ls-files", "--stage", f"kactl/{folder}"], cwd=tree.ROOT, capture_output=True, check=True, text=True
+    ).stdout
+
+    assert link.is_symlink()
+    assert os.readlink(link) == f"../{folder}"
+    assert staged.startswith("120000 ")  # git's mode of a link
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_every_module_and_nothing_beside_kactl(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for file in tree.files():
+        if not file.is_symlink():  # the wheel must not depend on the links
+            copy = source / file.relative_to(tree.ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
+
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    wheel = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path), str(source)]
+    done = subprocess.run([*pip, *wheel], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    (built,) = tmp_path.glob("kactl-*.whl")
+    held = set(zipfile.ZipFile(built).namelist())
+    expected = {name.replace(".", "/") for name in tree.modules()}
+    assert {re.sub(r"(/__init__)?\.py$", "", name) for name in held if name.endswith(".py")} == expected
+    assert "kactl/py.typed" in held
+    assert {name.split("/")[0].split("-")[0] for name in held} == {"kactl"}
+
+
+def pinned() -> dict[str, Version]:
+    """constraints.txt: one exact version for each name."""
+    pins: dict[str, Version] = {}
+    for line in (tree.ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            name, version = line.split("==")  # anything but an exact pin fails here
+            pins[canonicalize_name(name)] = Version(version)
+    return pins
+
+
+def declared() -> list[Requirement]:
+    """What pyproject asks for, over all extras; kactl's own extras are resolved."""
+    project = tree.pyproject()["project"]
+    lines = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
+    return [wanted for line in lines if (wanted := Requirement(line)).name != "kactl"]
+
+
+def applies(wanted: Requirement, extras: set[str]) -> bool:
+    """Whether a requirement holds here, asked for with these extras (or with none)."""
+    return wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in extras | {""})
+
+
+def test_the_pins_satisfy_what_pyproject_asks_for() -> None:
+    pins = pinned()
+
+    for wanted in declared():
+        assert wanted.specifier.contains(pins[canonicalize_name(wanted.name)], prereleases=True), str(wanted)
+
+
+def test_every_dependency_of_a_dependency_is_pinned() -> None:
+    pins = pinned()
+    seen: set[tuple[str, frozenset[str]]] = set()
+    waiting = [wanted for wanted in declared() if applies(wanted, set())]
+
+    while waiting:
+        wanted = waiting.pop()
+        name = canonicalize_name(wanted.name)
+        assert name in pins, f"{wanted.name} is not in constraints.txt: run `make lock`"
+        if (name, frozenset(wanted.extras)) not in seen:
+            seen.add((name, frozenset(wanted.extras)))
+            further = map(Requirement, metadata.requires(wanted.name) or ())
+            waiting += [requirement for requirement in further if applies(requirement, wanted.extras)]
+
+    assert len(seen) > len(declared()) / 2
+
+
+def test_only_the_extras_that_something_uses_exist() -> None:
+    extras = tree.pyproject()["project"]["optional-dependencies"]
+
+    assert set(extras) == {"server", "zookeeper", "kafka", "bench", "all", "test", "lint"}
+    assert extras["kafka"] == ["kio==0.5.0"]

@@ -1,0 +1,49 @@
+"""The tree under test: where it is, which files belong to it, and what its pyproject says."""
+
+import subprocess
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+# Folder at the top -> the name its modules are imported by.
+PACKAGE_FOLDERS: Final = {"kactl": "kactl", "actors": "kactl.actors", "transports": "kactl.transports"}
+
+
+@cache
+def pyproject() -> dict[str, Any]:
+    """pyproject.toml as plain values."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def files() -> list[Path]:
+    """The files of the project, absolute: committed, or new and not ignored. Links are given as links."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    named = (ROOT / name for name in listed.stdout.split("\0") if name)
+    return [file for file in named if file.is_symlink() or file.exists()]  # a file may be deleted and not yet committed
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package by the name it is imported by; a package stands for its `__init__.py`."""
+    found: dict[str, Path] = {}
+    for folder, name in PACKAGE_FOLDERS.items():
+        for file in (ROOT / folder).rglob("*.py"):
+            inside = file.relative_to(ROOT / folder)
+            if folder == "kactl" and inside.parts[0] in PACKAGE_FOLDERS:
+                continue  # seen through a link; it has its own turn
+            parts = (*inside.parent.parts, *(() if inside.stem == "__init__" else (inside.stem,)))
+            found[".".join((name, *parts))] = file
+    return found
+
+
+def packages() -> set[str]:
+    """The names of all folders that have an `__init__.py`."""
+    return {name for name, file in modules().items() if file.name == "__init__.py"}
