@@ -1,0 +1,151 @@
+"""What an actor is: one task, one inbox, one owner of state.
+
+`tell` puts a message into the inbox and goes on; `ask` waits for what the actor makes of it. Asks go down, from the
+controller to the machines, never back up: a cycle of asks is a deadlock.
+
+An exception that an asked message raises goes to the asker. One that a told message raises leaves the actor, and so
+reaches whoever supervises it. The inbox is a deque with a wake-up: an order of magnitude cheaper than a stream, since
+draining it needs no switch of tasks for each message.
+"""
+
+import asyncio
+import collections
+from typing import Any, Final, Generic, TypeVar
+
+from kactl.errors import KactlError, Remedy
+
+M = TypeVar("M")
+
+# A restart of a whole cluster with its notifications fits; a runaway watcher does not.
+INBOX_LIMIT: Final = 10_000
+
+
+class InboxFull(KactlError):
+    """An actor does not keep up; the message was not taken."""
+
+    remedy = Remedy.RETRY
+    http_status = 503
+
+    def __init__(self, actor: str, limit: int) -> None:
+        super().__init__(f"the inbox of {actor} holds {limit} messages and takes no more until it has caught up")
+
+
+class ActorStopped(KactlError):
+    """The actor had ended before it came to the message."""
+
+    remedy = Remedy.RETRY
+    http_status = 503
+
+    def __init__(self, actor: str) -> None:
+        super().__init__(f"{actor} has stopped")
+
+
+class Inbox(Generic[M]):
+    """Messages in the order in which they came, each with the future of its asker, if any asked."""
+
+    def __init__(self, owner: str, limit: int = INBOX_LIMIT) -> None:
+        self._owner = owner
+        self._limit = limit
+        self._messages: collections.deque[tuple[M, asyncio.Future[Any] | None]] = collections.deque()
+        self._wake: asyncio.Future[None] | None = None
+        self._closed = False
+        self.refused = 0  # how often the limit was met
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def put(self, message: M, asker: asyncio.Future[Any] | None = None) -> None:
+        """Take a message.
+
+        Raises:
+            InboxFull: the limit is met; the message was not taken.
+            ActorStopped: nobody will read it.
+        """
+        if self._closed:
+            raise ActorStopped(self._owner)
+        if len(self._messages) >= self._limit:
+            self.refused += 1
+            raise InboxFull(self._owner, self._limit)
+        self._messages.append((message, asker))
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def take(self) -> tuple[M, asyncio.Future[Any] | None]:
+        """The oldest message; waits for one."""
+        while not self._messages:
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+        return self._messages.popleft()
+
+    def drain(self) -> list[tuple[M, asyncio.Future[Any] | None]]:
+        """All messages, taken out at once."""
+        drained = list(self._messages)
+        self._messages.clear()
+        return drained
+
+    def close(self) -> None:
+        """Take nothing any more, and tell those who still wait for an answer."""
+        self._closed = True
+        for _, asker in self.drain():
+            if asker is not None and not asker.done():
+                asker.set_exception(ActorStopped(self._owner))
+
+
+class Ref(Generic[M]):
+    """How others know an actor."""
+
+    def __init__(self, inbox: Inbox[M]) -> None:
+        self._inbox = inbox
+
+    def tell(self, message: M) -> None:
+        """Leave a message. Raises InboxFull or ActorStopped."""
+        self._inbox.put(message)
+
+    async def ask(self, message: M) -> Any:
+        """Leave a message and wait for its result; what it raises, this raises."""
+        asker: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._inbox.put(message, asker)
+        return await asker
+
+
+class Actor(Generic[M]):
+    """The loop. Subclasses say in `receive` what becomes of a message."""
+
+    def __init__(self, name: str, *, limit: int = INBOX_LIMIT) -> None:
+        self.name = name
+        self.inbox: Inbox[M] = Inbox(name, limit)
+
+    @property
+    def ref(self) -> Ref[M]:
+        return Ref(self.inbox)
+
+    async def receive(self, message: M) -> Any:
+        """What becomes of a message; the result is the asker's."""
+        raise NotImplementedError
+
+    async def run(self) -> None:
+        """Take one message after the other, until cancelled."""
+        try:
+            while True:
+                message, asker = await self.inbox.take()
+                await self._one(message, asker)
+        finally:
+            self.inbox.close()
+
+    async def _one(self, message: M, asker: asyncio.Future[Any] | None) -> None:
+        if asker is None:
+            await self.receive(message)
+            return
+        try:
+            result = await self.receive(message)
+        except Exception as error:
+            if asker.cancelled():
+                raise
+            asker.set_exception(error)
+        except BaseException:
+            if not asker.done():
+                asker.set_exception(ActorStopped(self.name))
+            raise
+        else:
+            if not asker.done():
+                asker.set_result(result)

@@ -1,0 +1,137 @@
+"""How a machine's change becomes durable: committed by compare-and-set, and read again where it was refused.
+
+Not an actor; each machine has one. Store first, memory second: nothing here touches the table, except that a broker
+which the store names and the row has no slot for is given one.
+"""
+
+import dataclasses
+from typing import Final
+
+import numpy as np
+
+from kactl.cluster import Cluster
+from kactl.errors import ControllerMoved, Remedy, StoreError
+from kactl.model import NO_VERSION
+from kactl.rows import Bools, Bytes, Change, Ints, Refusal, Rows, choose, members
+from kactl.store import Found, Names, Outcome, Store, Write
+from kactl.table import in_sync_of
+
+# A row is planned again as often as it is refused. Leaders write an ISR a few times in a second at the worst, so that
+# a row which is refused this often is not raced but broken.
+ROUNDS_MAX: Final = 50
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of a change.
+
+    Attributes:
+        change: the rows that were kept, or needed no write, with the versions that the store gave them.
+        kept, conflict, failed: bool[n] over the rows of the change that was committed; each row is in one of them.
+    """
+
+    change: Change
+    kept: Bools
+    conflict: Bools
+    failed: Bools
+
+
+class Ledger:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, store: Store) -> None:
+        self._cluster = cluster
+        self._store = store
+
+    def names(self, rows: Rows) -> Names:
+        numbers, topic = np.unique(rows.topic, return_inverse=True)
+        return Names(self._cluster.table.topic_refs(numbers.tolist()), topic.astype(np.int32), rows.partition)
+
+    async def commit(self, change: Change) -> Settled:
+        """Commit the rows of `change` that have something to write; the others count as kept.
+
+        Raises:
+            ControllerMoved: a later controller exists. Nothing that was not kept before will be.
+            StoreError: nothing is known of any row, not even after reading back.
+        """
+        writes = change.writes
+        outcome = np.full(len(change), Outcome.KEPT, np.uint8)
+        version = change.partition_epoch.copy()
+        if writes.any():
+            part = change if writes.all() else change.take(writes)
+            outcome[writes], version[writes] = await self._write(part)
+        kept = outcome == Outcome.KEPT
+        final = change.committed(version)
+        return Settled(
+            final if kept.all() else final.take(kept), kept, outcome == Outcome.CONFLICT, outcome == Outcome.FAILED
+        )
+
+    async def _write(self, change: Change) -> tuple[Bytes, Ints]:
+        rows = change.rows
+        write = Write(
+            names=self.names(rows),
+            leader=change.leader,
+            leader_epoch=change.leader_epoch,
+            isr=members(change.in_sync, rows.replicas),
+            recovering=change.recovering,
+            expected=rows.partition_epoch,
+        )
+        try:
+            committed = await self._store.commit(write, self._cluster.fence)
+        except ControllerMoved:
+            raise
+        except StoreError as error:
+            if error.remedy is not Remedy.READ_BACK:
+                raise
+            return await self._read_back(change, write)
+        return committed.outcome, committed.version
+
+    async def _read_back(self, change: Change, write: Write) -> tuple[Bytes, Ints]:
+        """Find out what became of a write whose outcome is unknown, before anything follows from it."""
+        stored = await self._store.leaderships(write.names)
+        as_written = (
+            stored.found
+            & (stored.leader == write.leader)
+            & (stored.leader_epoch == write.leader_epoch)
+            & (stored.controller_epoch == self._cluster.fence.epoch)
+            & (stored.recovering == write.recovering)
+            & (in_sync_of(change.rows.replicas, stored.isr) == change.in_sync).all(axis=0)
+            & (stored.partition_epoch == np.maximum(write.expected, NO_VERSION) + 1)
+        )
+        untouched = choose(stored.found, stored.partition_epoch, np.int32(NO_VERSION)) == write.expected
+        outcome = choose(
+            as_written, np.uint8(Outcome.KEPT), untouched, np.uint8(Outcome.FAILED), np.uint8(Outcome.CONFLICT)
+        )
+        return outcome, choose(as_written, stored.partition_epoch, np.int32(NO_VERSION))
+
+    async def read_again(self, rows: Rows) -> tuple[Rows, Bytes]:
+        """The rows with the leadership that is stored now, and why some of them cannot go on.
+
+        Returns:
+            n rows, and uint8[n] of Refusal: NO_LEADERSHIP, LATER_CONTROLLER, STORE_FAILED or NONE.
+
+        Raises:
+            StoreError: nothing could be read.
+        """
+        stored = await self._store.leaderships(self.names(rows))
+        table = self._cluster.table
+        table.admit(rows.at, stored.isr)
+        now = table.rows(rows.at)
+        found = stored.found
+        refusal = choose(
+            stored.status == Found.FAILED,
+            np.uint8(Refusal.STORE_FAILED),
+            ~found,
+            np.uint8(Refusal.NO_LEADERSHIP),
+            stored.controller_epoch > self._cluster.fence.epoch,
+            np.uint8(Refusal.LATER_CONTROLLER),
+            np.uint8(Refusal.NONE),
+        )
+        return now.replace(
+            leader=choose(found, stored.leader, now.leader),
+            leader_epoch=choose(found, stored.leader_epoch, now.leader_epoch),
+            in_sync=choose(found, in_sync_of(now.replicas, stored.isr), now.in_sync),
+            partition_epoch=choose(found, stored.partition_epoch, now.partition_epoch),
+            controller_epoch=choose(found, stored.controller_epoch, now.controller_epoch),
+            recovering=choose(found, stored.recovering, now.recovering),
+        ), refusal

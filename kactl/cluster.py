@@ -1,0 +1,243 @@
+"""The cluster as the controller knows it now.
+
+The partition table, the brokers, what waits for deletion, what is being reassigned, our epoch, and two counters that
+are kept along with every change. It has one owner, the controller, who lends it to one machine at a time; nothing is
+written here before the store has kept it.
+
+Source: the classic controller's ControllerContext. Unlike there, a topic that goes takes everything with it: states,
+a reassignment in progress, the mark that it cannot be deleted now.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+
+from kactl.election import Circumstances
+from kactl.errors import IllegalState
+from kactl.model import (
+    EPOCH_DURING_DELETE,
+    NO_BROKER,
+    ZERO_ID,
+    Assignment,
+    Broker,
+    Fence,
+    PartitionState,
+    PartitionView,
+    ReplicaState,
+    TopicPartition,
+)
+from kactl.rows import Bools, Change, Ints, Live, RowNumbers, Rows, choose, preferred_imbalance
+from kactl.store import Assignments, Leaderships
+from kactl.table import NO_ROW, Table
+
+NOT_ACTIVE: Final = Fence(epoch=0, version=0)
+
+
+class Cluster:
+    """See the module.
+
+    Args:
+        controller_id: ours.
+        recovery: whether uncleanly elected leaders are told to recover (protocol level 3.2 and above).
+    """
+
+    def __init__(self, controller_id: int, *, recovery: bool = True) -> None:
+        self.controller_id = controller_id
+        self.recovery = recovery
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything, as on resignation."""
+        self.fence = NOT_ACTIVE
+        self.table = Table()
+        self._brokers: dict[int, Broker] = {}
+        self._shutting_down: set[int] = set()
+        self._now: Circumstances | None = None
+        self.topics_to_delete: set[str] = set()
+        self.deletion_started: set[str] = set()
+        self.deletion_ineligible: set[str] = set()
+        self.reassigning: set[TopicPartition] = set()
+        self.offline_count = 0
+        self.imbalance_count = 0
+
+    # -- brokers -------------------------------------------------------------------------------------------------------
+
+    @property
+    def brokers(self) -> dict[int, Broker]:
+        """All registered brokers by id, those that are shutting down too. Not to be changed by the caller."""
+        return self._brokers
+
+    @property
+    def shutting_down(self) -> frozenset[int]:
+        return frozenset(self._shutting_down)
+
+    @property
+    def now(self) -> Circumstances:
+        """Who is live and who is registered, for elections and machines."""
+        if self._now is None:
+            registered = Live(self._brokers)
+            live = Live(self._brokers.keys() - self._shutting_down) if self._shutting_down else registered
+            self._now = Circumstances(live, registered, recovery=self.recovery)
+        return self._now
+
+    def add_brokers(self, brokers: Iterable[Broker]) -> None:
+        """Add registrations, or replace them by id."""
+        self._brokers |= {broker.id: broker for broker in brokers}
+        self._brokers = dict(sorted(self._brokers.items()))
+        self._now = None
+
+    def remove_brokers(self, brokers: Iterable[int]) -> None:
+        for broker in brokers:
+            self._brokers.pop(broker, None)
+        self._now = None
+
+    def mark_shutting_down(self, broker: int, shutting_down: bool = True) -> None:
+        (self._shutting_down.add if shutting_down else self._shutting_down.discard)(broker)
+        self._now = None
+
+    def is_replica_online(self, broker: int, name: TopicPartition, *, include_shutting_down: bool = False) -> bool:
+        """Whether one replica can serve: its broker is live, and its directory has not failed."""
+        brokers = self.now.registered if include_shutting_down else self.now.live
+        if broker == NO_BROKER or broker not in brokers:
+            return False
+        return self.table.row(name) not in self.table.dirs_offline(broker)
+
+    def forget_offline_dirs(self, broker: int) -> None:
+        self.table.mark_dirs(broker, self.table.dirs_offline(broker), False)
+
+    # -- topics --------------------------------------------------------------------------------------------------------
+
+    def view(self, name: TopicPartition) -> PartitionView | None:
+        """One partition as an object; None if it is unknown."""
+        row = self.table.row(name)
+        return None if row == NO_ROW else self.table.view(row)
+
+    def assignment(self, name: TopicPartition) -> Assignment:
+        """What is assigned; an empty assignment if the partition is unknown."""
+        view = self.view(name)
+        return Assignment() if view is None else view.assignment
+
+    def put_topic_id(self, name: str, topic_id: bytes) -> None:
+        """Give a topic its id. Giving the same again is no change.
+
+        Raises:
+            IllegalState: the topic is unknown, has another id, or the id is another topic's.
+        """
+        if self.table.topic(name) is None:
+            raise IllegalState(f"topic {name} is unknown, and was to get the id {topic_id.hex()}")
+        for topic in self.table.topics():
+            if topic_id != ZERO_ID and topic.ref.id == topic_id and topic.name != name:
+                raise IllegalState(f"the id {topic_id.hex()} of topic {topic.name} was to be given to {name}")
+        self.table.add_topic(name, topic_id)
+
+    def put_assignments(self, loaded: Assignments) -> RowNumbers:
+        """Put what is assigned; the rows of it."""
+        known = [row for name in _few(loaded) if (row := self.table.row(name)) != NO_ROW]
+        before = self._imbalanced(known) if known else 0
+        at = self.table.put_assignments(loaded)
+        self.imbalance_count += (self._imbalanced(known) if known else 0) - before
+        return at
+
+    def put_assignment(self, name: TopicPartition, assignment: Assignment) -> int:
+        """Put one assignment; the row of it."""
+        topic = self.table.topic(name.topic)
+        return int(
+            self.put_assignments(
+                Assignments.of({name: assignment}, {name.topic: topic.ref.id} if topic is not None else None)
+            )[0]
+        )
+
+    def put_leaderships(self, at: RowNumbers, loaded: Leaderships) -> None:
+        """Put what the store holds of the rows `at`."""
+        before = self._imbalanced(at)
+        self.table.put_leaderships(at, loaded)
+        self.imbalance_count += self._imbalanced(at) - before
+
+    def queue_deletion(self, topics: Iterable[str]) -> None:
+        """Let topics wait for deletion; their partitions no longer count as imbalanced."""
+        for name in sorted(set(topics) - self.topics_to_delete):
+            topic = self.table.topic(name)
+            if topic is not None:
+                self.imbalance_count -= self._imbalanced(self.table.rows_of(topic))
+            self.topics_to_delete.add(name)
+            self.table.queue_topic(name, True)
+
+    def begin_deletion(self, topics: Iterable[str]) -> None:
+        """The deletion of topics that wait for it begins; from now on their partitions do not count as offline."""
+        self.deletion_started |= self.topics_to_delete.intersection(topics)
+
+    def remove_topic(self, name: str) -> None:
+        """Forget a topic and everything that goes with it; nothing happens if it is unknown."""
+        topic = self.table.topic(name)
+        if topic is not None:
+            rows = self.table.rows(self.table.rows_of(topic))
+            self.imbalance_count -= int(np.count_nonzero(preferred_imbalance(rows)))
+            if name not in self.deletion_started:
+                self.offline_count -= int(np.count_nonzero(rows.state == PartitionState.OFFLINE))
+        self.table.remove_topic(name)
+        self.topics_to_delete.discard(name)
+        self.deletion_started.discard(name)
+        self.deletion_ineligible.discard(name)
+        self.reassigning = {partition for partition in self.reassigning if partition.topic != name}
+
+    # -- partitions ----------------------------------------------------------------------------------------------------
+
+    def apply(self, change: Change) -> None:
+        """Take over what the store has kept, and what needs no store."""
+        if not len(change):
+            return
+        self.offline_count += self._offline_step(change.rows, change.state)
+        before = preferred_imbalance(change.rows)
+        after = preferred_imbalance(change.after())
+        self.imbalance_count += int(np.count_nonzero(after)) - int(np.count_nonzero(before))
+        self.table.apply(change)
+
+    def set_states(self, at: RowNumbers, state: Any) -> None:
+        """Put partition states directly, without a check; the offline counter follows."""
+        rows = self.table.rows(at)
+        after = np.broadcast_to(np.asarray(state, np.uint8), rows.state.shape)
+        self.offline_count += self._offline_step(rows, after)
+        self.table.set_states(at, after)
+
+    def stop_replica_epoch(self, rows: Rows) -> Ints:
+        """int32[n]: the leader epoch that a StopReplica carries; NO_EPOCH where no leadership is known."""
+        return choose(rows.queued, np.int32(EPOCH_DURING_DELETE), rows.leader_epoch)  # type: ignore[no-any-return]
+
+    def all_replicas_in(self, topic: str, state: ReplicaState) -> bool:
+        """Whether all replicas of a topic are in `state`; True for a topic without replicas."""
+        known = self.table.topic(topic)
+        if known is None:
+            return True
+        rows = self.table.rows(self.table.rows_of(known))
+        return bool((rows.replica_state[rows.assigned] == state).all())
+
+    # -- counting ------------------------------------------------------------------------------------------------------
+
+    def _imbalanced(self, at: RowNumbers | list[int]) -> int:
+        return int(np.count_nonzero(preferred_imbalance(self.table.rows(np.asarray(at, np.intp)))))
+
+    def _offline_step(self, rows: Rows, after: Any) -> int:
+        """By how much the offline counter moves when `rows` get the states `after`."""
+        counted = self._not_started(rows)
+        was = (rows.state == PartitionState.OFFLINE) & counted
+        becomes = (after == PartitionState.OFFLINE) & counted
+        return int(np.count_nonzero(becomes)) - int(np.count_nonzero(was))
+
+    def _not_started(self, rows: Rows) -> Bools:
+        if not self.deletion_started:
+            return np.ones(len(rows), np.bool_)
+        started = [topic.number for name in self.deletion_started if (topic := self.table.topic(name)) is not None]
+        return ~np.isin(rows.topic, started)
+
+    def count_again(self) -> tuple[int, int]:
+        """(offline, imbalanced), counted from nothing. The counters must agree with it at all times."""
+        rows = self.table.rows(self.table.all())
+        offline = (rows.state == PartitionState.OFFLINE) & self._not_started(rows)
+        return int(np.count_nonzero(offline)), int(np.count_nonzero(preferred_imbalance(rows)))
+
+
+def _few(loaded: Assignments) -> Iterable[TopicPartition]:
+    """The partitions by name."""
+    for topic, partition in zip(loaded.topic.tolist(), loaded.partition.tolist(), strict=True):
+        yield TopicPartition(loaded.topics[topic].name, partition)

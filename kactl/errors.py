@@ -1,0 +1,264 @@
+"""What can go wrong, whose fault it is, and what to do next.
+
+One root, `KactlError`. Its `remedy` says what the one who catches it should do; its `code` is Kafka's number for it,
+for those who speak to Kafka's clients; `http_status` is for the admin API. Facts are attributes, and the message is
+made from them.
+
+A refusal that is normal in operation (a lost race for one row, no live replica) is a value and never comes here.
+"""
+
+import enum
+from typing import ClassVar
+
+
+class ErrorCode(enum.IntEnum):
+    """Kafka's protocol error numbers, as far as a controller speaks of them.
+
+    Source: the protocol's table of errors.
+    """
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    BROKER_NOT_AVAILABLE = 8
+    STALE_CONTROLLER_EPOCH = 11
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    INVALID_TOPIC_EXCEPTION = 17
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
+    INVALID_REQUEST = 42
+    OPERATION_NOT_ATTEMPTED = 55
+    KAFKA_STORAGE_ERROR = 56
+    REASSIGNMENT_IN_PROGRESS = 60
+    LISTENER_NOT_FOUND = 72
+    TOPIC_DELETION_DISABLED = 73
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    STALE_BROKER_EPOCH = 77
+    PREFERRED_LEADER_NOT_AVAILABLE = 80
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
+    ELECTION_NOT_NEEDED = 84
+    NO_REASSIGNMENT_IN_PROGRESS = 85
+    INVALID_UPDATE_VERSION = 95
+    FEATURE_UPDATE_FAILED = 96
+    UNKNOWN_TOPIC_ID = 100
+    BROKER_ID_NOT_REGISTERED = 102
+    INCONSISTENT_TOPIC_ID = 103
+    INELIGIBLE_REPLICA = 107
+    NEW_LEADER_ELECTED = 108
+
+
+class Remedy(enum.Enum):
+    """What the one who catches an error should do."""
+
+    REPORT = "report"  # tell the caller; nothing was changed and trying again will not help
+    RETRY = "retry"  # nothing was changed; the same call may go through later
+    READ_BACK = "read back"  # the outcome is unknown; find out before anything follows from it
+    RESIGN = "resign"  # somebody else is the controller now
+
+
+class KactlError(Exception):
+    """The root of every error that kactl raises on purpose."""
+
+    remedy: ClassVar[Remedy] = Remedy.REPORT
+    code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+    http_status: ClassVar[int] = 500
+
+
+# -- ours to fix -------------------------------------------------------------------------------------------------------
+
+
+class IllegalState(KactlError):
+    """Something that only a bug could bring about, such as a batch that was filled and never sent."""
+
+
+# -- the caller's to fix -----------------------------------------------------------------------------------------------
+
+
+class BadRequest(KactlError):
+    """The caller asked for something that cannot be; nothing was changed.
+
+    Args:
+        field: where in the request, as a path such as `partitions[0].topic` or a configuration key.
+        reason: what is wrong with it, and what would be right.
+    """
+
+    code = ErrorCode.INVALID_REQUEST
+    http_status = 400
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class BadConfig(BadRequest):
+    """A configuration key is unknown or its value cannot be used."""
+
+    code = ErrorCode.INVALID_CONFIG
+
+
+class InvalidReplicaAssignment(BadRequest):
+    """A manual assignment names brokers twice, none, or such as do not exist."""
+
+    code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+class InvalidReplicationFactor(BadRequest):
+    """More replicas were asked for than there are brokers, or fewer than one."""
+
+    code = ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+class InvalidPartitions(BadRequest):
+    """A topic was asked for with fewer than one partition, or with too many."""
+
+    code = ErrorCode.INVALID_PARTITIONS
+
+
+class InvalidTopic(BadRequest):
+    """A name that Kafka does not allow for a topic, or a topic that is being deleted."""
+
+    code = ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+class TopicExists(KactlError):
+    """A topic of that name is there already; it was left as it is."""
+
+    code = ErrorCode.TOPIC_ALREADY_EXISTS
+    http_status = 409
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"topic {topic!r} exists already: choose another name, or describe the one that is there")
+        self.topic = topic
+
+
+class NotFound(KactlError):
+    """What was asked for does not exist.
+
+    Args:
+        kind: "topic", "partition", "broker" ...
+        name: as the caller wrote it.
+    """
+
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    http_status = 404
+
+    def __init__(self, kind: str, name: object) -> None:
+        super().__init__(f"there is no {kind} {name}")
+        self.kind = kind
+        self.name = name
+
+
+# -- the world's -------------------------------------------------------------------------------------------------------
+
+
+class NotController(KactlError):
+    """This instance does not hold the controllership; ask the one that does."""
+
+    remedy = Remedy.RETRY
+    code = ErrorCode.NOT_CONTROLLER
+    http_status = 503
+
+    def __init__(self, active_id: int | None = None) -> None:
+        who = "nobody that we know of" if active_id is None else f"{active_id}"
+        super().__init__(f"this instance is not the controller; the controller is {who}")
+        self.active_id = active_id
+
+
+class ControllerMoved(KactlError):
+    """A later controller has been elected; all we do from now on is void.
+
+    Args:
+        ours: the controller epoch under which we acted; 0 if we were only contesting.
+        theirs: the later epoch where it is known.
+    """
+
+    remedy = Remedy.RESIGN
+    code = ErrorCode.STALE_CONTROLLER_EPOCH
+    http_status = 409
+
+    def __init__(self, *, ours: int, theirs: int | None = None) -> None:
+        behind = "a later one" if theirs is None else f"epoch {theirs}"
+        super().__init__(f"controller epoch {ours} has been followed by {behind}")
+        self.ours = ours
+        self.theirs = theirs
+
+
+class StoreError(KactlError):
+    """The store refused or failed a whole call; nothing of it was kept unless the error's remedy says otherwise."""
+
+    remedy = Remedy.RETRY
+    http_status = 503
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer in time, or the connection broke: what was written, if anything, is unknown."""
+
+    remedy = Remedy.READ_BACK
+
+
+class SessionExpired(StoreError):
+    """The store has ended our session: registrations and the controllership that went with it are gone."""
+
+    remedy = Remedy.RESIGN
+
+
+class StoreDamaged(StoreError):
+    """A file is not what it should be. It was left untouched.
+
+    Args:
+        path: the file.
+        reason: what was found.
+        remedy_text: what a person should do.
+    """
+
+    remedy = Remedy.REPORT
+
+    def __init__(self, path: str, reason: str, remedy_text: str) -> None:
+        super().__init__(f"{path}: {reason}; {remedy_text}")
+        self.path = path
+        self.reason = reason
+        self.remedy_text = remedy_text
+
+
+class BrokerIdTaken(StoreError):
+    """Another live session holds the registration of that broker id."""
+
+    remedy = Remedy.RETRY
+    http_status = 409
+
+    def __init__(self, broker: int) -> None:
+        super().__init__(
+            f"broker id {broker} is registered by another session: stop that process, or wait until its session ends"
+        )
+        self.broker = broker
+
+
+class BrokerUnreachable(KactlError):
+    """A request did not reach a broker, or its answer did not reach us. The broker may have acted on it."""
+
+    remedy = Remedy.RETRY
+    code = ErrorCode.BROKER_NOT_AVAILABLE
+    http_status = 503
+
+    def __init__(self, broker: int, reason: str) -> None:
+        super().__init__(f"broker {broker}: {reason}")
+        self.broker = broker
+        self.reason = reason
+
+
+class MalformedMessage(KactlError):
+    """Bytes from a peer that are no message of the protocol; the connection they came over is closed."""
+
+    code = ErrorCode.INVALID_REQUEST

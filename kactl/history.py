@@ -1,0 +1,304 @@
+"""What happened, in order: the ring from which `watch`, the event stream and subscribers read.
+
+A change of a hundred thousand partitions is kept as the columns it came in and becomes single events only when
+somebody reads them, so that recording costs a copy of a few columns. The ring has a bound; who falls behind it is told
+by a `Reset` to read the present state anew.
+"""
+
+import asyncio
+import collections
+import dataclasses
+from collections.abc import AsyncIterator, Collection, Iterator
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from kactl.clock import Clock
+from kactl.model import PartitionState, ReplicaState, TopicRef
+from kactl.rows import REFUSAL_TEXT, Bools, Bytes, Change, Ints, Refusal, Rows
+
+# A restart of a large cluster fits; at some 60 bytes an entry this is a few megabytes.
+RING_LIMIT: Final = 100_000
+# How many events one read hands over before others get a turn.
+_READ_AT_ONCE: Final = 500
+
+
+class Event(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
+    """Common to all: `seq` rises by one from event to event and begins anew with the process."""
+
+    seq: int = 0
+    time_ms: int = 0
+    controller_epoch: int = 0
+
+
+class ControllerEvent(Event, frozen=True, tag="controller"):
+    """The controllership came or went. `what`: elected, resigned."""
+
+    what: str
+    controller_id: int
+    cause: str = ""
+
+
+class BrokerEvent(Event, frozen=True, tag="broker"):
+    """A broker came or went. `what`: started, bounced, failed, modified, directory-failed."""
+
+    what: str
+    broker: int
+    broker_epoch: int
+
+
+class TopicEvent(Event, frozen=True, tag="topic"):
+    """A topic came, grew or vanished. `what`: created, grown, vanished."""
+
+    what: str
+    topic: str
+
+
+class PartitionEvent(Event, frozen=True, tag="partition"):
+    """A partition moved, got a leader, or could not. `refused` is empty unless it could not."""
+
+    topic: str
+    partition: int
+    from_state: PartitionState
+    to_state: PartitionState
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    partition_epoch: int
+    recovering: bool = False
+    refused: str = ""
+
+
+class ReplicaEvent(Event, frozen=True, tag="replica"):
+    """A replica moved."""
+
+    topic: str
+    partition: int
+    broker: int
+    from_state: ReplicaState
+    to_state: ReplicaState
+
+
+class Reset(Event, frozen=True, tag="reset"):
+    """Events before `seq` + 1 are lost to this reader: read the present state, then go on."""
+
+
+AnyEvent = ControllerEvent | BrokerEvent | TopicEvent | PartitionEvent | ReplicaEvent | Reset
+KINDS: Final = ("controller", "broker", "topic", "partition", "replica")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Single:
+    first: int
+    event: AnyEvent
+
+    def __len__(self) -> int:
+        return 1
+
+    def expand(self, begin: int) -> Iterator[AnyEvent]:
+        yield self.event
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Partitions:
+    """Many partition events, as columns."""
+
+    first: int
+    time_ms: int
+    controller_epoch: int
+    topics: dict[int, TopicRef]
+    before: Bytes
+    after: Rows
+    refusal: Bytes
+
+    def __len__(self) -> int:
+        return len(self.before)
+
+    def expand(self, begin: int) -> Iterator[AnyEvent]:
+        rows = self.after
+        for at in range(begin, len(self)):
+            isr = rows.replicas[:, at][rows.in_sync[:, at]]
+            yield PartitionEvent(
+                seq=self.first + at,
+                time_ms=self.time_ms,
+                controller_epoch=self.controller_epoch,
+                topic=self.topics[int(rows.topic[at])].name,
+                partition=int(rows.partition[at]),
+                from_state=PartitionState(int(self.before[at])),
+                to_state=PartitionState(int(rows.state[at])),
+                leader=int(rows.leader[at]),
+                leader_epoch=int(rows.leader_epoch[at]),
+                isr=tuple(isr.tolist()),
+                partition_epoch=int(rows.partition_epoch[at]),
+                recovering=bool(rows.recovering[at]),
+                refused=REFUSAL_TEXT[Refusal(int(self.refusal[at]))],
+            )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Replicas:
+    """Many replica events, as columns."""
+
+    first: int
+    time_ms: int
+    controller_epoch: int
+    topics: dict[int, TopicRef]
+    topic: Ints
+    partition: Ints
+    broker: Ints
+    before: Bytes
+    after: int
+
+    def __len__(self) -> int:
+        return len(self.before)
+
+    def expand(self, begin: int) -> Iterator[AnyEvent]:
+        for at in range(begin, len(self)):
+            yield ReplicaEvent(
+                seq=self.first + at,
+                time_ms=self.time_ms,
+                controller_epoch=self.controller_epoch,
+                topic=self.topics[int(self.topic[at])].name,
+                partition=int(self.partition[at]),
+                broker=int(self.broker[at]),
+                from_state=ReplicaState(int(self.before[at])),
+                to_state=ReplicaState(self.after),
+            )
+
+
+class History:
+    """The ring. Written by the controller's own actors, read by anybody in the same event loop."""
+
+    def __init__(self, clock: Clock, *, limit: int = RING_LIMIT) -> None:
+        self._clock = clock
+        self._limit = limit
+        self._ring: collections.deque[_Single | _Partitions | _Replicas] = collections.deque()
+        self._held = 0
+        self._next = 1
+        self._waiting: list[asyncio.Future[None]] = []
+
+    @property
+    def seq(self) -> int:
+        """The number of the newest event; 0 if there is none."""
+        return self._next - 1
+
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest event that is still held."""
+        return self._next - self._held
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def add(self, event: AnyEvent) -> None:
+        """One event; its number and time are set here."""
+        stamped = msgspec.structs.replace(event, seq=self._next, time_ms=self._clock.now_ms())
+        self._append(_Single(self._next, stamped))
+
+    def add_partitions(self, change: Change, topics: dict[int, TopicRef], *, controller_epoch: int) -> None:
+        """What was committed and applied, or refused, of some partitions."""
+        if len(change):
+            self._append(
+                _Partitions(
+                    self._next,
+                    self._clock.now_ms(),
+                    controller_epoch,
+                    topics,
+                    change.rows.state,
+                    change.after(),
+                    change.refusal,
+                )
+            )
+
+    def add_replicas(
+        self, rows: Rows, moved: Bools, after: ReplicaState, topics: dict[int, TopicRef], *, controller_epoch: int
+    ) -> None:
+        """The moves of the replicas `moved`, bool[W, n]; moves to the same state are passed over."""
+        slots, positions = np.nonzero(moved & (rows.replica_state != after))
+        if len(slots):
+            self._append(
+                _Replicas(
+                    self._next,
+                    self._clock.now_ms(),
+                    controller_epoch,
+                    topics,
+                    rows.topic[positions],
+                    rows.partition[positions],
+                    rows.replicas[slots, positions],
+                    rows.replica_state[slots, positions],
+                    int(after),
+                )
+            )
+
+    def _append(self, entry: _Single | _Partitions | _Replicas) -> None:
+        self._ring.append(entry)
+        self._held += len(entry)
+        self._next += len(entry)
+        # The newest entry stays whole, however large it is.
+        while self._held > self._limit and len(self._ring) > 1:
+            self._held -= len(self._ring.popleft())
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def read(
+        self, after: int, *, limit: int = _READ_AT_ONCE, kinds: Collection[str] = ()
+    ) -> tuple[list[AnyEvent], int]:
+        """Events behind number `after`.
+
+        Args:
+            kinds: of `KINDS`; all if empty.
+
+        Returns:
+            at the most `limit` events, and the number behind which the next read should go on. The first is a Reset
+            where events behind `after` are no longer held, or `after` lies in the future (another process counted).
+        """
+        found: list[AnyEvent] = []
+        if after > self.seq or after < self.oldest - 1:
+            after = self.seq if after > self.seq else self.oldest - 1
+            found.append(Reset(seq=after, time_ms=self._clock.now_ms()))
+        wanted = _TAGS if not kinds else {tag: kind for tag, kind in _TAGS.items() if kind in kinds}
+        at = after
+        for entry in self._ring:
+            if entry.first + len(entry) - 1 <= after:
+                continue
+            if isinstance(entry, _Partitions | _Replicas) and _KIND_OF[type(entry)] not in wanted.values():
+                at = entry.first + len(entry) - 1
+                continue
+            for event in entry.expand(max(0, after + 1 - entry.first)):
+                if len(found) >= limit:
+                    return found, at
+                at = event.seq
+                if type(event) in wanted:
+                    found.append(event)
+        return found, at
+
+    async def follow(self, after: int | None = None, *, kinds: Collection[str] = ()) -> AsyncIterator[AnyEvent]:
+        """Events from now on, or from behind number `after`, for as long as the reader reads."""
+        at = self.seq if after is None else after
+        while True:
+            events, at = self.read(at, kinds=kinds)
+            for event in events:
+                yield event
+            if not events and at >= self.seq:
+                await self.changed()
+
+    async def changed(self) -> None:
+        """Wait until something is added."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        await future
+
+
+_TAGS: Final[dict[type, str]] = {
+    ControllerEvent: "controller",
+    BrokerEvent: "broker",
+    TopicEvent: "topic",
+    PartitionEvent: "partition",
+    ReplicaEvent: "replica",
+    Reset: "reset",
+}
+_KIND_OF: Final[dict[type, str]] = {_Partitions: "partition", _Replicas: "replica"}

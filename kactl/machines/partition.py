@@ -1,0 +1,149 @@
+"""The life of a partition.
+
+    ABSENT ──create──▶ NEW ──first leader──▶ ONLINE ◀──elect── OFFLINE
+       ▲                │                    │    ▲               ▲ │
+       │                │                    │    └──re-elect──┐  │ │
+       │                └────────────────────┴──lose leader────┴──┘ │
+       └──────────────────────────delete───────────────────────────┘
+
+A move with no row in the table below is refused and leaves no trace. New → Online is no election: everybody who is
+online begins in sync, under epoch 0, and a stored state in the way is a failure. Every other way to Online is one:
+the leader epoch rises by one, even if the same leader is chosen again, and the write is by compare-and-set.
+
+Source: the classic controller's PartitionStateMachine.
+"""
+
+import enum
+from typing import Final
+
+import numpy as np
+
+from kactl.election import STRATEGIES, Circumstances, Elected, Election, first_leader
+from kactl.model import NO_LEADER, PartitionState
+from kactl.rows import Bools, Bytes, Change, Ints, Refusal, Rows, Transitions, check, choose
+
+ABSENT, NEW, ONLINE, OFFLINE = (
+    PartitionState.ABSENT,
+    PartitionState.NEW,
+    PartitionState.ONLINE,
+    PartitionState.OFFLINE,
+)
+
+
+class Needs(enum.Enum):
+    """What a move costs."""
+
+    NOTHING = "nothing"
+    FIRST_LEADER = "a first leader"
+    NEXT_LEADER = "an election"
+
+
+TRANSITIONS: Final[dict[tuple[PartitionState, PartitionState], Needs]] = {
+    (ABSENT, NEW): Needs.NOTHING,
+    (NEW, ONLINE): Needs.FIRST_LEADER,
+    (NEW, OFFLINE): Needs.NOTHING,
+    (ONLINE, ONLINE): Needs.NEXT_LEADER,  # re-election: the epoch moves, the state does not
+    (ONLINE, OFFLINE): Needs.NOTHING,
+    (OFFLINE, ONLINE): Needs.NEXT_LEADER,
+    (OFFLINE, OFFLINE): Needs.NOTHING,
+    (OFFLINE, ABSENT): Needs.NOTHING,
+}
+
+
+def _legal_moves() -> Transitions:
+    legal = np.zeros((len(PartitionState), len(PartitionState)), np.bool_)
+    for before, after in TRANSITIONS:
+        legal[before, after] = True
+    return legal
+
+
+LEGAL: Final = _legal_moves()
+
+
+def legal(rows: Rows, target: PartitionState) -> Bools:
+    """bool[n]: which rows may go to `target`."""
+    return check(rows.state, target, LEGAL)
+
+
+def move(rows: Rows, target: PartitionState) -> Change:
+    """A move that needs no leader: to NEW, OFFLINE or ABSENT."""
+    allowed = legal(rows, target)
+    return Change.of(
+        rows,
+        state=choose(allowed, np.uint8(target), rows.state),
+        refusal=choose(allowed, np.uint8(Refusal.NONE), np.uint8(Refusal.ILLEGAL_MOVE)),
+    )
+
+
+def initialize(rows: Rows, now: Circumstances, *, controller_epoch: int) -> Change:
+    """NEW → ONLINE: the first leader. Rows that are not NEW are refused.
+
+    The write expects that nothing is stored; the row goes ONLINE when it was kept.
+    """
+    elected = first_leader(rows, now)
+    is_new = rows.state == NEW
+    found = is_new & (elected.leader != NO_LEADER)
+    refusal = choose(
+        ~is_new, np.uint8(Refusal.ILLEGAL_MOVE), found, np.uint8(Refusal.NONE), np.uint8(Refusal.NO_ONLINE_REPLICA)
+    )
+    return _online(
+        rows, elected, found, refusal, epoch=np.zeros(len(rows), np.int32), controller_epoch=controller_epoch
+    )
+
+
+def elect(rows: Rows, election: Election, now: Circumstances, *, unclean: Bools, controller_epoch: int) -> Change:
+    """ONLINE or OFFLINE → ONLINE: the next leader.
+
+    Args:
+        rows: with the leadership that is believed to be stored; NEW and ABSENT rows, and rows without leadership, are
+            refused.
+        unclean: bool[n], where an unclean election is allowed should nobody in sync be online. Only OFFLINE and
+            UNCLEAN elections look at it.
+    """
+    elected = STRATEGIES[election](rows, now, unclean)
+    electable = (rows.state == ONLINE) | (rows.state == OFFLINE)
+    known = rows.has_leadership
+    found = electable & known & (elected.leader != NO_LEADER)
+    refusal = choose(
+        ~electable,
+        np.uint8(Refusal.ILLEGAL_MOVE),
+        ~known,
+        np.uint8(Refusal.NO_LEADERSHIP),
+        found,
+        np.uint8(Refusal.NONE),
+        np.uint8(Refusal.NO_ELIGIBLE_LEADER),
+    )
+    return _online(rows, elected, found, refusal, epoch=rows.leader_epoch + 1, controller_epoch=controller_epoch)
+
+
+def _online(
+    rows: Rows,
+    elected: Elected,
+    found: Bools,
+    refusal: Bytes,
+    *,
+    epoch: Ints,
+    controller_epoch: int,
+) -> Change:
+    return Change.of(
+        rows,
+        refusal=refusal,
+        writes=found,
+        state=choose(found, np.uint8(ONLINE), rows.state),
+        leader=choose(found, elected.leader, rows.leader),
+        leader_epoch=choose(found, epoch, rows.leader_epoch),
+        in_sync=choose(found, elected.in_sync, rows.in_sync),
+        recovering=choose(found, elected.recovering, rows.recovering),
+        controller_epoch=choose(found, np.int32(controller_epoch), rows.controller_epoch),
+        notify=elected.notify & found,
+        unclean=elected.unclean & found,
+    )
+
+
+def begin(rows: Rows, now: Circumstances) -> Change:
+    """Where each partition stands when a controller begins: direct, with no check.
+
+    Without leadership NEW; led by an online replica ONLINE; else OFFLINE.
+    """
+    led = (rows.online(now.live) & (rows.replicas == rows.leader) & (rows.leader != NO_LEADER)).any(axis=0)
+    return Change.of(rows, state=choose(~rows.has_leadership, np.uint8(NEW), led, np.uint8(ONLINE), np.uint8(OFFLINE)))

@@ -1,0 +1,280 @@
+"""Partitions as columns: the values that elections and machines reason with, and the few words they reason in.
+
+A `Rows` is a gathered copy of some rows of the table: n partitions, W slots for replicas. One value per partition is
+shaped `[n]`, one per replica `[W, n]` ("slot-major": all first replicas, then all second ones ...). Assigned replicas
+fill the first slots in assignment order; behind them come members that are in sync, or still have a state, although
+the assignment does not name them. Free slots hold NO_BROKER.
+
+A `Change` is what a machine makes of it: the same rows with new columns, and for each row that may not go on, why.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int32]
+Bytes = npt.NDArray[np.uint8]
+RowNumbers = npt.NDArray[np.intp]
+Transitions = npt.NDArray[np.bool_]
+
+# Above this, ids are looked up by search: a table by id would be larger than the cluster is worth.
+_DENSE_ID_MAX: Final = 1 << 16
+
+
+class Refusal(enum.IntEnum):
+    """Why a partition or replica did not make the move that was asked for. The others of the call go on."""
+
+    NONE = 0
+    ILLEGAL_MOVE = 1  # the transition table has no such row
+    NO_ONLINE_REPLICA = 2  # a new partition none of whose replicas is online
+    NO_ELIGIBLE_LEADER = 3  # the strategy found nobody
+    NO_LEADERSHIP = 4  # nothing is stored for it, or nothing readable
+    LATER_CONTROLLER = 5  # a controller with a higher epoch wrote the stored state
+    STATE_EXISTS = 6  # a first leader was to be written where a state is stored already
+    STORE_FAILED = 7  # the store answered with an error; the outcome has been read back
+    CONFIG_UNREADABLE = 8  # whether an unclean election is allowed could not be read
+    ASKED_TO_LEAD = 9  # a replica that is about to be created is the leader already
+    MISSING_STATE = 10  # its ISR was to be shrunk and no state is stored (a topic that is being deleted)
+
+
+REFUSAL_TEXT: Final[Mapping[Refusal, str]] = {
+    Refusal.NONE: "",
+    Refusal.ILLEGAL_MOVE: "not a legal move from its state",
+    Refusal.NO_ONLINE_REPLICA: "none of the assigned replicas is online",
+    Refusal.NO_ELIGIBLE_LEADER: "no replica may lead",
+    Refusal.NO_LEADERSHIP: "no leadership information is stored for it",
+    Refusal.LATER_CONTROLLER: "another controller with a later epoch wrote its state",
+    Refusal.STATE_EXISTS: "a state is stored for it already",
+    Refusal.STORE_FAILED: "the store failed",
+    Refusal.CONFIG_UNREADABLE: "its topic's configuration could not be read",
+    Refusal.ASKED_TO_LEAD: "the new replica is being asked to become the leader",
+    Refusal.MISSING_STATE: "its topic is being deleted and no state is stored",
+}
+
+
+class Live:
+    """A set of broker ids that answers for whole columns: `live[p.replicas]` is bool of the same shape.
+
+    NO_BROKER is never in it.
+    """
+
+    def __init__(self, brokers: Iterable[int] = ()) -> None:
+        self.ids = frozenset(brokers)
+        members = np.fromiter(sorted(self.ids), np.int64, len(self.ids))
+        top = int(members[-1]) if len(members) else 0
+        self._dense: Bools | None = None
+        self._members = members
+        if top <= _DENSE_ID_MAX:
+            # One more than the highest id, so that NO_BROKER (-1) falls on a last entry that is never set.
+            self._dense = np.zeros(top + 2, np.bool_)
+            self._dense[members] = True
+
+    def __getitem__(self, brokers: Ints) -> Bools:
+        if self._dense is None:
+            return np.isin(brokers, self._members)
+        last = len(self._dense) - 1
+        # Ids above the highest member land on the last entry too. Reading -1 wraps to it.
+        return self._dense[np.minimum(brokers, last)]
+
+    def __contains__(self, broker: int) -> bool:
+        return broker in self.ids
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rows:
+    """Some partitions, by value. See the module for shapes."""
+
+    at: RowNumbers  # where they stand in the table
+    topic: Ints
+    partition: Ints
+    replicas: Ints  # [W, n]
+    assigned: Bools  # [W, n]
+    in_sync: Bools  # [W, n]
+    adding: Bools  # [W, n]
+    removing: Bools  # [W, n]
+    dir_offline: Bools  # [W, n] the broker said that the replica's directory failed
+    replica_state: Bytes  # [W, n]
+    state: Bytes
+    leader: Ints
+    leader_epoch: Ints  # NO_EPOCH where there is no leadership information
+    partition_epoch: Ints
+    controller_epoch: Ints
+    recovering: Bools
+    queued: Bools  # its topic waits for deletion
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    @property
+    def has_leadership(self) -> Bools:
+        known: Bools = self.leader_epoch != NO_EPOCH
+        return known
+
+    def take(self, which: Bools | RowNumbers) -> "Rows":
+        """The rows that `which` names, by mask or by position."""
+        return Rows(**{name: getattr(self, name)[..., which] for name in _ROWS_FIELDS})
+
+    def replace(self, **columns: Any) -> "Rows":
+        return dataclasses.replace(self, **columns)
+
+    def online(self, live: Live) -> Bools:
+        """[W, n]: the broker is in `live` and the replica's directory has not failed. Assigned or not."""
+        return live[self.replicas] & ~self.dir_offline
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change:
+    """What is to become of some rows. A column that stays as it was is the very array of `rows`.
+
+    Attributes:
+        rows: the rows as they were when this was planned.
+        refusal: `Refusal` for each row; a refused row changes in no column.
+        writes: bool[n], True where the leadership has to be committed before anything else happens. The version
+            to compare with is `rows.partition_epoch`, NO_VERSION to create.
+        notify: bool[W, n], the replicas whose brokers get a LeaderAndIsr.
+        unclean: bool[n], True where the new leader was not in sync.
+    """
+
+    rows: Rows
+    refusal: Bytes
+    state: Bytes
+    replica_state: Bytes  # [W, n]
+    assigned: Bools  # [W, n]
+    adding: Bools  # [W, n]
+    removing: Bools  # [W, n]
+    leader: Ints
+    leader_epoch: Ints
+    in_sync: Bools  # [W, n]
+    recovering: Bools
+    partition_epoch: Ints
+    controller_epoch: Ints
+    writes: Bools
+    notify: Bools  # [W, n]
+    unclean: Bools
+
+    @staticmethod
+    def of(rows: Rows, **columns: Any) -> "Change":
+        """A change of `rows` in nothing but `columns`."""
+        same = {name: getattr(rows, name) for name in CHANGED_COLUMNS if name not in columns}
+        count = len(rows)
+        columns.setdefault("refusal", np.zeros(count, np.uint8))
+        columns.setdefault("writes", np.zeros(count, np.bool_))
+        columns.setdefault("unclean", np.zeros(count, np.bool_))
+        columns.setdefault("notify", np.zeros(rows.replicas.shape, np.bool_))
+        return Change(rows=rows, **same, **columns)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, which: Bools | RowNumbers) -> "Change":
+        rows = self.rows.take(which)
+        columns = {}
+        for name in _CHANGE_FIELDS:
+            column = getattr(self, name)
+            shared = getattr(self.rows, name, None) is column
+            columns[name] = getattr(rows, name) if shared else column[..., which]
+        return Change(rows=rows, **columns)
+
+    def replace(self, **columns: Any) -> "Change":
+        return dataclasses.replace(self, **columns)
+
+    def after(self) -> Rows:
+        """The rows as they are once this has been applied."""
+        return self.rows.replace(**{name: getattr(self, name) for name in CHANGED_COLUMNS})
+
+    def committed(self, version: Ints) -> "Change":
+        """The same, with the versions that the store gave to what it kept; rows that wrote nothing keep theirs."""
+        return self.replace(partition_epoch=choose(self.writes, version, self.partition_epoch))
+
+
+# The columns of the table that a Change may alter.
+CHANGED_COLUMNS: Final = (
+    "state",
+    "replica_state",
+    "assigned",
+    "adding",
+    "removing",
+    "leader",
+    "leader_epoch",
+    "in_sync",
+    "recovering",
+    "partition_epoch",
+    "controller_epoch",
+)
+_ROWS_FIELDS: Final = tuple(field.name for field in dataclasses.fields(Rows))
+_CHANGE_FIELDS: Final = tuple(field.name for field in dataclasses.fields(Change) if field.name != "rows")
+
+
+# -- the vocabulary ----------------------------------------------------------------------------------------------------
+
+
+def first(eligible: Bools, brokers: Ints) -> Ints:
+    """For each partition the first eligible broker in slot order; NO_LEADER where there is none.
+
+    Args:
+        eligible: bool[W, n].
+        brokers: int32[W, n].
+    """
+    found = np.full(brokers.shape[1], NO_LEADER, np.int32)
+    for slot in range(brokers.shape[0] - 1, -1, -1):
+        np.copyto(found, brokers[slot], where=eligible[slot])
+    return found
+
+
+def choose(*cases: Any) -> Any:
+    """`choose(condition, value, condition, value, ..., otherwise)`: for each row the value of the first condition
+    that holds. Values are columns or scalars; conditions are bool[n] and spread over slots."""
+    *pairs, chosen = cases
+    for at in range(len(pairs) - 2, -1, -2):
+        chosen = np.where(pairs[at], pairs[at + 1], chosen)
+    return chosen
+
+
+def holds(rows: Rows, broker: int) -> Bools:
+    """bool[W, n]: the slots in which `broker` stands."""
+    here: Bools = rows.replicas == broker
+    return here
+
+
+def some(column: Bools) -> Bools:
+    """bool[n]: whether a slot of the partition holds."""
+    found: Bools = np.logical_or.reduce(column, axis=0)
+    return found
+
+
+def check(before: Bytes, target: int, legal: Transitions) -> Bools:
+    """bool of `before`'s shape: which of them may go to `target`. `legal[before, target]` is the table of moves."""
+    allowed: Bools = legal[before, target]
+    return allowed
+
+
+def members(which: Bools, brokers: Ints) -> Ints:
+    """int32[W, n]: the brokers for which `which` holds, in their slots; NO_BROKER in the others."""
+    return np.where(which, brokers, np.int32(NO_BROKER))
+
+
+def preferred_imbalance(rows: Rows) -> Bools:
+    """bool[n]: partitions that count as not led by their preferred replica, which is the first that is assigned.
+
+    The preferred replica of a partition that is being reassigned does not count before it is in sync, and once it is
+    it counts as imbalanced, even if it leads: as in Kafka. A partition without leadership, without replicas, or of a
+    topic that waits for deletion counts nothing.
+
+    Source: ControllerContext.hasPreferredLeader.
+    """
+    first_slot = rows.assigned & (np.cumsum(rows.assigned, axis=0) == 1)
+    led = some(first_slot & (rows.replicas == rows.leader))
+    being_added = some(first_slot & rows.adding)
+    settled = choose(being_added, ~some(first_slot & rows.in_sync), led)
+    counts: Bools = rows.has_leadership & ~rows.queued & some(rows.assigned)
+    return counts & ~settled
