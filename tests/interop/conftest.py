@@ -1,0 +1,15 @@
+"""Everything in this folder is marked `interop`, and runs real servers."""
+
+from pathlib import Path
+
+import pytest
+
+from .fixtures import chroot, fresh_zookeeper, jars, zookeeper
+
+__all__ = ["chroot", "fresh_zookeeper", "jars", "zookeeper"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.interop)

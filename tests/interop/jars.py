@@ -1,0 +1,199 @@
+"""The jars of ZooKeeper and Kafka, and the Java that runs them.
+
+Maven copies what `pom.xml` names into `.jars/` when they are first asked for. The stamp there is written last; it
+holds the hash of the pom and the names of the jars, so a half-made or outdated folder is made again, and a stray file
+in it never reaches a class path. Callers in several processes take turns at a lock file.
+
+Where Java or Maven is missing, tests skip with one line that says so; with KACTL_REQUIRE_INTEROP=1 they fail instead.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Final, NoReturn
+
+import pytest
+
+from .processes import HarnessError, Process
+
+HERE: Final = Path(__file__).parent
+POM: Final = HERE / "pom.xml"
+FOLDER: Final = HERE / ".jars"
+LOG_CONFIG: Final = HERE / "log4j.properties"
+REQUIRE: Final = "KACTL_REQUIRE_INTEROP"
+JAVA_MIN: Final = 11
+
+# Some 60 MB from an empty Maven cache: 15 s on a good line, minutes on a bad one.
+FETCH_S: Final = 420.0
+# Whoever holds the lock ends within FETCH_S; then it is our turn.
+LOCK_S: Final = FETCH_S + 30.0
+LOCK_POLL_S: Final = 0.1
+JAVA_VERSION_S: Final = 30.0
+
+
+class JarsUnavailable(HarnessError):
+    """The jars could not be had; the message is one line that says why."""
+
+
+def require_jars() -> str:
+    """The class path; where there is none the test is skipped, or fails if KACTL_REQUIRE_INTEROP=1."""
+    if reason := missing():
+        _refuse(reason)
+    try:
+        return class_path()
+    except JarsUnavailable as error:
+        _refuse(str(error))
+
+
+def missing() -> str | None:
+    """One line that says why real servers cannot run here, or None. Looks at programs only; fetches nothing."""
+    java = java_program()
+    if java is None:
+        return f"interop tests need Java {JAVA_MIN} or later, and there is no java on PATH or in JAVA_HOME"
+    version = _java_version(java)
+    if version < JAVA_MIN:
+        return f"interop tests need Java {JAVA_MIN} or later, and {java} is version {version or 'unknown'}"
+    if _names(FOLDER, _digest(POM)) is None and shutil.which("mvn") is None:
+        return "interop tests need Maven once, to fetch Kafka's jars, and there is no mvn on PATH"
+    return None
+
+
+@cache
+def class_path() -> str:
+    """All jars, joined for `java -cp`; the first call on a machine runs Maven.
+
+    Raises:
+        JarsUnavailable: Maven failed, or took too long. Asked again, the same answer is given at once.
+    """
+    outcome = _outcome()
+    if isinstance(outcome, JarsUnavailable):
+        raise outcome
+    return os.pathsep.join(map(str, outcome))
+
+
+def java_command(main: str, arguments: Sequence[str], *, heap_mb: int) -> list[str]:
+    """The command that runs a class of the jars in a JVM made to start fast and stay small."""
+    return [
+        java_program() or "java",
+        "-Xms64m",
+        f"-Xmx{heap_mb}m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",  # the optimizing compiler costs more than it returns within a test's life
+        "-Xshare:auto",
+        f"-Dlog4j.configuration={LOG_CONFIG.as_uri()}",
+        "-cp",
+        class_path(),
+        main,
+        *arguments,
+    ]
+
+
+def java_program() -> str | None:
+    """JAVA_HOME's java where that is set and there, else the one on PATH."""
+    home = os.environ.get("JAVA_HOME")
+    return (shutil.which("java", path=f"{home}/bin") if home else None) or shutil.which("java")
+
+
+def fetch(pom: Path, folder: Path) -> list[Path]:
+    """The jars of `pom`, copied into `folder` unless its stamp says that they are there.
+
+    Raises:
+        JarsUnavailable: Maven failed or took too long, or somebody else held the lock for too long. There is
+            no stamp then, and the next call starts over.
+    """
+    digest = _digest(pom)
+    if (names := _names(folder, digest)) is None:
+        folder.mkdir(exist_ok=True)
+        with _locked(folder / "lock"):
+            names = _names(folder, digest)  # another process may have done it while we waited
+            if names is None:
+                names = _run_maven(pom, folder)
+                _write_stamp(folder, digest, names)
+    return [folder / name for name in names]
+
+
+def _refuse(reason: str) -> NoReturn:
+    if os.environ.get(REQUIRE) == "1":
+        pytest.fail(f"{reason}; {REQUIRE}=1 forbids to skip", pytrace=False)
+    pytest.skip(reason)
+
+
+@cache
+def _outcome() -> list[Path] | JarsUnavailable:
+    try:
+        return fetch(POM, FOLDER)
+    except JarsUnavailable as error:
+        return error
+
+
+@cache
+def _java_version(java: str) -> int:
+    """The major version, 0 when it cannot be told; 8 and before call themselves 1.8 and so on."""
+    try:
+        said = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=JAVA_VERSION_S, check=True
+        ).stderr
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    return int(found[1]) if found else 0
+
+
+def _digest(pom: Path) -> str:
+    return hashlib.sha256(pom.read_bytes()).hexdigest()
+
+
+def _names(folder: Path, digest: str) -> list[str] | None:
+    """The names in the stamp, or None when it is of another pom or a jar that it names is gone."""
+    try:
+        stamped, *names = (folder / "stamp").read_text().splitlines()
+    except (FileNotFoundError, ValueError):
+        return None
+    whole = stamped == digest and all((folder / name).is_file() for name in names)
+    return names if whole and names else None
+
+
+def _write_stamp(folder: Path, digest: str, names: Sequence[str]) -> None:
+    draft = folder / "stamp.new"
+    draft.write_text("\n".join([digest, *names]))
+    draft.replace(folder / "stamp")
+
+
+def _run_maven(pom: Path, folder: Path) -> list[str]:
+    (folder / "stamp").unlink(missing_ok=True)
+    for old in folder.glob("*.jar"):
+        old.unlink()
+    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+    options = ["-DincludeScope=runtime", f"-DoutputDirectory={folder}"]  # file names keep their versions
+    with Process([*command, *options], output=folder / "mvn.log") as maven:
+        try:
+            code = maven.wait(FETCH_S)
+        except HarnessError:
+            raise JarsUnavailable(f"mvn did not fetch Kafka's jars within {FETCH_S:g} s") from None
+        if code != 0:
+            first = next((line for line in maven.text.splitlines() if "ERROR" in line), "it said nothing")
+            raise JarsUnavailable(f"mvn could not fetch Kafka's jars, see {maven.output}: {first}")
+    return sorted(jar.name for jar in folder.glob("*.jar"))
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    deadline = time.monotonic() + LOCK_S
+    with path.open("a") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise JarsUnavailable(f"another process holds {path} for more than {LOCK_S:g} s") from None
+                time.sleep(LOCK_POLL_S)
+        yield  # closing the file gives the lock back

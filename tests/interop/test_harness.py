@@ -1,0 +1,141 @@
+"""The bench itself: stock servers, no controller of ours. What fails here is not kactl's fault."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Message, Producer
+from kazoo.client import KazooClient
+
+from .brokers import Cluster, KafkaBroker
+from .processes import HarnessError
+from .zookeeper import ZooKeeperServer
+
+# From a new topic's first record to the last record read back, new group included.
+CLIENT_S = 30.0
+SESSION_TIMEOUT_MS = 6000
+
+
+@pytest.fixture(scope="module")
+def cluster(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three brokers, one of which is their controller."""
+    with Cluster(
+        tmp_path_factory.mktemp("cluster"),
+        zookeeper=zookeeper.connect("/stock"),
+        racks=("a", "b", "c"),
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+    ) as brokers:
+        yield brokers
+
+
+@pytest.fixture
+def client(zookeeper: ZooKeeperServer) -> Iterator[Callable[[str], KazooClient]]:
+    """Makes ZooKeeper clients below a chroot."""
+    clients: list[KazooClient] = []
+
+    def connected(chroot: str) -> KazooClient:
+        clients.append(KazooClient(zookeeper.connect(chroot)))
+        clients[-1].start(timeout=10)
+        return clients[-1]
+
+    yield connected
+    for each in clients:
+        each.stop()
+        each.close()
+
+
+def test_zookeeper_takes_a_session_below_a_new_chroot(client: Callable[[str], KazooClient], chroot: str) -> None:
+    session = client(chroot)
+
+    session.create("/seen", b"yes", makepath=True)
+
+    assert client("").get(f"{chroot}/seen")[0] == b"yes"
+
+
+def test_a_killed_zookeeper_comes_back_with_its_data_and_sessions(fresh_zookeeper: ZooKeeperServer) -> None:
+    session = KazooClient(fresh_zookeeper.connect(), timeout=10)
+    session.start(timeout=10)
+    try:
+        session.create("/kept", b"yes")
+        session.create("/mine", ephemeral=True)
+        before = session.client_id
+
+        fresh_zookeeper.kill()
+        assert not fresh_zookeeper.serving()
+        fresh_zookeeper.start()
+
+        assert session.retry(session.get, "/kept")[0] == b"yes"
+        assert session.retry(session.exists, "/mine") is not None
+        assert session.client_id == before
+    finally:
+        session.stop()
+        session.close()
+
+
+def test_a_zookeeper_that_cannot_start_is_quoted(jars: str, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file where the folder should be")
+
+    with pytest.raises(HarnessError, match="ended at its start"):
+        ZooKeeperServer(tmp_path).start()
+
+
+def test_stock_brokers_serve_ordinary_clients(cluster: Cluster) -> None:
+    sent = {f"record {n}" for n in range(100)}
+    refused: list[object] = []
+
+    def on_delivery(error: object, _: Message) -> None:
+        if error is not None:
+            refused.append(error)
+
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "acks": "all"})
+    for value in sorted(sent):
+        producer.produce("greetings", value, on_delivery=on_delivery)
+    unsent = producer.flush(CLIENT_S)
+
+    assert (unsent, refused) == (0, [])
+    assert read(cluster.bootstrap, "greetings", count=len(sent)) == sent
+
+
+def test_a_killed_broker_returns_once_its_old_registration_is_gone(
+    cluster: Cluster, client: Callable[[str], KazooClient]
+) -> None:
+    zookeeper = client("/stock")
+    broker = cluster[3]
+    before = zookeeper.exists("/brokers/ids/3")
+    broker.kill()
+    killed = time.monotonic()
+    assert zookeeper.exists("/brokers/ids/3") is not None  # its session has not noticed
+
+    broker.restart()
+
+    after = zookeeper.exists("/brokers/ids/3")
+    assert after.czxid > before.czxid
+    assert time.monotonic() - killed > SESSION_TIMEOUT_MS / 1000 / 2
+    assert "NodeExists" not in broker.log
+
+
+def test_an_id_that_somebody_else_has_is_refused(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.interop.brokers.REGISTRATION_MARGIN_S", 0.0)
+    double = KafkaBroker(1, folder=tmp_path, zookeeper=cluster[1].zookeeper, session_timeout_ms=200)
+
+    with pytest.raises(HarnessError, match="broker id 1 is still registered"):
+        double.start()
+
+
+def read(bootstrap: str, topic: str, *, count: int) -> set[str]:
+    """The values that a new group reads from the beginning, until there are `count` or CLIENT_S is over."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    deadline = time.monotonic() + CLIENT_S
+    values: set[str] = set()
+    try:
+        while len(values) < count and time.monotonic() < deadline:
+            message = consumer.poll(0.5)
+            if message is not None and message.error() is None:
+                values.add((message.value() or b"").decode())
+    finally:
+        consumer.close()
+    return values

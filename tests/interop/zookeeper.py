@@ -1,0 +1,122 @@
+"""One real ZooKeeper server on loopback, with a data folder that outlives its process.
+
+    with ZooKeeperServer(tmp_path) as server:
+        client = KazooClient(server.connect("/test"))
+
+Needs nothing beyond the standard library and the jars, so that any folder of tests may use it.
+"""
+
+import socket
+import time
+from pathlib import Path
+from typing import Final, Self
+
+from .jars import java_command
+from .processes import POLL_S, HarnessError, Process, free_port
+
+# A second or two is usual; a machine that is busy with everything else takes several times that.
+START_S: Final = 60.0
+STOP_S: Final = 15.0
+# One request on loopback.
+# A connection made while the server starts may never be answered, so a new one is tried soon.
+REQUEST_S: Final = 0.5
+HEAP_MB: Final = 128
+
+
+class ZooKeeperServer:
+    """A standalone server. `kill` or `stop` and then `start` keep its data, its port and the sessions it knows."""
+
+    def __init__(self, folder: Path, *, tick_ms: int = 500) -> None:
+        """Prepare; nothing runs before `start`.
+
+        Args:
+            folder: for configuration, data and output; made if absent.
+            tick_ms: session timeouts are forced into 2 to 20 ticks, 1 to 10 s by default.
+        """
+        self.folder = folder
+        self.tick_ms = tick_ms
+        self.port = free_port()
+        self.process: Process | None = None
+
+    def connect(self, chroot: str = "") -> str:
+        """The connect string; `chroot` is empty or begins with a slash."""
+        return f"127.0.0.1:{self.port}{chroot}"
+
+    def start(self) -> None:
+        """Run until it answers a request.
+
+        Raises:
+            HarnessError: it ended, or did not answer within START_S; it has been killed then.
+        """
+        assert self.process is None or not self.process.alive, "already running"
+        process = Process(
+            java_command("org.apache.zookeeper.server.quorum.QuorumPeerMain", [self._config()], heap_mb=HEAP_MB),
+            output=self.folder / "zookeeper.log",
+        )
+        self.process = process
+        deadline = time.monotonic() + START_S
+        while not self.serving():
+            if not process.alive:
+                raise process.error("ended at its start")
+            if time.monotonic() > deadline:
+                process.kill()
+                raise process.error(f"did not answer within {START_S:g} s")
+            time.sleep(POLL_S)
+
+    def stop(self) -> None:
+        """SIGTERM, and wait."""
+        self._started().stop(STOP_S)
+
+    def kill(self) -> None:
+        """SIGKILL. Harmless when it does not run."""
+        if self.process is not None:
+            self.process.kill()
+
+    def restart(self) -> None:
+        """Stop and start; the server counts all sessions anew from then on."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """SIGSTOP: clients stay connected and hear nothing."""
+        self._started().pause()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._started().resume()
+
+    def serving(self) -> bool:
+        """Whether it answers and takes requests, asked by its own status command."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=REQUEST_S) as connection:
+                connection.sendall(b"srvr")
+                with connection.makefile("rb") as answer:
+                    return b"Mode: standalone" in answer.read()
+        except OSError:
+            return False
+
+    def _started(self) -> Process:
+        if self.process is None:
+            raise HarnessError(f"the ZooKeeper of {self.folder} was never started")
+        return self.process
+
+    def _config(self) -> str:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        settings = {
+            "tickTime": self.tick_ms,
+            "dataDir": self.folder / "data",
+            "clientPort": self.port,
+            "clientPortAddress": "127.0.0.1",
+            "admin.enableServer": "false",  # it would need a web server that the jars do not bring
+            "maxClientCnxns": 0,
+        }
+        path = self.folder / "zoo.cfg"
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        return str(path)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
