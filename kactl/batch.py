@@ -242,15 +242,13 @@ def _by_broker(brokers: Ints, which: Bools) -> Iterable[tuple[int, RowNumbers]]:
 
 
 def _newest(shares: list[_Share]) -> tuple[Rows, Bools]:
-    """One row for each partition: the newest, with a flag that stays once it was set."""
+    """One row for each partition: the newest, with a flag that stays once it was set. In the order of `_last_of`."""
     if len(shares) == 1:
         (share,) = shares
         return share.rows.take(share.which), share.flag
     rows = _join([share.rows.take(share.which) for share in shares])
     flags = np.concatenate([share.flag for share in shares])
     last = _last_of(rows.at)
-    if len(last) == len(rows):
-        return rows, flags
     _, inverse = np.unique(rows.at, return_inverse=True)
     ever = np.zeros(len(last), np.bool_)
     np.logical_or.at(ever, inverse, flags)
