@@ -206,8 +206,8 @@ class Table:
             self._widen(len(loaded.replicas))
         numbers = np.array([self.add_topic(ref.name, ref.id).number for ref in loaded.topics], np.int32)
         at = self._rows_for(loaded, numbers)
-        known = self._columns["state"][at] != PartitionState.ABSENT
-        known |= some(self._columns["assigned"][:, at] | self._columns["in_sync"][:, at])
+        # A row is laid in bulk only while no slot of it is taken; any broker in it may have a state or a mark.
+        known = some(self._columns["replicas"][:, at] != NO_BROKER)
         new, fresh = at[~known], ~known
         depth = len(loaded.replicas)
         for name in ("replicas", "adding", "removing"):
