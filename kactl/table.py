@@ -314,8 +314,12 @@ class Table:
         self._columns["state"][at] = state
 
     def set_replica_states(self, at: RowNumbers, state: Any) -> None:
-        """Put replica states directly, uint8[W, n] or one for all slots. Only for start-up and tests."""
-        self._columns["replica_state"][:, at] = state
+        """Put replica states directly, uint8[W, n] or one for all slots. Only for start-up and tests.
+
+        Free slots keep none: a broker that is given one later has to begin without a state.
+        """
+        taken = self._columns["replicas"][:, at] != NO_BROKER
+        self._columns["replica_state"][:, at] = np.where(taken, state, np.uint8(ReplicaState.ABSENT))
 
     def admit_replica(self, row: int, broker: int, state: ReplicaState) -> None:
         """Give one replica a state, with a slot of its own if the assignment does not name it."""
