@@ -78,13 +78,20 @@ def move(rows: Rows, target: PartitionState) -> Change:
 def initialize(rows: Rows, now: Circumstances, *, controller_epoch: int) -> Change:
     """NEW → ONLINE: the first leader. Rows that are not NEW are refused.
 
-    The write expects that nothing is stored; the row goes ONLINE when it was kept.
+    The write expects that nothing is stored, so rows with leadership are refused; the row goes ONLINE when it was kept.
     """
     elected = first_leader(rows, now)
     is_new = rows.state == NEW
-    found = is_new & (elected.leader != NO_LEADER)
+    stored = rows.has_leadership
+    found = is_new & ~stored & (elected.leader != NO_LEADER)
     refusal = choose(
-        ~is_new, np.uint8(Refusal.ILLEGAL_MOVE), found, np.uint8(Refusal.NONE), np.uint8(Refusal.NO_ONLINE_REPLICA)
+        ~is_new,
+        np.uint8(Refusal.ILLEGAL_MOVE),
+        stored,
+        np.uint8(Refusal.STATE_EXISTS),
+        found,
+        np.uint8(Refusal.NONE),
+        np.uint8(Refusal.NO_ONLINE_REPLICA),
     )
     return _online(
         rows, elected, found, refusal, epoch=np.zeros(len(rows), np.int32), controller_epoch=controller_epoch
