@@ -20,7 +20,7 @@ import numpy as np
 
 from kactl.election import STRATEGIES, Circumstances, Elected, Election, first_leader
 from kactl.model import NO_LEADER, PartitionState
-from kactl.rows import Bools, Bytes, Change, Ints, Refusal, Rows, Transitions, check, choose
+from kactl.rows import Bools, Bytes, Change, Ints, Refusal, Rows, Transitions, check, choose, some
 
 ABSENT, NEW, ONLINE, OFFLINE = (
     PartitionState.ABSENT,
@@ -152,5 +152,6 @@ def begin(rows: Rows, now: Circumstances) -> Change:
 
     Without leadership NEW; led by an online replica ONLINE; else OFFLINE.
     """
-    led = (rows.online(now.live) & (rows.replicas == rows.leader) & (rows.leader != NO_LEADER)).any(axis=0)
+    # As in `Table.led_by_none_of`: a leader whom neither assignment nor ISR names has no slot, and may be online.
+    led = now.live[rows.leader] & ~some(rows.dir_offline & (rows.replicas == rows.leader))
     return Change.of(rows, state=choose(~rows.has_leadership, np.uint8(NEW), led, np.uint8(ONLINE), np.uint8(OFFLINE)))
