@@ -165,7 +165,13 @@ class Cluster:
 
     def begin_deletion(self, topics: Iterable[str]) -> None:
         """The deletion of topics that wait for it begins; from now on their partitions do not count as offline."""
-        self.deletion_started |= self.topics_to_delete.intersection(topics)
+        begun = self.topics_to_delete.intersection(topics) - self.deletion_started
+        for name in begun:
+            topic = self.table.topic(name)
+            if topic is not None:
+                rows = self.table.rows(self.table.rows_of(topic))
+                self.offline_count -= int(np.count_nonzero(rows.state == PartitionState.OFFLINE))
+        self.deletion_started |= begun
 
     def remove_topic(self, name: str) -> None:
         """Forget a topic and everything that goes with it; nothing happens if it is unknown."""
