@@ -136,6 +136,10 @@ class Cluster:
         known = [row for name in _few(loaded) if (row := self.table.row(name)) != NO_ROW]
         before = self._imbalanced(known) if known else 0
         at = self.table.put_assignments(loaded)
+        for ref in loaded.topics:
+            # A topic may have been queued before anything was known of it.
+            if ref.name in self.topics_to_delete:
+                self.table.queue_topic(ref.name, True)
         self.imbalance_count += (self._imbalanced(known) if known else 0) - before
         return at
 
