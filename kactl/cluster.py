@@ -199,6 +199,10 @@ class Cluster:
             return
         self.offline_count += self._offline_step(change.rows, change.state)
         before = preferred_imbalance(change.rows)
+        # Rows that the store refused were read again; the table, and the counter, still know what was before that.
+        reread = self.table.versions(change.rows.at) != change.rows.partition_epoch
+        if reread.any():
+            before[reread] = preferred_imbalance(self.table.rows(change.rows.at[reread]))
         after = preferred_imbalance(change.after())
         self.imbalance_count += int(np.count_nonzero(after)) - int(np.count_nonzero(before))
         self.table.apply(change)

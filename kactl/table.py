@@ -28,7 +28,7 @@ from kactl.model import (
     TopicRef,
 )
 from kactl.rows import CHANGED_COLUMNS, Bools, Change, Ints, Live, RowNumbers, Rows, some
-from kactl.store import Assignments, Leaderships
+from kactl.store import Assignments, Leaderships, Names
 
 # One growth step; small, because a table that is loaded in bulk is allocated to its size.
 _GROWTH: Final = 1.25
@@ -54,6 +54,9 @@ _PER_SLOT: Final[Mapping[str, tuple[Any, int]]] = {
     "dir_offline": (np.bool_, False),
     "replica_state": (np.uint8, ReplicaState.ABSENT),
 }
+_LEADERSHIP: Final = frozenset(
+    ("leader", "leader_epoch", "in_sync", "recovering", "partition_epoch", "controller_epoch")
+)
 
 
 @dataclasses.dataclass(slots=True)
@@ -363,6 +366,35 @@ class Table:
             at.append(row)
         return np.array(at, np.intp)
 
+    def names(self, at: RowNumbers) -> Names:
+        """Which partitions stand in some rows."""
+        numbers, topic = np.unique(self._columns["topic"][at], return_inverse=True)
+        return Names(self.topic_refs(numbers.tolist()), topic.astype(np.int32), self._columns["partition"][at])
+
+    def rows_at(self, names: Names) -> RowNumbers:
+        """The row of each partition, NO_ROW where it is unknown."""
+        return self.rows_named_in([ref.name for ref in names.topics], names.topic, names.partition)
+
+    def rows_named_in(self, topics: Sequence[str], topic: Ints, partition: Ints) -> RowNumbers:
+        """The row of each partition `topics[topic[i]]`-`partition[i]`, NO_ROW where it is unknown."""
+        at = np.full(len(partition), NO_ROW, np.intp)
+        order = np.argsort(topic, kind="stable")
+        bounds = np.searchsorted(topic[order], np.arange(len(topics) + 1))
+        for index, name in enumerate(topics):
+            known = self._topics.get(name)
+            if known is None:
+                continue
+            positions = order[bounds[index] : bounds[index + 1]]
+            number = partition[positions]
+            there = (number >= 0) & (number < len(known.rows))
+            at[positions[there]] = known.rows[number[there]]
+        return at
+
+    def versions(self, at: RowNumbers) -> Ints:
+        """int32[n]: the version under which each row's leadership is known to be stored."""
+        versions: Ints = self._columns["partition_epoch"][at]
+        return versions
+
     def rows_of(self, topic: Topic) -> RowNumbers:
         at: RowNumbers = topic.rows[topic.rows != NO_ROW]
         return at
@@ -422,12 +454,17 @@ class Table:
         return Rows(at=at, queued=self._queued[gathered["topic"]], **gathered)
 
     def apply(self, change: Change) -> None:
-        """Write the columns that `change` alters. Slots may have been added since it was planned, never moved."""
+        """Write the columns that `change` alters. Slots may have been added since it was planned, never moved.
+
+        Leadership is taken over whole or not at all: rows that were read again from the store know more of it than
+        the table, also in columns that the change leaves as they were read.
+        """
         at = change.rows.at
-        for name in CHANGED_COLUMNS:
+        altered = {name for name in CHANGED_COLUMNS if getattr(change, name) is not getattr(change.rows, name)}
+        if not altered.isdisjoint(_LEADERSHIP):
+            altered |= _LEADERSHIP
+        for name in sorted(altered):
             column = getattr(change, name)
-            if column is getattr(change.rows, name):
-                continue
             if column.ndim == 1:
                 self._columns[name][at] = column
             else:
