@@ -24,7 +24,15 @@ from kactl.cluster import Cluster
 from kactl.errors import IllegalState
 from kactl.model import LEADER_DURING_DELETE, NO_BROKER, Broker
 from kactl.rows import Bools, Ints, RowNumbers, Rows, choose, members
-from kactl.wire import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
+from kactl.wire import (
+    LeaderAndIsr,
+    PartitionErrors,
+    PartitionStates,
+    Request,
+    StopReplica,
+    StopReplicaResponse,
+    UpdateMetadata,
+)
 
 
 class Addressed(NamedTuple):
@@ -220,6 +228,21 @@ class RequestBatch:
         np.not_equal(rows.topic[1:], rows.topic[:-1], out=begins[1:])
         refs = self._cluster.table.topic_refs(rows.topic[begins].tolist())
         return refs, np.cumsum(begins, dtype=np.int32) - np.int32(1)
+
+
+def deletion_answers(request: StopReplica, response: StopReplicaResponse, cluster: Cluster) -> PartitionErrors:
+    """What an answer says of deletions: the partitions that `request` asked to delete, of topics whose deletion has begun.
+
+    Empty where nothing is left; whoever stops replicas for another reason does not wait for an answer.
+
+    Source: AbstractControllerBrokerRequestBatch.handleStopReplicaResponse.
+    """
+    named = zip(request.topic[request.delete].tolist(), request.partition[request.delete].tolist(), strict=True)
+    asked = {(request.topics[topic].name, partition) for topic, partition in named}
+    errors = response.partitions
+    answered = zip((errors.topics[topic] for topic in errors.topic.tolist()), errors.partition.tolist(), strict=True)
+    which = np.array([name in asked and name[0] in cluster.deletion_started for name in answered], np.bool_)
+    return PartitionErrors(errors.topics, errors.topic[which], errors.partition[which], errors.error[which])
 
 
 def _by_broker(brokers: Ints, which: Bools) -> Iterable[tuple[int, RowNumbers]]:
