@@ -1,0 +1,74 @@
+"""A clock that stands still until a test moves it."""
+
+import asyncio
+import heapq
+import itertools
+from typing import Final
+
+# More turns of the event loop than any test's tasks need before they all wait; a loop that never rests is a bug.
+TURNS_MAX: Final = 100_000
+
+
+async def settle() -> None:
+    """Let all other tasks run until each of them waits for something that only a test, a timer or a thread brings."""
+    loop, me = asyncio.get_running_loop(), asyncio.current_task()
+    for _ in range(TURNS_MAX):
+        await asyncio.sleep(0)
+        quiet = all(_waits(task) for task in asyncio.all_tasks(loop) if task is not me)
+        # What is scheduled without a task, such as a callback of a future, counts too. uvloop does not show it.
+        if quiet and not getattr(loop, "_ready", ()):
+            return
+    raise AssertionError(f"tasks were still busy after {TURNS_MAX} turns of the event loop")
+
+
+def _waits(task: "asyncio.Task[object]") -> bool:
+    waited_for = getattr(task, "_fut_waiter", None)
+    return waited_for is not None and not waited_for.done()
+
+
+class ManualClock:
+    """A `Clock` whose time passes in `advance` only. Sleepers wake one deadline after the other, the earliest first;
+    those of one deadline in the order in which they went to sleep. Between two deadlines all tasks come to rest.
+
+    Args:
+        start_ms: the wall clock at the beginning; the monotonic clock begins at 0.
+    """
+
+    def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
+        self._start_ms = start_ms
+        self._passed_ms = 0.0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._order = itertools.count()
+
+    def now_ms(self) -> int:
+        return self._start_ms + int(self._passed_ms)
+
+    def monotonic_ms(self) -> float:
+        return self._passed_ms
+
+    async def sleep_ms(self, delay_ms: float) -> None:
+        if delay_ms <= 0:
+            await asyncio.sleep(0)
+            return
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._passed_ms + delay_ms, next(self._order), woken))
+        await woken
+
+    @property
+    def sleepers(self) -> int:
+        """How many sleep now."""
+        return sum(not woken.done() for _, _, woken in self._sleepers)
+
+    async def advance(self, delay_ms: float) -> None:
+        """Let time pass, and everything happen that happens meanwhile."""
+        target = self._passed_ms + delay_ms
+        await settle()
+        while self._sleepers and self._sleepers[0][0] <= target:
+            deadline = self._sleepers[0][0]
+            self._passed_ms = max(self._passed_ms, deadline)
+            while self._sleepers and self._sleepers[0][0] == deadline:
+                _, _, woken = heapq.heappop(self._sleepers)
+                if not woken.done():  # its sleeper may have been cancelled
+                    woken.set_result(None)
+            await settle()
+        self._passed_ms = target
