@@ -1,0 +1,90 @@
+"""Changed configurations of topics, told from the notices that tools and brokers lay under /config/changes.
+
+A controller that lives in a broker learns of them from its broker; this one looks for itself. It never deletes them.
+"""
+
+import logging
+from collections.abc import Callable
+
+from kazoo.exceptions import NoNodeError, ZookeeperError
+
+from kactl.store import Changed, StoreEvent
+
+from . import layout
+from .client import Answers, Client
+from .watches import Kind, Watches
+
+log = logging.getLogger(__name__)
+
+
+class ConfigChanges:
+    """Follows the notices from the first look on.
+
+    Args:
+        changed: gets TOPIC_CONFIG for each topic of a new notice.
+    """
+
+    def __init__(self, client: Client, watches: Watches, changed: Callable[[StoreEvent], None]) -> None:
+        self._client = client
+        self._watches = watches
+        self._changed = changed
+        self._known: set[str] | None = None
+
+    def begin(self) -> None:
+        """Look, unless we follow already: what stands now is known, and the watch is armed."""
+        if self._known is None:
+            self._known = set()
+            self._look(self._remember)
+
+    def forget(self) -> None:
+        """The session has ended, and the watch with it."""
+        self._known = None
+
+    def look(self) -> None:
+        """Something came or went; arm the watch again and tell what came."""
+        if self._known is not None:
+            self._look(self._compare)
+
+    def _look(self, then: Callable[[set[str]], None]) -> None:
+        def listed(answers: Answers) -> None:
+            if answers.error is not None:
+                self._known = None  # with the session; the next failover begins again
+                return
+            (found,) = answers.results
+            if isinstance(found, ZookeeperError):
+                log.warning(
+                    "%s could not be listed, changed configurations go unseen: %r", layout.CONFIG_CHANGES, found
+                )
+                self._known = None
+                return
+            self._watches.saw(layout.CONFIG_CHANGES, Kind.CHILDREN, found)
+            then({name for name in found[0] if name.startswith(layout.CONFIG_CHANGE_PREFIX)})
+
+        self._client.submit([self._client.children(layout.CONFIG_CHANGES, watch=True)], listed)
+
+    def _remember(self, names: set[str]) -> None:
+        self._known = names
+
+    def _compare(self, names: set[str]) -> None:
+        new = sorted(names - (self._known or set()))
+        self._known = names
+        paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in new]
+
+        def read(answers: Answers) -> None:
+            if answers.error is None:
+                for path, node in zip(paths, answers.results, strict=True):
+                    self._tell(path, node)
+
+        self._client.submit([self._client.get(path) for path in paths], read)
+
+    def _tell(self, path: str, node: object) -> None:
+        if isinstance(node, NoNodeError):
+            return
+        try:
+            assert isinstance(node, tuple), node
+            topic = layout.decode_config_change(node[0])
+        except (layout.Malformed, AssertionError) as error:
+            log.warning("%s is no notice and is passed over: %s", path, error)
+            return
+        if topic is not None:
+            self._changed(StoreEvent(Changed.TOPIC_CONFIG, topic))

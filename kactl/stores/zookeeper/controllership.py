@@ -1,0 +1,129 @@
+"""Who is the controller: the ephemeral /controller, and /controller_epoch, whose version is the fence.
+
+An election writes both in one multi. If a connection breaks while it is on its way, it is sent again and may find that
+it had been done; it won if /controller is of our own session and the epoch is the one we asked for.
+
+Source: KafkaZkClient.registerControllerAndIncrementControllerEpoch, tryRegisterKRaftControllerAsActiveController.
+"""
+
+import logging
+import time
+from typing import Any, Final
+
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
+
+from kactl.errors import ControllerMoved, StoreDamaged, StoreError
+from kactl.model import NO_BROKER, ControllerRecord, Fence
+from kactl.store import Outcome
+
+from . import fenced, layout, request
+from .client import Answers, Client
+from .watches import Kind, Watches
+
+log = logging.getLogger(__name__)
+
+# Each lost race means that somebody else was elected in between.
+TAKE_OVERS_MAX: Final = 20
+_FIRST: Final = 0
+
+
+async def read(client: Client, watches: Watches | None) -> ControllerRecord | None:
+    """Who holds it; an owner that cannot be read is logged and has the id NO_BROKER."""
+    watched = watches is not None
+    requests = [client.exists(layout.CONTROLLER, watch=watched), client.get(layout.CONTROLLER)]
+    answers = await client.ask_all([*requests, client.get(layout.CONTROLLER_EPOCH)])
+    seen, held, epoch = answers.results
+    if watches is not None:
+        watches.saw(layout.CONTROLLER, Kind.DATA, seen)
+    if isinstance(held, NoNodeError):
+        return None
+    data, stat = _found(layout.CONTROLLER, held)
+    number = _FIRST if isinstance(epoch, NoNodeError) else _epoch(epoch)[0]
+    try:
+        controller_id, since_ms = layout.decode_controller(data)
+    except layout.Malformed as error:
+        log.warning("somebody holds %s and cannot be told: %s", layout.CONTROLLER, error)
+        controller_id, since_ms = NO_BROKER, None
+    return ControllerRecord(controller_id, number, stat.ctime if since_ms is None else since_ms)
+
+
+async def contest(client: Client, controller_id: int, *, take_over: bool) -> Fence:
+    """Take the controllership; see `Store.contest`.
+
+    Raises:
+        ControllerMoved: somebody holds it, or was faster; with `take_over`, was faster time and again.
+        StoreDamaged: the stored epoch is no number.
+    """
+    ours = 0
+    for _ in range(TAKE_OVERS_MAX if take_over else 1):
+        held, epoch = (
+            await client.ask_all([client.exists(layout.CONTROLLER), client.get(layout.CONTROLLER_EPOCH)])
+        ).results
+        if held is not None and not take_over:
+            raise ControllerMoved(ours=0, theirs=None if isinstance(epoch, NoNodeError) else _epoch(epoch)[0])
+        number, version = await _first_epoch(client) if isinstance(epoch, NoNodeError) else _epoch(epoch)
+        ours = number + 1
+        data = layout.encode_controller(controller_id, time.time_ns() // 1_000_000)
+        raised = request.put(client.path(layout.CONTROLLER_EPOCH), layout.encode_epoch(ours), version)
+        taken = request.create(client.path(layout.CONTROLLER), data, ephemeral=True)
+        if held is None:
+            operations, at = [taken, raised], 1
+        else:
+            operations, at = [raised, request.delete(client.path(layout.CONTROLLER), held.version), taken], 0
+        answers = await client.ask_all([request.multi(operations)])
+        fence = await _won(client, answers, at, ours)
+        if fence is not None:
+            return fence
+    raise ControllerMoved(ours=0, theirs=ours)
+
+
+async def _first_epoch(client: Client) -> tuple[int, int]:
+    """Make /controller_epoch, unless somebody else is faster."""
+    path = client.path(layout.CONTROLLER_EPOCH)
+    made = await client.ask(request.create(path, layout.encode_epoch(_FIRST)))
+    if isinstance(made, ZookeeperError) and not isinstance(made, NodeExistsError):
+        raise StoreError(f"{layout.CONTROLLER_EPOCH} could not be made: {made!r}")
+    return _epoch(await client.ask(client.get(layout.CONTROLLER_EPOCH)))
+
+
+async def _won(client: Client, answers: Answers, at: int, epoch: int) -> Fence | None:
+    """What an election's multi gave us; None if somebody was faster. `at` is where it raised the epoch."""
+    result = answers.results[0]
+    error = request.first_error(result)
+    if error is None:
+        return Fence(epoch, int(result[at].version))
+    if not isinstance(error, BadVersionError | NodeExistsError | NoNodeError):
+        raise StoreError(f"the election failed: {error!r}")
+    if not answers.repeated:
+        return None
+    held, stored = (
+        await client.ask_all([client.exists(layout.CONTROLLER), client.get(layout.CONTROLLER_EPOCH)])
+    ).results
+    if held is None or held.ephemeralOwner != client.session_id:
+        return None
+    number, version = _epoch(stored)
+    return Fence(epoch, version) if number == epoch else None
+
+
+async def resign(client: Client, fence: Fence) -> None:
+    """Delete /controller under the fence; nothing to do where it is gone already."""
+    (outcome,) = await fenced.commit(client, [[fenced.delete(layout.CONTROLLER)]], fence, batch=1)
+    if outcome != Outcome.KEPT:
+        raise StoreError(f"{layout.CONTROLLER} could not be deleted")
+
+
+def _epoch(found: Any) -> tuple[int, int]:
+    """The controller epoch and its version."""
+    data, stat = _found(layout.CONTROLLER_EPOCH, found)
+    try:
+        return layout.decode_epoch(data), stat.version
+    except layout.Malformed as error:
+        remedy = "write the highest epoch that any broker has seen, as decimal text, into it"
+        raise StoreDamaged(layout.CONTROLLER_EPOCH, str(error), remedy) from None
+
+
+def _found(path: str, found: Any) -> tuple[bytes | None, Any]:
+    if isinstance(found, ZookeeperError):
+        raise StoreError(f"{path} could not be read: {found!r}")
+    data, stat = found
+    return data, stat

@@ -1,0 +1,316 @@
+"""Where Kafka keeps what in ZooKeeper, and how each node is written.
+
+Paths are relative to the chroot. Every `encode_…` gives the bytes of one node; every `decode_…` takes them, or None
+for a node without data, and raises `Malformed` for anything that is not what Kafka would have written. Fields that we
+do not know are passed over, and the number in `version` is never looked at except in a broker's registration.
+
+Source: Kafka's ZkData, 3.9.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+
+from kactl.model import ZERO_ID, Assignment, Leadership, TopicPartition
+
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+BROKERS: Final = "/brokers/ids"
+TOPICS: Final = "/brokers/topics"
+CONFIG_CHANGES: Final = "/config/changes"
+TOPIC_CONFIGS: Final = "/config/topics"
+DELETIONS: Final = "/admin/delete_topics"
+ISR_NOTIFICATIONS: Final = "/isr_change_notification"
+LOG_DIR_NOTIFICATIONS: Final = "/log_dir_event_notification"
+CLUSTER_ID: Final = "/cluster/id"
+
+ISR_NOTIFICATION_PREFIX: Final = "isr_change_"
+LOG_DIR_NOTIFICATION_PREFIX: Final = "log_dir_event_"
+CONFIG_CHANGE_PREFIX: Final = "config_change_"
+
+# Parents before children; created with null data. A broker below protocol level 3.0 takes a null
+# /latest_producer_id_block as "none yet" and exits when it holds the empty string.
+PERSISTENT: Final = (
+    "/consumers",
+    "/brokers",
+    BROKERS,
+    TOPICS,
+    "/brokers/seqid",
+    "/config",
+    CONFIG_CHANGES,
+    "/admin",
+    DELETIONS,
+    ISR_NOTIFICATIONS,
+    LOG_DIR_NOTIFICATIONS,
+    "/latest_producer_id_block",
+    TOPIC_CONFIGS,
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    "/config/ips",
+    "/cluster",
+)
+
+_INT32_MAX: Final = 2**31 - 1
+_LOG_DIR_FAILED: Final = 1
+_RECOVERING: Final = 1
+_ID_BYTES: Final = 16
+
+_BrokerId = Annotated[int, msgspec.Meta(ge=0, le=_INT32_MAX)]
+_Leader = Annotated[int, msgspec.Meta(ge=-1, le=_INT32_MAX)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=_INT32_MAX)]
+
+
+class Malformed(ValueError):
+    """A node that holds something else than it should. The message says what was found."""
+
+
+def broker(broker: int) -> str:
+    return f"{BROKERS}/{broker}"
+
+
+def topic(name: str) -> str:
+    return f"{TOPICS}/{name}"
+
+
+def partitions(name: str) -> str:
+    return f"{TOPICS}/{name}/partitions"
+
+
+def partition(name: str, number: int) -> str:
+    return f"{TOPICS}/{name}/partitions/{number}"
+
+
+def state(name: str, number: int) -> str:
+    return f"{TOPICS}/{name}/partitions/{number}/state"
+
+
+def topic_config(name: str) -> str:
+    return f"{TOPIC_CONFIGS}/{name}"
+
+
+# -- the controller ----------------------------------------------------------------------------------------------------
+
+
+class _ControllerNode(msgspec.Struct, rename={"kraft_epoch": "kraftControllerEpoch"}):
+    brokerid: _Leader
+    version: int = 2
+    timestamp: str | int = ""
+    kraft_epoch: int | None = -1
+
+
+def encode_controller(controller_id: int, now_ms: int) -> bytes:
+    # Written in the order of Kafka, which a struct cannot have with its required field behind others.
+    node = {"version": 2, "brokerid": controller_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1}
+    return msgspec.json.encode(node)
+
+
+def decode_controller(data: bytes | None) -> tuple[int, int | None]:
+    """The id, and since when in wall clock ms; None where that cannot be told."""
+    node = _decode(_controller, data)
+    stamp = str(node.timestamp)
+    return node.brokerid, int(stamp) if stamp.isascii() and stamp.isdecimal() else None
+
+
+def encode_epoch(epoch: int) -> bytes:
+    return str(epoch).encode()
+
+
+def decode_epoch(data: bytes | None) -> int:
+    text = (data or b"").decode("ascii", "replace")
+    if not text.isdecimal() or int(text) > _INT32_MAX:
+        raise Malformed(f"{text!r} is not a controller epoch")
+    return int(text)
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    return msgspec.json.encode({"version": "1", "id": cluster_id})
+
+
+# -- topics ------------------------------------------------------------------------------------------------------------
+
+
+class _TopicNode(msgspec.Struct, omit_defaults=False):
+    version: int = 3
+    topic_id: str | msgspec.UnsetType | None = msgspec.UNSET
+    partitions: dict[_Count, list[_BrokerId]] = {}
+    adding_replicas: dict[_Count, list[_BrokerId]] | None = {}
+    removing_replicas: dict[_Count, list[_BrokerId]] | None = {}
+
+
+def encode_topic(topic_id: bytes, assignment: Mapping[int, Assignment]) -> bytes:
+    numbers = sorted(assignment)
+    node = _TopicNode(
+        topic_id=msgspec.UNSET if topic_id == ZERO_ID else encode_id(topic_id),
+        partitions={number: list(assignment[number].replicas) for number in numbers},
+        adding_replicas={number: list(a.adding) for number in numbers if (a := assignment[number]).adding},
+        removing_replicas={number: list(a.removing) for number in numbers if (a := assignment[number]).removing},
+    )
+    return msgspec.json.encode(node)
+
+
+def decode_topic(data: bytes | None) -> tuple[bytes, dict[int, Assignment]]:
+    """The id, ZERO_ID where there is none, and the assignment by partition number in rising order."""
+    node = _decode(_topic, data)
+    adding, removing = node.adding_replicas or {}, node.removing_replicas or {}
+    assignment = {
+        number: Assignment(tuple(replicas), tuple(adding.get(number, ())), tuple(removing.get(number, ())))
+        for number, replicas in sorted(node.partitions.items())
+    }
+    return decode_id(node.topic_id) if isinstance(node.topic_id, str) else ZERO_ID, assignment
+
+
+def encode_id(topic_id: bytes) -> str:
+    """22 characters, as Kafka writes a UUID."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def decode_id(text: str) -> bytes:
+    try:
+        found = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        found = b""
+    if len(found) != _ID_BYTES:
+        raise Malformed(f"{text!r} is not a topic id")
+    return found
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    return msgspec.json.encode({"version": 1, "config": dict(config)})
+
+
+class _ConfigNode(msgspec.Struct):
+    config: dict[str, str] = {}
+
+
+def decode_config(data: bytes | None) -> dict[str, str]:
+    """The overrides; a node without data has none."""
+    return _decode(_config, data).config if data else {}
+
+
+class _ConfigChangeNode(msgspec.Struct):
+    entity_path: str = ""
+    entity_type: str = ""
+    entity_name: str = ""
+
+
+def encode_config_change(name: str) -> bytes:
+    return msgspec.json.encode({"version": 2, "entity_path": f"topics/{name}"})
+
+
+def decode_config_change(data: bytes | None) -> str | None:
+    """The topic whose configuration changed; None if it was that of something else."""
+    node = _decode(_config_change, data)
+    kind, _, name = (node.entity_path or f"{node.entity_type}/{node.entity_name}").partition("/")
+    return name if kind == "topics" and name else None
+
+
+# -- leadership --------------------------------------------------------------------------------------------------------
+
+
+class StateNode(msgspec.Struct):
+    """A partition's leadership as it is stored. Its version is the node's own and not part of it."""
+
+    controller_epoch: Annotated[int, msgspec.Meta(ge=-1, le=_INT32_MAX)]
+    leader: _Leader
+    leader_epoch: _Count
+    isr: list[_BrokerId]
+    leader_recovery_state: Annotated[int, msgspec.Meta(ge=0, le=1)] = 0
+
+
+class _StateOut(msgspec.Struct):
+    controller_epoch: int
+    leader: int
+    version: int
+    leader_epoch: int
+    isr: Sequence[int]
+    leader_recovery_state: int | msgspec.UnsetType = msgspec.UNSET
+
+
+def encode_state(
+    leader: int, *, leader_epoch: int, isr: Sequence[int], controller_epoch: int, recovering: bool
+) -> bytes:
+    node = _StateOut(controller_epoch, leader, 1, leader_epoch, isr, _RECOVERING if recovering else msgspec.UNSET)
+    return _encoder.encode(node)
+
+
+def encode_leadership(state: Leadership) -> bytes:
+    """`state` with the controller epoch that stands in it."""
+    return encode_state(
+        state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        controller_epoch=state.controller_epoch,
+        recovering=state.recovering,
+    )
+
+
+def decode_state(data: bytes | None) -> StateNode:
+    return _decode(_state, data)
+
+
+# -- notifications -----------------------------------------------------------------------------------------------------
+
+
+class _Named(msgspec.Struct):
+    topic: str
+    partition: _Count
+
+
+class _IsrNode(msgspec.Struct):
+    partitions: list[_Named]
+
+
+class _LogDirNode(msgspec.Struct):
+    broker: _BrokerId
+
+
+def encode_isr_notification(names: Sequence[TopicPartition]) -> bytes:
+    listed = [{"topic": name.topic, "partition": name.partition} for name in names]
+    return msgspec.json.encode({"version": 1, "partitions": listed})
+
+
+def decode_isr_notification(data: bytes | None) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(name.topic, name.partition) for name in _decode(_isr, data).partitions)
+
+
+def encode_log_dir_notification(broker: int) -> bytes:
+    return msgspec.json.encode({"version": 1, "broker": broker, "event": _LOG_DIR_FAILED})
+
+
+def decode_log_dir_notification(data: bytes | None) -> int:
+    return _decode(_log_dir, data).broker
+
+
+# -- how it is done ----------------------------------------------------------------------------------------------------
+
+_Node = TypeVar("_Node")
+
+
+def _decode(decoder: "msgspec.json.Decoder[_Node]", data: bytes | None) -> _Node:
+    try:
+        return decoder.decode(data or b"")
+    # A text that is no UTF-8 and numbers that fit no integer come as ValueErrors of other kinds.
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Malformed(f"{error} in {_excerpt(data)}") from None
+
+
+def _excerpt(data: bytes | None) -> str:
+    return "no data" if data is None else repr(data[:80]) + ("..." if len(data) > 80 else "")
+
+
+def _decoder(kind: type[_Node]) -> "msgspec.json.Decoder[_Node]":
+    return msgspec.json.Decoder(kind)
+
+
+_encoder: Final = msgspec.json.Encoder()
+_controller: Final = _decoder(_ControllerNode)
+_topic: Final = _decoder(_TopicNode)
+_config: Final = _decoder(_ConfigNode)
+_config_change: Final = _decoder(_ConfigChangeNode)
+_state: Final = _decoder(StateNode)
+_isr: Final = _decoder(_IsrNode)
+_log_dir: Final = _decoder(_LogDirNode)

@@ -1,0 +1,91 @@
+"""What brokers lay down for the controller: partitions whose ISR they wrote, and brokers with a failed directory.
+
+Source: KafkaZkClient.propagateIsrChanges, propagateLogDirEvent, deleteIsrChangeNotifications.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kazoo.exceptions import NoNodeError, ZookeeperError
+
+from kactl.errors import StoreError
+from kactl.model import Fence, TopicPartition
+from kactl.store import Notification, Outcome
+
+from . import fenced, layout, request, topic_node
+from .client import Client
+from .watches import Watches
+
+log = logging.getLogger(__name__)
+
+# At 300 bytes for the longest names, well below the megabyte that a node may hold.
+PARTITIONS_MAX: Final = 3_000
+
+
+async def notify_isr(client: Client, partitions: Sequence[TopicPartition]) -> None:
+    blocks = [partitions[at : at + PARTITIONS_MAX] for at in range(0, len(partitions), PARTITIONS_MAX)]
+    path = f"{layout.ISR_NOTIFICATIONS}/{layout.ISR_NOTIFICATION_PREFIX}"
+    await _lay_down(client, path, [layout.encode_isr_notification(block) for block in blocks])
+
+
+async def notify_log_dir(client: Client, broker: int) -> None:
+    path = f"{layout.LOG_DIR_NOTIFICATIONS}/{layout.LOG_DIR_NOTIFICATION_PREFIX}"
+    await _lay_down(client, path, [layout.encode_log_dir_notification(broker)])
+
+
+async def _lay_down(client: Client, path: str, notices: Sequence[bytes]) -> None:
+    """One that was lost with its connection may be laid down twice; reading it twice does no harm."""
+    answers = await client.ask_all([request.create(client.path(path), data, sequential=True) for data in notices])
+    for result in answers.results:
+        if isinstance(result, ZookeeperError):
+            raise StoreError(f"nothing could be written under {path}: {result!r}")
+
+
+async def isr(client: Client, watches: Watches | None) -> list[Notification]:
+    """In the order in which they were laid down. One that cannot be read names no partitions."""
+
+    def decode(key: str, data: bytes | None) -> Notification:
+        return Notification(key, partitions=layout.decode_isr_notification(data))
+
+    return await _standing(client, layout.ISR_NOTIFICATIONS, watches, decode)
+
+
+async def log_dir(client: Client, watches: Watches | None) -> list[Notification]:
+    """In the order in which they were laid down. One that cannot be read names no broker."""
+
+    def decode(key: str, data: bytes | None) -> Notification:
+        return Notification(key, broker=layout.decode_log_dir_notification(data))
+
+    return await _standing(client, layout.LOG_DIR_NOTIFICATIONS, watches, decode)
+
+
+async def _standing(
+    client: Client, parent: str, watches: Watches | None, decode: Callable[[str, bytes | None], Notification]
+) -> list[Notification]:
+    keys = [f"{parent}/{name}" for name in await topic_node.names(client, parent, watches)]
+    found: list[Notification] = []
+    for key, node in zip(keys, await client.read_all(keys), strict=True):
+        if isinstance(node, NoNodeError):
+            continue
+        found.append(_read(key, node, decode))
+    return found
+
+
+def _read(key: str, node: Any, decode: Callable[[str, bytes | None], Notification]) -> Notification:
+    if isinstance(node, ZookeeperError):
+        raise StoreError(f"{key} could not be read: {node!r}")
+    try:
+        return decode(key, node[0])
+    except layout.Malformed as error:
+        log.warning("%s is no notification and says nothing: %s", key, error)
+        return Notification(key)
+
+
+async def remove(client: Client, notifications: Sequence[Notification], fence: Fence, *, batch: int) -> None:
+    """Take some away; see `Store.delete_notifications`. A notification's key is its path."""
+    groups = [[fenced.delete(notification.key)] for notification in notifications]
+    outcomes = await fenced.commit(client, groups, fence, batch=batch)
+    left = [one.key for one, outcome in zip(notifications, outcomes, strict=True) if outcome != Outcome.KEPT]
+    if left:
+        raise StoreError(f"{len(left)} notifications could not be deleted, the first is {left[0]}")

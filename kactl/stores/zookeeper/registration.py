@@ -1,0 +1,158 @@
+"""Brokers' registrations: ephemeral nodes whose creation number is the broker's epoch.
+
+Real brokers write versions 4 and 5; 1 to 3 are of brokers from before 0.10. kactl's own participants register as
+version 5, each in a session of its own.
+
+Source: BrokerIdZNode, KafkaZkClient.registerBroker.
+"""
+
+import logging
+from typing import Any, Final
+
+import msgspec
+from kazoo.exceptions import NoNodeError, ZookeeperError
+
+from kactl.errors import StoreError
+from kactl.model import Broker, Endpoint
+
+from . import layout
+from .client import Client
+from .watches import Kind, Watches
+
+log = logging.getLogger(__name__)
+
+_NO_PORT: Final = -1
+_PLAINTEXT: Final = "PLAINTEXT"
+_FIRST_WITH_ENDPOINTS: Final = 2
+
+
+class _Levels(msgspec.Struct):
+    min_version: int
+    max_version: int
+
+
+class _Node(msgspec.Struct):
+    version: int
+    host: str | None = None
+    port: int = _NO_PORT
+    jmx_port: int = _NO_PORT
+    timestamp: str | int = ""
+    endpoints: list[str] | None = None
+    listener_security_protocol_map: dict[str, str] | None = None
+    rack: str | msgspec.UnsetType | None = msgspec.UNSET
+    features: dict[str, _Levels] | None = None
+
+
+_decoder: Final = msgspec.json.Decoder(_Node)
+
+
+def encode(broker: Broker, now_ms: int) -> bytes:
+    """A registration of version 5."""
+    plain = next((endpoint for endpoint in broker.endpoints if endpoint.protocol == _PLAINTEXT), None)
+    node = _Node(
+        version=5,
+        host=plain.host if plain else None,
+        port=plain.port if plain else _NO_PORT,
+        timestamp=str(now_ms),
+        endpoints=[_endpoint_text(endpoint) for endpoint in broker.endpoints],
+        listener_security_protocol_map={endpoint.listener: endpoint.protocol for endpoint in broker.endpoints},
+        rack=msgspec.UNSET if broker.rack is None else broker.rack,
+        features={name: _Levels(lowest, highest) for name, lowest, highest in broker.features},
+    )
+    return msgspec.json.encode(node)
+
+
+def decode(broker_id: int, data: bytes | None, epoch: int) -> Broker:
+    """A registration of any version.
+
+    Raises:
+        Malformed: it is none.
+    """
+    try:
+        node = _decoder.decode(data or b"")
+        endpoints = _endpoints(node)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise layout.Malformed(f"{error} in {data!r}") from None
+    return Broker(
+        id=broker_id,
+        epoch=epoch,
+        endpoints=endpoints,
+        rack=None if node.rack is msgspec.UNSET else node.rack,
+        features=tuple(
+            (name, levels.min_version, levels.max_version) for name, levels in sorted((node.features or {}).items())
+        ),
+    )
+
+
+def _endpoints(node: _Node) -> tuple[Endpoint, ...]:
+    if node.version < _FIRST_WITH_ENDPOINTS:
+        if node.host is None:
+            raise ValueError("a registration without endpoints and without a host")
+        return (Endpoint(_PLAINTEXT, node.host, node.port, _PLAINTEXT),)
+    if node.endpoints is None:
+        raise ValueError(f"a registration of version {node.version} without endpoints")
+    return tuple(_endpoint(text, node.listener_security_protocol_map) for text in node.endpoints)
+
+
+def _endpoint(text: str, protocols: dict[str, str] | None) -> Endpoint:
+    listener, scheme, address = text.partition("://")
+    host, colon, port = address.rpartition(":")
+    if not scheme or not listener or not colon or not port.removeprefix("-").isdecimal():
+        raise ValueError(f"{text!r} is no endpoint")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    if protocols is None:
+        return Endpoint(listener, host, int(port), listener)
+    if listener not in protocols:
+        raise ValueError(f"listener {listener!r} has no security protocol")
+    return Endpoint(listener, host, int(port), protocols[listener])
+
+
+def _endpoint_text(endpoint: Endpoint) -> str:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{endpoint.listener}://{host}:{endpoint.port}"
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+async def read_all(client: Client, watches: Watches | None) -> dict[int, Broker]:
+    """All registrations; those that vanish while we read, and those that cannot be read, are left out."""
+    watched = watches is not None
+    listed = await client.ask(client.children(layout.BROKERS, watch=watched))
+    if isinstance(listed, ZookeeperError):
+        raise StoreError(f"{layout.BROKERS} could not be listed: {listed!r}")
+    if watches is not None:
+        watches.saw(layout.BROKERS, Kind.CHILDREN, listed)
+    ids = sorted(int(name) for name in listed[0] if _is_id(name))
+    answers = await client.ask_all([client.get(layout.broker(number), watch=watched) for number in ids])
+    found = {number: _read(number, node, watches) for number, node in zip(ids, answers.results, strict=True)}
+    return {number: broker for number, broker in found.items() if broker is not None}
+
+
+async def read_one(client: Client, number: int, watches: Watches | None) -> Broker | None:
+    node = await client.ask(client.get(layout.broker(number), watch=watches is not None))
+    return _read(number, node, watches)
+
+
+def _read(number: int, node: Any, watches: Watches | None) -> Broker | None:
+    path = layout.broker(number)
+    if watches is not None:
+        watches.saw(path, Kind.DATA, node)
+    if isinstance(node, NoNodeError):
+        return None
+    if isinstance(node, ZookeeperError):
+        raise StoreError(f"{path} could not be read: {node!r}")
+    data, stat = node
+    try:
+        return decode(number, data, stat.czxid)
+    except layout.Malformed as error:
+        log.warning("%s is no registration, the broker is left out: %s", path, error)
+        return None
+
+
+def _is_id(name: str) -> bool:
+    if name.isascii() and name.isdecimal():
+        return True
+    log.warning("%s/%s is no broker", layout.BROKERS, name)
+    return False

@@ -1,0 +1,104 @@
+"""What is asked of ZooKeeper: kazoo's requests, and one that kazoo does not know.
+
+kazoo takes any request that has a `type` and can be written and read. Paths in requests are whole, chroot included.
+"""
+
+import dataclasses
+import struct
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from kazoo.exceptions import EXCEPTIONS, RolledBackError, RuntimeInconsistency, SystemZookeeperError, ZookeeperError
+from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData, Transaction
+from kazoo.protocol.states import ZnodeStat
+from kazoo.security import OPEN_ACL_UNSAFE
+
+_EPHEMERAL: Final = 1
+_SEQUENTIAL: Final = 2
+
+_GET_DATA: Final = 4
+_ERROR: Final = -1
+_HEADER: Final = struct.Struct("!i?i")
+_INT: Final = struct.Struct("!i")
+_STAT: Final = struct.Struct("!qqqqiiiqiiq")
+_HEADER_GET: Final = _HEADER.pack(_GET_DATA, False, -1)
+_HEADER_END: Final = _HEADER.pack(-1, True, -1)
+_UNWATCHED: Final = b"\0"
+
+
+def create(path: str, data: bytes | None, *, ephemeral: bool = False, sequential: bool = False) -> Any:
+    """A node that everybody may read and change, as Kafka makes them; None writes null, which is not b""."""
+    return Create(path, data, OPEN_ACL_UNSAFE, _EPHEMERAL * ephemeral + _SEQUENTIAL * sequential)
+
+
+def put(path: str, data: bytes, version: int = -1) -> Any:
+    """Replace a node's data, at `version`; -1 is any."""
+    return SetData(path, data, version)
+
+
+def delete(path: str, version: int = -1) -> Any:
+    return Delete(path, version)
+
+
+def check(path: str, version: int) -> Any:
+    """Succeeds in a multi only while the node's data has that version."""
+    return CheckVersion(path, version)
+
+
+def multi(operations: Sequence[Any]) -> Any:
+    """All of it or nothing. Its answer is a list: what came of each operation, or an error for each."""
+    return Transaction(list(operations))
+
+
+def first_error(result: Any) -> ZookeeperError | None:
+    """The error at which a multi failed, if it did; its other operations were answered that they were rolled back."""
+    if isinstance(result, ZookeeperError):
+        return result
+    errors = [one for one in result if isinstance(one, ZookeeperError)]
+    return next((one for one in errors if not isinstance(one, RolledBackError | RuntimeInconsistency)), None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MultiRead:
+    """The data of many nodes in one request. Needs a server of 3.6 or later; others answer UnimplementedError.
+
+    Its answer is a list of (data, stat), or of an error, in the order of `paths`. It arms no watches.
+
+    Source: ZooKeeper's MultiOperationRecord and MultiResponse.
+    """
+
+    paths: tuple[str, ...]
+
+    type: ClassVar[int] = 22
+
+    def serialize(self) -> bytes:
+        parts: list[bytes] = []
+        for path in self.paths:
+            text = path.encode()
+            parts += (_HEADER_GET, _INT.pack(len(text)), text, _UNWATCHED)
+        return b"".join([*parts, _HEADER_END])
+
+    @classmethod
+    def deserialize(cls, answer: bytes, offset: int) -> list[Any]:
+        found: list[Any] = []
+        while True:
+            kind, done, _ = _HEADER.unpack_from(answer, offset)
+            offset += _HEADER.size
+            if done:
+                return found
+            if kind == _ERROR:
+                (code,) = _INT.unpack_from(answer, offset)
+                offset += _INT.size
+                found.append(_error(code))
+                continue
+            (length,) = _INT.unpack_from(answer, offset)
+            offset += _INT.size
+            data = answer[offset : offset + length] if length >= 0 else None
+            offset += max(length, 0)
+            found.append((data, ZnodeStat._make(_STAT.unpack_from(answer, offset))))
+            offset += _STAT.size
+
+
+def _error(code: int) -> ZookeeperError:
+    kind = EXCEPTIONS.get(code, SystemZookeeperError)
+    return kind()

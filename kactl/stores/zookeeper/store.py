@@ -1,0 +1,247 @@
+"""The store over ZooKeeper: Kafka's own tree, so that unmodified brokers can be the cluster.
+
+This file says who does what; each subject has a module of its own.
+"""
+
+import base64
+import logging
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from kazoo.exceptions import NodeExistsError, ZookeeperError
+from kazoo.protocol.states import KazooState
+
+from kactl.errors import BadConfig, StoreError
+from kactl.model import Assignment, Broker, ControllerRecord, Fence, Leadership, TopicPartition, TopicRef
+from kactl.store import Assignments, Changed, Committed, Leaderships, Names, Notification, Session, StoreEvent, Write
+
+from . import controllership, layout, notification, registration, request, state_node, topic_node
+from .client import Client
+from .config_changes import ConfigChanges
+from .session import ZooKeeperSession
+from .watches import Watches
+
+log = logging.getLogger(__name__)
+
+# As in Kafka.
+SESSION_TIMEOUT_MS: Final = 18_000
+# Twice what Kafka takes by default; with a hundred writes in each, two thousand are on their way.
+MAX_IN_FLIGHT: Final = 20
+# Some 30 KB in a multi, far below the megabyte that a server takes.
+BATCH_PARTITIONS: Final = 100
+
+
+class ZooKeeperStore:
+    """Keeps what `Store` promises; see there.
+
+    Reads arm watches once there is a listener. After a lost connection all of them are armed again and what changed
+    meanwhile is reported; after a lost session there are none until the next reads.
+
+    Args:
+        connect: `host:port[,host:port...][/chroot]`; a chroot that does not exist is made, with its parents.
+        session_timeout_ms: for how long the controllership outlives a lost connection; the server may force it into
+            its own bounds. A call gives up with StoreUnavailable when nothing was answered for twice that time.
+        max_in_flight: how many requests may be unanswered at a time.
+        batch_partitions: writes in one multi, at most.
+    """
+
+    def __init__(
+        self,
+        connect: str,
+        *,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        batch_partitions: int = BATCH_PARTITIONS,
+    ) -> None:
+        _check(connect, session_timeout_ms, max_in_flight, batch_partitions)
+        self._connect = connect
+        self._batch = batch_partitions
+        self._listener: Callable[[StoreEvent], None] | None = None
+        self._sessions: list[ZooKeeperSession] = []
+        self._ended_sessions: set[int] = set()
+        self._lost = False
+        self._seen_connected = False
+        self._client = Client(
+            connect,
+            session_timeout_ms=session_timeout_ms,
+            max_in_flight=max_in_flight,
+            on_state=self._on_state,
+            on_watch=self._on_watch,
+        )
+        self._armed = Watches(self._tell, self._look_at_configs)
+        self._config_changes = ConfigChanges(self._client, self._armed, self._tell)
+
+    async def __aenter__(self) -> Self:
+        await self._client.open()
+        try:
+            await self._make_tree()
+        except BaseException:
+            await self._client.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for session in self._sessions:
+            await session.close()
+        await self._client.close()
+
+    def subscribe(self, listener: Callable[[StoreEvent], None]) -> None:
+        self._listener = listener
+
+    async def new_session(self, timeout_ms: int) -> Session:
+        self._sessions = [session for session in self._sessions if not session.is_over]
+        session = ZooKeeperSession(self._connect, timeout_ms=timeout_ms, ended=self._ended_sessions)
+        self._sessions.append(session)
+        await session.open()
+        return session
+
+    # -- the controllership
+
+    async def controller(self) -> ControllerRecord | None:
+        return await controllership.read(self._client, self._watches)
+
+    async def contest(self, controller_id: int, *, take_over: bool = False) -> Fence:
+        return await controllership.contest(self._client, controller_id, take_over=take_over)
+
+    async def resign(self, fence: Fence) -> None:
+        await controllership.resign(self._client, fence)
+
+    # -- brokers and topics
+
+    async def brokers(self) -> dict[int, Broker]:
+        return await registration.read_all(self._client, self._watches)
+
+    async def broker(self, broker: int) -> Broker | None:
+        return await registration.read_one(self._client, broker, self._watches)
+
+    async def topics(self) -> list[str]:
+        if self._watches is not None:
+            self._config_changes.begin()
+        return await topic_node.names(self._client, layout.TOPICS, self._watches)
+
+    async def assignments(self, topics: Collection[str]) -> Assignments:
+        return await topic_node.assignments(self._client, topics, self._watches)
+
+    async def create_topic(
+        self, topic: TopicRef, assignment: Mapping[int, Assignment], config: Mapping[str, str]
+    ) -> None:
+        await topic_node.create(self._client, topic, assignment, config)
+
+    async def write_assignment(
+        self, topic: TopicRef, assignment: Mapping[int, Assignment], fence: Fence | None
+    ) -> None:
+        await topic_node.write_assignment(self._client, topic, assignment, fence)
+
+    async def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
+        return await topic_node.configs(self._client, topics)
+
+    async def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
+        await topic_node.set_config(self._client, topic, config)
+
+    async def deletions(self) -> list[str]:
+        return await topic_node.names(self._client, layout.DELETIONS, self._watches)
+
+    # -- leadership
+
+    async def leaderships(self, names: Names) -> Leaderships:
+        return await state_node.read(self._client, names)
+
+    async def commit(self, write: Write, fence: Fence) -> Committed:
+        return await state_node.commit(self._client, write, fence, batch=self._batch)
+
+    async def write_isr(self, name: TopicPartition, state: Leadership, *, expected: int) -> int | None:
+        return await state_node.write_isr(self._client, name, state, expected=expected)
+
+    # -- notifications
+
+    async def notify_isr(self, partitions: Sequence[TopicPartition]) -> None:
+        await notification.notify_isr(self._client, partitions)
+
+    async def notify_log_dir(self, broker: int) -> None:
+        await notification.notify_log_dir(self._client, broker)
+
+    async def isr_notifications(self) -> list[Notification]:
+        return await notification.isr(self._client, self._watches)
+
+    async def log_dir_notifications(self) -> list[Notification]:
+        return await notification.log_dir(self._client, self._watches)
+
+    async def delete_notifications(self, notifications: Sequence[Notification], fence: Fence) -> None:
+        await notification.remove(self._client, notifications, fence, batch=self._batch)
+
+    # -- the tree
+
+    async def _make_tree(self) -> None:
+        """Make what brokers make at their start, so that we may be there before them.
+
+        Source: KafkaZkClient.createTopLevelPaths, createOrGetClusterId.
+        """
+        names = self._client.chroot.split("/")[1:]
+        chroot = ["/" + "/".join(names[:depth]) for depth in range(1, len(names) + 1)]
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        made = await self._client.ask_all(
+            [
+                *(request.create(path, None) for path in chroot),
+                *(request.create(self._client.path(path), None) for path in layout.PERSISTENT),
+                request.create(self._client.path(layout.CLUSTER_ID), layout.encode_cluster_id(cluster_id)),
+            ]
+        )
+        for result, path in zip(made.results, [*chroot, *layout.PERSISTENT, layout.CLUSTER_ID], strict=True):
+            if isinstance(result, ZookeeperError) and not isinstance(result, NodeExistsError):
+                raise StoreError(f"{path} could not be made in ZooKeeper: {result!r}")
+
+    # -- what changes
+
+    @property
+    def _watches(self) -> Watches | None:
+        """Where reads report what they armed; None while nobody would hear of it."""
+        return None if self._listener is None else self._armed
+
+    def _on_watch(self, event: str, path: str) -> None:
+        self._armed.on_watch(event, path)
+
+    def _look_at_configs(self) -> None:
+        self._config_changes.look()
+
+    def _on_state(self, kazoo_state: str) -> None:
+        if kazoo_state == KazooState.LOST:
+            self._lost = True
+            self._armed.forget()
+            self._config_changes.forget()
+            self._tell(StoreEvent(Changed.SESSION_LOST))
+        elif kazoo_state == KazooState.CONNECTED:
+            if self._lost:
+                self._lost = False
+                self._tell(StoreEvent(Changed.SESSION_OPENED))
+            elif self._seen_connected:
+                self._armed.rearm(self._client)
+            self._seen_connected = True
+
+    def _tell(self, event: StoreEvent) -> None:
+        if self._listener is None:
+            return
+        try:
+            self._listener(event)
+        except Exception:
+            # What the listener does wrong must not cost the answers that wait behind this event.
+            log.exception("the listener failed over %s", event)
+
+
+def _check(connect: str, session_timeout_ms: int, max_in_flight: int, batch_partitions: int) -> None:
+    hosts, _, chroot = connect.partition("/")
+    if not all(host.strip() for host in hosts.split(",")):
+        raise BadConfig("connect", f"{connect!r} should be host:port[,host:port...][/chroot]")
+    if chroot and not all(chroot.rstrip("/").split("/")):
+        raise BadConfig("connect", f"the chroot of {connect!r} has an empty part")
+    limits = {
+        "session_timeout_ms": session_timeout_ms,
+        "max_in_flight": max_in_flight,
+        "batch_partitions": batch_partitions,
+    }
+    for name, value in limits.items():
+        if value < 1:
+            raise BadConfig(name, f"{value} should be 1 or more")

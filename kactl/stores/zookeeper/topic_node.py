@@ -1,0 +1,188 @@
+"""Topics: their assignments, their configurations, and the marks that ask for their deletion.
+
+Source: KafkaZkClient.getFullReplicaAssignmentForTopics, AdminZkClient.createTopicWithAssignment.
+"""
+
+import dataclasses
+import logging
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
+
+from kactl.errors import NotFound, StoreError, TopicExists
+from kactl.model import ZERO_ID, Assignment, Fence, TopicPartition, TopicRef
+from kactl.store import Assignments, Outcome
+
+from . import fenced, layout, request
+from .client import Client
+from .watches import Kind, Watches
+
+log = logging.getLogger(__name__)
+
+
+async def names(client: Client, path: str, watches: Watches | None) -> list[str]:
+    """The children of a node, sorted; `path` is one that we made ourselves at the beginning."""
+    listed = await client.ask(client.children(path, watch=watches is not None))
+    if isinstance(listed, ZookeeperError):
+        raise StoreError(f"{path} could not be listed: {listed!r}")
+    if watches is not None:
+        watches.saw(path, Kind.CHILDREN, listed)
+    return sorted(listed[0])
+
+
+async def assignments(client: Client, topics: Collection[str], watches: Watches | None) -> Assignments:
+    """See `Store.assignments`."""
+    wanted = list(dict.fromkeys(topics))
+    paths = [layout.topic(name) for name in wanted]
+    if watches is None:
+        nodes = await client.read_all(paths)
+    else:
+        nodes = (await client.ask_all([client.get(path, watch=True) for path in paths])).results
+        for path, node in zip(paths, nodes, strict=True):
+            watches.saw(path, Kind.DATA, node)
+    return _columns(wanted, nodes)
+
+
+def _columns(wanted: list[str], nodes: list[Any]) -> Assignments:
+    found: dict[TopicPartition, Assignment] = {}
+    refs: list[TopicRef] = []
+    for name, node in zip(wanted, nodes, strict=True):
+        if isinstance(node, NoNodeError):
+            continue
+        if isinstance(node, ZookeeperError):
+            log.warning("topic %s could not be read: %r", name, node)
+            continue
+        try:
+            topic_id, assignment = layout.decode_topic(node[0])
+        except layout.Malformed as error:
+            log.warning("topic %s is left out, its node is no assignment: %s", name, error)
+            continue
+        refs.append(TopicRef(name, topic_id))
+        found |= {TopicPartition(name, number): held for number, held in assignment.items()}
+    return _with_empty(Assignments.of(found), refs)
+
+
+def _with_empty(columns: Assignments, refs: list[TopicRef]) -> Assignments:
+    """The same rows over `refs`, which also name topics that have no partitions."""
+    number = {ref.name: at for at, ref in enumerate(refs)}
+    moved = np.array([number[ref.name] for ref in columns.topics], np.int32)
+    return dataclasses.replace(columns, topics=tuple(refs), topic=moved[columns.topic])
+
+
+async def create(
+    client: Client, topic: TopicRef, assignment: Mapping[int, Assignment], config: Mapping[str, str]
+) -> None:
+    """See `Store.create_topic`. Configuration and assignment are one multi, so nothing is left of a refused one."""
+    path, config_path = layout.topic(topic.name), layout.topic_config(topic.name)
+    there, config_there = (await client.ask_all([client.exists(path), client.exists(config_path)])).results
+    if there is not None:
+        raise TopicExists(topic.name)
+    data = layout.encode_topic(topic.id, assignment)
+    answers = await client.ask_all(
+        [
+            request.multi(
+                [
+                    _config_operation(client, config_path, config, exists=config_there is not None),
+                    request.create(client.path(path), data),
+                ]
+            )
+        ]
+    )
+    error = request.first_error(answers.results[0])
+    if error is None:
+        return
+    if isinstance(error, NodeExistsError):
+        (found,) = await client.read_all([path])
+        if answers.repeated and not isinstance(found, ZookeeperError) and found[0] == data and not found[1].version:
+            return  # done before the connection broke
+        if not isinstance(found, NoNodeError):
+            raise TopicExists(topic.name)
+    raise StoreError(f"topic {topic.name!r} could not be created, somebody else changes it: {error!r}; try again")
+
+
+async def write_assignment(
+    client: Client, topic: TopicRef, assignment: Mapping[int, Assignment], fence: Fence | None
+) -> None:
+    """See `Store.write_assignment`. A topic that is written without its id keeps the one it has."""
+    path = layout.topic(topic.name)
+    topic_id = topic.id
+    if topic_id == ZERO_ID:
+        (found,) = await client.read_all([path])
+        topic_id = _stored_id(topic.name, found)
+    data = layout.encode_topic(topic_id, assignment)
+    if fence is not None:
+        (outcome,) = await fenced.commit(client, [[fenced.put(path, data)]], fence, batch=1)
+        if outcome == Outcome.CONFLICT:
+            raise NotFound("topic", topic.name)
+        if outcome == Outcome.FAILED:
+            raise StoreError(f"the assignment of topic {topic.name!r} could not be written")
+        return
+    result = await client.ask(request.put(client.path(path), data))
+    if isinstance(result, NoNodeError):
+        raise NotFound("topic", topic.name)
+    if isinstance(result, ZookeeperError):
+        raise StoreError(f"the assignment of topic {topic.name!r} could not be written: {result!r}")
+
+
+def _stored_id(name: str, found: Any) -> bytes:
+    if isinstance(found, NoNodeError):
+        return ZERO_ID  # the write will find that out
+    if isinstance(found, ZookeeperError):
+        raise StoreError(f"topic {name!r} could not be read: {found!r}")
+    try:
+        return layout.decode_topic(found[0])[0]
+    except layout.Malformed as error:
+        log.warning("the node of topic %s, which held no assignment, is replaced: %s", name, error)
+        return ZERO_ID
+
+
+# -- configurations ----------------------------------------------------------------------------------------------------
+
+
+async def configs(client: Client, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
+    """See `Store.topic_configs`."""
+    wanted = list(dict.fromkeys(topics))
+    nodes = await client.read_all([layout.topic_config(name) for name in wanted])
+    return {name: _config(name, node) for name, node in zip(wanted, nodes, strict=True)}
+
+
+def _config(name: str, node: Any) -> dict[str, str] | None:
+    if isinstance(node, NoNodeError):
+        return {}
+    if isinstance(node, ZookeeperError):
+        log.warning("the configuration of topic %s could not be read: %r", name, node)
+        return None
+    try:
+        return layout.decode_config(node[0])
+    except layout.Malformed as error:
+        log.warning("the configuration of topic %s is none: %s", name, error)
+        return None
+
+
+async def set_config(client: Client, name: str, config: Mapping[str, str]) -> None:
+    """Replace the overrides, and tell brokers and controllers in the way that they watch for.
+
+    Source: AdminZkClient.changeEntityConfig.
+    """
+    path = layout.topic_config(name)
+    notice = request.create(
+        client.path(f"{layout.CONFIG_CHANGES}/{layout.CONFIG_CHANGE_PREFIX}"),
+        layout.encode_config_change(name),
+        sequential=True,
+    )
+    there = await client.ask(client.exists(path))
+    operation = _config_operation(client, path, config, exists=there is not None)
+    error = request.first_error(await client.ask(request.multi([operation, notice])))
+    if isinstance(error, NoNodeError | NodeExistsError):
+        # It came or went in between, or our own first try was done before the connection broke.
+        operation = _config_operation(client, path, config, exists=isinstance(error, NodeExistsError))
+        error = request.first_error(await client.ask(request.multi([operation, notice])))
+    if error is not None:
+        raise StoreError(f"the configuration of topic {name!r} could not be written: {error!r}")
+
+
+def _config_operation(client: Client, path: str, config: Mapping[str, str], *, exists: bool) -> Any:
+    data = layout.encode_config(config)
+    return request.put(client.path(path), data) if exists else request.create(client.path(path), data)
