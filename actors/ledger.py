@@ -5,16 +5,19 @@ which the store names and the row has no slot for is given one.
 """
 
 import dataclasses
+import logging
 from typing import Final
 
 import numpy as np
 
 from kactl.cluster import Cluster
-from kactl.errors import ControllerMoved, Remedy, StoreError
+from kactl.errors import Remedy, StoreError
 from kactl.model import NO_VERSION
 from kactl.rows import Bools, Bytes, Change, Ints, Refusal, Rows, choose, members
-from kactl.store import Found, Names, Outcome, Store, Write
+from kactl.store import Found, Outcome, Store, Write
 from kactl.table import in_sync_of
+
+log = logging.getLogger(__name__)
 
 # A row is planned again as often as it is refused. Leaders write an ISR a few times in a second at the worst, so that
 # a row which is refused this often is not raced but broken.
@@ -43,23 +46,26 @@ class Ledger:
         self._cluster = cluster
         self._store = store
 
-    def names(self, rows: Rows) -> Names:
-        numbers, topic = np.unique(rows.topic, return_inverse=True)
-        return Names(self._cluster.table.topic_refs(numbers.tolist()), topic.astype(np.int32), rows.partition)
-
     async def commit(self, change: Change) -> Settled:
         """Commit the rows of `change` that have something to write; the others count as kept.
 
+        Where the store fails the whole call, and cannot say afterwards what became of it, every row has failed.
+
         Raises:
             ControllerMoved: a later controller exists. Nothing that was not kept before will be.
-            StoreError: nothing is known of any row, not even after reading back.
+            StoreError: the store has ended our session, and so our controllership.
         """
         writes = change.writes
         outcome = np.full(len(change), Outcome.KEPT, np.uint8)
         version = change.partition_epoch.copy()
         if writes.any():
             part = change if writes.all() else change.take(writes)
-            outcome[writes], version[writes] = await self._write(part)
+            try:
+                outcome[writes], version[writes] = await self._write(part)
+            except StoreError as error:
+                _unless_over(error)
+                log.error("writing the leadership of %d partitions failed: %s", len(part), error)
+                outcome[writes] = Outcome.FAILED
         kept = outcome == Outcome.KEPT
         final = change.committed(version)
         return Settled(
@@ -69,7 +75,7 @@ class Ledger:
     async def _write(self, change: Change) -> tuple[Bytes, Ints]:
         rows = change.rows
         write = Write(
-            names=self.names(rows),
+            names=self._cluster.table.names(rows.at),
             leader=change.leader,
             leader_epoch=change.leader_epoch,
             isr=members(change.in_sync, rows.replicas),
@@ -78,8 +84,6 @@ class Ledger:
         )
         try:
             committed = await self._store.commit(write, self._cluster.fence)
-        except ControllerMoved:
-            raise
         except StoreError as error:
             if error.remedy is not Remedy.READ_BACK:
                 raise
@@ -108,13 +112,19 @@ class Ledger:
         """The rows with the leadership that is stored now, and why some of them cannot go on.
 
         Returns:
-            n rows, and uint8[n] of Refusal: NO_LEADERSHIP, LATER_CONTROLLER, STORE_FAILED or NONE.
+            n rows, and uint8[n] of Refusal: NO_LEADERSHIP, LATER_CONTROLLER, STORE_FAILED or NONE. Where nothing could
+            be read all rows are STORE_FAILED, and as they were.
 
         Raises:
-            StoreError: nothing could be read.
+            StoreError: the store has ended our session, and so our controllership.
         """
-        stored = await self._store.leaderships(self.names(rows))
         table = self._cluster.table
+        try:
+            stored = await self._store.leaderships(table.names(rows.at))
+        except StoreError as error:
+            _unless_over(error)
+            log.error("reading the leadership of %d partitions failed: %s", len(rows), error)
+            return rows, np.full(len(rows), Refusal.STORE_FAILED, np.uint8)
         table.admit(rows.at, stored.isr)
         now = table.rows(rows.at)
         found = stored.found
@@ -135,3 +145,9 @@ class Ledger:
             controller_epoch=choose(found, stored.controller_epoch, now.controller_epoch),
             recovering=choose(found, stored.recovering, now.recovering),
         ), refusal
+
+
+def _unless_over(error: StoreError) -> None:
+    """Rows that fail are refused and the others go on; the end of our session ends the call."""
+    if error.remedy is Remedy.RESIGN:
+        raise error
