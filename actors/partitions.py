@@ -13,7 +13,7 @@ import numpy as np
 from kactl.batch import RequestBatch
 from kactl.cluster import Cluster
 from kactl.election import Election, nobody_in_sync_online
-from kactl.errors import ControllerMoved, StoreError
+from kactl.errors import StoreError
 from kactl.history import History
 from kactl.machines import partition
 from kactl.model import PartitionState
@@ -83,6 +83,7 @@ class Partitions(Actor[Move]):
 
         Raises:
             ControllerMoved: a later controller exists; nothing was sent.
+            StoreError: the store has ended our session; nothing was sent.
         """
         rows = self.cluster.table.rows(message.at)
         if not len(rows):
@@ -112,39 +113,28 @@ class Partitions(Actor[Move]):
         self._refused(
             Change.of(rows.take(~new & ~electable), refusal=refusal[~new & ~electable]), PartitionState.ONLINE
         )
-        error = None
-        try:
-            if new.any():
-                refusal[new] = await self._initialize(rows.take(new))
-            if electable.any():
-                if election is None:
-                    raise StoreError("an election was asked for without saying which")
-                refusal[electable] = await self._elect(rows.take(electable), election)
-        except ControllerMoved:
-            raise
-        except StoreError as failed:
-            log.error("moving %d partitions online failed: %s", len(rows), failed)
-            refusal[:] = Refusal.STORE_FAILED
-            error = failed
-        return Moved(rows.at, refusal, electable, error)
+        if new.any():
+            refusal[new] = await self._initialize(rows.take(new))
+        if not electable.any():
+            return Moved(rows.at, refusal, electable)
+        if election is None:
+            error = StoreError("an election was asked for without saying which")
+            log.error("moving %d partitions online failed: %s", int(np.count_nonzero(electable)), error)
+            refusal[electable] = Refusal.STORE_FAILED
+            return Moved(rows.at, refusal, electable, error)
+        refusal[electable] = await self._elect(rows.take(electable), election)
+        return Moved(rows.at, refusal, electable)
 
     async def _initialize(self, rows: Rows) -> Bytes:
         """First leaders. Where a state is stored already the partition stays NEW until a controller loads it."""
         change = partition.initialize(rows, self.cluster.now, controller_epoch=self.cluster.fence.epoch)
+        settled = await self.ledger.commit(change)
         refusal = change.refusal.copy()
-        try:
-            settled = await self.ledger.commit(change)
-        except ControllerMoved:
-            raise
-        except StoreError as failed:
-            log.error("writing first leaders of %d partitions failed: %s", len(rows), failed)
-            refusal[change.writes] = Refusal.STORE_FAILED
-        else:
-            refusal[settled.conflict] = Refusal.STATE_EXISTS
-            refusal[settled.failed] = Refusal.STORE_FAILED
-            kept = settled.change
-            self._online(kept.take(kept.writes), is_new=True)
-        self._refused(change.replace(refusal=refusal).take(refusal != Refusal.NONE), PartitionState.ONLINE)
+        refusal[settled.conflict] = Refusal.STATE_EXISTS
+        refusal[settled.failed] = Refusal.STORE_FAILED
+        kept = settled.change
+        self._online(kept.take(kept.writes), is_new=True)
+        self._refused(Change.of(rows, refusal=refusal).take(refusal != Refusal.NONE), PartitionState.ONLINE)
         return refusal
 
     async def _elect(self, rows: Rows, election: Election) -> Bytes:
@@ -172,7 +162,7 @@ class Partitions(Actor[Move]):
             kept = settled.change
             self._online(kept.take(kept.writes), is_new=False)
             over = ~settled.conflict
-            self._refused(change.replace(refusal=result).take(over & (result != 0)), PartitionState.ONLINE)
+            self._refused(Change.of(pending, refusal=result).take(over & (result != 0)), PartitionState.ONLINE)
             if not settled.conflict.any():
                 return refusal
             log.info("%d partitions changed behind our back during an %s election; electing them again",
@@ -216,8 +206,6 @@ class Partitions(Actor[Move]):
         names = {number: self.cluster.table.topic_at(number).name for number in numbers}
         try:
             configs = await self.store.topic_configs(sorted(names.values()))
-        except ControllerMoved:
-            raise
         except StoreError as failed:
             log.error("the configuration of %d topics could not be read: %s", len(names), failed)
             configs = dict.fromkeys(names.values())
