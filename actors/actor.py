@@ -48,6 +48,7 @@ class Inbox(Generic[M]):
         self._limit = limit
         self._messages: collections.deque[tuple[M, asyncio.Future[Any] | None]] = collections.deque()
         self._wake: asyncio.Future[None] | None = None
+        self._once: set[M] = set()
         self._closed = False
         self.refused = 0  # how often the limit was met
 
@@ -70,17 +71,27 @@ class Inbox(Generic[M]):
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
+    def put_once(self, message: M) -> None:
+        """Take a message that says no more than "look again", unless the same waits already. It has to be hashable."""
+        if message not in self._once:
+            self.put(message)
+            self._once.add(message)
+
     async def take(self) -> tuple[M, asyncio.Future[Any] | None]:
         """The oldest message; waits for one."""
         while not self._messages:
             self._wake = asyncio.get_running_loop().create_future()
             await self._wake
-        return self._messages.popleft()
+        message, asker = self._messages.popleft()
+        if asker is None and self._once:
+            self._once.discard(message)
+        return message, asker
 
     def drain(self) -> list[tuple[M, asyncio.Future[Any] | None]]:
         """All messages, taken out at once."""
         drained = list(self._messages)
         self._messages.clear()
+        self._once.clear()
         return drained
 
     def close(self) -> None:
@@ -124,13 +135,14 @@ class Actor(Generic[M]):
         raise NotImplementedError
 
     async def run(self) -> None:
-        """Take one message after the other, until cancelled."""
+        """Take one message after the other, until cancelled. After an error it can be run again: the inbox is kept."""
         try:
             while True:
                 message, asker = await self.inbox.take()
                 await self._one(message, asker)
-        finally:
+        except asyncio.CancelledError:
             self.inbox.close()
+            raise
 
     async def _one(self, message: M, asker: asyncio.Future[Any] | None) -> None:
         if asker is None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from kactl.batch import Addressed
+from kactl.model import Broker
 
 
 class Outbox(Protocol):
@@ -11,3 +12,16 @@ class Outbox(Protocol):
 
     def send(self, requests: Iterable[Addressed]) -> None:
         """Leave requests; one to a broker that has no channel is logged and dropped."""
+
+
+class BrokerChannels(Outbox, Protocol):
+    """The channels to all brokers, as the controller rules them."""
+
+    def add(self, broker: Broker) -> None:
+        """Open a channel to a registration; one that stands for the same id has to be removed first."""
+
+    def remove(self, broker: int) -> None:
+        """Close the channel to a broker; what waits in it is dropped."""
+
+    def close(self) -> None:
+        """Close all channels at once, before anything else of ours can be sent."""

@@ -5,7 +5,6 @@
 Source: the classic controller's ZkPartitionStateMachine.
 """
 
-import dataclasses
 import logging
 
 import numpy as np
@@ -17,45 +16,15 @@ from kactl.errors import StoreError
 from kactl.history import History
 from kactl.machines import partition
 from kactl.model import PartitionState
-from kactl.rows import Bools, Bytes, Change, Refusal, RowNumbers, Rows
+from kactl.rows import Bools, Bytes, Change, Refusal, Rows
 from kactl.store import Store
 
 from .actor import Actor
 from .ledger import ROUNDS_MAX, Ledger
+from .messages import Move, Moved
 from .outbox import Outbox
 
 log = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Move:
-    """Move the partitions in some rows. `election` is needed to bring those ONLINE that are not NEW."""
-
-    at: RowNumbers
-    target: PartitionState
-    election: Election | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Moved:
-    """What became of a Move, row by row.
-
-    Attributes:
-        refusal: uint8[n] of Refusal; NONE where the move was made.
-        elections: bool[n], an election was held for the row, or should have been.
-        error: what failed the whole call, if anything did; `refusal` is STORE_FAILED then.
-    """
-
-    at: RowNumbers
-    refusal: Bytes
-    elections: Bools
-    error: StoreError | None = None
-
-    @property
-    def elected(self) -> Bools:
-        """bool[n]: an election was held and a leader was found."""
-        found: Bools = self.elections & (self.refusal == Refusal.NONE)
-        return found
 
 
 class Partitions(Actor[Move]):

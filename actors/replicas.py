@@ -6,7 +6,6 @@ ascending, since each takes its broker out of the ISR that the one before left, 
 Source: the classic controller's ZkReplicaStateMachine.
 """
 
-import dataclasses
 import logging
 
 import numpy as np
@@ -17,23 +16,15 @@ from kactl.errors import ControllerMoved, StoreError
 from kactl.history import History
 from kactl.machines import replica
 from kactl.model import ReplicaState
-from kactl.rows import Bools, Bytes, Change, Live, Refusal, RowNumbers, Rows, holds, some
+from kactl.rows import Bools, Bytes, Change, Live, Refusal, Rows, holds, some
 from kactl.store import Store
 
 from .actor import Actor
 from .ledger import ROUNDS_MAX, Ledger
+from .messages import MoveReplicas
 from .outbox import Outbox
 
 log = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class MoveReplicas:
-    """Move the replicas that `brokers` hold of the partitions in some rows; None: those of all assigned brokers."""
-
-    at: RowNumbers
-    target: ReplicaState
-    brokers: frozenset[int] | None = None
 
 
 class Replicas(Actor[MoveReplicas]):

@@ -262,3 +262,16 @@ class MalformedMessage(KactlError):
     """Bytes from a peer that are no message of the protocol; the connection they came over is closed."""
 
     code = ErrorCode.INVALID_REQUEST
+
+
+class ActionTimedOut(KactlError):
+    """Something that was begun did not come to its end in time; it may still do so."""
+
+    remedy = Remedy.READ_BACK
+    code = ErrorCode.REQUEST_TIMED_OUT
+    http_status = 504
+
+    def __init__(self, what: str, timeout_ms: float) -> None:
+        super().__init__(f"{what} has taken more than {timeout_ms:g} ms; look again, or give it more time")
+        self.what = what
+        self.timeout_ms = timeout_ms

@@ -276,5 +276,5 @@ def preferred_imbalance(rows: Rows) -> Bools:
     led = some(first_slot & (rows.replicas == rows.leader))
     being_added = some(first_slot & rows.adding)
     settled = choose(being_added, ~some(first_slot & rows.in_sync), led)
-    counts: Bools = rows.has_leadership & ~rows.queued & some(rows.assigned)
-    return counts & ~settled
+    counts: Bools = rows.has_leadership & ~rows.queued & some(rows.assigned) & ~settled
+    return counts

@@ -73,6 +73,17 @@ class Assignments:
             tuple(held[which & self.removing[:, position]].tolist()),
         )
 
+    def take(self, which: Bools) -> "Assignments":
+        """Some of them; all topics stay listed."""
+        return Assignments(
+            self.topics,
+            self.topic[which],
+            self.partition[which],
+            self.replicas[:, which],
+            self.adding[:, which],
+            self.removing[:, which],
+        )
+
     def items(self) -> Iterable[tuple[TopicPartition, Assignment]]:
         """All of them as objects; for small ones."""
         for position, (topic, partition) in enumerate(zip(self.topic.tolist(), self.partition.tolist(), strict=True)):

@@ -439,6 +439,11 @@ class Table:
         """Rows with leadership information, topics that wait for deletion left out."""
         return self._not_queued(np.flatnonzero(self._column("leader_epoch") != NO_EPOCH))
 
+    def under_replicated(self) -> RowNumbers:
+        """Rows with leadership whose ISR does not hold the whole assignment, queued topics left out."""
+        missing = some(self._column("assigned") & ~self._column("in_sync"))
+        return self._not_queued(np.flatnonzero(missing & (self._column("leader_epoch") != NO_EPOCH)))
+
     def leadership_count(self) -> int:
         return int(np.count_nonzero(self._column("leader_epoch") != NO_EPOCH))
 

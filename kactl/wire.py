@@ -19,7 +19,8 @@ from kactl.rows import Bools, Ints
 Shorts = npt.NDArray[np.int16]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+# Weakly referenced by those who keep what they made of it, such as its bytes, for as long as it is needed.
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
 class PartitionStates:
     """n partitions, those of one topic side by side; no partition twice.
 

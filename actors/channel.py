@@ -1,0 +1,232 @@
+"""One channel to each broker: a queue, one sender, one request in flight.
+
+Requests go out in the order in which they were left. One that does not get through is tried again, and nothing
+overtakes it, until it is answered or the channel is removed, because the broker is gone, has registered anew, or we are
+no longer the controller. So a slow broker delays nobody else. A request whose answer was lost is delivered twice; all
+three kinds can bear that by their epochs.
+
+Source: the classic controller's ControllerChannelManager and RequestSendThread.
+"""
+
+import asyncio
+import collections
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from kactl.batch import Addressed
+from kactl.clock import Clock
+from kactl.errors import BrokerUnreachable
+from kactl.events import BrokerLagged, Event, LeaderAndIsrAnswered, UpdateMetadataAnswered
+from kactl.model import Broker
+from kactl.telemetry import Telemetry
+from kactl.transport import Connection, Transport
+from kactl.wire import LeaderAndIsrResponse, Request, Response, UpdateMetadataResponse
+
+from .actor import InboxFull
+
+log = logging.getLogger(__name__)
+
+# Kafka's own pause between two tries.
+RETRY_BACKOFF_MS: Final = 100
+# A broker that is this far behind is told everything anew, which is one request of each kind.
+QUEUE_LIMIT: Final = 10_000
+
+
+class Channel:
+    """The way to one registration of one broker.
+
+    Args:
+        deliver_event: takes the events that answers become; may raise InboxFull.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        connection: Connection,
+        *,
+        clock: Clock,
+        telemetry: Telemetry,
+        deliver_event: Callable[[Event], None],
+    ) -> None:
+        self.broker = broker
+        self._connection = connection
+        self._clock = clock
+        self._telemetry = telemetry
+        self._deliver_event = deliver_event
+        self._queue: collections.deque[tuple[Request, float]] = collections.deque()
+        self._wake: asyncio.Future[None] | None = None
+        self.failures = 0  # tries in a row that did not get through
+        self.last_error = ""
+
+    def __len__(self) -> int:
+        """Requests that wait, the one in flight included."""
+        return len(self._queue)
+
+    @property
+    def oldest_ms(self) -> float:
+        """For how long the oldest request has waited; 0 if none does."""
+        return self._clock.monotonic_ms() - self._queue[0][1] if self._queue else 0.0
+
+    def put(self, request: Request) -> bool:
+        """Leave a request; False if the queue is full and took nothing."""
+        if len(self._queue) >= QUEUE_LIMIT:
+            return False
+        self._queue.append((request, self._clock.monotonic_ms()))
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+        return True
+
+    async def run(self) -> None:
+        """Deliver, until cancelled."""
+        try:
+            while True:
+                while not self._queue:
+                    self._wake = asyncio.get_running_loop().create_future()
+                    await self._wake
+                request, since_ms = self._queue[0]
+                self._telemetry.waited(self.broker.id, self._clock.monotonic_ms() - since_ms)
+                response = await self._deliver(request)
+                # Only now: a request counts as waiting until it is answered.
+                self._queue.popleft()
+                await self._answered(response)
+        finally:
+            await asyncio.shield(self._connection.close())
+
+    async def _deliver(self, request: Request) -> Response:
+        while True:
+            began_ms = self._clock.monotonic_ms()
+            try:
+                response = await self._connection.deliver(request)
+            except BrokerUnreachable as unreachable:
+                self.failures += 1
+                self.last_error = unreachable.reason
+                # The first failure is news; that it goes on is not.
+                level = logging.WARNING if self.failures == 1 else logging.DEBUG
+                log.log(level, "%s did not get through to %s; trying again", type(request).__name__, unreachable)
+                await self._clock.sleep_ms(RETRY_BACKOFF_MS)
+            else:
+                if self.failures:
+                    log.info("broker %d answers again after %d failures", self.broker.id, self.failures)
+                self.failures = 0
+                self.last_error = ""
+                self._telemetry.delivered(type(request).__name__, self._clock.monotonic_ms() - began_ms)
+                return response
+
+    async def _answered(self, response: Response) -> None:
+        event: Event
+        if isinstance(response, LeaderAndIsrResponse):
+            event = LeaderAndIsrAnswered(self.broker.id, response)
+        elif isinstance(response, UpdateMetadataResponse):
+            event = UpdateMetadataAnswered(self.broker.id, response)
+        else:
+            # A StopReplica outside of a topic's deletion is not waited for by anybody.
+            return
+        while True:
+            try:
+                self._deliver_event(event)
+            except InboxFull:
+                # The controller is behind: hold this broker up rather than lose what it said.
+                await self._clock.sleep_ms(RETRY_BACKOFF_MS)
+            else:
+                return
+
+
+class Channels:
+    """All channels. Kept by the controller, fed by its machines."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        clock: Clock,
+        telemetry: Telemetry,
+        deliver_event: Callable[[Event], None],
+    ) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._telemetry = telemetry
+        self._deliver_event = deliver_event
+        self._channels: dict[int, tuple[Channel, asyncio.Task[None]]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def __getitem__(self, broker: int) -> Channel:
+        return self._channels[broker][0]
+
+    def __contains__(self, broker: int) -> bool:
+        return broker in self._channels
+
+    def all(self) -> list[Channel]:
+        return [channel for channel, _ in self._channels.values()]
+
+    def add(self, broker: Broker) -> None:
+        """Open a channel to a registration; nothing is connected before the first request."""
+        if broker.id in self._channels:
+            return
+        channel = Channel(
+            broker,
+            self._transport.connect(broker),
+            clock=self._clock,
+            telemetry=self._telemetry,
+            deliver_event=self._deliver_event,
+        )
+        self._channels[broker.id] = (channel, self._run(channel))
+
+    def _run(self, channel: Channel) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(channel.run(), name=f"channel to broker {channel.broker.id}")
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A channel that ends by itself has a bug; it is made anew and the broker told everything."""
+        self._closing.discard(task)
+        if task.cancelled() or task.exception() is None:
+            return
+        log.error("%s ended by an error and is made anew", task.get_name(), exc_info=task.exception())
+        for broker, (channel, running) in list(self._channels.items()):
+            if running is task:
+                self._renew(channel.broker)
+                self._tell_lagged(broker)
+
+    def remove(self, broker: int) -> None:
+        """Close the channel to a broker; what waits in it is dropped."""
+        held = self._channels.pop(broker, None)
+        if held is not None and not held[1].done():
+            self._closing.add(held[1])
+            held[1].cancel()
+
+    def close(self) -> None:
+        """Close all channels; nothing is sent any more."""
+        for broker in list(self._channels):
+            self.remove(broker)
+
+    async def closed(self) -> None:
+        """Wait until the channels that were removed have let go of their connections."""
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def send(self, requests: Iterable[Addressed]) -> None:
+        """Leave requests in the order in which they are to be sent."""
+        for broker, request in requests:
+            held = self._channels.get(broker)
+            if held is None:
+                log.info("%s for broker %d is dropped: there is no channel to it", type(request).__name__, broker)
+            elif not held[0].put(request):
+                log.warning(
+                    "broker %d has left %d requests unanswered; they are dropped and it is told everything anew",
+                    broker,
+                    len(held[0]),
+                )
+                self._renew(held[0].broker)
+                self._tell_lagged(broker)
+
+    def _renew(self, broker: Broker) -> None:
+        self.remove(broker.id)
+        self.add(broker)
+
+    def _tell_lagged(self, broker: int) -> None:
+        try:
+            self._deliver_event(BrokerLagged(broker))
+        except InboxFull:
+            log.error(
+                "broker %d could not be put down for being told everything anew: the controller is behind", broker
+            )

@@ -1,0 +1,100 @@
+"""Elections that somebody asked for: which partitions they concern, and what became of each.
+
+Source: the classic controller's processReplicaLeaderElection. Unlike there, every partition that was asked for is
+answered, also one that has no leader yet or does not exist.
+"""
+
+import numpy as np
+
+from kactl.cluster import Cluster
+from kactl.election import Election, nobody_in_sync_online
+from kactl.errors import ErrorCode
+from kactl.events import ElectionKind, ElectionRequested, ElectionResult
+from kactl.machines import partition
+from kactl.model import NO_LEADER, PartitionState, TopicPartition
+from kactl.rows import REFUSAL_TEXT, Bools, Bytes, Ints, Refusal, RowNumbers, Rows, first
+from kactl.table import NO_ROW
+
+from .actor import Ref
+from .messages import Move, Moved
+
+_ELECTIONS = {ElectionKind.PREFERRED: Election.PREFERRED, ElectionKind.UNCLEAN: Election.UNCLEAN}
+_NOT_AVAILABLE = {
+    ElectionKind.PREFERRED: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    ElectionKind.UNCLEAN: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+}
+
+
+async def answer(asked: ElectionRequested, cluster: Cluster, partitions: Ref[Move]) -> list[ElectionResult]:
+    """Hold the elections that were asked for; one result for each partition, in the order asked or by name."""
+    table = cluster.table
+    names = sorted(table.names(table.all())) if asked.partitions is None else list(dict.fromkeys(asked.partitions))
+    results: dict[TopicPartition, ElectionResult] = {}
+    at = []
+    for name in names:
+        row = table.row(name)
+        if row == NO_ROW:
+            results[name] = _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist")
+        elif name.topic in cluster.topics_to_delete:
+            results[name] = _failed(name, ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is being deleted")
+        else:
+            at.append(row)
+    rows = table.rows(np.array(at, np.intp))
+    wanted = _electable(rows, asked.election, cluster)
+    for name, leader in _each(cluster, rows.take(~wanted)):
+        if asked.partitions is not None:
+            results[name] = ElectionResult(
+                name.topic, name.partition, "not_needed", ErrorCode.ELECTION_NOT_NEEDED, "", leader, leader
+            )
+    rows = rows.take(wanted)
+    moved = _dry(asked, cluster, rows) if asked.dry_run else await _hold(asked, cluster, partitions, rows.at)
+    for position, (name, previous) in enumerate(_each(cluster, rows)):
+        results[name] = _result(
+            asked.election, name, previous, int(moved[0][position]), Refusal(int(moved[1][position]))
+        )
+    return [results[name] for name in names if name in results]
+
+
+def _electable(rows: Rows, kind: ElectionKind, cluster: Cluster) -> Bools:
+    """bool[n]: whether an election could change anything, or it cannot be known without trying."""
+    preferred = first(rows.assigned, rows.replicas)
+    live = cluster.now.live[rows.leader]
+    needed: Bools = rows.leader != preferred if kind is ElectionKind.PREFERRED else ~live
+    return needed | ~rows.has_leadership
+
+
+async def _hold(
+    asked: ElectionRequested, cluster: Cluster, partitions: Ref[Move], at: RowNumbers
+) -> tuple[Ints, Bytes]:
+    """Leaders and refusals after the elections."""
+    moved: Moved = await partitions.ask(Move(at, PartitionState.ONLINE, _ELECTIONS[asked.election]))
+    return cluster.table.rows(at).leader, moved.refusal
+
+
+def _dry(asked: ElectionRequested, cluster: Cluster, rows: Rows) -> tuple[Ints, Bytes]:
+    """Leaders and refusals as they would be."""
+    change = partition.elect(
+        rows,
+        _ELECTIONS[asked.election],
+        cluster.now,
+        unclean=nobody_in_sync_online(rows, cluster.now),
+        controller_epoch=cluster.fence.epoch,
+    )
+    return change.leader, change.refusal
+
+
+def _result(kind: ElectionKind, name: TopicPartition, previous: int, leader: int, refusal: Refusal) -> ElectionResult:
+    if refusal is Refusal.NONE:
+        return ElectionResult(name.topic, name.partition, "ok", ErrorCode.NONE, "", leader, previous)
+    code = ErrorCode.UNKNOWN_SERVER_ERROR if refusal is Refusal.STORE_FAILED else _NOT_AVAILABLE[kind]
+    return ElectionResult(name.topic, name.partition, "failed", code, REFUSAL_TEXT[refusal], previous, previous)
+
+
+def _failed(name: TopicPartition, code: ErrorCode, message: str) -> ElectionResult:
+    return ElectionResult(name.topic, name.partition, "failed", code, message, NO_LEADER, NO_LEADER)
+
+
+def _each(cluster: Cluster, rows: Rows) -> list[tuple[TopicPartition, int]]:
+    """Name and leader of each row."""
+    names = cluster.table.names(rows.at)
+    return list(zip(names, rows.leader.tolist(), strict=True))

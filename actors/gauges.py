@@ -1,0 +1,53 @@
+"""What the gauges read, from integers that are kept anyway. Zeros while another instance is the controller."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from kactl.telemetry import Reading
+
+from .channel import Channels
+from .controller import ControllerLoop
+from .partitions import Partitions
+from .replicas import Replicas
+
+_NO_ATTRIBUTES: Mapping[str, str | int] = {}
+
+
+def readings(
+    loop: ControllerLoop, partitions: Partitions, replicas: Replicas, channels: Channels
+) -> dict[str, Reading]:
+    """A reading for each gauge and counter, by name."""
+    cluster = loop.cluster
+
+    def mailboxes(read: Callable[[ControllerLoop | Partitions | Replicas], int]) -> Reading:
+        return lambda: [(read(actor), {"kactl.actor": actor.name}) for actor in (loop, partitions, replicas)]
+
+    def by_broker(read: Callable[[int], float]) -> Reading:
+        return lambda: [(read(each.broker.id), {"kafka.broker.id": each.broker.id}) for each in channels.all()]
+
+    return {
+        "kafka.controller.active.count": _one(lambda: int(loop.is_active)),
+        "kafka.controller.state": _one(lambda: int(loop.state)),
+        "kafka.controller.topic.count": _one(lambda: cluster.table.topic_count()),
+        "kafka.controller.partition.count": _one(lambda: cluster.table.leadership_count()),
+        "kafka.partition.offline": _one(lambda: cluster.offline_count),
+        "kafka.partition.underReplicated": _one(lambda: len(cluster.table.under_replicated())),
+        "kafka.controller.partition.preferred_imbalance": _one(lambda: cluster.imbalance_count),
+        "kafka.controller.topic.deletion.pending": _one(lambda: len(cluster.topics_to_delete)),
+        "kafka.controller.broker.active": _one(lambda: len(cluster.brokers)),
+        "kafka.controller.broker.fenced": _one(lambda: 0),
+        "kafka.controller.event.queue.size": _one(lambda: len(loop.inbox)),
+        "kafka.controller.broker.queue.size": by_broker(lambda broker: len(channels[broker])),
+        "kactl.controller.broker.queue.oldest": by_broker(lambda broker: channels[broker].oldest_ms / 1000),
+        "kactl.controller.epoch": _one(lambda: cluster.fence.epoch),
+        "kactl.actor.mailbox.size": mailboxes(lambda actor: len(actor.inbox)),
+        "kactl.actor.mailbox.refused.count": mailboxes(lambda actor: actor.inbox.refused),
+        "kactl.controller.change.count": _one(lambda: loop.elections_won),
+        "kafka.leaderElection.unclean.count": _one(lambda: partitions.unclean_elections),
+    }
+
+
+def _one(read: Callable[[], float]) -> Reading:
+    def reading() -> Iterable[tuple[float, Mapping[str, str | int]]]:
+        return [(read(), _NO_ATTRIBUTES)]
+
+    return reading

@@ -1,0 +1,67 @@
+"""What the store saw change becomes what the controller has to look at.
+
+One that waits in the controller's inbox already is not put there again: its handler will read whatever is there then.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from kactl.errors import KactlError
+from kactl.events import (
+    BrokerModified,
+    BrokersChanged,
+    ControllerChanged,
+    ControllerGone,
+    Event,
+    IsrNotified,
+    LogDirNotified,
+    SessionLost,
+    SessionOpened,
+    TopicConfigChanged,
+    TopicModified,
+    TopicsChanged,
+)
+from kactl.store import Changed, StoreEvent
+
+from .actor import Inbox
+
+log = logging.getLogger(__name__)
+
+_EVENTS: Final[dict[Changed, Callable[[str], Event]]] = {
+    Changed.CONTROLLER: lambda _: ControllerChanged(),
+    Changed.CONTROLLER_GONE: lambda _: ControllerGone(),
+    Changed.BROKERS: lambda _: BrokersChanged(),
+    Changed.BROKER: lambda name: BrokerModified(int(name)),
+    Changed.TOPICS: lambda _: TopicsChanged(),
+    Changed.TOPIC: TopicModified,
+    Changed.TOPIC_CONFIG: TopicConfigChanged,
+    Changed.ISR_NOTIFICATIONS: lambda _: IsrNotified(),
+    Changed.LOG_DIR_NOTIFICATIONS: lambda _: LogDirNotified(),
+    Changed.SESSION_OPENED: lambda _: SessionOpened(),
+}
+
+
+class Watcher:
+    """The listener that the store is given.
+
+    Args:
+        inbox: the controller's.
+        clear_and_put: empties it and puts one event.
+    """
+
+    def __init__(self, inbox: Inbox[Event], clear_and_put: Callable[[Event], None]) -> None:
+        self._inbox = inbox
+        self._clear_and_put = clear_and_put
+
+    def __call__(self, change: StoreEvent) -> None:
+        """Called in the event loop's thread; never raises."""
+        try:
+            if change.what is Changed.SESSION_LOST:
+                self._clear_and_put(SessionLost())
+                return
+            make = _EVENTS.get(change.what)
+            if make is not None:
+                self._inbox.put_once(make(change.name))
+        except KactlError as refused:
+            log.error("a change in the store (%s %s) was lost: %s", change.what.value, change.name, refused)

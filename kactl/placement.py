@@ -1,0 +1,121 @@
+"""Where the replicas of a new topic go, and whether what was asked for can be.
+
+Leaders go round the brokers; followers go round them with a stride that changes each time, so that the partitions of
+one broker have their followers on all others. Where brokers have racks, neighbours in the round are of different
+racks and a partition's replicas take as many racks as there are.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from kactl.cluster import Cluster
+from kactl.errors import (
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidTopic,
+    TopicExists,
+)
+from kactl.events import PARTITIONS_OF_A_TOPIC_MAX, TopicCreationRequested
+from kactl.model import Assignment, Broker, TopicRef, check_topic_name
+
+
+def check_creation(asked: TopicCreationRequested, cluster: Cluster) -> tuple[TopicRef, dict[int, Assignment]]:
+    """The topic that was asked for, with an assignment; nothing is changed.
+
+    Raises:
+        InvalidTopic, TopicExists, InvalidPartitions, InvalidReplicationFactor, InvalidReplicaAssignment.
+    """
+    reason = check_topic_name(asked.topic)
+    if reason is not None:
+        raise InvalidTopic("name", reason)
+    if cluster.table.topic(asked.topic) is not None:
+        raise TopicExists(asked.topic)
+    if asked.assignment is not None:
+        if asked.partitions is not None or asked.replication_factor is not None:
+            raise InvalidReplicaAssignment(
+                "assignment", "give either an assignment, or partitions and replication_factor, not both"
+            )
+        return TopicRef(asked.topic), check_assignment(asked.assignment, cluster.brokers)
+    count = 1 if asked.partitions is None else asked.partitions
+    if not 1 <= count <= PARTITIONS_OF_A_TOPIC_MAX:
+        raise InvalidPartitions("partitions", f"{count} is not between 1 and {PARTITIONS_OF_A_TOPIC_MAX}")
+    factor = 1 if asked.replication_factor is None else asked.replication_factor
+    live = [broker for id_, broker in cluster.brokers.items() if id_ not in cluster.shutting_down]
+    if factor < 1:
+        raise InvalidReplicationFactor("replication_factor", f"{factor} is less than 1")
+    if factor > len(live):
+        raise InvalidReplicationFactor(
+            "replication_factor", f"{factor} replicas need {factor} live brokers, and there are {len(live)}"
+        )
+    placed = place(live, partitions=count, replication_factor=factor, start=cluster.table.topic_count())
+    return TopicRef(asked.topic), dict(enumerate(map(Assignment, placed)))
+
+
+def check_assignment(assignment: Mapping[int, Assignment], brokers: Mapping[int, Broker]) -> dict[int, Assignment]:
+    """A manual assignment, in the order of partitions.
+
+    Raises:
+        InvalidReplicaAssignment: a gap in the numbers, no replica, one named twice, different numbers of replicas, or
+            a broker that is not registered.
+    """
+    if sorted(assignment) != list(range(len(assignment))) or not assignment:
+        raise InvalidReplicaAssignment("assignment", "partitions are numbered from 0 without a gap")
+    if len(assignment) > PARTITIONS_OF_A_TOPIC_MAX:
+        raise InvalidPartitions("assignment", f"{len(assignment)} partitions, at most {PARTITIONS_OF_A_TOPIC_MAX}")
+    size = len(assignment[0].replicas)
+    for partition, held in sorted(assignment.items()):
+        where = f"assignment.{partition}"
+        if not held.replicas:
+            raise InvalidReplicaAssignment(where, "a partition needs at least one replica")
+        if len(set(held.replicas)) != len(held.replicas):
+            raise InvalidReplicaAssignment(where, f"{list(held.replicas)} names a broker twice")
+        if len(held.replicas) != size:
+            raise InvalidReplicaAssignment(where, f"{len(held.replicas)} replicas, and partition 0 has {size}")
+        unknown = [broker for broker in held.replicas if broker not in brokers]
+        if unknown:
+            raise InvalidReplicaAssignment(where, f"brokers {unknown} are not registered; there are {sorted(brokers)}")
+    return dict(sorted(assignment.items()))
+
+
+def place(
+    brokers: Sequence[Broker], *, partitions: int, replication_factor: int, start: int = 0
+) -> list[tuple[int, ...]]:
+    """Replicas for partitions 0 ... `partitions` - 1, no broker twice in one.
+
+    Args:
+        brokers: at least `replication_factor`.
+        start: where the round begins, so that topics with few partitions do not all begin on one broker.
+    """
+    circle = _interleaved(brokers)
+    size = len(circle)
+    placed = []
+    for partition in range(partitions):
+        leader = (start + partition) % size
+        stride = 1 + (start + partition // size) % (size - 1) if size > 1 else 0
+        others = [circle[(leader + 1 + (stride - 1 + step) % (size - 1)) % size] for step in range(size - 1)]
+        placed.append(_spread([circle[leader], *others], replication_factor))
+    return placed
+
+
+def _interleaved(brokers: Sequence[Broker]) -> list[Broker]:
+    """The brokers by id, neighbours of different racks as long as there are different ones left."""
+    racks: dict[str, list[Broker]] = {}
+    for broker in sorted(brokers, key=lambda each: each.id):
+        racks.setdefault(broker.rack or "", []).append(broker)
+    rounds = itertools.zip_longest(*(racks[rack] for rack in sorted(racks)))
+    return [broker for turn in rounds for broker in turn if broker is not None]
+
+
+def _spread(candidates: Sequence[Broker], count: int) -> tuple[int, ...]:
+    """The first `count` candidates, those that bring a new rack first; the first candidate is always first."""
+    chosen: list[Broker] = []
+    racks: set[str | None] = set()
+    for broker in candidates:
+        if len(chosen) < count and (broker.rack not in racks or broker.rack is None):
+            chosen.append(broker)
+            racks.add(broker.rack)
+    for broker in candidates:
+        if len(chosen) < count and broker not in chosen:
+            chosen.append(broker)
+    return tuple(broker.id for broker in chosen)

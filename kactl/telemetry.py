@@ -1,0 +1,99 @@
+"""What is measured, under which names. The OpenTelemetry API only: no provider is made or set here.
+
+Per event and per request, never per partition. What can be read from integers that are kept anyway is read when
+somebody collects (`observe`), and costs the path nothing.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from opentelemetry import metrics, trace
+from opentelemetry.metrics import CallbackOptions, Observation
+
+# Bounds in seconds, fine where an election should lie.
+_BOUNDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_MS: Final = 1000.0
+
+Reading = Callable[[], Iterable[tuple[float, Mapping[str, str | int]]]]
+
+# Gauges that are read from what the controller keeps: name, unit, meaning.
+GAUGES: Final = (
+    ("kafka.controller.active.count", "{controller}", "1 on the active controller, 0 elsewhere"),
+    ("kafka.controller.state", "", "what the controller is doing, as Kafka's number"),
+    ("kafka.controller.topic.count", "{topic}", "topics known to the controller"),
+    ("kafka.controller.partition.count", "{partition}", "partitions that have leadership information"),
+    ("kafka.partition.offline", "{partition}", "partitions without a leader that is online"),
+    ("kafka.partition.underReplicated", "{partition}", "partitions whose ISR is smaller than their assignment"),
+    ("kafka.controller.partition.preferred_imbalance", "{partition}", "not led by their preferred replica"),
+    ("kafka.controller.topic.deletion.pending", "{topic}", "topics that wait for deletion"),
+    ("kafka.controller.broker.active", "{broker}", "registered brokers"),
+    ("kafka.controller.broker.fenced", "{broker}", "always 0: there is no fencing of brokers here"),
+    ("kafka.controller.event.queue.size", "{event}", "events that wait"),
+    ("kafka.controller.broker.queue.size", "{request}", "requests that wait for a broker, the one in flight included"),
+    ("kactl.controller.broker.queue.oldest", "s", "for how long the oldest of them has waited"),
+    ("kactl.actor.mailbox.size", "{message}", "messages that wait for an actor"),
+    ("kactl.controller.epoch", "", "the controller epoch that we act under; 0 if we are not the controller"),
+)
+COUNTERS: Final = (
+    ("kafka.leaderElection.unclean.count", "{election}", "leaders that were not in sync when they were elected"),
+    ("kactl.actor.mailbox.refused.count", "{message}", "messages that a full inbox did not take"),
+    ("kactl.controller.change.count", "{change}", "how often this instance was elected"),
+)
+
+
+class Telemetry:
+    """The instruments of one controller instance.
+
+    Args:
+        meter_provider, tracer_provider: None takes the host program's; without any, nothing is recorded.
+    """
+
+    def __init__(
+        self,
+        meter_provider: metrics.MeterProvider | None = None,
+        tracer_provider: trace.TracerProvider | None = None,
+    ) -> None:
+        self._meter = metrics.get_meter("kactl", meter_provider=meter_provider)
+        self.tracer = trace.get_tracer("kactl", tracer_provider=tracer_provider)
+        self._processed = self._histogram("kafka.controller.event.process.duration", "time to handle an event")
+        self._queued = self._histogram("kafka.controller.event.queue.duration", "wait of an event before it is handled")
+        self._waited = self._histogram("kafka.controller.broker.queue.duration", "wait of a request in its channel")
+        self._delivered = self._histogram("kactl.controller.request.duration", "from sending a request to its answer")
+
+    def _histogram(self, name: str, meaning: str) -> metrics.Histogram:
+        return self._meter.create_histogram(
+            name, unit="s", description=meaning, explicit_bucket_boundaries_advisory=list(_BOUNDS)
+        )
+
+    def processed(self, state: str, duration_ms: float) -> None:
+        """An event was handled, in the state of Kafka's name."""
+        self._processed.record(duration_ms / _MS, {"kafka.controller.state": state})
+
+    def queued(self, duration_ms: float) -> None:
+        """An event waited before it was handled."""
+        self._queued.record(duration_ms / _MS)
+
+    def waited(self, broker: int, duration_ms: float) -> None:
+        """A request waited in a broker's channel."""
+        self._waited.record(duration_ms / _MS, {"kafka.broker.id": broker})
+
+    def delivered(self, kind: str, duration_ms: float) -> None:
+        """A broker answered a request."""
+        self._delivered.record(duration_ms / _MS, {"rpc.method": kind})
+
+    def observe(self, readings: Mapping[str, Reading]) -> None:
+        """Let the gauges and counters named above be read by calling `readings`, by name, when somebody collects."""
+        for table, create in (
+            (GAUGES, self._meter.create_observable_gauge),
+            (COUNTERS, self._meter.create_observable_counter),
+        ):
+            for name, unit, meaning in table:
+                if name in readings:
+                    create(name, callbacks=[_callback(readings[name])], unit=unit, description=meaning)
+
+
+def _callback(reading: Reading) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def collect(_: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(value, dict(attributes)) for value, attributes in reading()]
+
+    return collect
