@@ -48,11 +48,10 @@ class Partitions(Actor[Move]):
         self.unclean_elections = 0  # decisions, not writes: one that is planned again counts again
 
     async def receive(self, message: Move) -> Moved:
-        """Make a move.
+        """Make a move. Where the store has ended our session all rows have failed, and nothing was sent.
 
         Raises:
             ControllerMoved: a later controller exists; nothing was sent.
-            StoreError: the store has ended our session; nothing was sent.
         """
         rows = self.cluster.table.rows(message.at)
         if not len(rows):
@@ -64,6 +63,10 @@ class Partitions(Actor[Move]):
             else:
                 moved = self._move(rows, message.target)
             self.outbox.send(self.batch.flush())
+        except StoreError as failed:
+            log.error("moving %d partitions to %s failed: %s", len(rows), message.target.name, failed)
+            elections = (rows.state == PartitionState.ONLINE) | (rows.state == PartitionState.OFFLINE)
+            return Moved(message.at, np.full(len(rows), Refusal.STORE_FAILED, np.uint8), elections, failed)
         finally:
             # Whatever ended the call, the next one begins with an empty batch.
             self.batch.clear()
