@@ -110,14 +110,18 @@ class Partitions(Actor[Move]):
         return refusal
 
     async def _elect(self, rows: Rows, election: Election) -> Bytes:
-        """Elections, in rounds: rows that the store refuses are read and elected again from what stands there."""
+        """Elections, in rounds: rows that the store refuses are read and elected again from what stands there.
+
+        So are rows for which nobody is found, if they were not read before: a leader may have let somebody into the
+        ISR, and died before we heard of it.
+        """
         refusal = np.zeros(len(rows), np.uint8)
         waiting = np.arange(len(rows))
-        unread = ~rows.has_leadership
-        if unread.any():
-            rows, refusal = await self._read_again(rows, unread, refusal)
+        read = ~rows.has_leadership
+        if read.any():
+            rows, refusal = await self._read_again(rows, read, refusal)
             waiting = np.flatnonzero(refusal == Refusal.NONE)
-        pending = rows.take(waiting)
+        pending, read = rows.take(waiting), read[waiting]
         for _ in range(ROUNDS_MAX):
             if not len(waiting):
                 break
@@ -133,18 +137,24 @@ class Partitions(Actor[Move]):
             refusal[waiting] = result
             kept = settled.change
             self._online(kept.take(kept.writes), is_new=False)
-            over = ~settled.conflict
-            self._refused(Change.of(pending, refusal=result).take(over & (result != 0)), PartitionState.ONLINE)
-            if not settled.conflict.any():
+            doubtful = (change.refusal == Refusal.NO_ELIGIBLE_LEADER) & ~read
+            again = settled.conflict | doubtful
+            self._refused(Change.of(pending, refusal=result).take(~again & (result != 0)), PartitionState.ONLINE)
+            if not again.any():
                 return refusal
-            log.info("%d partitions changed behind our back during an %s election; electing them again",
-                     int(np.count_nonzero(settled.conflict)), election.value)  # fmt: skip
-            waiting, pending = waiting[settled.conflict], pending.take(settled.conflict)
-            pending, again = await self._read_again(
-                pending, np.ones(len(pending), np.bool_), np.zeros(len(pending), np.uint8)
+            waiting, known, result = waiting[again], pending.partition_epoch[again], result[again]
+            pending, why = await self._read_again(
+                pending.take(again), np.ones(len(waiting), np.bool_), np.zeros(len(waiting), np.uint8)
             )
-            refusal[waiting] = again
-            waiting, pending = waiting[again == Refusal.NONE], pending.take(again == Refusal.NONE)
+            confirmed = doubtful[again] & (why == Refusal.NONE) & (pending.partition_epoch == known)
+            why = choose(confirmed, result, why)
+            self._refused(Change.of(pending, refusal=why).take(confirmed), PartitionState.ONLINE)
+            refusal[waiting] = why
+            waiting, pending = waiting[why == Refusal.NONE], pending.take(why == Refusal.NONE)
+            read = np.ones(len(waiting), np.bool_)
+            if len(waiting):
+                log.info("%d partitions changed behind our back during an %s election; electing them again",
+                         len(waiting), election.value)  # fmt: skip
         refusal[waiting] = Refusal.STORE_FAILED
         self._refused(Change.of(pending, refusal=refusal[waiting]), PartitionState.ONLINE)
         return refusal
