@@ -12,7 +12,7 @@ import numpy as np
 
 from kactl.batch import RequestBatch
 from kactl.cluster import Cluster
-from kactl.errors import ControllerMoved, StoreError
+from kactl.errors import StoreError
 from kactl.history import History
 from kactl.machines import replica
 from kactl.model import ReplicaState
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class Replicas(Actor[MoveReplicas]):
-    """See the module. A failure other than a later controller is logged and ends the call; nothing is sent then."""
+    """See the module. The end of our store session is logged and ends the call; nothing is sent then."""
 
     def __init__(self, cluster: Cluster, store: Store, outbox: Outbox, history: History) -> None:
         super().__init__("replicas")
@@ -53,8 +53,6 @@ class Replicas(Actor[MoveReplicas]):
             else:
                 self._move(message)
             self.outbox.send(self.batch.flush())
-        except ControllerMoved:
-            raise
         except StoreError as failed:
             log.error("moving replicas of %d partitions to %s failed: %s", len(message.at), message.target.name, failed)
         finally:
@@ -86,7 +84,7 @@ class Replicas(Actor[MoveReplicas]):
 
     async def _broker_offline(self, message: MoveReplicas, broker: int) -> None:
         rows = self.cluster.table.rows(message.at)
-        rows = rows.take(some(_named(rows, frozenset({broker}))))
+        rows = rows.take(some(_named(rows, message.brokers) & holds(rows, broker)))
         legal = replica.legal_offline(rows, broker)
         self._refused_rows(rows.take(~legal), Refusal.ILLEGAL_MOVE)
         rows = rows.take(legal)
