@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 
 from kactl.model import NO_LEADER
-from kactl.rows import Bools, Ints, Live, Rows, choose, first, some
+from kactl.rows import Bools, Ints, Live, Rows, choose, first, preferred_slot, some
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def reassignment(p: Rows, now: Circumstances, unclean: Bools) -> Elected:
 
 def preferred(p: Rows, now: Circumstances, unclean: Bools) -> Elected:
     """The first replica of the assignment, if it is online and in sync. The ISR stays."""
-    head = p.assigned & (np.cumsum(p.assigned, axis=0) == 1)
+    head = preferred_slot(p.assigned)
     return _same_isr(p, first(head & p.in_sync & p.online(now.live), p.replicas), notify=p.assigned)
 
 

@@ -121,7 +121,9 @@ class Rows:
         return known
 
     def take(self, which: Bools | RowNumbers) -> "Rows":
-        """The rows that `which` names, by mask or by position."""
+        """The rows that `which` names, by mask or by position; these very rows if a mask names all."""
+        if which.dtype == np.bool_ and which.all():
+            return self
         return Rows(**{name: getattr(self, name)[..., which] for name in _ROWS_FIELDS})
 
     def replace(self, **columns: Any) -> "Rows":
@@ -177,7 +179,10 @@ class Change:
         return len(self.rows)
 
     def take(self, which: Bools | RowNumbers) -> "Change":
+        """The change of the rows that `which` names; this very change if a mask names all."""
         rows = self.rows.take(which)
+        if rows is self.rows:
+            return self
         columns = {}
         for name in _CHANGE_FIELDS:
             column = getattr(self, name)
@@ -272,9 +277,24 @@ def preferred_imbalance(rows: Rows) -> Bools:
 
     Source: ControllerContext.hasPreferredLeader.
     """
-    first_slot = rows.assigned & (np.cumsum(rows.assigned, axis=0) == 1)
-    led = some(first_slot & (rows.replicas == rows.leader))
-    being_added = some(first_slot & rows.adding)
-    settled = choose(being_added, ~some(first_slot & rows.in_sync), led)
+    head = preferred_slot(rows.assigned)
+    being_added = some(head & rows.adding)
+    settled = choose(being_added, ~some(head & rows.in_sync), some(head & (rows.replicas == rows.leader)))
     counts: Bools = rows.has_leadership & ~rows.queued & some(rows.assigned) & ~settled
     return counts
+
+
+def preferred_slot(assigned: Bools) -> Bools:
+    """bool[W, n]: the first assigned slot of each partition; none where nothing is assigned."""
+    head = np.zeros(assigned.shape, np.bool_)
+    if not len(assigned):
+        return head
+    if assigned[0].all():
+        # As good as always: only a replica that was taken out leaves a gap before others.
+        head[0] = True
+        return head
+    missing = np.ones(assigned.shape[1], np.bool_)
+    for slot, here in enumerate(assigned):
+        head[slot] = here & missing
+        missing &= ~here
+    return head

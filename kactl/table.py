@@ -65,7 +65,7 @@ class Topic:
 
     number: int
     ref: TopicRef
-    rows: RowNumbers
+    rows: Ints
 
     @property
     def name(self) -> str:
@@ -100,8 +100,9 @@ class Table:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the columns as allocated."""
-        return sum(column.nbytes for column in self._columns.values())
+        """Bytes of the columns as allocated, and of what finds their rows by partition number."""
+        columns = sum(column.nbytes for column in self._columns.values())
+        return columns + sum(topic.rows.nbytes for topic in self._topics.values())
 
     def _column(self, name: str) -> Any:
         return self._columns[name][..., : self._used]
@@ -168,7 +169,7 @@ class Table:
         """
         topic = self._topics.get(name)
         if topic is None:
-            topic = Topic(len(self._by_number), TopicRef(name, topic_id), np.full(0, NO_ROW, np.intp))
+            topic = Topic(len(self._by_number), TopicRef(name, topic_id), np.full(0, NO_ROW, np.int32))
             self._topics[name] = topic
             self._by_number.append(topic)
             if topic.number >= len(self._queued):
@@ -207,6 +208,8 @@ class Table:
         """
         if len(loaded.replicas) > self.width:
             self._widen(len(loaded.replicas))
+        if not self._used and len(loaded) > _ROWS_MIN:
+            self._resize(len(loaded))
         numbers = np.array([self.add_topic(ref.name, ref.id).number for ref in loaded.topics], np.int32)
         at = self._rows_for(loaded, numbers)
         # A row is laid in bulk only while no slot of it is taken; any broker in it may have a state or a mark.
@@ -234,7 +237,7 @@ class Table:
             which = partition[positions]
             highest = int(which.max()) + 1
             if highest > len(home.rows):
-                home.rows = np.concatenate([home.rows, np.full(highest - len(home.rows), NO_ROW, np.intp)])
+                home.rows = np.concatenate([home.rows, np.full(highest - len(home.rows), NO_ROW, np.int32)])
             missing = which[home.rows[which] == NO_ROW]
             if len(missing):
                 rows = self._allocate(len(missing))
@@ -396,7 +399,7 @@ class Table:
         return versions
 
     def rows_of(self, topic: Topic) -> RowNumbers:
-        at: RowNumbers = topic.rows[topic.rows != NO_ROW]
+        at: RowNumbers = topic.rows[topic.rows != NO_ROW].astype(np.intp)
         return at
 
     def all(self) -> RowNumbers:
