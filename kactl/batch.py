@@ -231,7 +231,7 @@ class RequestBatch:
 
 
 def deletion_answers(request: StopReplica, response: StopReplicaResponse, cluster: Cluster) -> PartitionErrors:
-    """What an answer says of deletions: the partitions that `request` asked to delete, of topics whose deletion has begun.
+    """What an answer says of deletions: of what `request` asked to delete, in topics whose deletion has begun.
 
     Empty where nothing is left; whoever stops replicas for another reason does not wait for an answer.
 
