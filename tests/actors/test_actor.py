@@ -1,0 +1,134 @@
+"""One task, one inbox: order, answers, errors, bounds."""
+
+import asyncio
+from typing import Any
+
+import anyio
+import pytest
+
+from kactl.actors.actor import Actor, ActorStopped, InboxFull
+from kactl.errors import BadRequest
+from tests.clocks import settle
+
+pytestmark = pytest.mark.anyio
+
+
+class Echo(Actor[str]):
+    """Says what it was told, fails at "fail", waits at "wait"."""
+
+    def __init__(self, *, limit: int = 100) -> None:
+        super().__init__("echo", limit=limit)
+        self.heard: list[str] = []
+        self.gate: asyncio.Event = asyncio.Event()
+
+    async def receive(self, message: str) -> Any:
+        self.heard.append(message)
+        if message == "fail":
+            raise BadRequest("message", "fail was asked for")
+        if message == "wait":
+            await self.gate.wait()
+        return message.upper()
+
+
+async def test_messages_are_taken_one_at_a_time_in_order() -> None:
+    echo = Echo()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(echo.run)
+        for word in ("a", "wait", "b"):
+            echo.ref.tell(word)
+        await settle()
+
+        assert echo.heard == ["a", "wait"]
+
+        echo.gate.set()
+        assert await echo.ref.ask("c") == "C"
+        assert echo.heard == ["a", "wait", "b", "c"]
+        tasks.cancel_scope.cancel()
+
+
+async def test_what_an_asked_message_raises_goes_to_the_asker_and_the_actor_goes_on() -> None:
+    echo = Echo()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(echo.run)
+
+        with pytest.raises(BadRequest, match="fail was asked for"):
+            await echo.ref.ask("fail")
+
+        assert await echo.ref.ask("after") == "AFTER"
+        tasks.cancel_scope.cancel()
+
+
+async def test_what_a_told_message_raises_leaves_the_actor_and_it_can_be_run_again() -> None:
+    echo = Echo()
+    echo.ref.tell("fail")
+    echo.ref.tell("next")
+
+    with pytest.raises(BadRequest):
+        await echo.run()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(echo.run)
+        await settle()
+
+        assert echo.heard == ["fail", "next"]
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_full_inbox_takes_nothing_and_counts_it() -> None:
+    echo = Echo(limit=2)
+    echo.ref.tell("a")
+    echo.ref.tell("b")
+
+    with pytest.raises(InboxFull, match="echo holds 2"):
+        echo.ref.tell("c")
+
+    assert len(echo.inbox) == 2
+    assert echo.inbox.refused == 1
+
+
+async def test_askers_are_told_when_the_actor_stops() -> None:
+    echo = Echo()
+    outcomes: list[str] = []
+
+    async def ask(word: str) -> None:
+        try:
+            await echo.ref.ask(word)
+        except ActorStopped:
+            outcomes.append(word)
+
+    async with anyio.create_task_group() as askers, anyio.create_task_group() as tasks:
+        tasks.start_soon(echo.run)
+        for word in ("wait", "later"):
+            askers.start_soon(ask, word)
+        await settle()
+        tasks.cancel_scope.cancel()
+
+    assert sorted(outcomes) == ["later", "wait"]
+    with pytest.raises(ActorStopped):
+        echo.ref.tell("too late")
+
+
+async def test_an_asker_that_gave_up_does_not_disturb_the_actor() -> None:
+    echo = Echo()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(echo.run)
+        with anyio.move_on_after(0):
+            await echo.ref.ask("wait")
+        await settle()
+        echo.gate.set()
+
+        assert await echo.ref.ask("after") == "AFTER"
+        tasks.cancel_scope.cancel()
+
+
+async def test_look_again_waits_in_the_inbox_once() -> None:
+    echo = Echo()
+    for word in ("look", "look", "other", "look"):
+        echo.inbox.put_once(word)
+
+    assert [message for message, _ in echo.inbox.drain()] == ["look", "other"]
+
+    echo.inbox.put_once("look")
+    assert await echo.inbox.take() == ("look", None)
+    # Once it was taken, what it asks for may have been read already: the next one counts.
+    echo.inbox.put_once("look")
+    assert len(echo.inbox) == 1

@@ -1,0 +1,236 @@
+"""The channel to a broker: order, patience, isolation, and silence after its end."""
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator
+
+import anyio
+import numpy as np
+import pytest
+
+from kactl.actors import channel as channels_module
+from kactl.actors.actor import InboxFull
+from kactl.actors.channel import RETRY_BACKOFF_MS, Channels
+from kactl.batch import Addressed
+from kactl.errors import BrokerUnreachable
+from kactl.events import BrokerLagged, Event, LeaderAndIsrAnswered, UpdateMetadataAnswered
+from kactl.model import Broker
+from kactl.telemetry import Telemetry
+from kactl.wire import (
+    LeaderAndIsr,
+    LeaderAndIsrResponse,
+    PartitionErrors,
+    PartitionStates,
+    Request,
+    Response,
+    StopReplica,
+    StopReplicaResponse,
+    UpdateMetadata,
+    UpdateMetadataResponse,
+)
+from tests.clocks import ManualClock, settle
+
+pytestmark = pytest.mark.anyio
+
+NONE = np.zeros(0, np.int32)
+STATES = PartitionStates((), NONE, NONE, NONE, NONE, NONE, np.zeros((0, 0), np.int32), NONE, np.zeros((0, 0), np.int32))
+
+
+def metadata(number: int) -> UpdateMetadata:
+    """A request that can be told from others by its broker epoch."""
+    return UpdateMetadata(controller_id=9, controller_epoch=1, broker_epoch=number, states=STATES)
+
+
+@dataclasses.dataclass
+class Wire:
+    """A transport whose brokers do what the test says: answer, fail, or hang."""
+
+    delivered: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # (broker, request's number)
+    failing: set[int] = dataclasses.field(default_factory=set)
+    hanging: set[int] = dataclasses.field(default_factory=set)
+    closed: list[int] = dataclasses.field(default_factory=list)
+    attempts: int = 0
+
+    def connect(self, broker: Broker) -> "Line":
+        return Line(self, broker.id)
+
+
+@dataclasses.dataclass
+class Line:
+    wire: Wire
+    broker: int
+
+    async def deliver(self, request: Request) -> Response:
+        self.wire.attempts += 1
+        if self.broker in self.wire.hanging:
+            await asyncio.Event().wait()
+        if self.broker in self.wire.failing:
+            raise BrokerUnreachable(self.broker, "refused")
+        self.wire.delivered.append((self.broker, request.broker_epoch))
+        if isinstance(request, LeaderAndIsr):
+            return LeaderAndIsrResponse(0, PartitionErrors.none())
+        if isinstance(request, StopReplica):
+            return StopReplicaResponse(0, PartitionErrors.none())
+        return UpdateMetadataResponse(0)
+
+    async def close(self) -> None:
+        self.wire.closed.append(self.broker)
+
+
+@dataclasses.dataclass
+class Bench:
+    wire: Wire
+    clock: ManualClock
+    channels: Channels
+    events: list[Event]
+    inbox_full: int = 0
+
+    def numbers(self, broker: int) -> list[int]:
+        return [number for to, number in self.wire.delivered if to == broker]
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    wire, clock = Wire(), ManualClock()
+    bench = Bench(wire, clock, channels=None, events=[])  # type: ignore[arg-type]
+
+    def take(event: Event) -> None:
+        if bench.inbox_full:
+            bench.inbox_full -= 1
+            raise InboxFull("controller", 0)
+        bench.events.append(event)
+
+    bench.channels = Channels(wire, clock=clock, telemetry=Telemetry(), deliver_event=take)
+    for broker in (1, 2):
+        bench.channels.add(Broker(broker, 100 + broker))
+    yield bench
+    bench.channels.close()
+    await bench.channels.closed()
+
+
+async def test_requests_arrive_in_the_order_in_which_they_were_left(bench: Bench) -> None:
+    bench.channels.send(Addressed(1, metadata(number)) for number in range(50))
+    await settle()
+
+    assert bench.numbers(1) == list(range(50))
+    assert len(bench.channels[1]) == 0
+
+
+async def test_what_fails_is_tried_again_and_nothing_overtakes_it(bench: Bench) -> None:
+    bench.wire.failing.add(1)
+    bench.channels.send([Addressed(1, metadata(1)), Addressed(1, metadata(2))])
+    await bench.clock.advance(RETRY_BACKOFF_MS * 5)
+
+    assert bench.wire.attempts == 6
+    assert bench.numbers(1) == []
+    assert bench.channels[1].failures == 6
+    assert bench.channels[1].last_error == "refused"
+
+    bench.wire.failing.clear()
+    await bench.clock.advance(RETRY_BACKOFF_MS)
+
+    assert bench.numbers(1) == [1, 2]
+    assert bench.channels[1].failures == 0
+
+
+async def test_a_hanging_broker_delays_nobody_else(bench: Bench) -> None:
+    bench.wire.hanging.add(1)
+    bench.channels.send([Addressed(1, metadata(1)), Addressed(2, metadata(2)), Addressed(1, metadata(3))])
+    await bench.clock.advance(250)
+
+    assert bench.numbers(2) == [2]
+    # The one in flight counts as waiting.
+    assert len(bench.channels[1]) == 2
+    assert bench.channels[1].oldest_ms == 250
+
+
+async def test_a_removed_channel_sends_nothing_any_more_and_lets_go_of_its_connection(bench: Bench) -> None:
+    bench.wire.failing.add(1)
+    bench.channels.send([Addressed(1, metadata(1))])
+    await settle()
+    bench.channels.remove(1)
+    bench.wire.failing.clear()
+    await bench.clock.advance(RETRY_BACKOFF_MS * 3)
+
+    bench.channels.send([Addressed(1, metadata(2))])
+    await settle()
+
+    assert bench.numbers(1) == []
+    assert bench.wire.closed == [1]
+    assert 1 not in bench.channels
+
+
+async def test_a_broker_that_comes_again_gets_a_channel_with_nothing_old_in_it(bench: Bench) -> None:
+    bench.wire.failing.add(1)
+    bench.channels.send([Addressed(1, metadata(1))])
+    await settle()
+    bench.channels.remove(1)
+    bench.channels.add(Broker(1, 200))
+    bench.wire.failing.clear()
+    bench.channels.send([Addressed(1, metadata(2))])
+    await bench.clock.advance(RETRY_BACKOFF_MS)
+
+    assert bench.numbers(1) == [2]
+
+
+async def test_answers_become_events_but_for_stops(bench: Bench) -> None:
+    lead = LeaderAndIsr(controller_id=9, controller_epoch=1, broker_epoch=1, states=STATES)
+    stop = StopReplica(9, 1, 2, (), NONE, NONE, NONE, np.zeros(0, np.bool_))
+    bench.channels.send([Addressed(1, lead), Addressed(1, stop), Addressed(1, metadata(3))])
+    await settle()
+
+    assert bench.numbers(1) == [1, 2, 3]
+    assert [type(event) for event in bench.events] == [LeaderAndIsrAnswered, UpdateMetadataAnswered]
+
+
+async def test_an_answer_that_the_controller_cannot_take_yet_is_held_and_not_lost(bench: Bench) -> None:
+    bench.inbox_full = 3
+    bench.channels.send([Addressed(1, metadata(1)), Addressed(1, metadata(2))])
+    await settle()
+
+    assert bench.events == []
+    assert bench.numbers(1) == [1]
+
+    await bench.clock.advance(RETRY_BACKOFF_MS * 3)
+
+    assert len(bench.events) == 2
+    assert bench.numbers(1) == [1, 2]
+
+
+async def test_a_queue_that_outgrows_its_bound_is_dropped_and_the_controller_is_told(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channels_module, "QUEUE_LIMIT", 3)
+    bench.wire.hanging.add(1)
+    bench.channels.send(Addressed(1, metadata(number)) for number in range(4))
+    await settle()
+
+    assert BrokerLagged(1) in bench.events
+    assert len(bench.channels[1]) == 0
+
+
+async def test_a_channel_that_ends_by_a_bug_is_made_anew_and_the_controller_is_told(bench: Bench) -> None:
+    async def broken(request: Request) -> Response:
+        raise ZeroDivisionError("a bug")
+
+    line = bench.channels[1]._connection
+    line.deliver = broken  # type: ignore[method-assign]
+    bench.channels.send([Addressed(1, metadata(1))])
+    await settle()
+    bench.channels.send([Addressed(1, metadata(2))])
+    await settle()
+
+    assert bench.events[0] == BrokerLagged(1)
+    assert bench.numbers(1) == [2]
+
+
+async def test_closing_while_a_delivery_hangs_ends_it(bench: Bench) -> None:
+    bench.wire.hanging.add(1)
+    bench.channels.send([Addressed(1, metadata(1))])
+    await settle()
+
+    bench.channels.close()
+    with anyio.fail_after(5):
+        await bench.channels.closed()
+
+    assert sorted(bench.wire.closed) == [1, 2]
