@@ -1,0 +1,20 @@
+"""The broker side in the same process: registers, leads and follows as it is told, and tells the application."""
+
+from .group import Participants
+from .hosted import HostedPartition, Role
+from .hub import Handler, Hub
+from .listener import Listener
+from .metadata import CachedPartition
+from .participant import Life, Participant
+
+__all__ = [
+    "CachedPartition",
+    "Handler",
+    "HostedPartition",
+    "Hub",
+    "Life",
+    "Listener",
+    "Participant",
+    "Participants",
+    "Role",
+]

@@ -1,0 +1,125 @@
+"""Some participants of one process under one name, as the server and most programs want them."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+
+from kactl.clock import Clock
+from kactl.errors import BadRequest, NotFound
+from kactl.store import Store
+
+from .hub import Hub
+from .isr import InSync
+from .listener import Listener
+from .participant import SESSION_TIMEOUT_MS, Participant
+
+# Each costs three tasks and a registration; a process that wants more of them has another purpose than this one.
+PARTICIPANTS_MAX: Final = 1_000
+
+
+class Participants:
+    """Participants with the ids 1 to `count`. They start together, and end in reverse order.
+
+    Args:
+        listener: makes the listener of the participant with that id.
+
+    Raises:
+        BadRequest: `count` is negative, or more than PARTICIPANTS_MAX.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        *,
+        store: Store,
+        hub: Hub,
+        clock: Clock | None = None,
+        listener: Callable[[int], Listener] | None = None,
+        in_sync: InSync | None = None,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+    ) -> None:
+        if not 0 <= count <= PARTICIPANTS_MAX:
+            raise BadRequest("count", f"{count} participants cannot be: ask for 0 to {PARTICIPANTS_MAX}")
+        self._open = contextlib.AsyncExitStack()
+        self._members = {
+            broker: Participant(
+                broker,
+                store=store,
+                hub=hub,
+                clock=clock,
+                listener=None if listener is None else listener(broker),
+                in_sync=in_sync,
+                session_timeout_ms=session_timeout_ms,
+            )
+            for broker in range(1, count + 1)
+        }
+
+    async def __aenter__(self) -> Self:
+        """Start all of them.
+
+        Raises:
+            BrokerIdTaken, StoreError: of the first that could not start; none runs then.
+        """
+        failures: list[Exception] = []
+
+        async def start(participant: Participant) -> None:
+            try:
+                await participant.start()
+            except Exception as error:
+                failures.append(error)
+                tasks.cancel_scope.cancel()
+
+        try:
+            for participant in self:
+                await participant.open()
+                self._open.push_async_callback(participant.close)
+            async with anyio.create_task_group() as tasks:
+                for participant in self:
+                    tasks.start_soon(start, participant)
+            if failures:
+                raise failures[0]
+        except BaseException:
+            await self._open.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._open.aclose()
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[Participant]:
+        return iter(self._members.values())
+
+    def __getitem__(self, broker: int) -> Participant:
+        """The participant of that id. Raises NotFound if there is none."""
+        found = self._members.get(broker)
+        if found is None:
+            raise NotFound("participant", broker)
+        return found
+
+    async def kill(self, broker: int) -> None:
+        """See `Participant.kill`; NotFound if there is none of that id, as with the others."""
+        await self[broker].kill()
+
+    async def restart(self, broker: int) -> None:
+        """See `Participant.restart`."""
+        await self[broker].restart()
+
+    def pause(self, broker: int) -> None:
+        """See `Participant.pause`."""
+        self[broker].pause()
+
+    def resume(self, broker: int) -> None:
+        """See `Participant.resume`."""
+        self[broker].resume()

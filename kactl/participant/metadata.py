@@ -1,0 +1,127 @@
+"""The cluster as a broker knows it: who leads what, and who is alive, as UpdateMetadata said it."""
+
+import msgspec
+import numpy as np
+
+from kactl.model import LEADER_DURING_DELETE, NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition
+from kactl.rows import Bools, Ints, Live
+from kactl.wire import PartitionStates, UpdateMetadata
+
+from .columns import lengthened, one_list, put_lists
+from .hosted import names_of
+from .index import ABSENT, Index
+
+
+class CachedPartition(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition as the broker has been told about it."""
+
+    name: TopicPartition
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+    partition_epoch: int
+    controller_epoch: int
+
+
+class MetadataCache:
+    """What was said about partitions is merged, the list of live brokers is replaced."""
+
+    def __init__(self) -> None:
+        self.controller_id = NO_BROKER
+        self.live_brokers: dict[int, Broker] = {}
+        self.live = Live()
+        self._index = Index()
+        self._ids: dict[str, bytes] = {}
+        self._leader: Ints = np.zeros(0, np.int32)
+        self._leader_epoch: Ints = np.zeros(0, np.int32)
+        self._partition_epoch: Ints = np.zeros(0, np.int32)
+        self._controller_epoch: Ints = np.zeros(0, np.int32)
+        self._isr: Ints = np.zeros((0, 0), np.int32)
+        self._replicas: Ints = np.zeros((0, 0), np.int32)
+        self._offline: Ints = np.zeros((0, 0), np.int32)
+
+    def __len__(self) -> int:
+        """How many partitions are known."""
+        return len(self._index)
+
+    @property
+    def topics(self) -> list[str]:
+        return self._index.topics
+
+    def topic_id(self, topic: str) -> bytes:
+        """ZERO_ID where it has none, or is not known."""
+        return self._ids.get(topic, ZERO_ID)
+
+    def leader(self, name: TopicPartition) -> int | None:
+        """The leader of a partition, NO_LEADER if it has none; None if the partition is not known."""
+        row = self._index.find_one(name)
+        return None if row == ABSENT else int(self._leader[row])
+
+    def partition(self, name: TopicPartition) -> CachedPartition | None:
+        row = self._index.find_one(name)
+        if row == ABSENT:
+            return None
+        return CachedPartition(
+            name=name,
+            leader=int(self._leader[row]),
+            leader_epoch=int(self._leader_epoch[row]),
+            isr=one_list(self._isr, row),
+            replicas=one_list(self._replicas, row),
+            offline_replicas=one_list(self._offline, row),
+            partition_epoch=int(self._partition_epoch[row]),
+            controller_epoch=int(self._controller_epoch[row]),
+        )
+
+    def update(self, request: UpdateMetadata) -> None:
+        """Take over what the controller says."""
+        self.controller_id = request.controller_id
+        self.live_brokers = {broker.id: broker for broker in request.live_brokers}
+        self.live = Live(self.live_brokers)
+        states = request.states
+        if not len(states):
+            return
+        gone = states.leader == LEADER_DURING_DELETE
+        self._put(states, ~gone)
+        self._learn_ids(states)
+        if gone.any():
+            rows = self._index.find(names_of(states.topics), states.topic[gone], states.partition[gone])
+            for topic in self._index.remove(rows[rows != ABSENT]):
+                self._ids.pop(topic, None)
+
+    def _put(self, states: PartitionStates, chosen: Bools) -> None:
+        names = names_of(states.topics)
+        topic, partition = states.topic[chosen], states.partition[chosen]
+        rows = self._index.find(names, topic, partition)
+        absent = rows == ABSENT
+        if absent.any():
+            rows[absent] = self._index.add(names, topic[absent], partition[absent])
+            self._lengthen()
+        self._leader[rows] = states.leader[chosen]
+        self._leader_epoch[rows] = states.leader_epoch[chosen]
+        self._partition_epoch[rows] = states.partition_epoch[chosen]
+        self._controller_epoch[rows] = states.controller_epoch[chosen]
+        offline = states.offline_replicas
+        none = np.zeros((0, len(rows)), np.int32)
+        self._isr = put_lists(self._isr, rows, states.isr[:, chosen])
+        self._replicas = put_lists(self._replicas, rows, states.replicas[:, chosen])
+        self._offline = put_lists(self._offline, rows, none if offline is None else offline[:, chosen])
+
+    def _learn_ids(self, states: PartitionStates) -> None:
+        """A topic that comes without an id loses the one it had, as in Kafka."""
+        for topic in states.topics:
+            if topic.id == ZERO_ID:
+                self._ids.pop(topic.name, None)
+            else:
+                self._ids[topic.name] = topic.id
+
+    def _lengthen(self) -> None:
+        capacity = self._index.capacity
+        self._leader = lengthened(self._leader, capacity, NO_BROKER)
+        self._leader_epoch = lengthened(self._leader_epoch, capacity, NO_EPOCH)
+        self._partition_epoch = lengthened(self._partition_epoch, capacity, NO_EPOCH)
+        self._controller_epoch = lengthened(self._controller_epoch, capacity, NO_EPOCH)
+        self._isr = lengthened(self._isr, capacity, NO_BROKER)
+        self._replicas = lengthened(self._replicas, capacity, NO_BROKER)
+        self._offline = lengthened(self._offline, capacity, NO_BROKER)
