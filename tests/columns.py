@@ -1,0 +1,116 @@
+"""What the machine actors do, without store and without waiting: everything that is written is kept.
+
+Plan, commit, apply, gather. Objects do the same in `tests.oracle`; both are compared here, and the actors, who really
+wait for a store, in their own tests.
+"""
+
+from collections.abc import Collection
+
+import numpy as np
+
+from kactl.batch import Addressed, RequestBatch
+from kactl.cluster import Cluster
+from kactl.election import Election
+from kactl.machines import partition, replica
+from kactl.model import PartitionState, ReplicaState
+from kactl.rows import Bools, Bytes, Change, Refusal, RowNumbers, Rows, holds, some
+
+
+def kept(change: Change) -> Change:
+    """The change with the versions of a store that refuses nothing."""
+    return change.committed(change.rows.partition_epoch + 1)
+
+
+def unclean_in(cluster: Cluster, rows: Rows, topics: Collection[str]) -> Bools:
+    """bool[n]: the rows of some topics."""
+    names = [cluster.table.topic_at(number).name for number in rows.topic.tolist()]
+    return np.array([name in topics for name in names], np.bool_)
+
+
+def move_partitions(cluster: Cluster, at: RowNumbers, target: PartitionState) -> Bytes:
+    """A move that needs no leader; why rows were refused."""
+    change = partition.move(cluster.table.rows(at), target)
+    cluster.apply(change)
+    return change.refusal
+
+
+def go_online(
+    cluster: Cluster, batch: RequestBatch, at: RowNumbers, election: Election, unclean_topics: Collection[str] = ()
+) -> tuple[Bytes, bool]:
+    """First leaders for rows that are NEW, elections for the others; refusals, and whether an election succeeded."""
+    rows = cluster.table.rows(at)
+    new = rows.state == PartitionState.NEW
+    refusal = np.zeros(len(rows), np.uint8)
+    elected = False
+    for which in (new, ~new):
+        part = rows.take(which)
+        if which is new:
+            change = partition.initialize(part, cluster.now, controller_epoch=cluster.fence.epoch)
+        else:
+            unclean = np.full(len(part), election is Election.UNCLEAN) | unclean_in(cluster, part, unclean_topics)
+            change = partition.elect(part, election, cluster.now, unclean=unclean, controller_epoch=cluster.fence.epoch)
+            elected = bool(change.writes.any())
+        refusal[which] = change.refusal
+        online = kept(change).take(change.writes)
+        cluster.apply(online)
+        batch.lead_and_follow(online.after(), online.notify, is_new=which is new)
+    return refusal, elected
+
+
+def move_replicas(
+    cluster: Cluster, batch: RequestBatch, at: RowNumbers, brokers: Collection[int], target: ReplicaState
+) -> Bytes:
+    """A move of the replicas on some brokers; uint8[W, n] why they were refused. Not for OFFLINE."""
+    rows = cluster.table.rows(at)
+    planned = replica.plan(rows, np.isin(rows.replicas, list(brokers)), target)
+    cluster.apply(planned.change)
+    if target == ReplicaState.DELETION_STARTED:
+        batch.stop(rows, planned.moved, delete=True)
+    told = some(planned.change.notify)
+    change = planned.change.take(told)
+    batch.lead_and_follow(change.after(), change.notify, is_new=target == ReplicaState.NEW)
+    return planned.refused
+
+
+def replicas_offline(cluster: Cluster, batch: RequestBatch, at: RowNumbers, brokers: Collection[int]) -> None:
+    """A move to OFFLINE of the replicas on some brokers, broker after broker."""
+    for broker in sorted(brokers):
+        rows = cluster.table.rows(at)
+        rows = rows.take(replica.legal_offline(rows, broker))
+        batch.stop(rows, holds(rows, broker), delete=False)
+        if not rows.has_leadership.all():
+            batch.update_metadata(cluster.brokers)
+        change = kept(replica.go_offline(rows, broker, controller_epoch=cluster.fence.epoch))
+        cluster.apply(change)
+        told = change.take(rows.has_leadership & ~rows.queued)
+        batch.lead_and_follow(told.after(), told.notify)
+
+
+def broker_failed(cluster: Cluster, broker: int, *, unclean_topics: Collection[str] = ()) -> list[Addressed]:
+    """The broker goes, and everything that follows from it but deletions; the requests in their order."""
+    cluster.forget_offline_dirs(broker)
+    cluster.remove_brokers([broker])
+    cluster.mark_shutting_down(broker, False)
+    table, batch = cluster.table, RequestBatch(cluster)
+    move_partitions(cluster, table.led_by_none_of(cluster.now.live), PartitionState.OFFLINE)
+    waiting = table.in_state(PartitionState.OFFLINE, PartitionState.NEW)
+    _, elected = go_online(cluster, batch, waiting, Election.OFFLINE, unclean_topics)
+    requests = batch.flush()
+    at = table.with_replica_on([broker])
+    at = at[~table.rows(at).queued]
+    replicas_offline(cluster, batch, at, [broker])
+    requests += batch.flush()
+    if not len(at) and not elected:
+        batch.update_metadata(cluster.brokers)
+        requests += batch.flush()
+    return requests
+
+
+def refusals(cluster: Cluster, at: RowNumbers, refusal: Bytes) -> dict[object, Refusal]:
+    """Why partitions were refused, by name."""
+    rows = cluster.table.rows(at)
+    return {
+        cluster.table.view(int(row)).name: Refusal(int(reason))
+        for row, reason in zip(rows.at.tolist(), refusal.tolist(), strict=True)
+        if reason
+    }

@@ -1,0 +1,236 @@
+"""Both machines as objects: every move, one partition and one replica at a time, with what is stored and what is sent.
+
+Each call plans from what is known, commits by compare-and-set on the version, and takes over what was kept. What the
+store refuses is left as it was; reading it again is the actors' affair.
+"""
+
+import dataclasses
+from collections.abc import Collection, Iterable
+
+from kactl.election import Election
+from kactl.model import NO_LEADER, NO_VERSION, PartitionState, ReplicaState, TopicPartition
+from kactl.rows import Refusal
+
+from .batch import ObjectBatch
+from .election import STRATEGIES, Choice, first_leader
+from .model import Leading, ObjectCluster, Partition
+
+# Which states may come before each state.
+PARTITION_MOVES = {
+    PartitionState.NEW: (PartitionState.ABSENT,),
+    PartitionState.ONLINE: (PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE),
+    PartitionState.OFFLINE: (PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE),
+    PartitionState.ABSENT: (PartitionState.OFFLINE,),
+}
+SERVING = (ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE, ReplicaState.DELETION_INELIGIBLE)
+REPLICA_MOVES = {
+    ReplicaState.NEW: (ReplicaState.ABSENT,),
+    ReplicaState.ONLINE: SERVING,
+    ReplicaState.OFFLINE: SERVING,
+    ReplicaState.DELETION_STARTED: (ReplicaState.OFFLINE,),
+    ReplicaState.DELETION_SUCCESSFUL: (ReplicaState.DELETION_STARTED,),
+    ReplicaState.DELETION_INELIGIBLE: (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED),
+    ReplicaState.ABSENT: (ReplicaState.DELETION_SUCCESSFUL,),
+}
+
+
+@dataclasses.dataclass(slots=True)
+class Planned:
+    """New leadership of one partition, not stored yet; `expected` is the version that has to stand there."""
+
+    partition: Partition
+    leading: Leading
+    expected: int
+    told: list[int]
+    is_new: bool = False
+    unclean: bool = False
+
+
+Refusals = dict[TopicPartition, Refusal]
+
+
+def commit(cluster: ObjectCluster, plans: Iterable[Planned]) -> list[Planned]:
+    """Store each by compare-and-set; those that were kept, with the version that the store gave them."""
+    kept = []
+    for plan in plans:
+        stored = cluster.store.get(plan.partition.name)
+        if plan.expected != (NO_VERSION if stored is None else stored.version):
+            continue
+        plan.leading = dataclasses.replace(plan.leading, version=plan.expected + 1)
+        cluster.store[plan.partition.name] = plan.leading
+        kept.append(plan)
+    return kept
+
+
+# -- partitions --------------------------------------------------------------------------------------------------------
+
+
+def move_partitions(partitions: Iterable[Partition], target: PartitionState) -> Refusals:
+    """A move that needs no leader."""
+    refused = {}
+    for partition in partitions:
+        if partition.state in PARTITION_MOVES[target]:
+            partition.state = target
+        else:
+            refused[partition.name] = Refusal.ILLEGAL_MOVE
+    return refused
+
+
+def plan_online(
+    cluster: ObjectCluster,
+    partitions: Iterable[Partition],
+    election: Election,
+    unclean_topics: Collection[str] = (),
+) -> tuple[list[Planned], Refusals]:
+    """First leaders for those that are NEW, elections for the others."""
+    plans, refused = [], {}
+    for partition in partitions:
+        plan = (
+            _plan_first(cluster, partition)
+            if partition.state == PartitionState.NEW
+            else _plan_next(cluster, partition, election, unclean_topics)
+        )
+        if isinstance(plan, Refusal):
+            refused[partition.name] = plan
+        else:
+            plans.append(plan)
+    return plans, refused
+
+
+def _plan_first(cluster: ObjectCluster, partition: Partition) -> Planned | Refusal:
+    if partition.leading is not None:
+        return Refusal.STATE_EXISTS
+    choice = first_leader(cluster, partition)
+    if choice is None:
+        return Refusal.NO_ONLINE_REPLICA
+    return _planned(cluster, partition, choice, epoch=0, expected=NO_VERSION, is_new=True)
+
+
+def _plan_next(
+    cluster: ObjectCluster, partition: Partition, election: Election, unclean_topics: Collection[str]
+) -> Planned | Refusal:
+    if partition.state not in PARTITION_MOVES[PartitionState.ONLINE]:
+        return Refusal.ILLEGAL_MOVE
+    leading = partition.leading
+    if leading is None:
+        return Refusal.NO_LEADERSHIP
+    unclean = election is Election.UNCLEAN or partition.name.topic in unclean_topics
+    choice = STRATEGIES[election](cluster, partition, leading, unclean=unclean)
+    if choice is None:
+        return Refusal.NO_ELIGIBLE_LEADER
+    return _planned(cluster, partition, choice, epoch=leading.leader_epoch + 1, expected=leading.version, is_new=False)
+
+
+def _planned(
+    cluster: ObjectCluster, partition: Partition, choice: Choice, *, epoch: int, expected: int, is_new: bool
+) -> Planned:
+    leading = Leading(choice.leader, epoch, choice.isr, expected, cluster.controller_epoch, choice.recovering)
+    return Planned(partition, leading, expected, choice.told, is_new, choice.unclean)
+
+
+def apply_online(batch: ObjectBatch, kept: Iterable[Planned]) -> None:
+    for plan in kept:
+        plan.partition.leading = plan.leading
+        plan.partition.state = PartitionState.ONLINE
+        batch.lead_and_follow(plan.told, plan.partition, is_new=plan.is_new)
+
+
+# -- replicas ----------------------------------------------------------------------------------------------------------
+
+
+def move_replica(batch: ObjectBatch, partition: Partition, broker: int, target: ReplicaState) -> Refusal:
+    """A move of one replica to any state but OFFLINE."""
+    before = partition.replica_state(broker)
+    if before not in REPLICA_MOVES[target]:
+        return Refusal.ILLEGAL_MOVE
+    leading = partition.leading
+    match target:
+        case ReplicaState.NEW if leading is not None:
+            if leading.leader == broker:
+                return Refusal.ASKED_TO_LEAD
+            batch.lead_and_follow([broker], partition, is_new=True)
+        case ReplicaState.ONLINE if before == ReplicaState.NEW:
+            if broker not in partition.replicas:
+                partition.replicas = [*partition.replicas, broker]
+        case ReplicaState.ONLINE if leading is not None:
+            batch.lead_and_follow([broker], partition, is_new=False)
+        case ReplicaState.DELETION_STARTED:
+            batch.stop(broker, partition, delete=True)
+        case ReplicaState.ABSENT:
+            partition.replicas = [other for other in partition.replicas if other != broker]
+            partition.adding = [other for other in partition.adding if other != broker]
+            partition.removing = [other for other in partition.removing if other != broker]
+    partition.replica_states[broker] = target
+    return Refusal.NONE
+
+
+def begin_offline(batch: ObjectBatch, partitions: Iterable[Partition], broker: int) -> list[Partition]:
+    """Stops for all that may go OFFLINE; those without leadership go at once, the others are answered."""
+    with_leadership = []
+    for partition in partitions:
+        if partition.replica_state(broker) not in REPLICA_MOVES[ReplicaState.OFFLINE]:
+            continue
+        batch.stop(broker, partition, delete=False)
+        if partition.leading is None:
+            batch.update_metadata(batch.cluster.brokers, [partition])
+            partition.replica_states[broker] = ReplicaState.OFFLINE
+        else:
+            with_leadership.append(partition)
+    return with_leadership
+
+
+def plan_shrink(
+    cluster: ObjectCluster, partitions: Iterable[Partition], broker: int
+) -> tuple[list[Planned], list[Partition]]:
+    """What removes a broker from ISRs, and the partitions in whose ISR it is not."""
+    plans, untouched = [], []
+    for partition in partitions:
+        leading = partition.leading
+        assert leading is not None
+        if broker not in leading.isr:
+            untouched.append(partition)
+            continue
+        isr = leading.isr if len(leading.isr) == 1 else [member for member in leading.isr if member != broker]
+        leader = NO_LEADER if leading.leader == broker else leading.leader
+        changed = Leading(
+            leader, leading.leader_epoch + 1, isr, leading.version, cluster.controller_epoch, leading.recovering
+        )
+        plans.append(Planned(partition, changed, leading.version, _others(partition, broker)))
+    return plans, untouched
+
+
+def apply_shrink(batch: ObjectBatch, kept: Iterable[Planned], untouched: Iterable[Partition], broker: int) -> None:
+    """Take over what was kept; the untouched are taken over by this controller, and told as well."""
+    shrunk = []
+    for plan in kept:
+        plan.partition.leading = plan.leading
+        shrunk.append(plan.partition)
+    for partition in untouched:
+        assert partition.leading is not None
+        partition.leading = dataclasses.replace(partition.leading, controller_epoch=batch.cluster.controller_epoch)
+        shrunk.append(partition)
+    for partition in shrunk:
+        partition.replica_states[broker] = ReplicaState.OFFLINE
+        if not batch.cluster.is_queued(partition):
+            batch.lead_and_follow(_others(partition, broker), partition, is_new=False)
+
+
+def _others(partition: Partition, broker: int) -> list[int]:
+    return [other for other in partition.replicas if other != broker]
+
+
+def replicas_offline(cluster: ObjectCluster, batch: ObjectBatch, replicas: dict[int, list[Partition]]) -> None:
+    """A move to OFFLINE of replicas by broker, broker after broker."""
+    for broker, partitions in sorted(replicas.items()):
+        plans, untouched = plan_shrink(cluster, begin_offline(batch, partitions, broker), broker)
+        apply_shrink(batch, commit(cluster, plans), untouched, broker)
+
+
+# -- at the beginning --------------------------------------------------------------------------------------------------
+
+
+def state_at_the_beginning(cluster: ObjectCluster, partition: Partition) -> PartitionState:
+    if partition.leading is None:
+        return PartitionState.NEW
+    online = cluster.is_online(partition.leading.leader, partition.name)
+    return PartitionState.ONLINE if online else PartitionState.OFFLINE
