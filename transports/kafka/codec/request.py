@@ -1,0 +1,211 @@
+"""Requests to brokers, from values to frames.
+
+What goes to many brokers is encoded once: the partitions by the object that holds them, for as long as somebody has
+that object, and the live brokers by their tuple. Only a few bytes of each frame are the recipient's own.
+"""
+
+import struct
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from kactl.errors import IllegalState
+from kactl.model import Broker, Endpoint, TopicRef
+from kactl.wire import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
+
+from .primitive import NO_TAGS, array, nullable_string, string
+from .row import BOOL, INT8, INT32, LIST, Layout, topics_in_bytes
+from .version import Versions
+
+LEADER_AND_ISR: Final = 4
+STOP_REPLICA: Final = 5
+UPDATE_METADATA: Final = 6
+
+# A batch makes one body for everybody and one per broker; a broker that lags by more batches than this costs another
+# encoding, and no more memory.
+_KEPT_BODIES: Final = 16
+
+_LEADERSHIP: Final[Layout] = (
+    ("partition", INT32),
+    ("controller_epoch", INT32),
+    ("leader", INT32),
+    ("leader_epoch", INT32),
+    ("isr", LIST),
+    ("partition_epoch", INT32),
+    ("replicas", LIST),
+)
+_LEADER_AND_ISR: Final[Layout] = (*_LEADERSHIP, ("adding", LIST), ("removing", LIST), ("is_new", BOOL))
+_LEADER_AND_ISR_6: Final[Layout] = (*_LEADER_AND_ISR, ("recovering", INT8))
+_UPDATE_METADATA: Final[Layout] = (*_LEADERSHIP, ("offline_replicas", LIST))
+_STOP_REPLICA: Final[Layout] = (("partition", INT32), ("leader_epoch", INT32), ("delete", BOOL))
+
+# Source: the protocol's table of security protocols.
+_SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+_NOT_KRAFT: Final = b"\0"
+_INCREMENTAL: Final = b"\0"  # what a controller over ZooKeeper calls every LeaderAndIsr
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One request with its length before it, in pieces to be sent one after another; `size` is that of all of them."""
+
+    buffers: tuple[bytes | memoryview, ...]
+    size: int
+
+
+class Encoder:
+    """Encodes in the versions of one cluster. May be used by several threads.
+
+    Args:
+        client_id: how the controller names itself in every request.
+        listener_name: the listener whose address stands for a leader in LeaderAndIsr.
+    """
+
+    def __init__(self, versions: Versions, *, client_id: str, listener_name: str) -> None:
+        self._versions = versions
+        self._listener_name = listener_name
+        name = client_id.encode()
+        self._client_id = struct.pack(">h", len(name)) + name
+        self._bodies = _Bodies()
+        self._brokers: tuple[tuple[Broker, ...], bytes] | None = None
+
+    def frame(self, request: Request, correlation_id: int) -> Frame:
+        """`request` in bytes.
+
+        Raises:
+            IllegalState: an endpoint of a live broker has a protocol that Kafka does not have.
+        """
+        match request:
+            case LeaderAndIsr():
+                key, version = LEADER_AND_ISR, self._versions.leader_and_isr
+                kind = _INCREMENTAL if version >= 5 else b""
+                opening = _sender(request, kraft=version >= 7) + kind
+                body = (self._states(request, self._leader_and_isr), self._live_leaders(request.live_leaders))
+            case UpdateMetadata():
+                key, version = UPDATE_METADATA, self._versions.update_metadata
+                opening = _sender(request, kraft=version >= 8)
+                body = (self._states(request, self._update_metadata), self._live_brokers(request.live_brokers))
+            case StopReplica():
+                key, version = STOP_REPLICA, self._versions.stop_replica
+                opening = _sender(request, kraft=version >= 4)
+                body = (_stop_replica(request), b"")
+        states, rest = body
+        header = struct.pack(">hhi", key, version, correlation_id) + self._client_id + NO_TAGS
+        end = rest + NO_TAGS
+        size = len(header) + len(opening) + len(states) + len(end)
+        return Frame((struct.pack(">i", size) + header + opening, states, end), 4 + size)
+
+    def is_encoded(self, states: PartitionStates) -> bool:
+        """Whether `frame` would find these partitions encoded already."""
+        return self._bodies.get(states) is not None
+
+    def _states(
+        self, request: LeaderAndIsr | UpdateMetadata, encode: Callable[[PartitionStates], memoryview]
+    ) -> memoryview:
+        states = request.states
+        kept = self._bodies.get(states)
+        if kept is not None and kept[0] is type(request):
+            return kept[1]
+        body = encode(states)
+        self._bodies.put(states, (type(request), body))
+        return body
+
+    def _leader_and_isr(self, states: PartitionStates) -> memoryview:
+        version = self._versions.leader_and_isr
+        layout = _LEADER_AND_ISR_6 if version >= 6 else _LEADER_AND_ISR
+        return _partitions(layout, states, _headings(states.topics, ids=version >= 5))
+
+    def _live_leaders(self, leaders: tuple[Broker, ...]) -> bytes:
+        """Where leaders are. One that lacks the listener is left out; brokers look among the live brokers anyway."""
+        found = [
+            struct.pack(">i", leader.id) + string(endpoint.host) + struct.pack(">i", endpoint.port) + NO_TAGS
+            for leader in leaders
+            if (endpoint := endpoint_of(leader, self._listener_name)) is not None
+        ]
+        return array(found)
+
+    def _update_metadata(self, states: PartitionStates) -> memoryview:
+        return _partitions(_UPDATE_METADATA, states, _headings(states.topics, ids=self._versions.update_metadata >= 7))
+
+    def _live_brokers(self, brokers: tuple[Broker, ...]) -> bytes:
+        kept = self._brokers
+        if kept is None or kept[0] is not brokers:
+            kept = self._brokers = (brokers, array([_broker(broker) for broker in brokers]))
+        return kept[1]
+
+
+_Body = tuple[type[LeaderAndIsr] | type[UpdateMetadata], memoryview]
+
+
+class _Bodies:
+    """The last few bodies by the object that they were made of; none outlives its object."""
+
+    def __init__(self) -> None:
+        # Reentrant, because an object may die, and `_forget` be called, while this very thread holds it.
+        self._lock = threading.RLock()
+        self._kept: OrderedDict[int, tuple[weakref.ref[PartitionStates], _Body]] = OrderedDict()
+
+    def get(self, states: PartitionStates) -> _Body | None:
+        with self._lock:
+            kept = self._kept.get(id(states))
+            if kept is None or kept[0]() is not states:
+                return None
+            self._kept.move_to_end(id(states))
+            return kept[1]
+
+    def put(self, states: PartitionStates, body: _Body) -> None:
+        key = id(states)
+        with self._lock:
+            self._kept[key] = weakref.ref(states, lambda _: self._forget(key)), body
+            self._kept.move_to_end(key)
+            while len(self._kept) > _KEPT_BODIES:
+                self._kept.popitem(last=False)
+
+    def _forget(self, key: int) -> None:
+        with self._lock:
+            self._kept.pop(key, None)
+
+
+def _sender(request: Request, *, kraft: bool) -> bytes:
+    """Who speaks, under which epoch, to which registration. `kraft`: the version asks what kind of controller."""
+    return (
+        struct.pack(">i", request.controller_id)
+        + (_NOT_KRAFT if kraft else b"")
+        + struct.pack(">iq", request.controller_epoch, request.broker_epoch)
+    )
+
+
+def _headings(topics: tuple[TopicRef, ...], *, ids: bool) -> list[bytes]:
+    return [string(topic.name) + topic.id if ids else string(topic.name) for topic in topics]
+
+
+def _partitions(layout: Layout, states: PartitionStates, headings: list[bytes]) -> memoryview:
+    return topics_in_bytes(layout, {name: getattr(states, name) for name, _ in layout}, states.topic, headings)
+
+
+def _stop_replica(request: StopReplica) -> memoryview:
+    columns = {name: getattr(request, name) for name, _ in _STOP_REPLICA}
+    return topics_in_bytes(_STOP_REPLICA, columns, request.topic, _headings(request.topics, ids=False))
+
+
+def endpoint_of(broker: Broker, listener_name: str) -> Endpoint | None:
+    """Where that listener of the broker is; None if it has none of that name."""
+    return next((endpoint for endpoint in broker.endpoints if endpoint.listener == listener_name), None)
+
+
+def _broker(broker: Broker) -> bytes:
+    endpoints = []
+    for endpoint in broker.endpoints:
+        protocol = _SECURITY_PROTOCOLS.get(endpoint.protocol)
+        if protocol is None:
+            raise IllegalState(
+                f"broker {broker.id}: listener {endpoint.listener} has the protocol {endpoint.protocol}, "
+                "which Kafka does not have: its registration should have been refused"
+            )
+        names = string(endpoint.host) + string(endpoint.listener)
+        endpoints.append(struct.pack(">i", endpoint.port) + names + struct.pack(">h", protocol) + NO_TAGS)
+    return struct.pack(">i", broker.id) + array(endpoints) + nullable_string(broker.rack) + NO_TAGS

@@ -1,0 +1,170 @@
+"""Partitions in bytes, from columns: many records at once, each at its place.
+
+A partition's record has a size that depends on nothing but how many members its lists have, its *shape*. So rows are
+grouped by shape; the records of a group are one packed big-endian numpy array, filled column by column; and each group
+is then scattered over the places that its records have among the others and among the headings of the topics.
+
+    number of topics │ heading t0 │ record │ record │ tags │ heading t1 │ record │ tags │ ...
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kactl.model import NO_BROKER
+from kactl.rows import Ints, RowNumbers
+
+from .primitive import EMPTY_ARRAY, NO_TAGS, uvarint
+
+# (name of the column, numpy type), in the order of the wire. The tagged fields at a record's end are not named.
+Layout = tuple[tuple[str, str], ...]
+Columns = Mapping[str, npt.NDArray[Any] | None]  # None: all zero, or all lists empty
+
+INT32: Final = ">i4"
+BOOL: Final = "?"
+INT8: Final = "i1"
+LIST: Final = "list"  # of int32; in columns [W, n] with NO_BROKER in places to be passed over
+
+# Shapes whose record type is kept. Replication factors and their halves: a hundred is a lively cluster.
+_KEPT_SHAPES: Final = 1024
+# Up to here a shape is numbered in 16 bits, for which numpy sorts in linear time.
+_RADIX_KEYS: Final = 1 << 16
+# Records that are filled at a time: 4096 of about 60 bytes stay in a core's cache until they are scattered.
+_FILLED_AT_ONCE: Final = 4096
+
+_Group = tuple[RowNumbers | slice, "_Record"]
+_Record = tuple[npt.NDArray[Any], tuple[int, ...]]  # one record with its lists' lengths set, all else zero; the lengths
+
+
+def topics_in_bytes(layout: Layout, columns: Columns, topic: Ints, headings: Sequence[bytes]) -> memoryview:
+    """The array of topics, each an array of partitions in the order of the rows.
+
+    Args:
+        layout: of one partition.
+        columns: what `layout` names, n rows each.
+        topic: int32[n], index into `headings`; equal ones side by side.
+        headings: what stands before the partitions of each topic. Those without rows are passed over.
+    """
+    if not len(topic):
+        return memoryview(EMPTY_ARRAY)
+    begins = np.concatenate(([0], np.flatnonzero(topic[1:] != topic[:-1]) + 1))
+    lengths = np.diff(begins, append=len(topic))
+    spoken_of = zip(topic[begins].tolist(), lengths.tolist(), strict=True)
+    openings = [NO_TAGS + headings[at] + uvarint(length + 1) for at, length in spoken_of]
+    openings[0] = uvarint(len(openings) + 1) + openings[0][len(NO_TAGS) :]  # no topic before it that has to be ended
+    opening_sizes = np.fromiter(map(len, openings), np.int64, len(openings))
+
+    groups = list(_by_shape(layout, columns, len(topic)))
+    sizes = np.empty(len(topic), np.int64)
+    for rows, (template, _) in groups:
+        sizes[rows] = template.itemsize
+    ends = np.cumsum(sizes) + np.repeat(np.cumsum(opening_sizes), lengths)
+
+    out = np.empty(int(ends[-1]) + len(NO_TAGS), np.uint8)
+    places = ends - sizes
+    _put_openings(out, places[begins] - opening_sizes, openings, opening_sizes)
+    for rows, record in groups:
+        _put_records(out, places, rows, record, layout, columns)
+    out[-1:] = np.frombuffer(NO_TAGS, np.uint8)
+    out.flags.writeable = False
+    return out.data
+
+
+def _by_shape(layout: Layout, columns: Columns, count: int) -> Iterator[_Group]:
+    """The rows of each shape, ascending; everything as a slice if there is but one shape."""
+    members = [
+        None if column is None else np.add.reduce(column != NO_BROKER, axis=0, dtype=np.int16)
+        for column in (columns[name] for name, kind in layout if kind is LIST)
+    ]
+    keys = 1
+    key = np.zeros(count, np.int64)
+    for counts in members:
+        if counts is not None:
+            key += counts.astype(np.int64) * keys
+            keys *= int(counts.max()) + 1
+
+    def record(row: int) -> _Record:
+        return _record(layout, tuple(0 if counts is None else int(counts[row]) for counts in members))
+
+    if (key == key[0]).all():
+        yield slice(0, count), record(0)
+        return
+    order = np.argsort(key.astype(np.uint16) if keys <= _RADIX_KEYS else key, kind="stable")
+    ordered = key[order]
+    for rows in np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1):
+        yield rows, record(rows[0])
+
+
+@lru_cache(_KEPT_SHAPES)
+def _record(layout: Layout, lengths: tuple[int, ...]) -> _Record:
+    """One record of a shape; `lengths` are those of the lists in their order."""
+    fields: list[tuple[str, Any]] = []
+    constants = {}
+    left = iter(lengths)
+    for name, kind in layout:
+        if kind is LIST:
+            length = next(left)
+            prefix = np.frombuffer(uvarint(length + 1), np.uint8)
+            fields += [(f"length of {name}", (np.uint8, len(prefix))), (name, (INT32, length))]
+            constants[f"length of {name}"] = prefix
+        else:
+            fields.append((name, kind))
+    record = np.zeros(1, np.dtype([*fields, ("tags", np.uint8)]))
+    for name, constant in constants.items():
+        record[name] = constant
+    return record, lengths
+
+
+def _put_openings(out: npt.NDArray[np.uint8], begins: RowNumbers, openings: list[bytes], sizes: RowNumbers) -> None:
+    """Byte by byte; openings are short and there is one per topic."""
+    content = np.frombuffer(b"".join(openings), np.uint8)
+    shifts = begins - (np.cumsum(sizes) - sizes)
+    out[np.arange(len(content)) + np.repeat(shifts, sizes)] = content
+
+
+def _put_records(
+    out: npt.NDArray[np.uint8],
+    places: RowNumbers,
+    rows: RowNumbers | slice,
+    record: _Record,
+    layout: Layout,
+    columns: Columns,
+) -> None:
+    template, lengths = record
+    whole = np.dtype(f"V{template.itemsize}")  # numpy copies it in one piece, where it would copy fields one by one
+    anywhere = np.ndarray((len(out) - template.itemsize + 1,), whole, buffer=out, strides=(1,))
+    for some in _pieces(rows):
+        here = places[some]
+        records = np.repeat(template.view(whole), len(here)).view(template.dtype)
+        left = iter(lengths)
+        for name, kind in layout:
+            column = columns[name]
+            length = next(left) if kind is LIST else None
+            if column is None:
+                continue
+            if length is None:
+                records[name] = column[some]
+            elif length:
+                records[name] = _lists(column[:, some], length)
+        anywhere[here] = records.view(whole)
+
+
+def _pieces(rows: RowNumbers | slice) -> Iterator[RowNumbers | slice]:
+    if isinstance(rows, slice):
+        for begin in range(0, rows.stop, _FILLED_AT_ONCE):
+            yield slice(begin, min(begin + _FILLED_AT_ONCE, rows.stop))
+    else:
+        for begin in range(0, len(rows), _FILLED_AT_ONCE):
+            yield rows[begin : begin + _FILLED_AT_ONCE]
+
+
+def _lists(column: Ints, length: int) -> Ints:
+    """[n, length]: the members in their order, given that each row of `column` [W, n] has `length` of them."""
+    if length == len(column):
+        return column.T
+    by_row = np.ascontiguousarray(column.T)
+    lists: Ints = by_row[by_row != NO_BROKER].reshape(-1, length)
+    return lists
