@@ -16,7 +16,7 @@ from kactl.errors import StoreError
 from kactl.history import History
 from kactl.machines import partition
 from kactl.model import PartitionState
-from kactl.rows import Bools, Bytes, Change, Refusal, Rows
+from kactl.rows import Bools, Bytes, Change, Refusal, Rows, choose
 from kactl.store import Store
 
 from .actor import Actor

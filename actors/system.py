@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from opentelemetry import metrics, trace
 
+from kactl.batch import RequestBatch
 from kactl.clock import Clock, SystemClock
 from kactl.cluster import Cluster
 from kactl.errors import ActionTimedOut, BadRequest
@@ -42,6 +43,7 @@ from .channel import Channels
 from .controller import ControllerLoop
 from .gauges import readings
 from .partitions import Partitions
+from .reach import Reach
 from .replicas import Replicas
 from .watcher import Watcher
 
@@ -122,13 +124,17 @@ class Controller:
             self.cluster, self.store, self.channels, self.history, unclean_default=unclean_leader_election
         )
         self.replicas = Replicas(self.cluster, self.store, self.channels, self.history)
-        self.loop = ControllerLoop(
+        reach = Reach(
             self.cluster,
             self.store,
-            partitions=self.partitions.ref,
-            replicas=self.replicas.ref,
-            channels=self.channels,
-            history=self.history,
+            self.partitions.ref,
+            self.replicas.ref,
+            self.channels,
+            self.history,
+            RequestBatch(self.cluster),
+        )
+        self.loop = ControllerLoop(
+            reach,
             clock=self.clock,
             telemetry=self.telemetry,
             topic_ids=topic_ids,

@@ -1,0 +1,82 @@
+"""What brokers wrote behind our back, and what they answered; what the controller does then.
+
+Source: the classic controller's processIsrChangeNotification, processLogDirEventNotification,
+processLeaderAndIsrResponseReceived.
+"""
+
+import logging
+
+import numpy as np
+
+from kactl.errors import ControllerMoved, ErrorCode
+from kactl.events import IsrNotified, LeaderAndIsrAnswered, LogDirNotified, UpdateMetadataAnswered
+from kactl.model import ReplicaState
+from kactl.rows import Change, RowNumbers
+from kactl.table import NO_ROW
+
+from .reach import Handlers
+
+log = logging.getLogger(__name__)
+
+
+class BrokerAnswers(Handlers):
+    """See the module."""
+
+    async def on_isr_notified(self, event: IsrNotified) -> None:
+        notifications = await self.store.isr_notifications()
+        try:
+            names = sorted({name for each in notifications for name in each.partitions})
+            at = np.array([row for name in names if (row := self.cluster.table.row(name)) != NO_ROW], np.intp)
+            if len(at):
+                await self._reload(at)
+        finally:
+            await self.store.delete_notifications(notifications, self.cluster.fence)
+
+    async def _reload(self, at: RowNumbers) -> None:
+        """Read what leaders have written, and tell everybody."""
+        table = self.cluster.table
+        self.cluster.put_leaderships(at, await self.store.leaderships(table.names(at)))
+        rows = table.rows(at)
+        self.history.add_partitions(Change.of(rows), table.refs_of(rows.topic), controller_epoch=self.epoch)
+        self.batch.begin()
+        self.batch.update_metadata(self.cluster.brokers, table.rows(at))
+        self.channels.send(self.batch.flush())
+
+    async def on_log_dir_notified(self, event: LogDirNotified) -> None:
+        """Ask the brokers which of their replicas still serve, by telling them everything that they host."""
+        notifications = await self.store.log_dir_notifications()
+        try:
+            brokers = frozenset(each.broker for each in notifications)
+            await self.move_replicas(self.cluster.table.with_replica_on(brokers), ReplicaState.ONLINE, brokers)
+        finally:
+            await self.store.delete_notifications(notifications, self.cluster.fence)
+
+    async def on_leader_and_isr_answered(self, event: LeaderAndIsrAnswered) -> None:
+        response, broker = event.response, event.broker
+        if response.error != ErrorCode.NONE:
+            log.warning("broker %d refused a LeaderAndIsr with error %d", broker, response.error)
+            if response.error == ErrorCode.STALE_CONTROLLER_EPOCH:
+                # It has heard a later controller; see whether that is so.
+                raise ControllerMoved(ours=self.epoch)
+            return
+        if broker not in self.cluster.brokers or not len(response.partitions):
+            return
+        table, errors = self.cluster.table, response.partitions
+        failed = errors.error == ErrorCode.KAFKA_STORAGE_ERROR
+        before = table.dirs_offline(broker)
+        if not failed.any() and not len(before):
+            return
+        at = table.rows_named_in(errors.topics, errors.topic, errors.partition)
+        known = at != NO_ROW
+        serving = at[known & (errors.error == ErrorCode.NONE)]
+        table.mark_dirs(broker, serving, False)
+        fresh = np.setdiff1d(at[known & failed], before)
+        if len(fresh):
+            log.warning("broker %d: the directories of %d replicas have failed", broker, len(fresh))
+            table.mark_dirs(broker, fresh, True)
+            self.history.add(self.broker_event("directory-failed", broker))
+            await self.replicas_offline(fresh, frozenset({broker}))
+
+    async def on_update_metadata_answered(self, event: UpdateMetadataAnswered) -> None:
+        if event.response.error != ErrorCode.NONE:
+            log.error("broker %d refused an UpdateMetadata with error %d", event.broker, event.response.error)

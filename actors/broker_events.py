@@ -1,0 +1,95 @@
+"""Brokers come, go, and come back; what the controller does then.
+
+Source: the classic controller's processBrokerChange, onBrokerStartup, onBrokerFailure, processBrokerModification.
+"""
+
+import logging
+
+from kactl.events import BrokerLagged, BrokerModified, BrokersChanged
+from kactl.history import BrokerEvent
+from kactl.model import ReplicaState
+
+from .reach import Handlers
+
+log = logging.getLogger(__name__)
+
+
+class BrokerEvents(Handlers):
+    """New brokers are welcomed before dead ones are mourned; one that registered anew in between is both."""
+
+    async def on_brokers_changed(self, event: BrokersChanged) -> None:
+        cluster = self.cluster
+        registered = await self.store.brokers()
+        known = cluster.brokers
+        new = sorted(registered.keys() - known.keys())
+        dead = sorted(known.keys() - registered.keys())
+        bounced = sorted(
+            each for each in registered.keys() & known.keys() if registered[each].epoch > known[each].epoch
+        )
+        if not (new or dead or bounced):
+            return
+        log.info("brokers: new %s, dead %s, bounced %s; registered %s", new, dead, bounced, sorted(registered))
+        for broker in (*bounced, *dead):
+            self.channels.remove(broker)
+        for broker in (*new, *bounced):
+            self.channels.add(registered[broker])
+        if new:
+            cluster.add_brokers(registered[broker] for broker in new)
+            await self._brokers_started(new, "started")
+        if bounced:
+            cluster.remove_brokers(bounced)
+            await self._brokers_failed(bounced)
+            cluster.add_brokers(registered[broker] for broker in bounced)
+            await self._brokers_started(bounced, "bounced")
+        if dead:
+            cluster.remove_brokers(dead)
+            await self._brokers_failed(dead)
+
+    async def _brokers_started(self, brokers: list[int], what: str) -> None:
+        cluster = self.cluster
+        for broker in brokers:
+            cluster.forget_offline_dirs(broker)
+            self.history.add(self.broker_event(what, broker))
+        self.tell_brokers(cluster.brokers.keys() - set(brokers))
+        self.batch.begin()
+        self.batch.update_metadata(brokers, cluster.table.rows(cluster.table.with_leadership()))
+        self.channels.send(self.batch.flush())
+        ids = frozenset(brokers)
+        await self.move_replicas(cluster.table.with_replica_on(ids), ReplicaState.ONLINE, ids)
+        await self.elect_offline()
+
+    async def _brokers_failed(self, brokers: list[int]) -> None:
+        cluster = self.cluster
+        for broker in brokers:
+            cluster.forget_offline_dirs(broker)
+            cluster.mark_shutting_down(broker, False)
+            self.history.add(BrokerEvent(what="failed", broker=broker, broker_epoch=-1, controller_epoch=self.epoch))
+        ids = frozenset(brokers)
+        await self.replicas_offline(cluster.table.with_replica_on(ids), ids)
+
+    async def on_broker_modified(self, event: BrokerModified) -> None:
+        known = self.cluster.brokers.get(event.broker)
+        now = await self.store.broker(event.broker)
+        if known is None or now is None or now.epoch != known.epoch:
+            return
+        if (now.endpoints, now.features) == (known.endpoints, known.features):
+            return
+        self.cluster.add_brokers([now])
+        # Requests go to where the broker listens now.
+        self.channels.remove(now.id)
+        self.channels.add(now)
+        self.history.add(self.broker_event("modified", now.id))
+        self.tell_brokers(self.cluster.brokers)
+        await self.tell_everything(now.id)
+
+    async def on_broker_lagged(self, event: BrokerLagged) -> None:
+        if event.broker in self.cluster.brokers:
+            await self.tell_everything(event.broker)
+
+    async def tell_everything(self, broker: int) -> None:
+        """Tell a broker all that it has to know, in place of requests that it did not get."""
+        table = self.cluster.table
+        self.batch.begin()
+        self.batch.update_metadata([broker], table.rows(table.with_leadership()))
+        self.channels.send(self.batch.flush())
+        await self.move_replicas(table.with_replica_on([broker]), ReplicaState.ONLINE, frozenset({broker}))

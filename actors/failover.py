@@ -1,0 +1,78 @@
+"""What a controller does first: learn everything, tell every broker, and put in order what the one before left.
+
+The order matters: watches before reads, reads before machines, who is live before who leads; and replicas before
+partitions, so that the dead are out of the ISRs before anybody is elected.
+
+Source: the classic controller's onControllerFailover.
+"""
+
+import logging
+
+import numpy as np
+
+from kactl.machines import partition
+from kactl.model import ReplicaState
+from kactl.store import Assignments, Names
+
+from .reach import Handlers, Reach
+from .topic_events import TopicEvents
+
+log = logging.getLogger(__name__)
+
+
+class Failover(Handlers):
+    """See the module."""
+
+    def __init__(self, reach: Reach, topics: TopicEvents) -> None:
+        super().__init__(reach)
+        self._topics = topics
+
+    async def take_over(self) -> None:
+        """Take over: watches before reads, reads before machines, the live brokers before any leadership."""
+        cluster, store = self.cluster, self.store
+        log.info("controller %d takes over under epoch %d", cluster.controller_id, cluster.fence.epoch)
+        await store.delete_notifications(await store.log_dir_notifications(), cluster.fence)
+        await store.delete_notifications(await store.isr_notifications(), cluster.fence)
+        brokers = await store.brokers()
+        cluster.add_brokers(brokers.values())
+        names = await store.topics()
+        loaded = await self._topics.load_topics(names)
+        await self._load_leaderships(loaded)
+        for broker in brokers.values():
+            self.channels.add(broker)
+        marked = await store.deletions()
+        if marked:
+            log.warning(
+                "%d topics are marked for deletion and stay as they are: %s", len(marked), ", ".join(marked[:5])
+            )
+        self.tell_brokers(cluster.brokers)
+        await self._start_replicas()
+        await self._start_partitions()
+        log.info(
+            "controller %d is active under epoch %d: %d brokers, %d topics, %d partitions, %d of them offline",
+            cluster.controller_id, cluster.fence.epoch, len(brokers), len(names), len(cluster.table),
+            cluster.offline_count,
+        )  # fmt: skip
+
+    async def _load_leaderships(self, loaded: Assignments) -> None:
+        names = Names(loaded.topics, loaded.topic, loaded.partition)
+        at = self.cluster.table.rows_at(names)
+        self.cluster.put_leaderships(at, await self.store.leaderships(names))
+
+    async def _start_replicas(self) -> None:
+        """Replicas on live brokers are online; dead ones are taken out of the ISRs, before any leader is elected."""
+        cluster = self.cluster
+        at = cluster.table.all()
+        rows = cluster.table.rows(at)
+        alive = rows.online(cluster.now.live)
+        states = np.where(alive, np.uint8(ReplicaState.ONLINE), np.uint8(ReplicaState.DELETION_INELIGIBLE))
+        cluster.table.set_replica_states(at, np.where(rows.assigned, states, np.uint8(ReplicaState.ABSENT)))
+        holders = frozenset(np.unique(rows.replicas[rows.assigned]).tolist())
+        await self.move_replicas(at, ReplicaState.ONLINE, holders & cluster.now.live.ids)
+        gone = holders - cluster.now.live.ids
+        await self.move_replicas(cluster.table.with_replica_on(gone), ReplicaState.OFFLINE, gone)
+
+    async def _start_partitions(self) -> None:
+        rows = self.cluster.table.rows(self.cluster.table.all())
+        self.cluster.apply(partition.begin(rows, self.cluster.now))
+        await self.elect_offline()

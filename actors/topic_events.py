@@ -1,0 +1,125 @@
+"""Topics come, grow and vanish; what the controller does then.
+
+Source: the classic controller's processTopicChange, processPartitionModifications, onNewPartitionCreation.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+
+import msgspec
+import numpy as np
+
+from kactl.election import Election
+from kactl.events import TopicConfigChanged, TopicCreationRequested, TopicModified, TopicsChanged
+from kactl.history import TopicEvent
+from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
+from kactl.placement import check_creation
+from kactl.rows import some
+from kactl.store import Assignments, Names
+from kactl.table import NO_ROW
+
+from .messages import Move
+from .reach import Handlers, Reach
+
+log = logging.getLogger(__name__)
+
+NEW, ONLINE, OFFLINE = PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE
+
+
+class TopicEvents(Handlers):
+    """See the module.
+
+    Args:
+        topic_ids: whether topics without an id are given one.
+        new_topic_id: makes an id of 16 bytes.
+    """
+
+    def __init__(self, reach: Reach, *, topic_ids: bool, new_topic_id: Callable[[], bytes]) -> None:
+        super().__init__(reach)
+        self._topic_ids = topic_ids
+        self._new_topic_id = new_topic_id
+
+    async def on_topics_changed(self, event: TopicsChanged) -> None:
+        table = self.cluster.table
+        listed = await self.store.topics()
+        known = {topic.name for topic in table.topics()}
+        for name in sorted(known - set(listed)):
+            self.cluster.remove_topic(name)
+            self.history.add(TopicEvent(what="vanished", topic=name, controller_epoch=self.epoch))
+        new = [name for name in listed if name not in known]
+        if not new:
+            return
+        loaded = await self.load_topics(new)
+        log.info("topics: %d new with %d partitions, %d gone", len(new), len(loaded), len(known - set(listed)))
+        for name in new:
+            self.history.add(TopicEvent(what="created", topic=name, controller_epoch=self.epoch))
+        await self._create_partitions(loaded)
+
+    async def on_topic_modified(self, event: TopicModified) -> None:
+        """Partitions were added. What else changed in the entry is not for us to follow."""
+        loaded = await self.store.assignments([event.topic])
+        table = self.cluster.table
+        if table.topic(event.topic) is None or not len(loaded):
+            return
+        rows = table.rows_at(Names(loaded.topics, loaded.topic, loaded.partition))
+        added = loaded.take(rows == NO_ROW)
+        if not len(added):
+            return
+        if event.topic in self.cluster.topics_to_delete:
+            log.warning(
+                "topic %s is being deleted; the %d partitions added to it are not created", event.topic, len(added)
+            )
+            return
+        self.cluster.put_assignments(added)
+        self.history.add(TopicEvent(what="grown", topic=event.topic, controller_epoch=self.epoch))
+        await self._create_partitions(added)
+
+    async def _create_partitions(self, loaded: Assignments) -> None:
+        at = self.cluster.table.rows_at(Names(loaded.topics, loaded.topic, loaded.partition))
+        await self.partitions.ask(Move(at, NEW))
+        await self.move_replicas(at, ReplicaState.NEW)
+        await self.partitions.ask(Move(at, ONLINE, Election.OFFLINE))
+        await self.move_replicas(at, ReplicaState.ONLINE)
+
+    async def load_topics(self, names: list[str]) -> Assignments:
+        """Read topics and put what is assigned; topics without an id get one."""
+        loaded = await self.store.assignments(names)
+        for name in names:
+            self.cluster.table.add_topic(name)
+        self.cluster.put_assignments(loaded)
+        self.cluster.reassigning |= {name for name, held in _reassigned(loaded)}
+        if self._topic_ids:
+            await self._give_ids(loaded)
+        return loaded
+
+    async def _give_ids(self, loaded: Assignments) -> None:
+        for ref in loaded.topics:
+            if any(ref.id):
+                continue
+            named = TopicRef(ref.name, self._new_topic_id())
+            assignment = {name.partition: held for name, held in loaded.items() if name.topic == ref.name}
+            await self.store.write_assignment(named, assignment, self.cluster.fence)
+            self.cluster.put_topic_id(named.name, named.id)
+
+    async def on_topic_config_changed(self, event: TopicConfigChanged) -> None:
+        topic = self.cluster.table.topic(event.topic)
+        config = (await self.store.topic_configs([event.topic])).get(event.topic) or {}
+        if topic is None or config.get("unclean.leader.election.enable", "").strip().lower() != "true":
+            return
+        at = np.intersect1d(self.cluster.table.in_state(NEW, OFFLINE), self.cluster.table.rows_of(topic))
+        log.info("topic %s allows unclean elections: %d of its partitions want a leader", event.topic, len(at))
+        await self.partitions.ask(Move(at, ONLINE, Election.OFFLINE))
+
+    async def on_topic_creation_requested(self, event: TopicCreationRequested) -> TopicRef:
+        topic, assignment = check_creation(event, self.cluster)
+        if self._topic_ids:
+            topic = msgspec.structs.replace(topic, id=self._new_topic_id())
+        if not event.dry_run:
+            await self.store.create_topic(topic, assignment, event.config)
+        return topic
+
+
+def _reassigned(loaded: Assignments) -> Iterable[tuple[TopicPartition, Assignment]]:
+    """The partitions that are being reassigned."""
+    moving = some(loaded.adding | loaded.removing)
+    return loaded.take(moving).items()
