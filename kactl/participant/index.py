@@ -50,6 +50,10 @@ class Index:
         """The topics that have a row, in the order in which they came."""
         return list(self._numbers)
 
+    def has_topic(self, topic: str) -> bool:
+        """Whether a partition of the topic has a row."""
+        return topic in self._numbers
+
     def find(self, topics: Sequence[str], topic: Ints, partition: Ints) -> RowNumbers:
         """The row of each of n partitions, ABSENT where there is none; `topics[topic[i]]` names the topic of i."""
         found = np.full(len(partition), ABSENT, np.intp)

@@ -84,11 +84,11 @@ class MetadataCache:
             return
         gone = states.leader == LEADER_DURING_DELETE
         self._put(states, ~gone)
-        self._learn_ids(states)
         if gone.any():
             rows = self._index.find(names_of(states.topics), states.topic[gone], states.partition[gone])
             for topic in self._index.remove(rows[rows != ABSENT]):
                 self._ids.pop(topic, None)
+        self._learn_ids(states)
 
     def _put(self, states: PartitionStates, chosen: Bools) -> None:
         names = names_of(states.topics)
@@ -111,7 +111,7 @@ class MetadataCache:
     def _learn_ids(self, states: PartitionStates) -> None:
         """A topic that comes without an id loses the one it had, as in Kafka."""
         for topic in states.topics:
-            if topic.id == ZERO_ID:
+            if topic.id == ZERO_ID or not self._index.has_topic(topic.name):
                 self._ids.pop(topic.name, None)
             else:
                 self._ids[topic.name] = topic.id

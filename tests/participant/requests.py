@@ -1,0 +1,106 @@
+"""Requests of a controller, written down row by row."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from kactl.model import LEADER_DURING_DELETE, NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition, TopicRef
+from kactl.rows import Ints
+from kactl.wire import LeaderAndIsr, PartitionErrors, PartitionStates, StopReplica, UpdateMetadata
+
+CONTROLLER: Final = 100
+ORDERS_0, ORDERS_1, BILLS_0 = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("bills", 0)
+ID_A, ID_B = b"a" * 16, b"b" * 16
+
+
+class State(msgspec.Struct, frozen=True):
+    """One row of a LeaderAndIsr or UpdateMetadata."""
+
+    name: TopicPartition
+    leader: int = 1
+    leader_epoch: int = 0
+    isr: tuple[int, ...] = (1, 2, 3)
+    replicas: tuple[int, ...] = (1, 2, 3)
+    partition_epoch: int = 0
+    controller_epoch: int = 1
+    topic_id: bytes = ZERO_ID
+    recovering: bool = False
+
+    def but(self, **changes: object) -> "State":
+        return msgspec.structs.replace(self, **changes)
+
+
+def gone(name: TopicPartition) -> State:
+    """What UpdateMetadata says of a partition that is being deleted."""
+    return State(name, leader=LEADER_DURING_DELETE, isr=())
+
+
+def lists(rows: Sequence[tuple[int, ...]]) -> Ints:
+    column = np.full((max(map(len, rows), default=0), len(rows)), NO_BROKER, np.int32)
+    for at, row in enumerate(rows):
+        column[: len(row), at] = row
+    return column
+
+
+def ints(values: Sequence[int]) -> Ints:
+    return np.array(values, np.int32)
+
+
+def states(*rows: State) -> PartitionStates:
+    names = list(dict.fromkeys(row.name.topic for row in rows))
+    rows = tuple(sorted(rows, key=lambda row: names.index(row.name.topic)))
+    ids = {row.name.topic: row.topic_id for row in rows}
+    return PartitionStates(
+        topics=tuple(TopicRef(name, ids[name]) for name in names),
+        topic=ints([names.index(row.name.topic) for row in rows]),
+        partition=ints([row.name.partition for row in rows]),
+        controller_epoch=ints([row.controller_epoch for row in rows]),
+        leader=ints([row.leader for row in rows]),
+        leader_epoch=ints([row.leader_epoch for row in rows]),
+        isr=lists([row.isr for row in rows]),
+        partition_epoch=ints([row.partition_epoch for row in rows]),
+        replicas=lists([row.replicas for row in rows]),
+        recovering=np.array([row.recovering for row in rows], np.bool_),
+    )
+
+
+def leader_and_isr(*rows: State, epoch: int = 1, broker_epoch: int = -1) -> LeaderAndIsr:
+    return LeaderAndIsr(CONTROLLER, epoch, broker_epoch, states(*rows))
+
+
+def update_metadata(
+    *rows: State, live: Sequence[int] = (1, 2, 3), epoch: int = 1, broker_epoch: int = -1
+) -> UpdateMetadata:
+    return UpdateMetadata(CONTROLLER, epoch, broker_epoch, states(*rows), tuple(Broker(id, 0) for id in live))
+
+
+def stop_replica(
+    *names: TopicPartition,
+    leader_epoch: int = NO_EPOCH,
+    delete: bool = False,
+    epoch: int = 1,
+    broker_epoch: int = -1,
+) -> StopReplica:
+    topics = list(dict.fromkeys(name.topic for name in names))
+    return StopReplica(
+        CONTROLLER,
+        epoch,
+        broker_epoch,
+        tuple(TopicRef(topic) for topic in topics),
+        ints([topics.index(name.topic) for name in names]),
+        ints([name.partition for name in names]),
+        ints([leader_epoch] * len(names)),
+        np.full(len(names), delete, np.bool_),
+    )
+
+
+def errors(partitions: PartitionErrors) -> dict[TopicPartition, int]:
+    """What was answered, by partition."""
+    return {
+        TopicPartition(partitions.topics[topic], partition): error
+        for topic, partition, error in zip(
+            partitions.topic.tolist(), partitions.partition.tolist(), partitions.error.tolist(), strict=True
+        )
+    }

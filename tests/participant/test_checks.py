@@ -1,0 +1,256 @@
+"""Which epochs a broker takes, and what it answers."""
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kactl.errors import ErrorCode
+from kactl.model import EPOCH_DURING_DELETE, NO_EPOCH, ZERO_ID, TopicPartition
+from kactl.participant import checks
+from kactl.participant.hosted import Hosted, Role
+from kactl.wire import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
+
+from .requests import (
+    BILLS_0,
+    ID_A,
+    ID_B,
+    ORDERS_0,
+    ORDERS_1,
+    State,
+    errors,
+    leader_and_isr,
+    states,
+    stop_replica,
+    update_metadata,
+)
+
+SELF = 1
+
+
+def hosting(*rows: State, role: Role = Role.LEADER) -> Hosted:
+    hosted = Hosted()
+    kept = states(*rows)
+    hosted.apply(kept, np.ones(len(kept), np.bool_), role)
+    return hosted
+
+
+def instruct(hosted: Hosted, row: State) -> tuple[int, bool, bool]:
+    """The answer for one row, and whether it is to be led or followed."""
+    told = checks.instruct(states(row), hosted, SELF)
+    return int(told.error[0]), bool(told.lead[0]), bool(told.follow[0])
+
+
+@pytest.mark.parametrize("broker_epoch", [-1, 50, 51])
+def test_a_request_for_this_registration_is_taken(broker_epoch: int) -> None:
+    request = update_metadata(epoch=7, broker_epoch=broker_epoch)
+
+    assert checks.refusal(request, broker_epoch=50, controller_epoch=7) is ErrorCode.NONE
+
+
+def test_the_broker_epoch_is_looked_at_before_the_controller_epoch() -> None:
+    request = update_metadata(epoch=6, broker_epoch=49)
+
+    assert checks.refusal(request, broker_epoch=50, controller_epoch=7) is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_an_older_controller_is_refused() -> None:
+    assert (
+        checks.refusal(update_metadata(epoch=6), broker_epoch=50, controller_epoch=7)
+        is ErrorCode.STALE_CONTROLLER_EPOCH
+    )
+
+
+@pytest.mark.parametrize("error", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.STALE_CONTROLLER_EPOCH])
+def test_a_refusal_is_said_of_each_row_by_leader_and_isr_alone(error: ErrorCode) -> None:
+    led = checks.refuse(leader_and_isr(State(ORDERS_0), State(BILLS_0)), error)
+    stopped = checks.refuse(stop_replica(ORDERS_0), error)
+    updated = checks.refuse(update_metadata(State(ORDERS_0)), error)
+
+    assert isinstance(led, LeaderAndIsrResponse)
+    assert isinstance(stopped, StopReplicaResponse)
+    assert led.error == stopped.error == error
+    assert errors(led.partitions) == {ORDERS_0: error, BILLS_0: error}
+    assert errors(stopped.partitions) == {}
+    assert updated == UpdateMetadataResponse(error)
+
+
+@pytest.mark.parametrize(
+    ("row", "answer"),
+    [
+        (State(ORDERS_0, leader=1, leader_epoch=6), (0, True, False)),
+        (State(ORDERS_0, leader=2, leader_epoch=6), (0, False, True)),
+        (State(ORDERS_0, leader=-1, leader_epoch=6), (0, False, True)),
+        (State(ORDERS_0, leader_epoch=5), (11, False, False)),
+        (State(ORDERS_0, leader_epoch=4), (11, False, False)),
+        (State(ORDERS_0, leader=2, leader_epoch=6, replicas=(2, 3)), (3, False, False)),
+        (State(ORDERS_0, leader_epoch=6, topic_id=ID_B), (103, False, False)),
+        (State(ORDERS_0, leader_epoch=6, topic_id=ZERO_ID), (0, True, False)),
+        (State(ORDERS_0, leader_epoch=6, partition_epoch=2), (0, False, False)),
+        (State(ORDERS_0, leader_epoch=6, partition_epoch=3), (0, True, False)),
+        (State(ORDERS_1, leader_epoch=0), (0, True, False)),
+        (State(ORDERS_1, leader_epoch=0, topic_id=ID_B), (0, True, False)),
+    ],
+    ids=[
+        "newer, to lead",
+        "newer, to follow",
+        "newer, nobody to follow",
+        "the same epoch",
+        "an older epoch",
+        "not a replica",
+        "another topic of that name",
+        "no topic id says nothing",
+        "an older partition epoch is passed over",
+        "the same partition epoch",
+        "a new replica",
+        "a new replica with an id",
+    ],
+)
+def test_rows_are_compared_with_what_is_hosted(row: State, answer: tuple[int, bool, bool]) -> None:
+    if row.partition_epoch == 0:
+        row = row.but(partition_epoch=3)
+    hosted = hosting(State(ORDERS_0, leader_epoch=5, partition_epoch=3, topic_id=ID_A))
+
+    assert instruct(hosted, row) == answer
+
+
+def test_a_topic_id_that_is_new_is_learnt_under_the_same_epoch() -> None:
+    hosted = hosting(State(ORDERS_0, leader_epoch=5))
+
+    told = checks.instruct(states(State(ORDERS_0, leader_epoch=5, topic_id=ID_A)), hosted, SELF)
+    hosted.learn_ids(states(State(ORDERS_0, leader_epoch=5, topic_id=ID_A)), told.id_only)
+
+    assert told.error.tolist() == [0]
+    assert not told.lead.any()
+    assert not told.follow.any()
+    assert instruct(hosted, State(ORDERS_0, leader_epoch=6, topic_id=ID_B))[0] == 103
+
+
+def test_a_failed_directory_comes_before_everything_else() -> None:
+    hosted = hosting(State(ORDERS_0, leader_epoch=5, topic_id=ID_A))
+    hosted.fail([ORDERS_0, BILLS_0])
+
+    assert instruct(hosted, State(ORDERS_0, leader_epoch=6, topic_id=ID_B)) == (56, False, False)
+    assert instruct(hosted, State(BILLS_0)) == (56, False, False)
+    assert instruct(hosted, State(ORDERS_1)) == (0, True, False)
+    assert checks.stop(stop_replica(ORDERS_0, delete=True), hosted).error.tolist() == [56]
+
+
+@pytest.mark.parametrize(("leader_epoch", "error"), [(6, 0), (5, 0), (4, 74), (NO_EPOCH, 0), (EPOCH_DURING_DELETE, 0)])
+@pytest.mark.parametrize("delete", [False, True])
+def test_a_stop_compares_leader_epochs(leader_epoch: int, error: int, delete: bool) -> None:
+    hosted = hosting(State(ORDERS_0, leader_epoch=5))
+
+    told = checks.stop(stop_replica(ORDERS_0, leader_epoch=leader_epoch, delete=delete), hosted)
+
+    assert told.error.tolist() == [error]
+    assert told.stop.tolist() == [error == 0]
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_a_stop_of_an_unknown_replica_succeeds_and_still_deletes(delete: bool) -> None:
+    told = checks.stop(stop_replica(ORDERS_0, leader_epoch=3, delete=delete), Hosted())
+
+    assert told.error.tolist() == [0]
+    assert told.stop.tolist() == [delete]
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_what_is_stopped_is_not_stopped_again_but_can_be_deleted(delete: bool) -> None:
+    hosted = hosting(State(ORDERS_0, leader_epoch=5))
+    hosted.stop(hosted.index.rows)
+
+    told = checks.stop(stop_replica(ORDERS_0, delete=delete), hosted)
+
+    assert told.error.tolist() == [0]
+    assert told.stop.tolist() == [delete]
+    assert instruct(hosted, State(ORDERS_0, leader_epoch=5))[0] == 11  # its epoch is remembered
+
+
+# -- against one replica after the other -------------------------------------------------------------------------------
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """What the oracle remembers of a replica."""
+
+    leader_epoch: int
+    partition_epoch: int
+    topic_id: bytes
+    failed: bool
+
+
+def oracle(row: State, local: Replica | None) -> int:
+    """The rules as one reads them."""
+    if local is not None and local.failed:
+        return 56
+    epoch = -1 if local is None else local.leader_epoch
+    local_id = ZERO_ID if local is None else local.topic_id
+    if ZERO_ID not in (row.topic_id, local_id) and row.topic_id != local_id:
+        return 103
+    if row.leader_epoch > epoch:
+        return 0 if SELF in row.replicas else 3
+    learns = local is not None and row.leader_epoch == epoch and local_id == ZERO_ID and row.topic_id != ZERO_ID
+    return 0 if learns else 11
+
+
+rows = st.builds(
+    State,
+    name=st.builds(TopicPartition, st.just("t"), st.integers(0, 5)),
+    leader=st.integers(-1, 3),
+    leader_epoch=st.integers(0, 3),
+    replicas=st.sampled_from([(1, 2, 3), (2, 3), (3, 1), (1,)]),
+    partition_epoch=st.integers(0, 3),
+)
+ids = st.sampled_from([ZERO_ID, ID_A, ID_B])
+
+
+def by_name(row: State) -> TopicPartition:
+    return row.name
+
+
+@given(
+    st.lists(rows, unique_by=by_name, max_size=6),
+    st.sets(st.integers(0, 5)),
+    ids,
+    st.lists(rows, unique_by=by_name, max_size=6),
+    ids,
+)
+def test_columns_and_single_replicas_say_the_same(
+    local: list[State], failed: set[int], local_id: bytes, sent: list[State], sent_id: bytes
+) -> None:
+    hosted = hosting(*[row.but(topic_id=local_id) for row in local])
+    hosted.fail([TopicPartition("t", number) for number in failed])
+    known = {row.name: Replica(row.leader_epoch, row.partition_epoch, local_id, False) for row in local}
+    for number in failed:
+        name = TopicPartition("t", number)
+        known[name] = msgspec.structs.replace(known.get(name, Replica(-1, -1, ZERO_ID, False)), failed=True)
+    sent = [row.but(topic_id=sent_id) for row in sent]
+
+    told = checks.instruct(states(*sent), hosted, SELF)
+
+    assert told.error.tolist() == [oracle(row, known.get(row.name)) for row in sent]
+    for position, row in enumerate(sent):
+        before = known.get(row.name, Replica(-1, -1, ZERO_ID, False))
+        fresh = row.leader_epoch > before.leader_epoch and row.partition_epoch >= before.partition_epoch
+        done = told.error[position] == 0 and fresh
+        assert (told.lead[position], told.follow[position]) == (
+            done and row.leader == SELF,
+            done and row.leader != SELF,
+        )
+
+
+@given(st.lists(rows, unique_by=by_name, max_size=6), st.lists(rows, unique_by=by_name, max_size=6))
+def test_the_same_instruction_again_is_refused_and_changes_nothing(local: list[State], sent: list[State]) -> None:
+    hosted = hosting(*local)
+    request = states(*sent)
+    first = checks.instruct(request, hosted, SELF)
+    hosted.apply(request, first.lead, Role.LEADER)
+    hosted.apply(request, first.follow, Role.FOLLOWER)
+    before = [hosted.view(row.name) for row in sent]
+
+    again = checks.instruct(request, hosted, SELF)
+
+    assert not (again.lead | again.follow).any()
+    assert (again.error[first.lead | first.follow] == 11).all()
+    assert [hosted.view(row.name) for row in sent] == before

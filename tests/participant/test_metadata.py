@@ -1,0 +1,83 @@
+"""What a broker knows of the cluster."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kactl.model import ZERO_ID, TopicPartition
+from kactl.participant.metadata import MetadataCache
+
+from .requests import BILLS_0, CONTROLLER, ID_A, ORDERS_0, ORDERS_1, State, gone, update_metadata
+
+
+def test_partitions_are_merged_and_brokers_replaced() -> None:
+    cache = MetadataCache()
+
+    cache.update(update_metadata(State(ORDERS_0, leader=1), State(ORDERS_1, leader=2), live=(1, 2, 3)))
+    cache.update(update_metadata(State(ORDERS_1, leader=3, leader_epoch=4, isr=(3,)), State(BILLS_0), live=(3, 4)))
+
+    assert [cache.leader(name) for name in (ORDERS_0, ORDERS_1, BILLS_0)] == [1, 3, 1]
+    assert sorted(cache.live_brokers) == [3, 4]
+    assert cache.live.ids == {3, 4}
+    assert cache.controller_id == CONTROLLER
+    known = cache.partition(ORDERS_1)
+    assert known is not None
+    assert (known.leader_epoch, known.isr, known.replicas) == (4, (3,), (1, 2, 3))
+
+
+def test_an_update_without_partitions_forgets_none() -> None:
+    cache = MetadataCache()
+
+    cache.update(update_metadata(State(ORDERS_0)))
+    cache.update(update_metadata(live=()))
+
+    assert len(cache) == 1
+    assert cache.live_brokers == {}
+
+
+def test_a_deleted_partition_is_not_known_any_more() -> None:
+    cache = MetadataCache()
+
+    cache.update(update_metadata(State(ORDERS_0, topic_id=ID_A), State(ORDERS_1, topic_id=ID_A)))
+    cache.update(update_metadata(gone(ORDERS_0), gone(BILLS_0)))
+    assert cache.leader(ORDERS_0) is None
+    assert cache.partition(ORDERS_0) is None
+    assert cache.topics == ["orders"]
+
+    cache.update(update_metadata(gone(ORDERS_1).but(topic_id=ID_A)))
+    assert cache.topics == []
+    assert cache.topic_id("orders") == ZERO_ID
+
+
+def test_a_topic_that_comes_without_an_id_loses_its_own() -> None:
+    cache = MetadataCache()
+
+    cache.update(update_metadata(State(ORDERS_0, topic_id=ID_A)))
+    assert cache.topic_id("orders") == ID_A
+
+    cache.update(update_metadata(State(ORDERS_1)))
+    assert cache.topic_id("orders") == ZERO_ID
+
+
+names = st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 3))
+brokers = st.lists(st.integers(1, 6), unique=True, max_size=5).map(tuple)
+said = st.builds(State, names, st.integers(-2, 3), st.integers(0, 5), brokers, brokers)
+
+
+@given(st.lists(st.lists(said, unique_by=lambda row: row.name, max_size=5), max_size=6))
+def test_the_cache_says_what_was_said_last(story: list[list[State]]) -> None:
+    cache = MetadataCache()
+    last: dict[TopicPartition, State] = {}
+
+    for rows in story:
+        cache.update(update_metadata(*rows))
+        for row in rows:
+            last.pop(row.name, None)
+            if row.leader != -2:
+                last[row.name] = row
+
+    for name in {row.name for rows in story for row in rows}:
+        known, expected = cache.partition(name), last.get(name)
+        assert (known is None) == (expected is None)
+        if known is not None and expected is not None:
+            assert (known.leader, known.leader_epoch) == (expected.leader, expected.leader_epoch)
+            assert (known.isr, known.replicas) == (expected.isr, expected.replicas)
