@@ -1,0 +1,86 @@
+"""What the store contract needs of a store: clients, ends of sessions, an ear for events, and small values."""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import anyio
+import numpy as np
+
+from kactl.model import NO_BROKER, NO_VERSION, Assignment, Broker, Endpoint, TopicPartition, TopicRef
+from kactl.store import Changed, Names, Session, Store, StoreEvent, Write
+
+# Events may come through a server, a thread or a poll. Nothing waits this long unless the event is lost.
+WAIT_S: Final = 20.0
+# Sessions of brokers: long enough for a busy machine, and within what a ZooKeeper server grants.
+SESSION_MS: Final = 10_000
+
+ORDERS = TopicRef("orders", bytes(range(16)))
+ORDERS_0, ORDERS_1, ORDERS_2 = (TopicPartition("orders", partition) for partition in range(3))
+THREE_PARTITIONS = {partition: Assignment((1, 2, 3)) for partition in range(3)}
+
+
+class Stores(Protocol):
+    """Several clients over one stored state, as several processes have them."""
+
+    def open_client(self) -> Store:
+        """A client with a session of its own; the caller enters and leaves it."""
+
+    async def expire(self, client: Store) -> None:
+        """End the client's own session as if it had been silent for too long. The client is not told by this."""
+
+    async def expire_session(self, session: Session) -> None:
+        """End a broker's session as if it had been silent for too long."""
+
+
+class Ear:
+    """Listens to one client; events can be waited for."""
+
+    def __init__(self, store: Store) -> None:
+        self.heard: list[StoreEvent] = []
+        self._more = anyio.Event()
+        store.subscribe(self._hear)
+
+    def _hear(self, event: StoreEvent) -> None:
+        self.heard.append(event)
+        self._more.set()
+        self._more = anyio.Event()
+
+    async def hear(self, what: Changed, name: str = "") -> None:
+        """Wait for such an event, and forget all that were heard up to it."""
+        wanted = StoreEvent(what, name)
+        with anyio.move_on_after(WAIT_S):
+            while wanted not in self.heard:
+                await self._more.wait()
+        assert wanted in self.heard, f"waited for {wanted}, heard {self.heard}"
+        del self.heard[: self.heard.index(wanted) + 1]
+
+
+def broker(number: int, *, epoch: int = 0, rack: str | None = "r1") -> Broker:
+    return Broker(number, epoch, (Endpoint("PLAINTEXT", f"host{number}", 9092),), rack)
+
+
+def write(
+    names: Sequence[TopicPartition],
+    *,
+    leader: int | Sequence[int] = 1,
+    leader_epoch: int | Sequence[int] = 0,
+    isr: Sequence[int] | Sequence[Sequence[int]] = (1, 2, 3),
+    recovering: bool | Sequence[bool] = False,
+    expected: int | Sequence[int] = NO_VERSION,
+) -> Write:
+    """New leadership for some partitions; what is given once goes for all of them, and `isr` is one, or one for each."""
+    count = len(names)
+    rows = [tuple(row) if isinstance(row, Sequence) else tuple(isr) for row in isr]  # type: ignore[arg-type]
+    if not rows or not isinstance(isr[0], Sequence):
+        rows = [rows[0] if rows else ()] * count
+    columns = np.full((max(map(len, rows), default=0), count), NO_BROKER, np.int32)
+    for at, row in enumerate(rows):
+        columns[: len(row), at] = row
+    return Write(
+        names=Names.of(names),
+        leader=np.broadcast_to(np.asarray(leader, np.int32), count).copy(),
+        leader_epoch=np.broadcast_to(np.asarray(leader_epoch, np.int32), count).copy(),
+        isr=columns,
+        recovering=np.broadcast_to(np.asarray(recovering, np.bool_), count).copy(),
+        expected=np.broadcast_to(np.asarray(expected, np.int32), count).copy(),
+    )
