@@ -1,0 +1,1 @@
+"""What transports promise, and what each of them does beyond that."""

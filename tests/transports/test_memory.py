@@ -1,0 +1,130 @@
+"""The way to participants of the same process."""
+
+from functools import partial
+
+import anyio
+import pytest
+
+from kactl.errors import BrokerUnreachable
+from kactl.model import Broker
+from kactl.transport import Connection, Transport
+from kactl.transports.memory import MemoryHub, MemoryTransport
+from kactl.wire import Request, Response, UpdateMetadataResponse
+from tests.clocks import ManualClock
+from tests.participant.requests import update_metadata
+
+pytestmark = pytest.mark.anyio
+
+REQUEST = update_metadata()
+
+
+class Answers:
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[Request] = []
+        self.answer = anyio.Event()
+        self.failure: Exception | None = None
+
+    async def handle(self, request: Request) -> Response:
+        self.asked.append(request)
+        await self.answer.wait()
+        if self.failure is not None:
+            raise self.failure
+        return UpdateMetadataResponse(error=0)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def hub() -> MemoryHub:
+    return MemoryHub()
+
+
+@pytest.fixture
+def connection(hub: MemoryHub, clock: ManualClock) -> Connection:
+    transport: Transport = MemoryTransport(hub, clock=clock, request_timeout_ms=30_000)
+    return transport.connect(Broker(1, epoch=5))
+
+
+@pytest.fixture
+def broker(hub: MemoryHub) -> Answers:
+    handler = Answers()
+    hub.attach(1, handler)
+    return handler
+
+
+async def test_an_answer_is_brought_back(connection: Connection, broker: Answers) -> None:
+    broker.answer.set()
+
+    assert await connection.deliver(REQUEST) == UpdateMetadataResponse(error=0)
+    assert broker.asked == [REQUEST]
+
+
+async def test_nobody_is_there(connection: Connection) -> None:
+    with pytest.raises(BrokerUnreachable, match="broker 1: no participant"):
+        await connection.deliver(REQUEST)
+
+
+async def test_who_was_replaced_is_not_asked(hub: MemoryHub, connection: Connection, broker: Answers) -> None:
+    later = Answers()
+    later.answer.set()
+    hub.attach(1, later)
+
+    hub.detach(1, broker)  # too late: it does not take the later one's place away
+    await connection.deliver(REQUEST)
+
+    assert (broker.asked, later.asked) == ([], [REQUEST])
+
+
+async def test_a_hanging_broker_is_given_up_after_the_time_limit(
+    clock: ManualClock, connection: Connection, broker: Answers
+) -> None:
+    given_up = []
+
+    async def deliver() -> None:
+        with pytest.raises(BrokerUnreachable, match="no answer came within 30000 ms"):
+            await connection.deliver(REQUEST)
+        given_up.append(clock.monotonic_ms())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(deliver)
+        await clock.advance(29_999)
+        assert not given_up
+
+        await clock.advance(1)
+        assert given_up == [30_000]
+
+    broker.answer.set()
+    assert await connection.deliver(REQUEST) == UpdateMetadataResponse(error=0)  # it can be used again
+
+
+async def test_a_broker_that_fails_is_unreachable(connection: Connection, broker: Answers) -> None:
+    broker.answer.set()
+    broker.failure = ValueError("no idea")
+
+    with pytest.raises(BrokerUnreachable, match="no idea"):
+        await connection.deliver(REQUEST)
+
+
+async def test_giving_up_leaves_nothing_behind(clock: ManualClock, connection: Connection, broker: Answers) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(connection.deliver, REQUEST))
+        await clock.advance(1)
+        tasks.cancel_scope.cancel()
+
+    assert broker.asked == [REQUEST]
+    assert clock.sleepers == 0
+
+
+async def test_a_closed_connection_delivers_nothing(connection: Connection, broker: Answers) -> None:
+    broker.answer.set()
+
+    await connection.close()
+
+    with pytest.raises(BrokerUnreachable, match="closed"):
+        await connection.deliver(REQUEST)
+    assert broker.asked == []
