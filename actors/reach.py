@@ -74,6 +74,7 @@ class Handlers:
     async def replicas_offline(self, at: RowNumbers, brokers: frozenset[int]) -> None:
         """Replicas became offline: first their leaders are followed by others, then they leave the ISRs."""
         table = self.cluster.table
+        at = table.not_queued(at)
         await self.partitions.ask(Move(table.led_by_none_of(self.cluster.now.live), PartitionState.OFFLINE))
         moved = await self.elect_offline()
         await self.move_replicas(at, ReplicaState.OFFLINE, brokers)

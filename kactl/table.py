@@ -101,7 +101,7 @@ class Table:
     @property
     def nbytes(self) -> int:
         """Bytes of the columns as allocated, and of what finds their rows by partition number."""
-        columns = sum(column.nbytes for column in self._columns.values())
+        columns: int = sum(column.nbytes for column in self._columns.values())
         return columns + sum(topic.rows.nbytes for topic in self._topics.values())
 
     def _column(self, name: str) -> Any:
@@ -409,7 +409,7 @@ class Table:
         """Rows in one of the states, those of topics that wait for deletion left out."""
         column = self._column("state")
         at = np.flatnonzero(np.logical_or.reduce([column == state for state in states]))
-        return self._not_queued(at[self._columns["topic"][at] >= 0])
+        return self.not_queued(at[self._columns["topic"][at] >= 0])
 
     def led_by_none_of(self, live: Live) -> RowNumbers:
         """Rows with leadership whose leader is not an online replica; a leader of NO_LEADER is none.
@@ -422,12 +422,12 @@ class Table:
             here = self._column("replicas") == leader
             offline |= some(here & self._column("dir_offline")) & (leader != NO_LEADER)
         offline &= self._column("leader_epoch") != NO_EPOCH
-        return self._not_queued(np.flatnonzero(offline))
+        return self.not_queued(np.flatnonzero(offline))
 
     def led_by(self, broker: int) -> RowNumbers:
         """Rows that `broker` leads and that have more than one replica, topics that wait for deletion left out."""
         at = np.flatnonzero(self._column("leader") == broker)
-        return self._not_queued(at[self._columns["assigned"][:, at].sum(axis=0) > 1])
+        return self.not_queued(at[self._columns["assigned"][:, at].sum(axis=0) > 1])
 
     def with_replica_on(self, brokers: Iterable[int] | Live) -> RowNumbers:
         """Rows with an assigned replica on one of the brokers."""
@@ -440,17 +440,18 @@ class Table:
 
     def with_leadership(self) -> RowNumbers:
         """Rows with leadership information, topics that wait for deletion left out."""
-        return self._not_queued(np.flatnonzero(self._column("leader_epoch") != NO_EPOCH))
+        return self.not_queued(np.flatnonzero(self._column("leader_epoch") != NO_EPOCH))
 
     def under_replicated(self) -> RowNumbers:
         """Rows with leadership whose ISR does not hold the whole assignment, queued topics left out."""
         missing = some(self._column("assigned") & ~self._column("in_sync"))
-        return self._not_queued(np.flatnonzero(missing & (self._column("leader_epoch") != NO_EPOCH)))
+        return self.not_queued(np.flatnonzero(missing & (self._column("leader_epoch") != NO_EPOCH)))
 
     def leadership_count(self) -> int:
         return int(np.count_nonzero(self._column("leader_epoch") != NO_EPOCH))
 
-    def _not_queued(self, at: RowNumbers) -> RowNumbers:
+    def not_queued(self, at: RowNumbers) -> RowNumbers:
+        """The rows of `at` whose topics do not wait for deletion."""
         return at[~self._queued[self._columns["topic"][at]]] if self._queued.any() else at
 
     # -- in and out ----------------------------------------------------------------------------------------------------
