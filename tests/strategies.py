@@ -36,7 +36,7 @@ def leaderships(draw: st.DrawFn, replicas: list[int], pool: tuple[int, ...]) -> 
     isr = draw(st.lists(st.sampled_from(replicas), unique=True)) if replicas else []
     if draw(st.integers(0, 5)) == 0:
         strays = draw(st.lists(st.sampled_from(pool), max_size=2, unique=True))
-        isr = draw(st.permutations([*dict.fromkeys([*isr, *strays])]))
+        isr = draw(st.permutations(list(dict.fromkeys([*isr, *strays]))))
     return Leadership(
         leader=draw(st.sampled_from([*isr, *replicas, -1, *pool[:2]])),
         leader_epoch=draw(st.integers(0, 9)),
@@ -52,7 +52,8 @@ def partition_seeds(draw: st.DrawFn, pool: tuple[int, ...]) -> PartitionSeed:
     replicas = draw(st.lists(st.sampled_from(pool), max_size=REPLICATION_MAX, unique=True))
     adding: list[int] = []
     removing: list[int] = []
-    if replicas and draw(st.booleans()):
+    moving = draw(st.booleans())
+    if moving and replicas:
         roles = draw(st.lists(st.sampled_from("-ar"), min_size=len(replicas), max_size=len(replicas)))
         for member, role in zip(replicas, roles, strict=True):
             if role != "-":

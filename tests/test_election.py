@@ -1,0 +1,421 @@
+"""Who should lead, row by row: what each election chooses, what becomes of the ISR, and who is told."""
+
+import dataclasses
+from collections.abc import Collection, Iterable
+from typing import cast
+
+import numpy as np
+import pytest
+
+from kactl.actors.messages import Move
+from kactl.actors.partitions import Partitions
+from kactl.batch import Addressed
+from kactl.clock import SystemClock
+from kactl.election import STRATEGIES, Circumstances, Election, first_leader
+from kactl.history import History
+from kactl.machines import partition
+from kactl.model import Fence, Leadership, PartitionState
+from kactl.rows import Change, Live, Refusal
+from kactl.store import Committed, Leaderships, Names, Outcome, Store, Write
+from tests.seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
+
+T0 = tp("t-0")
+
+
+def a_partition(
+    replicas: Iterable[int],
+    leadership: Leadership,
+    *,
+    live: Iterable[int],
+    shutting_down: Iterable[int] = (),
+    adding: Iterable[int] = (),
+    removing: Iterable[int] = (),
+    state: PartitionState = PartitionState.OFFLINE,
+    dirs_offline: Iterable[int] = (),
+) -> ClusterSeed:
+    """A cluster of one partition, t-0. `live` may name brokers that are shutting down; they are not live then."""
+    leaving = frozenset(shutting_down)
+    seed = PartitionSeed(
+        replicas=tuple(replicas),
+        adding=tuple(adding),
+        removing=tuple(removing),
+        leadership=leadership,
+        state=state,
+        dirs_offline=tuple(dirs_offline),
+    )
+    return ClusterSeed(live=frozenset(live) - leaving, shutting_down=leaving, partitions={T0: seed})
+
+
+def elect(seed: ClusterSeed, election: Election, *, unclean: bool = False) -> Change:
+    """The planned election of the one partition; `unclean`: its topic allows it."""
+    cluster = seed.columns()
+    rows = rows_of(cluster, "t-0")
+    allowed = np.array([unclean or election is Election.UNCLEAN])
+    return partition.elect(rows, election, cluster.now, unclean=allowed, controller_epoch=seed.epoch)
+
+
+def leader_of(change: Change) -> int | None:
+    """The elected leader; None where nobody was found and so nothing changes."""
+    if change.refusal[0] == Refusal.NONE:
+        assert change.writes[0]
+        return int(change.leader[0])
+    assert change.refusal[0] == Refusal.NO_ELIGIBLE_LEADER
+    assert not change.writes.any()
+    assert not change.notify.any()
+    assert not change.unclean.any()
+    for name in ("leader", "leader_epoch", "in_sync", "recovering", "state", "controller_epoch"):
+        assert np.array_equal(getattr(change, name), getattr(change.rows, name)), name
+    return None
+
+
+def outcome(change: Change) -> tuple[int, int, set[int]]:
+    """(leader, leader epoch, ISR): ISRs are sets here, and compared as sets."""
+    assert change.refusal[0] == Refusal.NONE
+    members = change.rows.replicas[:, 0][change.in_sync[:, 0]].tolist()
+    assert len(members) == len(set(members))
+    return int(change.leader[0]), int(change.leader_epoch[0]), set(members)
+
+
+def told(change: Change) -> list[int]:
+    """Whose brokers get a LeaderAndIsr, in assignment order."""
+    named: list[int] = change.rows.replicas[:, 0][change.notify[:, 0]].tolist()
+    return named
+
+
+# -- who leads ---------------------------------------------------------------------------------------------------------
+
+OFFLINE, UNCLEAN, REASSIGNMENT, PREFERRED, SHUTDOWN = Election
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One choice among replicas 2 and 4."""
+
+    number: int
+    election: Election
+    isr: tuple[int, ...]
+    live: tuple[int, ...]
+    leader: int | None
+    unclean: bool = False
+    shutting_down: tuple[int, ...] = ()
+    was_unclean: bool = False
+
+
+ROWS = [
+    Row(78, OFFLINE, isr=(2, 4), live=(4,), leader=4),
+    Row(79, OFFLINE, isr=(2,), live=(4,), leader=None),
+    Row(80, OFFLINE, isr=(2,), live=(4,), leader=4, unclean=True, was_unclean=True),
+    Row(81, REASSIGNMENT, isr=(2, 4), live=(4,), leader=4),
+    Row(82, REASSIGNMENT, isr=(2,), live=(), leader=None),
+    Row(83, REASSIGNMENT, isr=(), live=(2,), leader=None),
+    Row(84, PREFERRED, isr=(2, 4), live=(2, 4), leader=2),
+    Row(85, PREFERRED, isr=(2,), live=(), leader=None),
+    Row(86, PREFERRED, isr=(4,), live=(2, 4), leader=None),
+    Row(87, PREFERRED, isr=(), live=(), leader=None),
+    Row(88, SHUTDOWN, isr=(2, 4), live=(2, 4), shutting_down=(2,), leader=4),
+    Row(89, SHUTDOWN, isr=(2,), live=(2, 4), shutting_down=(2,), leader=None),
+    Row(90, SHUTDOWN, isr=(2, 4), live=(2, 4), shutting_down=(2, 4), leader=None),
+]
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, marks=pytest.mark.scenario(row.number)) for row in ROWS])
+def test_a_choice_between_two(row: Row) -> None:
+    seed = a_partition((2, 4), led(2, 3, row.isr), live=row.live, shutting_down=row.shutting_down)
+
+    change = elect(seed, row.election, unclean=row.unclean)
+
+    assert leader_of(change) == row.leader
+    assert bool(change.unclean[0]) == row.was_unclean
+
+
+@pytest.mark.scenario(91)
+@pytest.mark.parametrize("election", Election)
+def test_nobody_leads_where_nobody_is_assigned(election: Election) -> None:
+    seed = a_partition((), led(1, 3, ()), live=(1, 2))
+
+    assert leader_of(elect(seed, election, unclean=True)) is None
+
+
+@pytest.mark.scenario(91)
+def test_no_first_leader_where_nobody_is_assigned() -> None:
+    cluster = ClusterSeed(live=frozenset({1}), partitions={T0: PartitionSeed(state=PartitionState.NEW)}).columns()
+
+    change = partition.initialize(rows_of(cluster), cluster.now, controller_epoch=1)
+
+    assert change.refusal.tolist() == [Refusal.NO_ONLINE_REPLICA]
+
+
+# -- offline -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(92)
+@pytest.mark.scenario(93)
+@pytest.mark.parametrize("recovering", [False, True])
+def test_the_first_online_in_sync_replica_leads_and_the_isr_keeps_who_is_online(recovering: bool) -> None:
+    """The ISR is compared as a set."""
+    seed = a_partition((3, 1, 2), led(3, 4, (2, 1, 3), 9, recovering=recovering), live=(1, 2))
+
+    change = elect(seed, Election.OFFLINE)
+
+    assert outcome(change) == (1, 5, {2, 1})
+    assert told(change) == [1, 2]
+    assert change.recovering.tolist() == [recovering]
+    assert change.state.tolist() == [PartitionState.ONLINE]
+    assert change.rows.partition_epoch.tolist() == [9]
+    assert change.controller_epoch.tolist() == [EPOCH]
+
+
+def test_levels_without_recovery_do_not_speak_of_it() -> None:
+    seed = dataclasses.replace(a_partition((1, 2), led(1, 4, (1,)), live=(2,)), recovery=False)
+
+    change = elect(seed, Election.OFFLINE, unclean=True)
+
+    assert outcome(change) == (2, 5, {2})
+    assert change.recovering.tolist() == [False]
+
+
+@pytest.mark.scenario(98)
+def test_an_unclean_election_is_clean_where_it_can_be() -> None:
+    change = elect(a_partition((1, 2), led(1, 4, (1,)), live=(1, 2)), Election.UNCLEAN)
+
+    assert outcome(change) == (1, 5, {1})
+    assert change.recovering.tolist() == [False]
+    assert change.unclean.tolist() == [False]
+
+
+@pytest.mark.scenario(99)
+def test_an_unclean_election_needs_somebody_online() -> None:
+    assert leader_of(elect(a_partition((1, 2), led(1, 4, (1,)), live=()), Election.UNCLEAN)) is None
+
+
+@pytest.mark.scenario(101)
+def test_an_online_stray_stays_in_sync() -> None:
+    """The ISR is compared as a set."""
+    change = elect(a_partition((1, 2), led(2, 4, (9, 2)), live=(1, 2, 9)), Election.OFFLINE)
+
+    assert outcome(change) == (2, 5, {9, 2})
+    assert told(change) == [1, 2]
+
+
+@pytest.mark.scenario(102)
+def test_an_online_stray_cannot_lead_and_forbids_an_unclean_election() -> None:
+    assert leader_of(elect(a_partition((1, 2), led(9, 4, (9,)), live=(1, 9)), Election.UNCLEAN)) is None
+
+
+@pytest.mark.scenario(103)
+def test_a_broker_that_is_shutting_down_is_as_good_as_dead() -> None:
+    seed = a_partition((1, 2, 3), led(1, 4, (1, 2, 3)), live=(2, 3), shutting_down=(2,))
+
+    assert outcome(elect(seed, Election.OFFLINE)) == (3, 5, {3})
+
+
+def test_a_failed_directory_is_as_good_as_a_dead_broker() -> None:
+    seed = a_partition((1, 2, 3), led(1, 4, (1, 2, 3)), live=(1, 2, 3), dirs_offline=(1,))
+
+    change = elect(seed, Election.OFFLINE)
+
+    assert outcome(change) == (2, 5, {2, 3})
+    assert told(change) == [2, 3]
+
+
+# -- the others --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(104)
+def test_a_reassigned_partition_is_led_from_the_target() -> None:
+    seed = a_partition((4, 5, 1), led(1, 4, (1, 4, 5)), adding=(4, 5), removing=(1,), live=(1, 5))
+
+    change = elect(seed, Election.REASSIGNMENT)
+
+    assert outcome(change) == (5, 5, {1, 4, 5})
+    assert told(change) == [4, 5]
+
+
+@pytest.mark.scenario(105)
+def test_the_preferred_replica_leads_and_the_isr_stays() -> None:
+    """The ISR is compared as a set."""
+    change = elect(a_partition((1, 2, 3), led(3, 4, (3, 1)), live=(1, 3)), Election.PREFERRED)
+
+    assert outcome(change) == (1, 5, {3, 1})
+    assert told(change) == [1, 2, 3]
+
+
+@pytest.mark.scenario(106)
+def test_the_epoch_rises_even_if_the_leader_stays() -> None:
+    change = elect(a_partition((1, 2), led(1, 4, (1, 2)), live=(1, 2), state=PartitionState.ONLINE), Election.PREFERRED)
+
+    assert outcome(change) == (1, 5, {1, 2})
+    assert change.writes.tolist() == [True]
+
+
+@pytest.mark.scenario(107)
+def test_all_that_shut_down_leave_the_isr() -> None:
+    seed = a_partition((1, 2, 3), led(1, 4, (1, 2, 3)), live=(1, 2, 3), shutting_down=(1, 2))
+
+    change = elect(seed, Election.CONTROLLED_SHUTDOWN)
+
+    assert outcome(change) == (3, 5, {3})
+    assert told(change) == [1, 2, 3]
+
+
+@pytest.mark.scenario(108)
+def test_a_dead_broker_does_not_leave_the_isr_by_a_controlled_shutdown() -> None:
+    seed = a_partition((1, 2, 3), led(1, 4, (1, 2, 3)), live=(1, 2), shutting_down=(1,))
+
+    change = elect(seed, Election.CONTROLLED_SHUTDOWN)
+
+    assert outcome(change) == (2, 5, {2, 3})
+    assert told(change) == [1, 2]
+
+
+@pytest.mark.parametrize("election", Election)
+def test_many_are_elected_as_one_is(election: Election) -> None:
+    """One code path: a row among others is chosen as it would be alone."""
+    seeds = {
+        tp(f"t-{at}"): PartitionSeed(
+            replicas=tuple(range(at % 4, at % 4 + 3)),
+            leadership=led(at % 5, at, tuple(range(at % 3, at % 5 + 1))),
+            state=PartitionState.OFFLINE,
+        )
+        for at in range(60)
+    }
+    cluster = ClusterSeed(live=frozenset({1, 3, 5}), shutting_down=frozenset({2}), partitions=seeds).columns()
+    rows, unclean = rows_of(cluster), np.arange(60) % 2 == 0
+
+    together = STRATEGIES[election](rows, cluster.now, unclean)
+
+    for at in range(60):
+        alone = STRATEGIES[election](rows.take(np.array([at])), cluster.now, unclean[at : at + 1])
+        for field in dataclasses.fields(alone):
+            assert np.array_equal(getattr(together, field.name)[..., [at]], getattr(alone, field.name)), field.name
+
+
+@pytest.mark.parametrize("election", Election)
+def test_an_election_of_nothing_is_nothing(election: Election) -> None:
+    rows = rows_of(ClusterSeed().columns())
+    now = Circumstances(Live(), Live())
+
+    assert len(STRATEGIES[election](rows, now, np.zeros(0, np.bool_)).leader) == 0
+    assert len(first_leader(rows, now).leader) == 0
+
+
+# -- whether it may be unclean: the configuration, and the meter -------------------------------------------------------
+
+
+class OneTopicStore:
+    """Leadership of t-0 by compare-and-set, and the overrides of t; the rest of a store is not asked for here.
+
+    `races`: how many writes come too late, because the leader was faster.
+    """
+
+    def __init__(self, stored: Leadership, config: dict[str, str] | None, races: int = 0) -> None:
+        self.stored = stored
+        self.config = config
+        self.races = races
+        self.config_reads = 0
+
+    async def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
+        self.config_reads += 1
+        return dict.fromkeys(topics, self.config)
+
+    async def leaderships(self, names: Names) -> Leaderships:
+        return Leaderships.of([self.stored for _ in names])
+
+    async def commit(self, write: Write, fence: Fence) -> Committed:
+        if self.races:
+            self.races -= 1
+            version = self.stored.partition_epoch + 1
+            self.stored = led(self.stored.leader, self.stored.leader_epoch, self.stored.isr, version)
+        if write.expected[0] != self.stored.partition_epoch:
+            return Committed(np.array([Outcome.CONFLICT], np.uint8), np.array([-1], np.int32))
+        version = self.stored.partition_epoch + 1
+        isr = tuple(member for member in write.isr[:, 0].tolist() if member >= 0)
+        self.stored = Leadership(
+            int(write.leader[0]), int(write.leader_epoch[0]), isr, version, fence.epoch, bool(write.recovering[0])
+        )
+        return Committed(np.array([Outcome.KEPT], np.uint8), np.array([version], np.int32))
+
+
+class Sent(list[Addressed]):
+    """An outbox in which everything stays."""
+
+    def send(self, requests: Iterable[Addressed]) -> None:
+        self.extend(requests)
+
+
+async def held(
+    store: OneTopicStore, election: Election, *, live: Iterable[int] = (2,), default: bool = False
+) -> tuple[Refusal, Partitions]:
+    """Hold an election of t-0 with replicas 1 and 2, through the actor; why it failed, and the actor after it."""
+    cluster = a_partition((1, 2), store.stored, live=live).columns()
+    actor = Partitions(cluster, cast(Store, store), Sent(), History(SystemClock()), unclean_default=default)
+    move = Move(cluster.table.rows_named([T0]), PartitionState.ONLINE, election)
+    moved = await actor.receive(move)
+    return Refusal(int(moved.refusal[0])), actor
+
+
+def overrides(text: str) -> dict[str, str]:
+    return {"unclean.leader.election.enable": text}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("config", "default", "refusal"),
+    [
+        pytest.param(overrides("true"), False, Refusal.NONE, marks=pytest.mark.scenario(94)),
+        pytest.param(overrides("false"), True, Refusal.NO_ELIGIBLE_LEADER, marks=pytest.mark.scenario(95)),
+        pytest.param({}, True, Refusal.NONE, marks=pytest.mark.scenario(96)),
+        pytest.param(None, True, Refusal.CONFIG_UNREADABLE, marks=pytest.mark.scenario(97)),
+        pytest.param({}, False, Refusal.NO_ELIGIBLE_LEADER),
+    ],
+)
+async def test_the_topic_says_whether_an_election_may_be_unclean(
+    config: dict[str, str] | None, default: bool, refusal: Refusal, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = OneTopicStore(led(1, 4, (1,), 9), config)
+
+    refused, actor = await held(store, Election.OFFLINE, default=default)
+
+    assert refused is refusal
+    assert actor.unclean_elections == (refusal is Refusal.NONE)
+    if refusal is Refusal.NONE:
+        assert store.stored == led(2, 5, (2,), 10, recovering=True)
+        assert actor.cluster.view(T0).leadership == store.stored  # type: ignore[union-attr]
+    else:
+        assert store.stored == led(1, 4, (1,), 9)
+        assert f"t-0: {refusal.name}" in caplog.text
+
+
+@pytest.mark.anyio
+@pytest.mark.scenario(98)
+async def test_a_clean_election_does_not_ask_for_the_configuration() -> None:
+    store = OneTopicStore(led(1, 4, (1,), 9), None)
+
+    refused, actor = await held(store, Election.UNCLEAN, live=(1, 2))
+
+    assert refused is Refusal.NONE
+    assert store.stored == led(1, 5, (1,), 10)
+    assert (store.config_reads, actor.unclean_elections) == (0, 0)
+
+
+@pytest.mark.anyio
+@pytest.mark.scenario(99)
+async def test_an_unclean_election_that_finds_nobody_is_not_counted() -> None:
+    store = OneTopicStore(led(1, 4, (1,), 9), None)
+
+    refused, actor = await held(store, Election.UNCLEAN, live=())
+
+    assert refused is Refusal.NO_ELIGIBLE_LEADER
+    assert (store.config_reads, actor.unclean_elections) == (0, 0)
+
+
+@pytest.mark.anyio
+@pytest.mark.scenario(100)
+async def test_an_unclean_election_that_is_held_again_is_counted_again() -> None:
+    store = OneTopicStore(led(1, 4, (1,), 9), {}, races=1)
+
+    refused, actor = await held(store, Election.UNCLEAN)
+
+    assert refused is Refusal.NONE
+    assert store.stored == led(2, 5, (2,), 11, recovering=True)
+    assert actor.unclean_elections == 2
