@@ -1,0 +1,184 @@
+"""Where values of the configuration come from, and what is said of those that cannot be used."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kactl.config import Config, Duration, Listen, StoreConfig, load
+from kactl.errors import BadConfig
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "kactl.toml"
+
+
+def test_everything_but_the_node_id_has_a_default(file: Path) -> None:
+    file.write_text("node-id = 1\n")
+
+    config = load(file)
+
+    assert config == Config(node_id=1)
+    assert config.store.kind == "sqlite"
+    assert config.store.session_timeout == 18_000
+    assert config.api.address == Listen("127.0.0.1", 8080)
+
+
+def test_every_key_can_be_written(file: Path) -> None:
+    file.write_text(
+        """
+        node-id = 7
+        cluster = "orders-eu"
+
+        [store]
+        kind = "zookeeper"
+        path = "x.db"
+        connect = "127.0.0.1:2181/kafka"
+        session-timeout = "6s"
+        max-in-flight = 5
+        batch-partitions = 50
+
+        [controller]
+        unclean-leader-election = true
+        takeover = true
+        controller-socket-timeout = "500ms"
+
+        [kafka]
+        ibp = "3.9"
+        listener-name = "INTERNAL"
+
+        [api]
+        listen = "[::1]:0"
+
+        [participants]
+        count = 0
+        """
+    )
+
+    config = load(file)
+
+    assert config.cluster == "orders-eu"
+    assert config.store == StoreConfig(
+        kind="zookeeper",
+        path="x.db",
+        connect="127.0.0.1:2181/kafka",
+        session_timeout=Duration(6000),
+        max_in_flight=5,
+        batch_partitions=50,
+    )
+    assert (config.controller.unclean_leader_election, config.controller.takeover) == (True, True)
+    assert config.controller.controller_socket_timeout == 500
+    assert (config.kafka.ibp, config.kafka.listener_name) == ("3.9", "INTERNAL")
+    assert config.api.address == Listen("::1", 0)
+    assert config.participants.count == 0
+
+
+def test_the_environment_goes_before_the_file_and_the_command_line_before_both(file: Path) -> None:
+    file.write_text('node-id = 1\ncluster = "file"\n[store]\nmax-in-flight = 2\nbatch-partitions = 3\n')
+    env = {"KACTL_CLUSTER": "env", "KACTL_STORE__MAX_IN_FLIGHT": "4", "KACTL_CONTROLLER__TAKEOVER": "true"}
+
+    config = load(file, env, {"cluster": "flag", "store.kind": None, "store.session-timeout": "1m", "node-id": 9})
+
+    assert config.node_id == 9
+    assert config.cluster == "flag"
+    assert config.store == StoreConfig(max_in_flight=4, batch_partitions=3, session_timeout=Duration(60_000))
+    assert config.controller.takeover
+
+
+def test_no_file_is_needed() -> None:
+    assert load(None, {"KACTL_NODE_ID": "3"}) == Config(node_id=3)
+
+
+def test_variables_of_others_are_passed_over() -> None:
+    assert load(None, {"KACTL_NODE_ID": "3", "KACTL_SERVER": "x", "PATH": "/bin"}) == Config(node_id=3)
+
+
+REFUSED = {
+    "no file": (None, {}, "kactl.toml: there is no such file"),
+    "no TOML": ("node-id = ", {}, "kactl.toml: is not TOML"),
+    "no text": ("\xff", {}, "kactl.toml: is not TOML"),
+    "no node id": ("", {}, "kactl.toml: node-id: is missing: write `node-id = 1`"),
+    "an unknown key": ("node-id = 1\nclustre = 'x'", {}, "kactl.toml: clustre: is unknown: did you mean cluster?"),
+    "an unknown key in a section": (
+        "node-id = 1\n[store]\nconect = 'x'",
+        {},
+        "kactl.toml: store.conect: is unknown: did you mean connect?",
+    ),
+    "an unknown section": ("node-id = 1\n[health]\nx = 1", {}, "kactl.toml: health: is unknown"),
+    "a wrong type": ("node-id = 1\n[store]\nmax-in-flight = '20'", {}, "kactl.toml: store.max-in-flight: '20' cannot"),
+    "too small": ("node-id = 1\n[store]\nmax-in-flight = 0", {}, "kactl.toml: store.max-in-flight: 0 cannot be used"),
+    "an unknown kind": ("node-id = 1\n[store]\nkind = 'etcd'", {}, "kactl.toml: store.kind: 'etcd' cannot be used"),
+    "a negative id": ("node-id = -1", {}, "kactl.toml: node-id: -1 cannot be used"),
+    "a duration without a unit": (
+        "node-id = 1\n[store]\nsession-timeout = 18",
+        {},
+        "kactl.toml: store.session-timeout: 18 cannot be used: 18 is no duration: write it in quotes and with a unit",
+    ),
+    "a duration of nothing": ("node-id = 1\n[store]\nsession-timeout = '0s'", {}, "store.session-timeout: '0s' cannot"),
+    "a value for a section": ("node-id = 1\nstore = 'sqlite'", {}, "kactl.toml: store: is a section"),
+    "a value for a section, and a variable in it": (
+        "node-id = 1\nstore = 'sqlite'",
+        {"KACTL_STORE__KIND": "memory"},
+        "kactl.toml: store: is a section",
+    ),
+    "no port": ("node-id = 1\n[api]\nlisten = '8080'", {}, "kactl.toml: api.listen: '8080' is no address"),
+    "too high a port": ("node-id = 1\n[api]\nlisten = 'localhost:65536'", {}, "kactl.toml: api.listen: "),
+    "ZooKeeper nowhere": ("node-id = 1\n[store]\nkind = 'zookeeper'", {}, "kactl.toml: store.connect: is missing"),
+    "a wrong variable": (
+        "node-id = 1",
+        {"KACTL_STORE__MAX_IN_FLIGHT": "many"},
+        "KACTL_STORE__MAX_IN_FLIGHT: store.max-in-flight: 'many' cannot be used: write a whole number",
+    ),
+    "a wrong switch": (
+        "node-id = 1",
+        {"KACTL_CONTROLLER__TAKEOVER": "maybe"},
+        "KACTL_CONTROLLER__TAKEOVER: controller.takeover: 'maybe' cannot be used: write true or false",
+    ),
+    "an unknown variable": (
+        "node-id = 1",
+        {"KACTL_STORE__CONECT": "x"},
+        "KACTL_STORE__CONECT: store.conect: is unknown: did you mean connect?",
+    ),
+    "a variable below a key": ("node-id = 1", {"KACTL_CLUSTER__X": "y"}, "KACTL_CLUSTER__X: cluster.x: is unknown"),
+    "a variable out of bounds": (
+        "node-id = 1",
+        {"KACTL_STORE__MAX_IN_FLIGHT": "0"},
+        "KACTL_STORE__MAX_IN_FLIGHT: store.max-in-flight: 0 cannot be used",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "env", "said"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_cannot_be_used_is_named_with_where_it_stands(
+    file: Path, text: str | None, env: dict[str, str], said: str
+) -> None:
+    if text is not None:
+        file.write_bytes(text.encode("latin-1"))
+
+    with pytest.raises(BadConfig) as refused:
+        load(file, env)
+
+    assert said in str(refused.value)
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match="cannot be read"):
+        load(tmp_path)
+
+
+def test_a_section_has_no_value_of_its_own() -> None:
+    with pytest.raises(BadConfig, match="command line: store: is a section: name one of its keys, kind, path"):
+        load(None, {}, {"node-id": 1, "store": "sqlite"})
+
+
+@given(st.integers(1, 10**6), st.sampled_from([("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)]))
+def test_a_duration_is_a_number_and_a_unit(number: int, unit: tuple[str, int]) -> None:
+    assert Duration.parse(f"{number}{unit[0]}") == number * unit[1]
+
+
+@given(st.text(max_size=8).filter(lambda text: not text[:1].isdecimal()))
+def test_whatever_else_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="no duration"):
+        Duration.parse(text)
