@@ -1,6 +1,5 @@
 """The store contract over ZooKeeper, against a real server."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import anyio.to_thread
@@ -48,8 +47,8 @@ def end_session(kazoo: Any) -> None:
 
 
 @pytest.fixture
-def stores(zookeeper: ZooKeeperServer, chroot: str) -> Iterator[ZooKeeperStores]:
-    yield ZooKeeperStores(zookeeper.connect(chroot))
+def stores(zookeeper: ZooKeeperServer, chroot: str) -> ZooKeeperStores:
+    return ZooKeeperStores(zookeeper.connect(chroot))
 
 
 class TestZooKeeperStore(StoreContract):

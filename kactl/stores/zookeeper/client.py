@@ -29,7 +29,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.serialization import Exists, GetChildren2, GetData
-from kazoo.protocol.states import EventType, KazooState
+from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from kactl.errors import KactlError, SessionExpired, StoreUnavailable
@@ -130,12 +130,13 @@ class Client:
 
         self._waiting: deque[_Call] = deque()
         self._lost: deque[_Call] = deque()
-        self._unanswered = 0
+        self._flying: set[_Call] = set()
         self._progress = 0
 
         self._arrived: deque[tuple[Any, Any]] = deque()
         self._woken = False
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._revival: asyncio.Future[Any] | None = None
 
         handler = SequentialThreadingHandler()
         # At once, in the connection's own thread, so that a watch cannot be overtaken by a later answer.
@@ -174,6 +175,8 @@ class Client:
         self._closing = True
         self._fail_all(StoreUnavailable("the ZooKeeper client has been closed"))
         with anyio.CancelScope(shield=True):
+            if self._revival is not None:
+                await asyncio.wait([self._revival])
             await anyio.to_thread.run_sync(self._stop)
 
     def _stop(self) -> None:
@@ -245,7 +248,7 @@ class Client:
         return answers
 
     def _send(self) -> None:
-        while self.connected and self._unanswered < self._max_in_flight:
+        while self.connected and len(self._flying) < self._max_in_flight:
             if self._lost:
                 call = self._lost.popleft()
             elif self._waiting:
@@ -255,7 +258,7 @@ class Client:
             if call.answers.over:
                 continue
             call.answered = False
-            self._unanswered += 1
+            self._flying.add(call)
             # The one entry of kazoo that takes any request and reports to any object. Its public methods would
             # cost a lock, a queue and a change of threads for each answer.
             self._kazoo._call(call.request, call)
@@ -294,7 +297,9 @@ class Client:
         self._send()
 
     def _answered(self, call: _Call, result: Any) -> None:
-        self._unanswered -= 1
+        if call not in self._flying:
+            return  # the session ended meanwhile, and the call with it
+        self._flying.discard(call)
         answers = call.answers
         if answers.over:
             return
@@ -307,6 +312,8 @@ class Client:
             self._lost.append(call)
         elif isinstance(result, SessionExpiredError):
             answers.finish(self._expired())
+        elif isinstance(result, Exception) and not isinstance(result, ZookeeperError):
+            answers.finish(StoreUnavailable(f"kazoo could not make sense of an answer: {result!r}"))
         else:
             self._progress += 1
             answers.put(call.at, result)
@@ -315,13 +322,22 @@ class Client:
         self.connected = state == KazooState.CONNECTED
         if state == KazooState.LOST:
             self._fail_all(self._expired())
+            if self._kazoo.client_state != KeeperState.EXPIRED_SESSION and self._loop is not None:
+                # Its thread has ended, over a refused password or a bug; by itself it makes no new session.
+                self._loop.call_later(RECONNECT_S_MAX, self._revive)
         self._on_state(state)
+
+    def _revive(self) -> None:
+        if not self._closing and self._loop is not None:
+            log.warning("the ZooKeeper client of %s has stopped and is started again", self.hosts)
+            self._revival = self._loop.run_in_executor(None, self._kazoo.start_async)
 
     def _expired(self) -> SessionExpired:
         return SessionExpired(f"ZooKeeper at {self.hosts} has ended our session")
 
     def _fail_all(self, error: KactlError) -> None:
-        calls = [*self._lost, *self._waiting]
+        calls = [*self._flying, *self._lost, *self._waiting]
+        self._flying.clear()
         self._lost.clear()
         self._waiting.clear()
         for call in calls:

@@ -8,7 +8,7 @@ Source: Kafka's ZkData, 3.9.
 """
 
 import base64
-import binascii
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, TypeVar
 
@@ -57,7 +57,11 @@ PERSISTENT: Final = (
 _INT32_MAX: Final = 2**31 - 1
 _LOG_DIR_FAILED: Final = 1
 _RECOVERING: Final = 1
-_ID_BYTES: Final = 16
+_ID: Final = re.compile("[A-Za-z0-9_-]{22}")
+_EPOCH: Final = re.compile("[0-9]{1,10}")
+_TIMESTAMP: Final = re.compile("[0-9]{1,18}")
+# What a log line quotes of a node that makes no sense.
+_EXCERPT: Final = 80
 
 _BrokerId = Annotated[int, msgspec.Meta(ge=0, le=_INT32_MAX)]
 _Leader = Annotated[int, msgspec.Meta(ge=-1, le=_INT32_MAX)]
@@ -112,7 +116,7 @@ def decode_controller(data: bytes | None) -> tuple[int, int | None]:
     """The id, and since when in wall clock ms; None where that cannot be told."""
     node = _decode(_controller, data)
     stamp = str(node.timestamp)
-    return node.brokerid, int(stamp) if stamp.isascii() and stamp.isdecimal() else None
+    return node.brokerid, int(stamp) if _TIMESTAMP.fullmatch(stamp) else None
 
 
 def encode_epoch(epoch: int) -> bytes:
@@ -121,8 +125,8 @@ def encode_epoch(epoch: int) -> bytes:
 
 def decode_epoch(data: bytes | None) -> int:
     text = (data or b"").decode("ascii", "replace")
-    if not text.isdecimal() or int(text) > _INT32_MAX:
-        raise Malformed(f"{text!r} is not a controller epoch")
+    if not _EPOCH.fullmatch(text) or int(text) > _INT32_MAX:
+        raise Malformed(f"{text[:_EXCERPT]!r} is not a controller epoch")
     return int(text)
 
 
@@ -169,13 +173,9 @@ def encode_id(topic_id: bytes) -> str:
 
 
 def decode_id(text: str) -> bytes:
-    try:
-        found = base64.b64decode(text + "==", altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
-        found = b""
-    if len(found) != _ID_BYTES:
-        raise Malformed(f"{text!r} is not a topic id")
-    return found
+    if not _ID.fullmatch(text):
+        raise Malformed(f"{text[:_EXCERPT]!r} is not a topic id")
+    return base64.urlsafe_b64decode(text + "==")
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
@@ -295,11 +295,12 @@ def _decode(decoder: "msgspec.json.Decoder[_Node]", data: bytes | None) -> _Node
         return decoder.decode(data or b"")
     # A text that is no UTF-8 and numbers that fit no integer come as ValueErrors of other kinds.
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise Malformed(f"{error} in {_excerpt(data)}") from None
+        raise Malformed(f"{error} in {excerpt(data)}") from None
 
 
-def _excerpt(data: bytes | None) -> str:
-    return "no data" if data is None else repr(data[:80]) + ("..." if len(data) > 80 else "")
+def excerpt(data: bytes | None) -> str:
+    """The beginning of a node, for a message."""
+    return "no data" if data is None else repr(data[:_EXCERPT]) + ("..." if len(data) > _EXCERPT else "")
 
 
 def _decoder(kind: type[_Node]) -> "msgspec.json.Decoder[_Node]":

@@ -7,6 +7,7 @@ Source: BrokerIdZNode, KafkaZkClient.registerBroker.
 """
 
 import logging
+import re
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 _NO_PORT: Final = -1
 _PLAINTEXT: Final = "PLAINTEXT"
 _FIRST_WITH_ENDPOINTS: Final = 2
+_ID: Final = re.compile("[0-9]{1,10}")
 
 
 class _Levels(msgspec.Struct):
@@ -72,7 +74,7 @@ def decode(broker_id: int, data: bytes | None, epoch: int) -> Broker:
         node = _decoder.decode(data or b"")
         endpoints = _endpoints(node)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise layout.Malformed(f"{error} in {data!r}") from None
+        raise layout.Malformed(f"{error} in {layout.excerpt(data)}") from None
     return Broker(
         id=broker_id,
         epoch=epoch,
@@ -152,7 +154,7 @@ def _read(number: int, node: Any, watches: Watches | None) -> Broker | None:
 
 
 def _is_id(name: str) -> bool:
-    if name.isascii() and name.isdecimal():
+    if _ID.fullmatch(name):
         return True
     log.warning("%s/%s is no broker", layout.BROKERS, name)
     return False

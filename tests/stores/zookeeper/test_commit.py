@@ -1,0 +1,173 @@
+"""Many writes at once against a real server: the fence, the rows that are refused, and how soon the rest is kept."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+import pytest
+from kazoo.security import READ_ACL_UNSAFE
+
+from kactl.errors import ControllerMoved, StoreError
+from kactl.model import NO_VERSION, Assignment, Fence, TopicPartition, TopicRef
+from kactl.store import Names, Outcome
+from kactl.stores.zookeeper import ZooKeeperStore
+from kactl.stores.zookeeper.client import Client
+from kactl.stores.zookeeper.request import MultiRead
+from tests.contracts.store_clients import ORDERS, ORDERS_0, SESSION_MS, write
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop]
+
+HUNDRED = [TopicPartition("orders", number) for number in range(100)]
+
+
+@pytest.fixture
+async def store(connect: str) -> AsyncIterator[ZooKeeperStore]:
+    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def fence(store: ZooKeeperStore) -> Fence:
+    """A hundred partitions with leaders, and the fence under which they got them."""
+    await store.create_topic(ORDERS, {name.partition: Assignment((1, 2, 3)) for name in HUNDRED}, {})
+    fence = await store.contest(100)
+    assert (await store.commit(write(HUNDRED), fence)).kept.all()
+    return fence
+
+
+@pytest.fixture
+def trips(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many requests went out together, each time that some did."""
+    taken: list[int] = []
+    ask_all = Client.ask_all
+
+    async def count(self: Client, requests: Any) -> Any:
+        taken.append(len(requests))
+        return await ask_all(self, requests)
+
+    monkeypatch.setattr(Client, "ask_all", count)
+    return taken
+
+
+async def test_a_hundred_rows_are_one_request(store: ZooKeeperStore, fence: Fence, trips: list[int]) -> None:
+    committed = await store.commit(write(HUNDRED, expected=0), fence)
+
+    assert committed.kept.all()
+    assert trips == [1]
+
+
+@pytest.mark.parametrize("bad", [{0}, {57}, {99}, set(range(0, 100, 2)), set(range(50)), set(range(100))], ids=len)
+async def test_refused_rows_cost_one_read_and_one_more_write(
+    store: ZooKeeperStore, fence: Fence, trips: list[int], bad: set[int]
+) -> None:
+    expected = [7 if at in bad else 0 for at in range(100)]
+
+    committed = await store.commit(write(HUNDRED, leader=2, leader_epoch=1, expected=expected), fence)
+
+    assert committed.outcome.tolist() == [Outcome.CONFLICT if at in bad else Outcome.KEPT for at in range(100)]
+    assert committed.version.tolist() == [NO_VERSION if at in bad else 1 for at in range(100)]
+    assert len(trips) <= 3
+    found = await store.leaderships(Names.of(HUNDRED))
+    assert found.leader.tolist() == [1 if at in bad else 2 for at in range(100)]
+
+
+@pytest.mark.parametrize("there", [{3}, set(range(0, 100, 3)), set(range(100))], ids=len)
+async def test_states_that_exist_are_not_created_again(
+    store: ZooKeeperStore, fence: Fence, trips: list[int], there: set[int]
+) -> None:
+    names = [TopicPartition("orders", at if at in there else 100 + at) for at in range(100)]
+
+    committed = await store.commit(write(names, leader=2), fence)
+
+    assert committed.outcome.tolist() == [Outcome.CONFLICT if at in there else Outcome.KEPT for at in range(100)]
+    # The topic's container and its refusal; then the rows, which are twice as many steps as fit one request.
+    assert len(trips) <= 5
+
+
+async def test_containers_that_exist_are_no_obstacle(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
+    tree.create("/brokers/topics/orders/partitions/200", None)
+
+    committed = await store.commit(write([TopicPartition("orders", number) for number in range(198, 203)]), fence)
+
+    assert committed.kept.all()
+
+
+@pytest.mark.parametrize("forbidden", [{5}, {0, 1, 2, 50, 99}, set(range(100))], ids=len)
+async def test_rows_that_fail_otherwise_fail_alone(
+    store: ZooKeeperStore, tree: Any, fence: Fence, trips: list[int], forbidden: set[int]
+) -> None:
+    for at in forbidden:
+        tree.set_acls(f"/brokers/topics/orders/partitions/{at}/state", READ_ACL_UNSAFE)
+
+    committed = await store.commit(write(HUNDRED, leader=2, expected=0), fence)
+
+    assert committed.outcome.tolist() == [Outcome.FAILED if at in forbidden else Outcome.KEPT for at in range(100)]
+    assert len(trips) <= 20
+
+
+async def test_topics_that_are_gone_fail_at_once(store: ZooKeeperStore, fence: Fence, trips: list[int]) -> None:
+    ghosts = [TopicPartition(f"ghost-{number % 10}", number) for number in range(500)]
+
+    committed = await store.commit(write([*ghosts, HUNDRED[0]], expected=[*[NO_VERSION] * 500, 0]), fence)
+
+    assert committed.outcome.tolist() == [*[Outcome.FAILED] * 500, Outcome.KEPT]
+    assert len(trips) <= 12
+
+
+async def test_the_fence_is_told_from_a_refused_row(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
+    refused = await store.commit(write([ORDERS_0], expected=9), fence)
+    tree.set("/controller_epoch", b"2")
+
+    with pytest.raises(ControllerMoved) as moved:
+        await store.commit(write([ORDERS_0], expected=9), fence)
+
+    assert refused.outcome.tolist() == [Outcome.CONFLICT]
+    assert moved.value.ours == fence.epoch
+
+
+async def test_a_tree_without_an_epoch_is_an_error_of_its_own(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
+    tree.delete("/controller_epoch")
+
+    with pytest.raises(StoreError, match="controller_epoch is gone"):
+        await store.commit(write([ORDERS_0], expected=0), fence)
+
+
+async def test_more_rows_than_fit_the_window_are_kept_in_order(connect: str, fence: Fence) -> None:
+    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS, max_in_flight=2, batch_partitions=3) as narrow:
+        committed = await narrow.commit(write(HUNDRED, leader_epoch=list(range(100)), expected=0), fence)
+        found = await narrow.leaderships(Names.of(HUNDRED))
+
+    assert committed.version.tolist() == [1] * 100
+    assert found.leader_epoch.tolist() == list(range(100))
+
+
+async def test_what_kactl_writes_is_what_kafka_writes(store: ZooKeeperStore, tree: Any) -> None:
+    await store.create_topic(TopicRef("t"), {0: Assignment((1, 2))}, {"retention.ms": "1"})
+    fence = await store.contest(900_001)
+    await store.commit(write([TopicPartition("t", 0)], isr=(1, 2)), fence)
+
+    assert tree.get("/brokers/topics/t/partitions")[0] is None
+    assert tree.get("/brokers/topics/t/partitions/0")[0] is None
+    state, stat = tree.get("/brokers/topics/t/partitions/0/state")
+    assert state == b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2]}'
+    assert (stat.version, stat.ephemeralOwner) == (0, 0)
+    assert tree.get("/controller_epoch")[0] == b"1"
+    assert tree.get("/controller")[1].ephemeralOwner == tree_session(store)
+    assert tree.get("/config/topics/t")[0] == b'{"version":1,"config":{"retention.ms":"1"}}'
+
+
+def tree_session(store: ZooKeeperStore) -> int | None:
+    return store._client.session_id
+
+
+async def test_servers_that_cannot_read_many_nodes_at_once_are_asked_for_each(
+    store: ZooKeeperStore, fence: Fence, monkeypatch: pytest.MonkeyPatch, trips: list[int]
+) -> None:
+    monkeypatch.setattr(MultiRead, "type", 999)  # what a server before 3.6 would make of the real one
+
+    found = await store.leaderships(Names.of([*HUNDRED, TopicPartition("ghost", 0)]))
+    again = await store.leaderships(Names.of(HUNDRED))
+
+    assert found.found.tolist() == [True] * 100 + [False]
+    assert trips == [1, 101, 100]
+    assert np.array_equal(again.leader, found.leader[:100])

@@ -1,0 +1,211 @@
+"""Every node as Kafka writes it, and what is made of nodes that nobody should have written."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from kactl.model import ZERO_ID, Assignment, Leadership, TopicPartition
+from kactl.stores.zookeeper import layout
+from kactl.stores.zookeeper.layout import Malformed
+
+TOPIC_ID = layout.decode_id("_-hTjXTqQ0mvGpvX0HdkzA")
+
+brokers = some.integers(0, 2**31 - 1)
+replicas = some.lists(brokers, max_size=6, unique=True).map(tuple)
+
+
+@some.composite
+def assignments(draw: some.DrawFn) -> Assignment:
+    held = draw(replicas)
+    kinds = draw(some.lists(some.sampled_from("kar"), min_size=len(held), max_size=len(held)))
+    marked = list(zip(held, kinds, strict=True))
+    return Assignment(held, tuple(b for b, k in marked if k == "a"), tuple(b for b, k in marked if k == "r"))
+
+
+def test_the_controllers_node_is_kafkas() -> None:
+    assert layout.encode_controller(1, 1698765432100) == (
+        b'{"version":2,"brokerid":1,"timestamp":"1698765432100","kraftControllerEpoch":-1}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b'{"version":1,"brokerid":1,"timestamp":"1698765432100"}', (1, 1698765432100)),
+        (b'{"version":2,"brokerid":7,"timestamp":"5","kraftControllerEpoch":-1}', (7, 5)),
+        (b'{"version":9,"brokerid":7,"timestamp":5,"kraftControllerEpoch":null,"new":[]}', (7, 5)),
+        (b'{"brokerid":7}', (7, None)),
+        (b'{"brokerid":7,"timestamp":"yesterday"}', (7, None)),
+    ],
+)
+def test_only_the_id_of_a_controller_is_needed(data: bytes, found: tuple[int, int | None]) -> None:
+    assert layout.decode_controller(data) == found
+
+
+def test_the_epoch_is_decimal_text() -> None:
+    assert layout.encode_epoch(7) == b"7"
+    assert layout.decode_epoch(b"7") == 7
+
+
+def test_a_topics_node_is_kafkas() -> None:
+    data = layout.encode_topic(TOPIC_ID, {1: Assignment((2, 3, 1)), 0: Assignment((1, 2, 3))})
+
+    assert data == (
+        b'{"version":3,"topic_id":"_-hTjXTqQ0mvGpvX0HdkzA","partitions":{"0":[1,2,3],"1":[2,3,1]},'
+        b'"adding_replicas":{},"removing_replicas":{}}'
+    )
+
+
+def test_only_partitions_that_move_are_named_as_moving() -> None:
+    data = layout.encode_topic(ZERO_ID, {0: Assignment((1,)), 5: Assignment((4, 1), adding=(4,), removing=(1,))})
+
+    assert data == (
+        b'{"version":3,"partitions":{"0":[1],"5":[4,1]},"adding_replicas":{"5":[4]},"removing_replicas":{"5":[1]}}'
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"version":1,"partitions":{"10":[1],"9":[2,1]}}',
+        b'{"version":2,"partitions":{"9":[2,1],"10":[1]},"adding_replicas":{},"removing_replicas":{}}',
+        b'{"version":4,"partitions":{"10":[1],"9":[2,1]},"adding_replicas":null,"topic_id":null}',
+    ],
+)
+def test_topics_of_all_versions_are_read_in_the_order_of_their_partitions(data: bytes) -> None:
+    topic_id, assignment = layout.decode_topic(data)
+
+    assert topic_id == ZERO_ID
+    assert list(assignment.items()) == [(9, Assignment((2, 1))), (10, Assignment((1,)))]
+
+
+@given(some.binary(min_size=16, max_size=16), some.dictionaries(some.integers(0, 2**31 - 1), assignments(), max_size=6))
+def test_any_topic_is_read_as_it_was_written(topic_id: bytes, assignment: dict[int, Assignment]) -> None:
+    assert layout.decode_topic(layout.encode_topic(topic_id, assignment)) == (topic_id, assignment)
+
+
+def test_a_state_node_is_kafkas() -> None:
+    assert layout.encode_leadership(Leadership(1, 0, (1, 2, 3), 9, 5)) == (
+        b'{"controller_epoch":5,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2,3]}'
+    )
+    assert layout.encode_leadership(Leadership(-1, 2, (3,), 9, 5, recovering=True)) == (
+        b'{"controller_epoch":5,"leader":-1,"version":1,"leader_epoch":2,"isr":[3],"leader_recovery_state":1}'
+    )
+
+
+@given(
+    some.integers(-1, 2**31 - 1), some.integers(0, 2**31 - 1), replicas, some.integers(0, 2**31 - 1), some.booleans()
+)
+def test_any_state_is_read_as_it_was_written(
+    leader: int, leader_epoch: int, isr: tuple[int, ...], controller_epoch: int, recovering: bool
+) -> None:
+    node = layout.decode_state(
+        layout.encode_state(
+            leader, leader_epoch=leader_epoch, isr=isr, controller_epoch=controller_epoch, recovering=recovering
+        )
+    )
+
+    assert (node.leader, node.leader_epoch, tuple(node.isr)) == (leader, leader_epoch, isr)
+    assert (node.controller_epoch, node.leader_recovery_state) == (controller_epoch, int(recovering))
+
+
+def test_configurations_are_kafkas() -> None:
+    assert layout.encode_config({"retention.ms": "1000"}) == b'{"version":1,"config":{"retention.ms":"1000"}}'
+    assert layout.decode_config(b'{"version":1,"config":{"retention.ms":"1000"}}') == {"retention.ms": "1000"}
+    assert layout.decode_config(None) == layout.decode_config(b"") == layout.decode_config(b'{"version":1}') == {}
+
+
+@pytest.mark.parametrize(
+    ("data", "topic"),
+    [
+        (b'{"version":2,"entity_path":"topics/foo"}', "foo"),
+        (b'{"version":1,"entity_type":"topics","entity_name":"foo"}', "foo"),
+        (b'{"version":2,"entity_path":"brokers/1"}', None),
+        (b'{"version":2,"entity_path":"users/u/clients/topics"}', None),
+        (b'{"version":2,"entity_path":"topics/"}', None),
+        (b'{"version":3}', None),
+    ],
+)
+def test_a_notice_of_a_changed_configuration_names_its_topic(data: bytes, topic: str | None) -> None:
+    assert layout.decode_config_change(data) == topic
+    if topic is not None:
+        assert layout.decode_config_change(layout.encode_config_change(topic)) == topic
+
+
+def test_notifications_are_kafkas() -> None:
+    names = (TopicPartition("t", 0), TopicPartition("t-1", 12))
+    isr = layout.encode_isr_notification(names)
+
+    assert isr == b'{"version":1,"partitions":[{"topic":"t","partition":0},{"topic":"t-1","partition":12}]}'
+    assert layout.decode_isr_notification(isr) == names
+    assert layout.encode_log_dir_notification(2) == b'{"version":1,"broker":2,"event":1}'
+    assert layout.decode_log_dir_notification(b'{"version":1,"broker":2,"event":1}') == 2
+
+
+def test_ids_are_22_characters() -> None:
+    assert layout.encode_id(TOPIC_ID) == "_-hTjXTqQ0mvGpvX0HdkzA"
+    assert layout.encode_cluster_id("x" * 22) == b'{"version":"1","id":"xxxxxxxxxxxxxxxxxxxxxx"}'
+
+
+NONSENSE = [None, b"", b"{", b"null", b"[]", b"7x", b"\xff\xfe", b'"text"', b"{}}", b"[" * 100_000]
+
+
+@pytest.mark.parametrize("data", NONSENSE, ids=range(len(NONSENSE)))
+@pytest.mark.parametrize(
+    "decode",
+    [
+        layout.decode_controller,
+        layout.decode_epoch,
+        layout.decode_topic,
+        layout.decode_state,
+        layout.decode_isr_notification,
+        layout.decode_log_dir_notification,
+        layout.decode_config_change,
+    ],
+)
+def test_nonsense_is_malformed_and_nothing_worse(decode: object, data: bytes | None) -> None:
+    assert callable(decode)
+    with pytest.raises(Malformed) as caught:
+        decode(data)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"leader":1,"leader_epoch":0,"isr":[1]}',  # no controller epoch
+        b'{"controller_epoch":1,"leader_epoch":0,"isr":[1]}',
+        b'{"controller_epoch":1,"leader":1,"isr":[1]}',
+        b'{"controller_epoch":1,"leader":1,"leader_epoch":0}',
+        b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[-1]}',
+        b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[2147483648]}',
+        b'{"controller_epoch":1,"leader":99999999999999999999,"leader_epoch":0,"isr":[1]}',
+        b'{"controller_epoch":1,"leader":1.5,"leader_epoch":0,"isr":[1]}',
+        b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[1],"leader_recovery_state":2}',
+    ],
+)
+def test_a_state_that_lacks_something_or_does_not_fit_is_malformed(data: bytes) -> None:
+    with pytest.raises(Malformed):
+        layout.decode_state(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"partitions":{"x":[1]}}',
+        b'{"partitions":{"-1":[1]}}',
+        b'{"partitions":{"0":[-1]}}',
+        b'{"partitions":{"0":1}}',
+        b'{"partitions":{},"topic_id":"short"}',
+        b'{"partitions":{},"topic_id":"++++++++++++++++++++++"}',
+    ],
+)
+def test_a_topic_that_does_not_fit_is_malformed(data: bytes) -> None:
+    with pytest.raises(Malformed):
+        layout.decode_topic(data)
+
+
+@pytest.mark.parametrize("data", [b"-1", b"1.0", b" 1", b"2147483648", "٣".encode()])
+def test_what_is_no_epoch_is_malformed(data: bytes) -> None:
+    with pytest.raises(Malformed):
+        layout.decode_epoch(data)

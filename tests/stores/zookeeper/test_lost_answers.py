@@ -1,0 +1,240 @@
+"""Writes that the server did and whose answer was lost with the connection: sent again, and known as our own."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from kactl.errors import BrokerIdTaken, ControllerMoved
+from kactl.model import Assignment, Fence, Leadership, TopicPartition
+from kactl.store import Names, Outcome
+from kactl.stores.zookeeper import ZooKeeperStore
+from tests.contracts.store_clients import ORDERS, ORDERS_0, SESSION_MS, THREE_PARTITIONS, WAIT_S, broker, write
+from tests.interop.zookeeper import ZooKeeperServer
+
+from .proxy import MULTI, SET_DATA, Proxy
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop]
+
+ROWS = [TopicPartition("orders", number) for number in range(250)]
+
+
+@pytest.fixture
+async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
+    async with Proxy(zookeeper.port) as line:
+        yield line
+
+
+@pytest.fixture
+async def store(proxy: Proxy, chroot: str) -> AsyncIterator[ZooKeeperStore]:
+    async with ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def fence(store: ZooKeeperStore) -> Fence:
+    await store.create_topic(ORDERS, {name.partition: Assignment((1, 2, 3)) for name in ROWS}, {})
+    fence = await store.contest(100)
+    assert (await store.commit(write(ROWS), fence)).kept.all()
+    return fence
+
+
+async def losing_the_answer(
+    proxy: Proxy,
+    call: Callable[[], Awaitable[Any]],
+    done: Callable[[], bool],
+    then: Callable[[], None] = lambda: None,
+    *,
+    kind: int = MULTI,
+    nth: int = 1,
+) -> Any:
+    """What `call` gives when it is done on the server, the answers from its nth request of a kind on are lost, `then`
+    happens, and the line is cut and comes back."""
+    given = []
+
+    async def ask() -> None:
+        try:
+            given.append(await call())
+        except Exception as error:
+            given.append(error)
+
+    with anyio.fail_after(WAIT_S):
+        async with anyio.create_task_group() as tasks:
+            proxy.lose(kind, nth=nth)
+            tasks.start_soon(ask)
+            while not await anyio.to_thread.run_sync(done):  # noqa: ASYNC110 - another process does it
+                await anyio.sleep(0.01)
+            then()
+            assert not given
+            await proxy.cut()
+    return given[0]
+
+
+def version(tree: Any, path: str) -> int:
+    stat = tree.exists(path)
+    return -1 if stat is None else int(stat.version)
+
+
+STATE = "/brokers/topics/orders/partitions/{}/state"
+
+
+async def test_a_write_of_leadership(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
+    committed = await losing_the_answer(
+        proxy,
+        lambda: store.commit(write(ROWS, leader=2, leader_epoch=1, expected=0), fence),
+        lambda: version(tree, STATE.format(249)) == 1,
+    )
+
+    assert committed.outcome.tolist() == [Outcome.KEPT] * 250
+    assert committed.version.tolist() == [1] * 250
+    found = await store.leaderships(Names.of(ROWS))
+    assert set(found.partition_epoch.tolist()) == {1}
+
+
+async def test_first_leaders(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
+    names = [TopicPartition("orders", 300 + number) for number in range(40)]
+
+    committed = await losing_the_answer(
+        proxy, lambda: store.commit(write(names), fence), lambda: version(tree, STATE.format(339)) == 0, nth=2
+    )
+
+    assert committed.kept.all()
+    assert committed.version.tolist() == [0] * 40
+
+
+async def test_what_somebody_wrote_since_is_not_taken_for_ours(
+    store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence
+) -> None:
+    names = ROWS[:3]
+
+    committed = await losing_the_answer(
+        proxy,
+        lambda: store.commit(write(names, leader=2, leader_epoch=1, expected=0), fence),
+        lambda: version(tree, STATE.format(2)) == 1,
+        lambda: tree.set(STATE.format(1), tree.get(STATE.format(1))[0]),
+    )
+
+    assert committed.outcome.tolist() == [Outcome.KEPT, Outcome.CONFLICT, Outcome.KEPT]
+
+
+async def test_another_writers_equal_content_without_a_loss_is_a_conflict(
+    store: ZooKeeperStore, tree: Any, fence: Fence
+) -> None:
+    change = write([ORDERS_0], leader=2, leader_epoch=1, expected=0)
+    assert (await store.commit(change, fence)).kept.all()
+
+    assert (await store.commit(change, fence)).outcome.tolist() == [Outcome.CONFLICT]
+
+
+async def test_a_leaders_own_write(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
+    state = Leadership(1, 0, (1,), 0, fence.epoch)
+
+    kept = await losing_the_answer(
+        proxy,
+        lambda: store.write_isr(ORDERS_0, state, expected=0),
+        lambda: version(tree, STATE.format(0)) == 1,
+        kind=SET_DATA,
+    )
+
+    assert kept == 1
+
+
+async def test_an_election(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
+    won = await losing_the_answer(proxy, lambda: store.contest(1), lambda: bool(tree.exists("/controller")))
+
+    assert won == Fence(1, version(tree, "/controller_epoch"))
+    await store.resign(won)
+
+
+async def test_an_election_that_was_undone_by_a_take_over(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
+    def depose() -> None:
+        tree.delete("/controller")
+        tree.set("/controller_epoch", b"2")
+        tree.create("/controller", b'{"brokerid":1}', ephemeral=True)  # of the same id, and not ours
+
+    lost = await losing_the_answer(proxy, lambda: store.contest(1), lambda: bool(tree.exists("/controller")), depose)
+
+    assert isinstance(lost, ControllerMoved)
+
+
+async def test_a_take_over(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
+    tree.create("/controller_epoch", b"6")
+    tree.create("/controller", b'{"brokerid":3}', ephemeral=True)
+
+    won = await losing_the_answer(
+        proxy, lambda: store.contest(1, take_over=True), lambda: tree.get("/controller_epoch")[0] == b"7"
+    )
+
+    assert won == Fence(7, 1)
+    assert tree.get("/controller_epoch")[0] == b"7"
+
+
+async def test_a_resignation(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
+    await losing_the_answer(proxy, lambda: store.resign(fence), lambda: not tree.exists("/controller"))
+
+    assert await store.controller() is None
+
+
+async def test_a_new_topic(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
+    made = await losing_the_answer(
+        proxy,
+        lambda: store.create_topic(ORDERS, THREE_PARTITIONS, {"a": "b"}),
+        lambda: bool(tree.exists("/brokers/topics/orders")),
+    )
+
+    assert made is None
+
+
+async def test_a_configuration(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
+    made = await losing_the_answer(
+        proxy,
+        lambda: store.set_topic_config("orders", {"a": "b"}),
+        lambda: bool(tree.exists("/config/topics/orders")),
+    )
+
+    assert made is None
+    assert await store.topic_configs(["orders"]) == {"orders": {"a": "b"}}
+
+
+async def test_notifications_that_were_taken_away(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
+    for name in ROWS[:5]:
+        await store.notify_isr([name])
+    standing = await store.isr_notifications()
+
+    await losing_the_answer(
+        proxy,
+        lambda: store.delete_notifications(standing, fence),
+        lambda: not tree.get_children("/isr_change_notification"),
+    )
+
+    assert await store.isr_notifications() == []
+
+
+async def test_a_registration(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
+    session = await store.new_session(SESSION_MS)
+
+    epoch = await losing_the_answer(
+        proxy, lambda: session.register(broker(1)), lambda: bool(tree.exists("/brokers/ids/1"))
+    )
+
+    assert epoch == tree.exists("/brokers/ids/1").czxid
+    assert (await store.brokers())[1] == broker(1, epoch=epoch)
+
+
+async def test_a_node_of_an_earlier_session_of_the_same_process_is_no_obstacle(
+    store: ZooKeeperStore, proxy: Proxy, connect: str
+) -> None:
+    """The participant fell silent and was cut off: its session ends for us before the server hears of it."""
+    first = await store.new_session(SESSION_MS)
+    epoch = await first.register(broker(1))
+    store._ended_sessions.add(first._id)  # type: ignore[attr-defined]
+    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as stranger:
+        with pytest.raises(BrokerIdTaken):
+            await (await stranger.new_session(SESSION_MS)).register(broker(1))
+
+    second = await store.new_session(SESSION_MS)
+    again = await second.register(broker(1))
+
+    assert again > epoch
+    assert list(await store.brokers()) == [1]

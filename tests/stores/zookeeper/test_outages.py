@@ -1,0 +1,260 @@
+"""Servers that die, hang, or are not there; sessions that survive and sessions that do not; and nothing left behind."""
+
+import threading
+import time
+from collections.abc import AsyncIterator
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import numpy as np
+import pytest
+
+from kactl.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
+from kactl.model import Assignment, Fence, TopicPartition, TopicRef
+from kactl.store import Changed, Names
+from kactl.stores.zookeeper import ZooKeeperStore
+from tests.contracts.store_clients import ORDERS, SESSION_MS, THREE_PARTITIONS, WAIT_S, Ear, broker, write
+from tests.interop.processes import free_port
+from tests.interop.zookeeper import ZooKeeperServer
+
+from .proxy import Proxy
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop]
+
+ROWS = [TopicPartition("orders", number) for number in range(5_000)]
+SHORT_MS = 1_500
+
+
+async def led(store: ZooKeeperStore) -> Fence:
+    await store.create_topic(ORDERS, {name.partition: Assignment((1, 2, 3)) for name in ROWS}, {})
+    fence = await store.contest(100)
+    assert (await store.commit(write(ROWS), fence)).kept.all()
+    return fence
+
+
+def threads() -> set[threading.Thread]:
+    """The living ones, without those of the loop's own pools, which wait for more work."""
+    return {thread for thread in threading.enumerate() if not thread.name.startswith(("AnyIO", "asyncio"))}
+
+
+async def test_a_server_that_is_killed_in_the_middle_and_comes_back(fresh_zookeeper: ZooKeeperServer) -> None:
+    async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SESSION_MS) as store:
+        ear = Ear(store)
+        fence = await led(store)
+        outcomes = []
+
+        async def commit() -> None:
+            change = write(ROWS, leader=2, leader_epoch=1, expected=0)
+            outcomes.append(await store.commit(change, fence))
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                before = store._client._progress
+                tasks.start_soon(commit)
+                while store._client._progress < before + 10:  # of fifty multis
+                    await anyio.lowlevel.checkpoint()
+                await anyio.to_thread.run_sync(fresh_zookeeper.kill)
+                assert not outcomes
+                await anyio.to_thread.run_sync(fresh_zookeeper.start)
+
+        found = await store.leaderships(Names.of(ROWS))
+        assert outcomes[0].kept.all()
+        assert (found.partition_epoch == 1).all()
+        assert (found.leader == 2).all()
+        assert Changed.SESSION_LOST not in {event.what for event in ear.heard}
+        await store.resign(fence)
+
+
+async def test_a_pause_shorter_than_the_session_is_only_a_pause(fresh_zookeeper: ZooKeeperServer) -> None:
+    async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SESSION_MS) as store:
+        ear = Ear(store)
+        fence = await led(store)
+        found = []
+
+        async def read() -> None:
+            found.append(await store.leaderships(Names.of(ROWS)))
+
+        with anyio.fail_after(WAIT_S):
+            async with anyio.create_task_group() as tasks:
+                fresh_zookeeper.pause()
+                tasks.start_soon(read)
+                with anyio.move_on_after(1):
+                    await anyio.to_thread.run_sync(threading.Event().wait, 1.0)
+                assert not found
+                fresh_zookeeper.resume()
+
+        assert found[0].found.all()
+        assert (await store.commit(write(ROWS, expected=0), fence)).kept.all()
+        assert Changed.SESSION_LOST not in {event.what for event in ear.heard}
+
+
+async def test_a_pause_longer_than_the_session_ends_in_the_same_session_or_in_a_new_one(
+    fresh_zookeeper: ZooKeeperServer,
+) -> None:
+    """The server hung, not we: whether it first expires us or first hears us when it wakes is not for us to say."""
+    async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SHORT_MS) as store:
+        ear = Ear(store)
+        fence = await led(store)
+
+        fresh_zookeeper.pause()
+        with pytest.raises((StoreUnavailable, SessionExpired)):
+            await store.leaderships(Names.of(ROWS))  # gives up after two sessions
+        fresh_zookeeper.resume()
+        with anyio.fail_after(WAIT_S):
+            while True:
+                try:
+                    held = await store.controller()
+                    break
+                except StoreError:
+                    await anyio.sleep(0.05)
+
+        if held is None:
+            await ear.hear(Changed.SESSION_LOST)
+            await ear.hear(Changed.SESSION_OPENED)
+        with anyio.fail_after(WAIT_S):
+            again = await store.contest(100, take_over=True)
+        assert again.epoch == fence.epoch + 1
+        with pytest.raises(ControllerMoved):
+            await store.commit(write(ROWS[:1], expected=0), fence)
+        assert (await store.commit(write(ROWS, expected=0), again)).kept.all()
+
+
+@pytest.fixture
+async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
+    async with Proxy(zookeeper.port) as line:
+        yield line
+
+
+async def test_calls_that_wait_when_the_session_ends_are_told_so(
+    proxy: Proxy, zookeeper: ZooKeeperServer, chroot: str
+) -> None:
+    async with (
+        ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SHORT_MS) as store,
+        ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS) as other,
+    ):
+        ear, watching = Ear(store), Ear(other)
+        fence = await led(store)
+        await other.controller()
+        errors = []
+
+        async def commit() -> None:
+            try:
+                await store.commit(write(ROWS, expected=0), fence)
+            except StoreError as error:
+                errors.append(error)
+
+        with anyio.fail_after(WAIT_S):
+            async with anyio.create_task_group() as tasks:
+                proxy.reachable = False
+                await proxy.cut()
+                tasks.start_soon(commit)
+                await watching.hear(Changed.CONTROLLER_GONE)
+                proxy.reachable = True
+
+        await ear.hear(Changed.SESSION_LOST)
+        await ear.hear(Changed.SESSION_OPENED)
+        assert [type(error) for error in errors] == [SessionExpired]
+        assert (await other.contest(2)).epoch == fence.epoch + 1
+        with pytest.raises(ControllerMoved):
+            await store.commit(write(ROWS[:1], expected=0), fence)
+
+
+async def test_a_silent_participant_loses_its_registration(zookeeper: ZooKeeperServer, chroot: str) -> None:
+    async with ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS) as store:
+        ear = Ear(store)
+        session = await store.new_session(1_000)
+        await session.register(broker(1))
+        await store.brokers()
+
+        await ear.hear(Changed.BROKERS)
+
+        assert await store.brokers() == {}
+        with pytest.raises(SessionExpired):
+            await session.keep_alive()
+        await session.close()
+
+
+async def test_no_server_is_an_error_in_good_time_and_leaves_nothing() -> None:
+    before = threads()
+    began = time.monotonic()
+
+    with pytest.raises(StoreUnavailable, match="answered within 1 s"):
+        async with ZooKeeperStore(f"127.0.0.1:{free_port()}", session_timeout_ms=1_000):
+            pass
+
+    assert time.monotonic() - began < 5
+    assert threads() <= before
+
+
+async def test_leaving_ends_all_threads_and_sessions(zookeeper: ZooKeeperServer, chroot: str) -> None:
+    before = threads()
+    async with ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS) as other:
+        async with ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS) as store:
+            await store.contest(1)
+            session = await store.new_session(SESSION_MS)
+            await session.register(broker(1))
+            assert len(threads()) > len(before)
+
+        assert await other.controller() is None
+        assert await other.brokers() == {}
+        with pytest.raises(StoreUnavailable):
+            await store.topics()
+        with pytest.raises(SessionExpired):
+            await session.keep_alive()
+    assert threads() <= before
+
+
+async def test_leaving_a_server_that_hangs_is_bounded(fresh_zookeeper: ZooKeeperServer) -> None:
+    before = threads()
+    async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SHORT_MS) as store:
+        await store.topics()
+        fresh_zookeeper.pause()
+        began = time.monotonic()
+
+    assert time.monotonic() - began < 10
+    assert threads() <= before
+    fresh_zookeeper.resume()
+
+
+async def test_a_call_that_is_given_up_leaves_the_store_usable(fresh_zookeeper: ZooKeeperServer) -> None:
+    async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SESSION_MS) as store:
+        fence = await led(store)
+        fresh_zookeeper.pause()
+        with anyio.move_on_after(0.2):
+            await store.commit(write(ROWS, leader=2, leader_epoch=1, expected=0), fence)
+        fresh_zookeeper.resume()
+
+        found = await store.leaderships(Names.of(ROWS))
+
+        # What was on its way was done, what waited was not, and nothing comes later.
+        versions = found.partition_epoch
+        assert set(versions.tolist()) == {0, 1}
+        assert np.array_equal(versions, np.sort(versions)[::-1])
+        assert not store._client._waiting
+        await store.create_topic(TopicRef("next"), THREE_PARTITIONS, {})
+
+
+class Unwritable:
+    """A request over which kazoo's thread fails, as it does over an error code that it does not know."""
+
+    type = 1
+
+    def serialize(self) -> bytes:
+        raise RuntimeError("this cannot be written")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_a_client_whose_thread_has_ended_is_started_again(zookeeper: ZooKeeperServer, chroot: str) -> None:
+    before = threads()
+    async with ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS) as store:
+        ear = Ear(store)
+        fence = await store.contest(1)
+
+        with pytest.raises(SessionExpired):
+            await store._client.ask(Unwritable())
+
+        await ear.hear(Changed.SESSION_LOST)
+        await ear.hear(Changed.SESSION_OPENED)
+        assert (await store.contest(1, take_over=True)).epoch == fence.epoch + 1
+    assert threads() <= before

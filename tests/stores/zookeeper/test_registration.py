@@ -1,0 +1,86 @@
+"""Registrations of brokers of all ages, and our own participants' among them."""
+
+import pytest
+
+from kactl.model import Broker, Endpoint
+from kactl.stores.zookeeper import registration
+from kactl.stores.zookeeper.layout import Malformed
+
+KAFKA_3_9 = (
+    b'{"version":5,"host":"127.0.0.1","port":9091,"jmx_port":-1,"timestamp":"1698765432100",'
+    b'"endpoints":["INTERNAL://127.0.0.1:19091","CLIENT://127.0.0.1:9091"],'
+    b'"listener_security_protocol_map":{"INTERNAL":"SSL","CLIENT":"PLAINTEXT"},"rack":"r1","features":{}}'
+)
+TWO_LISTENERS = (Endpoint("INTERNAL", "127.0.0.1", 19091, "SSL"), Endpoint("CLIENT", "127.0.0.1", 9091, "PLAINTEXT"))
+
+
+def test_a_brokers_registration_is_read() -> None:
+    assert registration.decode(3, KAFKA_3_9, 77) == Broker(3, 77, TWO_LISTENERS, "r1")
+
+
+def test_ours_is_written_like_a_brokers() -> None:
+    assert registration.encode(Broker(3, 0, TWO_LISTENERS, "r1"), 1698765432100) == KAFKA_3_9
+
+
+@pytest.mark.parametrize(
+    ("data", "endpoint", "rack"),
+    [
+        (b'{"version":1,"host":"h","port":9,"jmx_port":-1}', Endpoint("PLAINTEXT", "h", 9, "PLAINTEXT"), None),
+        (b'{"version":2,"host":null,"port":-1,"endpoints":["SSL://h:9"]}', Endpoint("SSL", "h", 9, "SSL"), None),
+        (b'{"version":3,"endpoints":["SSL://h:9"],"rack":"r"}', Endpoint("SSL", "h", 9, "SSL"), "r"),
+        (
+            b'{"version":4,"endpoints":["C://h:9"],"listener_security_protocol_map":{"C":"SASL_SSL"},"rack":null}',
+            Endpoint("C", "h", 9, "SASL_SSL"),
+            None,
+        ),
+    ],
+)
+def test_older_registrations_are_read(data: bytes, endpoint: Endpoint, rack: str | None) -> None:
+    assert registration.decode(1, data, 5) == Broker(1, 5, (endpoint,), rack)
+
+
+@pytest.mark.parametrize("host", ["::1", "fe80::1%eth0", "", "a-b.example"])
+def test_any_host_is_read_as_it_was_written(host: str) -> None:
+    broker = Broker(1, 5, (Endpoint("PLAINTEXT", host, 9092),))
+
+    data = registration.encode(broker, 0)
+
+    assert registration.decode(1, data, 5) == broker
+    assert (f"[{host}]" if ":" in host else host).encode() in data
+
+
+def test_features_are_kept() -> None:
+    broker = Broker(1, 5, TWO_LISTENERS, None, (("f", 1, 3), ("g", 2, 2)))
+
+    data = registration.encode(broker, 0)
+
+    assert registration.decode(1, data, 5) == broker
+    assert b'"features":{"f":{"min_version":1,"max_version":3},"g":{"min_version":2,"max_version":2}}' in data
+    assert b"rack" not in data
+
+
+def test_host_and_port_are_those_of_the_first_plaintext_endpoint() -> None:
+    data = registration.encode(Broker(1, 5, (Endpoint("S", "secret", 1, "SSL"),)), 0)
+
+    assert b'"host":null,"port":-1' in data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        b"",
+        b"{}",
+        b'{"version":1}',
+        b'{"version":2,"host":"h","port":9}',
+        b'{"version":5,"endpoints":["h:9"]}',
+        b'{"version":5,"endpoints":["C://h"]}',
+        b'{"version":5,"endpoints":["C://h:x"]}',
+        b'{"version":5,"endpoints":["://h:1"]}',
+        b'{"version":5,"endpoints":["C://h:9"],"listener_security_protocol_map":{"D":"SSL"}}',
+        b'{"version":5,"endpoints":["C://h:9"],"features":{"f":{}}}',
+    ],
+)
+def test_what_is_no_registration_is_malformed(data: bytes | None) -> None:
+    with pytest.raises(Malformed):
+        registration.decode(1, data, 5)

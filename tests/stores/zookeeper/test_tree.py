@@ -1,0 +1,170 @@
+"""The tree that a store makes before it does anything else, and malformed nodes in it."""
+
+import logging
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from kactl.errors import BadConfig, ControllerMoved, StoreDamaged
+from kactl.model import NO_BROKER, Assignment, Broker, Endpoint, TopicPartition, TopicRef
+from kactl.store import Found, Names
+from kactl.stores.zookeeper import ZooKeeperStore
+from kactl.stores.zookeeper.layout import PERSISTENT
+from tests.contracts.store_clients import ORDERS, ORDERS_0, SESSION_MS, THREE_PARTITIONS
+from tests.interop.zookeeper import ZooKeeperServer
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop]
+
+
+def open_store(connect: str) -> ZooKeeperStore:
+    return ZooKeeperStore(connect, session_timeout_ms=SESSION_MS)
+
+
+async def test_all_that_brokers_expect_is_there_with_null_data(connect: str, tree: Any) -> None:
+    async with open_store(connect):
+        for path in PERSISTENT:
+            data, stat = tree.get(path)
+
+            assert data is None, path
+            assert stat.ephemeralOwner == 0
+        assert not tree.exists("/controller_epoch")
+
+
+async def test_a_chroot_is_made_with_its_parents(zookeeper: ZooKeeperServer, chroot: str) -> None:
+    async with open_store(zookeeper.connect(f"{chroot}/deep/down/")) as store:
+        await store.create_topic(ORDERS, THREE_PARTITIONS, {})
+
+    client = KazooClient(zookeeper.connect())
+    client.start()
+    assert client.get(f"{chroot}/deep")[0] is None
+    assert client.get_children(f"{chroot}/deep/down/brokers/topics") == ["orders"]
+    client.stop()
+    client.close()
+
+
+async def test_a_cluster_keeps_its_id_and_its_nodes(connect: str, tree: Any) -> None:
+    async with open_store(connect):
+        cluster_id = tree.get("/cluster/id")[0]
+        tree.set("/latest_producer_id_block", b'{"version":1}')
+
+    async with open_store(connect):
+        assert tree.get("/cluster/id")[0] == cluster_id
+        assert tree.get("/latest_producer_id_block")[0] == b'{"version":1}'
+    assert len(cluster_id) == len('{"version":"1","id":""}') + 22
+
+
+@pytest.mark.parametrize("connect", ["", "/chroot", "host:1,", "host:1//a", "host:1/a//b"])
+def test_a_connect_string_that_means_nothing_is_refused(connect: str) -> None:
+    with pytest.raises(BadConfig, match="connect"):
+        ZooKeeperStore(connect)
+
+
+@pytest.mark.parametrize("setting", ["session_timeout_ms", "max_in_flight", "batch_partitions"])
+def test_a_limit_of_nothing_is_refused(setting: str) -> None:
+    with pytest.raises(BadConfig, match=setting):
+        ZooKeeperStore("host:1", **{setting: 0})
+
+
+async def test_nodes_that_make_no_sense_cost_nothing_but_themselves(
+    connect: str, tree: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_store(connect) as store:
+        store.subscribe(lambda event: None)
+        await store.create_topic(ORDERS, THREE_PARTITIONS, {})
+        tree.create("/brokers/topics/bad", b"{")
+        tree.create("/brokers/topics/null", None)
+        tree.create("/config/topics/bad", b"[]")
+        tree.create("/config/topics/null", None)
+        tree.create("/brokers/ids/7", b"?")
+        tree.create("/brokers/ids/x", b"{}")
+        tree.create("/brokers/ids/8", b'{"version":1,"host":"h","port":9}')
+        tree.create("/brokers/topics/orders/partitions/0/state", b'{"leader":1}', makepath=True)
+        tree.create("/isr_change_notification/isr_change_0000000000", b"{}")
+        tree.create("/log_dir_event_notification/log_dir_event_0000000000", None)
+
+        with caplog.at_level(logging.WARNING, "kactl"):
+            assert (await store.assignments(await store.topics())).topics == (ORDERS,)
+            assert await store.topic_configs(["bad", "null", "orders"]) == {"bad": None, "null": {}, "orders": {}}
+            brokers = await store.brokers()
+            assert await store.broker(7) is None
+            found = await store.leaderships(Names.of([ORDERS_0, TopicPartition("orders", 1)]))
+            notices = [*await store.isr_notifications(), *await store.log_dir_notifications()]
+
+        assert list(brokers) == [8]
+        assert brokers[8] == Broker(8, brokers[8].epoch, (Endpoint("PLAINTEXT", "h", 9),))
+        assert brokers[8].epoch == tree.exists("/brokers/ids/8").czxid
+        assert found.status.tolist() == [Found.UNREADABLE, Found.MISSING]
+        assert [(notice.partitions, notice.broker) for notice in notices] == [((), NO_BROKER)] * 2
+        for path in (
+            "topic bad",
+            "topic null",
+            "/brokers/ids/7",
+            "/brokers/ids/x",
+            "partitions/0/state",
+            "isr_change_",
+        ):
+            assert path in caplog.text
+        fence = await store.contest(1)
+        await store.delete_notifications(notices, fence)
+        assert await store.isr_notifications() == await store.log_dir_notifications() == []
+
+
+async def test_a_controller_that_cannot_be_read_is_a_controller_all_the_same(connect: str, tree: Any) -> None:
+    async with open_store(connect) as store:
+        tree.create("/controller", b"{}")
+
+        held = await store.controller()
+
+        assert held is not None
+        assert (held.id, held.epoch) == (NO_BROKER, 0)
+        with pytest.raises(ControllerMoved):
+            await store.contest(1)
+        assert (await store.contest(1, take_over=True)).epoch == 1
+
+
+async def test_an_epoch_that_is_no_number_is_left_alone(connect: str, tree: Any) -> None:
+    async with open_store(connect) as store:
+        tree.create("/controller_epoch", b"seven")
+
+        with pytest.raises(StoreDamaged, match="/controller_epoch"):
+            await store.contest(1)
+
+        assert tree.get("/controller_epoch")[0] == b"seven"
+        assert not tree.exists("/controller")
+
+
+async def test_the_highest_epoch_of_a_stock_controller_is_followed(connect: str, tree: Any) -> None:
+    async with open_store(connect) as store:
+        tree.create("/controller_epoch", b"41")
+        tree.create("/controller", b'{"version":2,"brokerid":3,"timestamp":"1698765432100","kraftControllerEpoch":-1}')
+        held = await store.controller()
+
+        fence = await store.contest(900_001, take_over=True)
+
+        assert held is not None
+        assert (held.id, held.epoch, held.since_ms) == (3, 41, 1698765432100)
+        assert (fence.epoch, fence.version) == (42, 1)
+
+
+async def test_a_topic_written_without_its_id_keeps_it(connect: str) -> None:
+    async with open_store(connect) as store:
+        await store.create_topic(ORDERS, THREE_PARTITIONS, {})
+
+        await store.write_assignment(TopicRef("orders"), {0: Assignment((9,))}, None)
+
+        assert (await store.assignments(["orders"])).topics == (ORDERS,)
+
+
+async def test_participants_register_as_brokers_do(connect: str, tree: Any) -> None:
+    async with open_store(connect) as store:
+        session = await store.new_session(SESSION_MS)
+
+        epoch = await session.register(Broker(5, 0, (Endpoint("PLAINTEXT", "::1", 9092),)))
+
+        data, stat = tree.get("/brokers/ids/5")
+        assert (stat.czxid, stat.version) == (epoch, 1)
+        assert b'"version":5' in data
+        assert b'"PLAINTEXT://[::1]:9092"' in data
+        assert await session.register(Broker(5, 0, (Endpoint("PLAINTEXT", "::1", 9093),))) == epoch
+        assert b"9093" in tree.get("/brokers/ids/5")[0]

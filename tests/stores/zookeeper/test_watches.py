@@ -1,0 +1,186 @@
+"""What is heard of changes that brokers and tools make, once and again, and over a line that breaks."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pytest
+
+from kactl.model import Assignment, TopicRef
+from kactl.store import Changed, StoreEvent
+from kactl.stores.zookeeper import ZooKeeperStore
+from tests.contracts.store_clients import ORDERS, SESSION_MS, THREE_PARTITIONS, WAIT_S, Ear
+from tests.interop.zookeeper import ZooKeeperServer
+
+from .proxy import Proxy
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop]
+
+
+@pytest.fixture
+async def store(connect: str) -> AsyncIterator[ZooKeeperStore]:
+    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
+    async with Proxy(zookeeper.port) as line:
+        yield line
+
+
+async def wait_for(store: ZooKeeperStore, *, connected: bool) -> None:
+    """Until the store knows of its connection, or of its loss. kazoo tells at its own pace."""
+    with anyio.fail_after(WAIT_S):
+        while store._client.connected != connected:  # noqa: ASYNC110 - nobody is told but by events
+            await anyio.sleep(0.01)
+
+
+async def test_a_changed_registration_is_heard_each_time(store: ZooKeeperStore, tree: Any) -> None:
+    ear = Ear(store)
+    tree.create("/brokers/ids/1", b'{"version":1,"host":"a","port":9}', ephemeral=True)
+    await store.brokers()
+
+    for host in (b"b", b"c"):
+        tree.set("/brokers/ids/1", b'{"version":1,"host":"%s","port":9}' % host)
+        await ear.hear(Changed.BROKER, "1")
+        found = await store.broker(1)
+        assert found is not None
+        assert found.endpoints[0].host == host.decode()
+
+    tree.delete("/brokers/ids/1")
+    await ear.hear(Changed.BROKERS)
+    assert ear.heard == []
+
+
+async def test_a_marked_topic_is_heard(store: ZooKeeperStore, tree: Any) -> None:
+    ear = Ear(store)
+    await store.deletions()
+
+    for name in ("b", "a"):
+        tree.create(f"/admin/delete_topics/{name}", None)
+        await ear.hear(Changed.DELETIONS)
+        assert name in await store.deletions()
+
+    assert await store.deletions() == ["a", "b"]
+
+
+async def test_changed_configurations_are_heard_by_their_topics(store: ZooKeeperStore, tree: Any, connect: str) -> None:
+    tree.create("/config/changes/config_change_", b'{"version":2,"entity_path":"topics/old"}', sequence=True)
+    ear = Ear(store)
+    await store.topics()
+
+    tree.create("/config/changes/config_change_", b'{"version":2,"entity_path":"topics/one"}', sequence=True)
+    await ear.hear(Changed.TOPIC_CONFIG, "one")
+    tree.create("/config/changes/config_change_", b"nonsense", sequence=True)
+    tree.create("/config/changes/config_change_", b'{"version":2,"entity_path":"brokers/1"}', sequence=True)
+    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as admin:
+        await admin.set_topic_config("two", {"a": "b"})
+        await ear.hear(Changed.TOPIC_CONFIG, "two")
+        await admin.set_topic_config("two", {"a": "c"})
+        await ear.hear(Changed.TOPIC_CONFIG, "two")
+
+    assert ear.heard == []
+    assert await store.topic_configs(["two"]) == {"two": {"a": "c"}}
+    assert len(tree.get_children("/config/changes")) == 6
+
+
+async def test_a_read_without_a_listener_arms_nothing(store: ZooKeeperStore, zookeeper: ZooKeeperServer) -> None:
+    await store.topics()
+    await store.brokers()
+    await store.controller()
+
+    assert not store._armed._armed
+    assert not store._client._kazoo._data_watchers
+    assert not store._client._kazoo._child_watchers
+
+
+async def test_what_changed_behind_a_broken_line_is_heard_after_it(
+    proxy: Proxy, tree: Any, chroot: str, connect: str
+) -> None:
+    async with (
+        ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS) as store,
+        ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
+    ):
+        ear = Ear(store)
+        for name in ("orders", "other"):
+            await other.create_topic(TopicRef(name), THREE_PARTITIONS, {})
+        await store.assignments(await store.topics())
+        await store.controller()
+        await store.brokers()
+        seen = []
+
+        def listen(event: StoreEvent) -> None:
+            seen.append(event)
+            ear._hear(event)
+
+        store.subscribe(listen)
+        proxy.reachable = False
+        await proxy.cut()
+        await wait_for(store, connected=False)
+
+        await other.write_assignment(ORDERS, {0: Assignment((9,))}, None)
+        await other.contest(7)
+        await other.set_topic_config("other", {"a": "b"})
+        proxy.reachable = True
+
+        await ear.hear(Changed.TOPIC_CONFIG, "other")  # the last: it takes a second read
+        assert set(seen) == {
+            StoreEvent(Changed.TOPIC, "orders"),
+            StoreEvent(Changed.CONTROLLER),
+            StoreEvent(Changed.TOPIC_CONFIG, "other"),
+        }
+
+
+async def test_a_short_break_does_not_look_like_a_change_of_everything(proxy: Proxy, chroot: str, connect: str) -> None:
+    async with (
+        ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS) as store,
+        ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
+    ):
+        ear = Ear(store)
+        await other.create_topic(ORDERS, THREE_PARTITIONS, {})
+        await store.assignments(await store.topics())
+        await store.controller()
+        await store.isr_notifications()
+        fence = await store.contest(1)
+        await ear.hear(Changed.CONTROLLER)
+        await store.controller()
+
+        await proxy.cut()
+        await wait_for(store, connected=False)
+        await wait_for(store, connected=True)
+        await other.write_assignment(ORDERS, {0: Assignment((9,))}, None)
+
+        await ear.hear(Changed.TOPIC, "orders")
+        assert ear.heard == []
+        await store.resign(fence)  # the session, and the office with it, is the same
+        await ear.hear(Changed.CONTROLLER_GONE)
+
+
+async def test_after_a_lost_session_nothing_is_heard_before_the_next_reads(
+    proxy: Proxy, chroot: str, connect: str
+) -> None:
+    async with (
+        ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=1_000) as store,
+        ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
+    ):
+        ear = Ear(store)
+        watching = Ear(other)
+        await store.topics()
+        await store.contest(1)
+        assert await other.controller() is not None
+        proxy.reachable = False
+        await proxy.cut()
+        await watching.hear(Changed.CONTROLLER_GONE)  # the server has ended the session
+        await other.create_topic(ORDERS, THREE_PARTITIONS, {})
+        assert ear.heard == []  # nobody can know before there is a line again
+
+        proxy.reachable = True
+
+        await ear.hear(Changed.SESSION_LOST)
+        await ear.hear(Changed.SESSION_OPENED)
+        assert ear.heard == []
+        assert not store._armed._armed
+        assert await store.topics() == ["orders"]
+        await other.create_topic(TopicRef("more"), {}, {})
+        await ear.hear(Changed.TOPICS)
