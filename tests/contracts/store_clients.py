@@ -6,7 +6,17 @@ from typing import Final, Protocol
 import anyio
 import numpy as np
 
-from kactl.model import NO_BROKER, NO_VERSION, Assignment, Broker, Endpoint, TopicPartition, TopicRef
+from kactl.model import (
+    NO_BROKER,
+    NO_VERSION,
+    Assignment,
+    Broker,
+    Endpoint,
+    Fence,
+    Leadership,
+    TopicPartition,
+    TopicRef,
+)
 from kactl.store import Changed, Names, Session, Store, StoreEvent, Write
 
 # Events may come through a server, a thread or a poll. Nothing waits this long unless the event is lost.
@@ -16,6 +26,7 @@ SESSION_MS: Final = 10_000
 
 ORDERS = TopicRef("orders", bytes(range(16)))
 ORDERS_0, ORDERS_1, ORDERS_2 = (TopicPartition("orders", partition) for partition in range(3))
+ALL = [ORDERS_0, ORDERS_1, ORDERS_2]
 THREE_PARTITIONS = {partition: Assignment((1, 2, 3)) for partition in range(3)}
 
 
@@ -64,15 +75,14 @@ def write(
     *,
     leader: int | Sequence[int] = 1,
     leader_epoch: int | Sequence[int] = 0,
-    isr: Sequence[int] | Sequence[Sequence[int]] = (1, 2, 3),
+    isr: Sequence[int | Sequence[int]] = (1, 2, 3),
     recovering: bool | Sequence[bool] = False,
     expected: int | Sequence[int] = NO_VERSION,
 ) -> Write:
-    """New leadership for some partitions; what is given once goes for all of them, and `isr` is one, or one for each."""
+    """New leadership for some partitions; what is given once goes for all; `isr` is one, or one for each."""
     count = len(names)
-    rows = [tuple(row) if isinstance(row, Sequence) else tuple(isr) for row in isr]  # type: ignore[arg-type]
-    if not rows or not isinstance(isr[0], Sequence):
-        rows = [rows[0] if rows else ()] * count
+    each = [member for member in isr if not isinstance(member, int)]
+    rows = each or [[member for member in isr if isinstance(member, int)]] * count
     columns = np.full((max(map(len, rows), default=0), count), NO_BROKER, np.int32)
     for at, row in enumerate(rows):
         columns[: len(row), at] = row
@@ -84,3 +94,16 @@ def write(
         recovering=np.broadcast_to(np.asarray(recovering, np.bool_), count).copy(),
         expected=np.broadcast_to(np.asarray(expected, np.int32), count).copy(),
     )
+
+
+async def stored(store: Store, name: TopicPartition) -> Leadership | None:
+    return (await store.leaderships(Names.of([name]))).one(0)
+
+
+async def lead(store: Store, *, controller: int = 100) -> Fence:
+    """A topic of three partitions that each have a first leader, and the fence under which they got it."""
+    await store.create_topic(ORDERS, THREE_PARTITIONS, {})
+    fence = await store.contest(controller)
+    committed = await store.commit(write(ALL), fence)
+    assert committed.kept.all()
+    return fence

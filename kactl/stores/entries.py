@@ -1,0 +1,216 @@
+"""Stored leadership as columns: one entry per partition, found by the number of its topic.
+
+Both embedded stores keep this in memory; the SQLite store rebuilds it from its snapshot and its journal.
+"""
+
+import dataclasses
+from typing import Final
+
+import numpy as np
+
+from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, NO_VERSION, Leadership, TopicPartition
+from kactl.rows import Bools, Ints, RowNumbers
+from kactl.store import Committed, Found, Leaderships, Names, Outcome, Write
+
+NO_TOPIC: Final = -1
+# Each topic has a table from partition to row, as long as its highest partition. Kafka's largest clusters have some
+# millions of partitions in all; a number above this one is a mistake that would cost 4 MiB of memory and more.
+PARTITION_LIMIT: Final = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entries:
+    """n stored entries, by value. `isr` is int32[K, n] with NO_BROKER in free places; `version` is the stored one."""
+
+    topic: Ints
+    partition: Ints
+    leader: Ints
+    leader_epoch: Ints
+    isr: Ints
+    recovering: Bools
+    version: Ints
+    controller_epoch: Ints
+
+    def __len__(self) -> int:
+        return len(self.topic)
+
+
+class EntryTable:
+    """All entries that are stored. Topics are numbered from 0 up; numbers are never used again."""
+
+    def __init__(self) -> None:
+        # Where the partitions of each topic begin in `_row_of`, and how many there is room for. Place 0 of `_row_of`
+        # stands for every partition that has no place of its own.
+        self._begin = np.zeros(0, np.int64)
+        self._room = np.zeros(0, np.int32)
+        self._row_of = np.full(1, -1, np.int32)
+        self._row_of_used = 1
+        self._count = 0
+        self._columns = _columns(width=0, capacity=0)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def judge(self, write: Write, topics: Ints, controller_epoch: int) -> tuple[Committed, Entries]:
+        """What becomes of a write, and the entries that it makes. Nothing is changed.
+
+        Args:
+            topics: int32, the number of each of `write.names.topics`; NO_TOPIC where it is not there.
+        """
+        topic, partition = topics[write.names.topic], write.names.partition
+        rows = self._rows(topic, partition)
+        present = rows >= 0
+        standing = np.where(present, self._columns.version[rows], NO_VERSION) if self._count else rows
+        kept = standing == write.expected
+        homeless = kept & ~present & ((topic == NO_TOPIC) | (partition < 0) | (partition >= PARTITION_LIMIT))
+        kept &= ~homeless
+        outcome = np.where(kept, Outcome.KEPT, np.where(homeless, Outcome.FAILED, Outcome.CONFLICT)).astype(np.uint8)
+        version = np.where(kept, write.expected + 1, NO_VERSION).astype(np.int32)
+        which = slice(None) if kept.all() else kept
+        made = Entries(
+            topic=topic[which],
+            partition=partition[which],
+            leader=write.leader[which],
+            leader_epoch=write.leader_epoch[which],
+            isr=write.isr[:, which],
+            recovering=write.recovering[which],
+            version=version[which],
+            controller_epoch=np.full(np.count_nonzero(kept), controller_epoch, np.int32),
+        )
+        return Committed(outcome, version), made
+
+    def put(self, entries: Entries) -> None:
+        """Keep entries as they are, new ones and such as replace what stood there; no partition twice."""
+        rows = self._rows(entries.topic, entries.partition)
+        missing = rows < 0
+        if missing.any():
+            rows = self._add(entries.topic, entries.partition, missing)
+        width = len(entries.isr)
+        if width > len(self._columns.isr):
+            self._columns = _grown(self._columns, width=width, capacity=len(self._columns))
+        columns = self._columns
+        columns.leader[rows] = entries.leader
+        columns.leader_epoch[rows] = entries.leader_epoch
+        for slot, members in enumerate(columns.isr):
+            members[rows] = entries.isr[slot] if slot < width else NO_BROKER
+        columns.recovering[rows] = entries.recovering
+        columns.version[rows] = entries.version
+        columns.controller_epoch[rows] = entries.controller_epoch
+
+    def read(self, topic: Ints, partition: Ints) -> Leaderships:
+        """What is stored of some partitions."""
+        rows = self._rows(topic, partition)
+        found = rows >= 0
+        columns = self._columns
+        if found.all():
+            # The common case is a plain gather; nothing has to be blanked out.
+            return Leaderships(
+                status=np.full(len(rows), Found.FOUND, np.uint8),
+                leader=columns.leader[rows],
+                leader_epoch=columns.leader_epoch[rows],
+                isr=columns.isr[:, rows],
+                partition_epoch=columns.version[rows],
+                controller_epoch=columns.controller_epoch[rows],
+                recovering=columns.recovering[rows],
+            )
+        blank = Leaderships.of([None] * len(rows))
+        answer = dataclasses.replace(blank, isr=np.full((len(columns.isr), len(rows)), NO_BROKER, np.int32))
+        rows = rows[found]
+        answer.status[found] = Found.FOUND
+        answer.leader[found] = columns.leader[rows]
+        answer.leader_epoch[found] = columns.leader_epoch[rows]
+        answer.isr[:, found] = columns.isr[:, rows]
+        answer.partition_epoch[found] = columns.version[rows]
+        answer.controller_epoch[found] = columns.controller_epoch[rows]
+        answer.recovering[found] = columns.recovering[rows]
+        return answer
+
+    def part(self, begin: int, end: int) -> Entries:
+        """Entries `begin` to `end`, in the order in which they were first kept. They are views: use them up."""
+        end = min(end, self._count)
+        return Entries(**{f.name: getattr(self._columns, f.name)[..., begin:end] for f in dataclasses.fields(Entries)})
+
+    def _rows(self, topic: Ints, partition: Ints) -> RowNumbers:
+        """intp[n]: the row of each partition; -1 where it has none."""
+        if not len(self._begin):
+            return np.full(len(topic), -1, np.intp)
+        known = (topic >= 0) & (topic < len(self._begin)) & (partition >= 0)
+        number = np.where(known, topic, 0)
+        known &= partition < self._room[number]
+        place = np.where(known, self._begin[number] + partition, 0)
+        return self._row_of[place].astype(np.intp)
+
+    def _add(self, topic: Ints, partition: Ints, missing: Bools) -> RowNumbers:
+        """Give rows to those that have none. The rows of all."""
+        new_topic, new_partition = topic[missing], partition[missing]
+        self._make_room(new_topic, new_partition)
+        begin, end = self._count, self._count + len(new_topic)
+        if end > len(self._columns):
+            self._columns = _grown(
+                self._columns, width=len(self._columns.isr), capacity=max(end, 2 * len(self._columns))
+            )
+        self._row_of[self._begin[new_topic] + new_partition] = np.arange(begin, end, dtype=np.int32)
+        self._columns.topic[begin:end] = new_topic
+        self._columns.partition[begin:end] = new_partition
+        self._count = end
+        rows = self._rows(topic, partition)
+        assert (rows[missing] == np.arange(begin, end)).all(), "a partition was written twice in one write"
+        return rows
+
+    def _make_room(self, topic: Ints, partition: Ints) -> None:
+        """Let each topic's table reach to its highest partition. A table that is too short moves to the end."""
+        topics = int(topic.max()) + 1
+        if topics > len(self._begin):
+            more = max(topics, 2 * len(self._begin)) - len(self._begin)
+            self._begin = np.append(self._begin, np.zeros(more, np.int64))
+            self._room = np.append(self._room, np.zeros(more, np.int32))
+        needed = np.zeros(len(self._room), np.int32)
+        np.maximum.at(needed, topic, partition + np.int32(1))
+        short = np.flatnonzero(needed > self._room)
+        # A table that grows once will grow again, so it doubles; a first one is as long as it has to be.
+        room = np.maximum(needed[short], 2 * self._room[short])
+        begin = self._row_of_used + np.cumsum(room, dtype=np.int64) - room
+        self._row_of_used += int(room.sum())
+        if self._row_of_used > len(self._row_of):
+            more = max(self._row_of_used, 2 * len(self._row_of)) - len(self._row_of)
+            self._row_of = np.append(self._row_of, np.full(more, -1, np.int32))
+        for at in np.flatnonzero(self._room[short]).tolist():
+            old_begin, length = int(self._begin[short[at]]), int(self._room[short[at]])
+            self._row_of[begin[at] : begin[at] + length] = self._row_of[old_begin : old_begin + length]
+        self._begin[short], self._room[short] = begin, room
+
+
+def _columns(*, width: int, capacity: int) -> Entries:
+    return Entries(
+        topic=np.full(capacity, NO_TOPIC, np.int32),
+        partition=np.full(capacity, -1, np.int32),
+        leader=np.full(capacity, NO_LEADER, np.int32),
+        leader_epoch=np.full(capacity, NO_EPOCH, np.int32),
+        isr=np.full((width, capacity), NO_BROKER, np.int32),
+        recovering=np.zeros(capacity, np.bool_),
+        version=np.full(capacity, NO_VERSION, np.int32),
+        controller_epoch=np.full(capacity, NO_EPOCH, np.int32),
+    )
+
+
+def _grown(old: Entries, *, width: int, capacity: int) -> Entries:
+    new = _columns(width=width, capacity=capacity)
+    for field in dataclasses.fields(Entries):
+        source, target = getattr(old, field.name), getattr(new, field.name)
+        if source.ndim == 2:
+            target[: len(source), : len(old)] = source
+        else:
+            target[: len(old)] = source
+    return new
+
+
+def leader_write(name: TopicPartition, state: Leadership, *, expected: int) -> Write:
+    """A leader's write of its own ISR as a write of one row."""
+    return Write(
+        names=Names.of([name]),
+        leader=np.array([state.leader], np.int32),
+        leader_epoch=np.array([state.leader_epoch], np.int32),
+        isr=np.array([[member] for member in state.isr], np.int32).reshape(len(state.isr), 1),
+        recovering=np.array([state.recovering], np.bool_),
+        expected=np.array([expected], np.int32),
+    )

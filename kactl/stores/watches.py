@@ -1,0 +1,38 @@
+"""Which reads armed a watch, and who is told when it fires.
+
+As in ZooKeeper a watch fires once: several changes between two reads are one event, and whoever was told reads again.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from kactl.store import Changed, StoreEvent
+
+Listener = Callable[[StoreEvent], None]
+
+# Told to the owner of a session without having been asked for.
+_UNASKED: Final = frozenset({Changed.SESSION_LOST, Changed.SESSION_OPENED})
+
+
+class Watches:
+    """The watches of one client."""
+
+    def __init__(self) -> None:
+        self._armed: set[StoreEvent] = set()
+        self._listener: Listener | None = None
+
+    def subscribe(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def arm(self, what: Changed, name: str = "") -> None:
+        self._armed.add(StoreEvent(what, name))
+
+    def fire(self, event: StoreEvent) -> None:
+        """Tell of a change, if what has changed was read since it was last told of."""
+        if event.what not in _UNASKED:
+            key = StoreEvent(Changed.CONTROLLER) if event.what is Changed.CONTROLLER_GONE else event
+            if key not in self._armed:
+                return
+            self._armed.discard(key)
+        if self._listener:
+            self._listener(event)

@@ -1,0 +1,220 @@
+"""The store contract: registrations that live by sessions, and notifications that stand."""
+
+import pytest
+
+from kactl.errors import BrokerIdTaken, SessionExpired
+from kactl.model import (
+    NO_BROKER,
+)
+from kactl.store import Changed
+
+from .store_clients import (
+    ORDERS_0,
+    ORDERS_1,
+    ORDERS_2,
+    SESSION_MS,
+    Ear,
+    Stores,
+    broker,
+    lead,
+)
+
+
+class BrokerContract:
+    pytestmark = pytest.mark.anyio
+
+    async def test_a_registered_broker_is_read_back(self, stores: Stores) -> None:
+        async with stores.open_client() as store, stores.open_client() as other:
+            session = await store.new_session(SESSION_MS)
+
+            epoch = await session.register(broker(3, epoch=99))
+
+            for client in (store, other):
+                assert await client.brokers() == {3: broker(3, epoch=epoch)}
+                assert await client.broker(3) == broker(3, epoch=epoch)
+                assert await client.broker(4) is None
+            assert session.timeout_ms > 0
+
+    async def test_broker_epochs_only_rise(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            epochs = []
+            for number in (1, 2, 1, 1):
+                session = await store.new_session(SESSION_MS)
+                epochs.append(await session.register(broker(number)))
+                await session.close()
+
+            assert epochs == sorted(set(epochs))
+            assert epochs[0] >= 0
+
+    async def test_a_broker_id_is_taken_while_its_session_lives(self, stores: Stores) -> None:
+        async with stores.open_client() as store, stores.open_client() as other:
+            first, second = await store.new_session(SESSION_MS), await other.new_session(SESSION_MS)
+            epoch = await first.register(broker(1))
+
+            with pytest.raises(BrokerIdTaken):
+                await second.register(broker(1, rack="elsewhere"))
+
+            assert await other.brokers() == {1: broker(1, epoch=epoch)}
+            await first.close()
+            assert await second.register(broker(1)) > epoch
+
+    async def test_a_closed_sessions_registration_is_gone_at_once(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            session, staying = await store.new_session(SESSION_MS), await store.new_session(SESSION_MS)
+            await session.register(broker(1))
+            epoch = await staying.register(broker(2))
+
+            await session.close()
+
+            assert await store.brokers() == {2: broker(2, epoch=epoch)}
+            with pytest.raises(SessionExpired):
+                await session.keep_alive()
+            with pytest.raises(SessionExpired):
+                await session.register(broker(1))
+
+    async def test_closing_twice_is_closing_once(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            session = await store.new_session(SESSION_MS)
+
+            await session.close()
+            await session.close()
+
+            assert await store.brokers() == {}
+
+    async def test_a_registration_ends_when_its_session_expires(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            ear = Ear(store)
+            session = await store.new_session(SESSION_MS)
+            await session.register(broker(1))
+            assert list(await store.brokers()) == [1]
+
+            await stores.expire_session(session)
+
+            await ear.hear(Changed.BROKERS)
+            assert await store.brokers() == {}
+            with pytest.raises(SessionExpired):
+                await session.keep_alive()
+            with pytest.raises(SessionExpired):
+                await session.register(broker(1))
+
+    async def test_a_session_that_is_kept_alive_stays(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            session = await store.new_session(SESSION_MS)
+            epoch = await session.register(broker(1))
+
+            await session.keep_alive()
+
+            assert await store.brokers() == {1: broker(1, epoch=epoch)}
+
+    async def test_coming_and_going_are_reported(self, stores: Stores) -> None:
+        async with stores.open_client() as watching, stores.open_client() as other:
+            ear = Ear(watching)
+            await watching.brokers()
+
+            session = await other.new_session(SESSION_MS)
+            await session.register(broker(1))
+            await ear.hear(Changed.BROKERS)
+            assert list(await watching.brokers()) == [1]
+            await session.close()
+
+            await ear.hear(Changed.BROKERS)
+            assert await watching.brokers() == {}
+
+    async def test_a_brokers_session_is_not_its_clients(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            ear = Ear(store)
+            session = await store.new_session(SESSION_MS)
+            epoch = await session.register(broker(1))
+            fence = await store.contest(100)
+            await store.controller()
+
+            await session.close()
+            assert await store.controller() is not None
+            again = await store.new_session(SESSION_MS)
+            epoch = await again.register(broker(1))
+            await store.resign(fence)
+
+            await ear.hear(Changed.CONTROLLER_GONE)
+            assert await store.brokers() == {1: broker(1, epoch=epoch)}
+
+    async def test_endpoints_rack_and_features_are_kept(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            session = await store.new_session(SESSION_MS)
+            plain = broker(1, rack=None)
+            await session.register(plain)
+
+            found = await store.broker(1)
+
+            assert found is not None
+            assert (found.endpoints, found.rack) == (plain.endpoints, None)
+
+
+class NotificationContract:
+    pytestmark = pytest.mark.anyio
+
+    async def test_isr_notifications_stand_until_they_are_taken_away(self, stores: Stores) -> None:
+        async with stores.open_client() as store, stores.open_client() as leader:
+            fence = await lead(store)
+            await leader.notify_isr([ORDERS_0, ORDERS_2])
+            await leader.notify_isr([ORDERS_1])
+
+            standing = await store.isr_notifications()
+            await store.delete_notifications(standing[:1], fence)
+
+            assert [one.partitions for one in standing] == [(ORDERS_0, ORDERS_2), (ORDERS_1,)]
+            assert all(one.broker == NO_BROKER for one in standing)
+            assert await store.isr_notifications() == standing[1:]
+            assert await leader.isr_notifications() == standing[1:]
+
+    async def test_log_dir_notifications_stand_until_they_are_taken_away(self, stores: Stores) -> None:
+        async with stores.open_client() as store, stores.open_client() as participant:
+            fence = await store.contest(100)
+            await participant.notify_log_dir(3)
+            await participant.notify_log_dir(3)
+
+            standing = await store.log_dir_notifications()
+            await store.delete_notifications(standing, fence)
+
+            assert [one.broker for one in standing] == [3, 3]
+            assert len({one.key for one in standing}) == 2
+            assert await store.log_dir_notifications() == []
+
+    async def test_what_is_gone_already_is_passed_over(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            fence = await lead(store)
+            await store.notify_isr([ORDERS_0])
+            standing = await store.isr_notifications()
+            await store.delete_notifications(standing, fence)
+            await store.notify_isr([ORDERS_1])
+
+            await store.delete_notifications(standing, fence)
+            await store.delete_notifications([], fence)
+
+            assert [one.partitions for one in await store.isr_notifications()] == [(ORDERS_1,)]
+
+    async def test_both_kinds_stand_apart(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            fence = await lead(store)
+            await store.notify_isr([ORDERS_0])
+            await store.notify_log_dir(2)
+
+            await store.delete_notifications(await store.log_dir_notifications(), fence)
+
+            assert [one.partitions for one in await store.isr_notifications()] == [(ORDERS_0,)]
+            assert await store.log_dir_notifications() == []
+
+    async def test_notifications_are_reported(self, stores: Stores) -> None:
+        async with stores.open_client() as store, stores.open_client() as leader:
+            ear = Ear(store)
+            fence = await lead(store)
+            for count in (1, 2):
+                await store.isr_notifications()
+                await store.log_dir_notifications()
+
+                await leader.notify_isr([ORDERS_0])
+                await ear.hear(Changed.ISR_NOTIFICATIONS)
+                await leader.notify_log_dir(1)
+                await ear.hear(Changed.LOG_DIR_NOTIFICATIONS)
+
+                assert len(await store.isr_notifications()) == count
+            await store.delete_notifications(await store.isr_notifications(), fence)

@@ -1,0 +1,176 @@
+"""The store contract: topics, their assignments and their configurations."""
+
+import pytest
+
+from kactl.errors import NotFound, TopicExists
+from kactl.model import (
+    ZERO_ID,
+    Assignment,
+    Leadership,
+    TopicPartition,
+    TopicRef,
+)
+from kactl.store import Changed, Names
+
+from .store_clients import (
+    ALL,
+    ORDERS,
+    ORDERS_0,
+    ORDERS_1,
+    ORDERS_2,
+    THREE_PARTITIONS,
+    Ear,
+    Stores,
+    lead,
+    stored,
+    write,
+)
+
+
+class TopicContract:
+    pytestmark = pytest.mark.anyio
+
+    async def test_an_empty_store_has_nothing(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            assert await store.topics() == []
+            assert await store.brokers() == {}
+            assert await store.deletions() == []
+            assert await store.isr_notifications() == []
+            assert await store.log_dir_notifications() == []
+            assert (await store.assignments(["orders"])).topics == ()
+            assert (await store.assignments([])).topics == ()
+
+    async def test_a_created_topic_is_read_back(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            moving = Assignment((4, 5, 1, 2), adding=(4, 5), removing=(1, 2))
+            await store.create_topic(ORDERS, {0: Assignment((1, 2, 3)), 2: Assignment((3,)), 1: moving}, {"a": "b"})
+
+            assignments = await store.assignments(["orders"])
+
+            assert await store.topics() == ["orders"]
+            assert assignments.topics == (ORDERS,)
+            assert dict(assignments.items()) == {
+                ORDERS_0: Assignment((1, 2, 3)),
+                ORDERS_1: moving,
+                ORDERS_2: Assignment((3,)),
+            }
+            assert await store.topic_configs(["orders"]) == {"orders": {"a": "b"}}
+
+    async def test_assignments_of_many_topics_come_as_one(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            wanted: dict[TopicPartition, Assignment] = {}
+            for number in range(20):
+                name = f"t{number:02}"
+                assignment = {at: Assignment(tuple(range(1 + number % 4))) for at in range(number % 3 + 1)}
+                await store.create_topic(TopicRef(name), assignment, {})
+                wanted |= {TopicPartition(name, at): held for at, held in assignment.items()}
+
+            assignments = await store.assignments(await store.topics())
+
+            assert dict(assignments.items()) == wanted
+            assert {topic.name for topic in assignments.topics} == {f"t{number:02}" for number in range(20)}
+            assert all(topic.id == ZERO_ID for topic in assignments.topics)
+
+    async def test_topics_that_are_gone_are_left_out(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            await store.create_topic(ORDERS, THREE_PARTITIONS, {})
+
+            assignments = await store.assignments(["ghost", "orders", "phantom"])
+
+            assert assignments.topics == (ORDERS,)
+            assert len(assignments) == 3
+
+    async def test_a_topic_may_have_no_partitions(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            await store.create_topic(ORDERS, {}, {})
+
+            assignments = await store.assignments(["orders"])
+
+            assert assignments.topics == (ORDERS,)
+            assert len(assignments) == 0
+
+    async def test_an_existing_topic_is_left_as_it_is(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            await store.create_topic(ORDERS, THREE_PARTITIONS, {"a": "1"})
+
+            with pytest.raises(TopicExists):
+                await store.create_topic(TopicRef("orders", bytes(15) + b"x"), {0: Assignment((9,))}, {"a": "2"})
+
+            assert (await store.assignments(["orders"])).topics == (ORDERS,)
+            assert len(await store.assignments(["orders"])) == 3
+            assert await store.topic_configs(["orders"]) == {"orders": {"a": "1"}}
+
+    @pytest.mark.parametrize("fenced", [True, False])
+    async def test_an_assignment_is_replaced(self, stores: Stores, fenced: bool) -> None:
+        async with stores.open_client() as store:
+            fence = await lead(store)
+            grown = {at: Assignment((3, 2, 1)) for at in range(5)}
+
+            await store.write_assignment(ORDERS, grown, fence if fenced else None)
+
+            assignments = await store.assignments(["orders"])
+            assert assignments.topics == (ORDERS,)
+            assert dict(assignments.items()) == {TopicPartition("orders", at): held for at, held in grown.items()}
+            assert await stored(store, ORDERS_0) == Leadership(1, 0, (1, 2, 3), 0, fence.epoch)
+
+    async def test_a_topic_that_is_not_there_cannot_be_assigned(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            fence = await store.contest(1)
+
+            for token in (None, fence):
+                with pytest.raises(NotFound):
+                    await store.write_assignment(ORDERS, THREE_PARTITIONS, token)
+
+            assert await store.topics() == []
+
+    async def test_new_partitions_can_be_led(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            fence = await lead(store)
+            await store.write_assignment(ORDERS, {at: Assignment((1,)) for at in range(300)}, fence)
+            grown = [TopicPartition("orders", at) for at in range(3, 300)]
+
+            committed = await store.commit(write(grown, isr=(1,)), fence)
+
+            assert committed.kept.all()
+            assert (await store.leaderships(Names.of(ALL + grown))).found.all()
+
+    async def test_configurations_are_replaced(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            await store.create_topic(ORDERS, THREE_PARTITIONS, {"a": "1", "b": "2"})
+
+            await store.set_topic_config("orders", {"unclean.leader.election.enable": "true", "ü": "ö"})
+
+            configs = await store.topic_configs(["orders", "ghost"])
+            assert configs == {"orders": {"unclean.leader.election.enable": "true", "ü": "ö"}, "ghost": {}}
+
+    async def test_topics_are_reported(self, stores: Stores) -> None:
+        async with stores.open_client() as watching, stores.open_client() as admin:
+            ear = Ear(watching)
+            await watching.topics()
+
+            for at, name in enumerate(["one", "two"], 1):
+                await admin.create_topic(TopicRef(name), THREE_PARTITIONS, {})
+
+                await ear.hear(Changed.TOPICS)
+                assert len(await watching.topics()) == at
+
+    async def test_changed_assignments_are_reported(self, stores: Stores) -> None:
+        async with stores.open_client() as watching, stores.open_client() as admin:
+            ear = Ear(watching)
+            await admin.create_topic(ORDERS, THREE_PARTITIONS, {})
+            await watching.assignments(["orders"])
+
+            for count in (4, 5):
+                await admin.write_assignment(ORDERS, {at: Assignment((1,)) for at in range(count)}, None)
+
+                await ear.hear(Changed.TOPIC, "orders")
+                assert len(await watching.assignments(["orders"])) == count
+
+    async def test_ones_own_changes_are_reported_as_well(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            ear = Ear(store)
+            await store.topics()
+
+            await store.create_topic(ORDERS, THREE_PARTITIONS, {})
+
+            await ear.hear(Changed.TOPICS)

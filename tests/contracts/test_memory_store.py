@@ -1,0 +1,37 @@
+"""The store contract over memory."""
+
+import pytest
+
+from kactl.store import Session, Store
+from kactl.stores.memory import MemoryState, MemoryStore
+from tests.clocks import ManualClock
+
+from .store_clients import Stores
+from .store_contract import StoreContract
+
+
+class MemoryStores:
+    """Clients of one state; time passes when a session has to expire."""
+
+    def __init__(self) -> None:
+        self._state = MemoryState()
+        self._clock = ManualClock()
+
+    def open_client(self) -> Store:
+        return MemoryStore(self._state, clock=self._clock)
+
+    async def expire(self, client: Store) -> None:
+        assert isinstance(client, MemoryStore)
+        client.expire()
+
+    async def expire_session(self, session: Session) -> None:
+        await self._clock.advance(session.timeout_ms)
+
+
+@pytest.fixture
+def stores() -> Stores:
+    return MemoryStores()
+
+
+class TestMemoryStore(StoreContract):
+    pass
