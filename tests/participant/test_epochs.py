@@ -1,0 +1,100 @@
+"""Whatever controllers say, in whatever order and however often: epochs never go back."""
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kactl.model import TopicPartition
+from kactl.participant import CachedPartition, HostedPartition, Participant
+from kactl.stores.memory import MemoryStore
+from kactl.wire import Request
+from tests.clocks import ManualClock
+
+from .conftest import Network, Notes
+from .requests import BILLS_0, ORDERS_0, ORDERS_1, State, leader_and_isr, stop_replica, update_metadata
+
+NAMES = (ORDERS_0, ORDERS_1, BILLS_0)
+names = st.sampled_from(NAMES)
+rows = st.lists(
+    st.builds(
+        State,
+        names,
+        st.integers(1, 3),
+        st.integers(0, 4),
+        partition_epoch=st.integers(0, 2),
+        replicas=st.just((1, 2, 3)),
+    ),
+    unique_by=lambda row: row.name,
+    max_size=3,
+)
+epochs = st.integers(1, 4)
+requests: st.SearchStrategy[Request] = st.one_of(
+    st.builds(lambda sent, epoch: leader_and_isr(*sent, epoch=epoch), rows, epochs),
+    st.builds(lambda sent, epoch: update_metadata(*sent, epoch=epoch), rows, epochs),
+    st.builds(
+        lambda sent, epoch, leader_epoch: stop_replica(*sent, epoch=epoch, leader_epoch=leader_epoch),
+        st.lists(names, unique=True, max_size=3),
+        epochs,
+        st.integers(-2, 4),
+    ),
+)
+
+
+def play(story: Callable[[Network], Awaitable[None]]) -> None:
+    """Tell a story on an event loop, a store and a network of its own."""
+
+    async def told() -> None:
+        clock = ManualClock()
+        async with MemoryStore(clock=clock) as store:
+            await story(Network(store, clock))
+
+    anyio.run(told)
+
+
+def known(participant: Participant) -> list[tuple[HostedPartition | None, CachedPartition | None]]:
+    """All that it knows of partitions."""
+    return [(participant.hosted(name), participant.partition(name)) for name in NAMES]
+
+
+@given(sent=st.lists(requests, max_size=12))
+@settings(max_examples=60)
+def test_no_epoch_ever_goes_back(sent: list[Request]) -> None:
+    async def story(network: Network) -> None:
+        async with network.participant(listener=(notes := Notes())) as participant:
+            highest: dict[TopicPartition, int] = {}
+            for request in sent:
+                before = participant.controller_epoch
+                told = len(notes.told)
+                response = await network.send(1, request)
+
+                if request.controller_epoch < before:
+                    assert response.error == 11
+                    assert len(notes.told) == told
+                assert participant.controller_epoch == max(before, request.controller_epoch)
+                for name in participant.hosts:
+                    hosted = participant.hosted(name)
+                    assert hosted is not None
+                    assert hosted.leader_epoch >= highest.get(name, 0)
+                    highest[name] = hosted.leader_epoch
+
+    play(story)
+
+
+@given(sent=st.lists(requests, max_size=8))
+@settings(max_examples=60)
+def test_every_request_twice_is_every_request_once(sent: list[Request]) -> None:
+    async def story(network: Network) -> None:
+        async with network.participant(listener=(notes := Notes())) as participant:
+            for request in sent:
+                await network.send(1, request)
+                told = len(notes.told)
+                before = known(participant)
+
+                await network.send(1, request)
+
+                assert len(notes.told) == told
+                assert known(participant) == before
+
+    play(story)

@@ -1,0 +1,251 @@
+"""How leaders take followers in."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from kactl.errors import StoreUnavailable
+from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
+from kactl.participant import Participants
+from kactl.participant.isr import RETRY_MS
+from kactl.stores.memory import MemoryStore
+from tests.clocks import ManualClock, settle
+from tests.contracts.store_clients import write
+
+from .conftest import SESSION_MS, Network
+from .requests import ORDERS_0, State, update_metadata
+
+pytestmark = pytest.mark.anyio
+
+
+def group(network: Network) -> Participants:
+    return Participants(3, store=network.store, hub=network.hub, clock=network.clock, session_timeout_ms=SESSION_MS)
+
+
+async def isr(network: Network) -> tuple[int, ...]:
+    stored = await network.stored()
+    assert stored is not None
+    return stored.isr
+
+
+async def test_a_follower_that_follows_is_taken_in(network: Network) -> None:
+    async with group(network) as brokers:
+        await network.tell_all(await network.elect(isr=(3, 1)))
+        await settle()
+
+        stored = await network.stored()
+        assert stored == Leadership(
+            leader=1, leader_epoch=0, isr=(1, 2, 3), partition_epoch=1, controller_epoch=1, recovering=False
+        )
+        assert await network.notified() == [ORDERS_0]
+        hosted = brokers[1].hosted(ORDERS_0)
+        assert hosted is not None
+        assert (hosted.isr, hosted.partition_epoch) == ((1, 2, 3), 1)
+
+
+async def test_a_complete_isr_is_left_alone(network: Network) -> None:
+    async with group(network):
+        await network.tell_all(await network.elect(isr=(1, 2, 3)))
+        await settle()
+
+        stored = await network.stored()
+        assert stored is not None
+        assert stored.partition_epoch == 0
+        assert await network.notified() == []
+
+
+async def test_the_order_in_which_leader_and_follower_hear_of_it_does_not_matter(network: Network) -> None:
+    async with group(network):
+        row = await network.elect()
+        for broker in (2, 1, 3):
+            await network.lead_and_follow(broker, row)
+        await settle()
+        assert await isr(network) == (1, 3)  # nobody is known to live yet
+
+        await network.send(1, update_metadata(row))
+        await settle()
+        assert await isr(network) == (1, 3)  # broker 2 does not know that its leader lives
+
+        await network.send(2, update_metadata(row))
+        await settle()
+        assert await isr(network) == (1, 2, 3)
+
+
+async def test_one_that_the_metadata_does_not_call_live_is_not_taken_in(network: Network) -> None:
+    async with group(network):
+        row = await network.elect()
+        await network.tell_all(row, live=(1, 3))
+        await network.send(2, update_metadata(row))
+        await network.lead_and_follow(2, row)
+        await settle()
+
+        assert await isr(network) == (1, 3)
+
+
+async def test_one_that_follows_under_an_older_epoch_is_not_taken_in(network: Network) -> None:
+    async with group(network):
+        await network.tell_all(await network.elect(isr=(1, 2, 3)))
+        later = await network.elect(isr=(1, 3), leader_epoch=1, expected=0)
+        await network.send(1, update_metadata(later))
+        await network.lead_and_follow(1, later)
+        await settle()
+        assert await isr(network) == (1, 3)
+
+        await network.lead_and_follow(2, later)
+        await settle()
+        assert await isr(network) == (1, 2, 3)
+
+
+async def test_one_that_hangs_is_taken_in_when_it_goes_on(network: Network) -> None:
+    async with group(network) as brokers:
+        row = await network.elect()
+        await network.send(2, update_metadata(row))
+        await network.lead_and_follow(2, row)
+        brokers.pause(2)
+        await network.tell_all(row, live=(1,))
+        await network.send(1, update_metadata(row))
+        await settle()
+        assert await isr(network) == (1, 3)
+
+        brokers.resume(2)
+        await settle()
+        assert await isr(network) == (1, 2, 3)
+
+
+async def test_a_leader_that_hangs_writes_nothing(network: Network) -> None:
+    async with group(network) as brokers:
+        row = await network.elect()
+        await network.lead_and_follow(1, row)
+        await network.send(1, update_metadata(row))
+        brokers.pause(1)
+        await network.send(2, update_metadata(row))
+        await network.lead_and_follow(2, row)
+        await settle()
+        assert await isr(network) == (1, 3)
+
+        brokers.resume(1)
+        await settle()
+        assert await isr(network) == (1, 2, 3)
+
+
+async def test_a_killed_one_is_not_taken_in_although_it_still_counts_as_live(network: Network) -> None:
+    async with group(network) as brokers:
+        row = await network.elect()
+        await network.lead_and_follow(2, row)
+        await network.send(2, update_metadata(row))
+        await brokers.kill(2)
+        await network.tell_all(row, live=(1,))
+        await network.send(1, update_metadata(row))
+        await settle()
+
+        assert await isr(network) == (1, 3)
+
+
+async def test_a_failed_directory_does_not_follow(network: Network) -> None:
+    async with group(network) as brokers:
+        await brokers[2].fail_directory([ORDERS_0])
+        await network.tell_all(await network.elect())
+        await settle()
+
+        assert await isr(network) == (1, 3)
+
+
+async def test_what_a_controller_wrote_meanwhile_is_not_overwritten(network: Network) -> None:
+    async with group(network):
+        row = await network.elect()
+        for broker in (2, 3):
+            await network.send(broker, update_metadata(row))
+            await network.lead_and_follow(broker, row)
+        await network.elect(leader=3, isr=(3,), leader_epoch=1, expected=0)
+        await network.send(1, update_metadata(row))
+        await network.lead_and_follow(1, row)  # late
+        await network.clock.advance(10 * RETRY_MS)
+
+        stored = await network.stored()
+        assert stored is not None
+        assert (stored.leader, stored.leader_epoch, stored.isr, stored.partition_epoch) == (3, 1, (3,), 1)
+        assert await network.notified() == []
+
+
+async def test_a_leader_ends_its_recovery(network: Network) -> None:
+    async with group(network):
+        row = await network.elect(isr=(1, 2, 3))
+        await network.tell_all(row.but(recovering=True))
+        await settle()
+
+        stored = await network.stored()
+        assert stored is not None
+        assert (stored.isr, stored.recovering, stored.partition_epoch) == ((1, 2, 3), False, 1)
+
+
+async def test_an_application_says_when_a_follower_has_caught_up(network: Network) -> None:
+    asked: list[tuple[TopicPartition, int]] = []
+    caught_up = False
+
+    def in_sync(name: TopicPartition, follower: int) -> bool:
+        asked.append((name, follower))
+        return caught_up
+
+    async with Participants(3, store=network.store, hub=network.hub, clock=network.clock, in_sync=in_sync):
+        await network.tell_all(await network.elect())
+        await settle()
+        assert set(asked) == {(ORDERS_0, 2)}
+        assert await isr(network) == (1, 3)
+
+        caught_up = True
+        await network.clock.advance(RETRY_MS)
+        assert await isr(network) == (1, 2, 3)
+
+
+class Unreliable(MemoryStore):
+    """Does what it is asked for, and fails to say so, as often as it is told."""
+
+    silent = 0
+
+    async def write_isr(self, name: TopicPartition, state: Leadership, *, expected: int) -> int | None:
+        version = await super().write_isr(name, state, expected=expected)
+        self._maybe_fail()
+        return version
+
+    async def notify_isr(self, partitions: Sequence[TopicPartition]) -> None:
+        self._maybe_fail()
+        await super().notify_isr(partitions)
+
+    def _maybe_fail(self) -> None:
+        if self.silent:
+            self.silent -= 1
+            raise StoreUnavailable("the connection broke")
+
+
+@pytest.mark.parametrize("failures", [1, 2, 3])
+async def test_a_write_that_nobody_confirmed_is_found_and_told(failures: int) -> None:
+    clock = ManualClock()
+    async with Unreliable(clock=clock) as store, group(network := Network(store, clock)) as brokers:
+        store.silent = failures
+        await network.tell_all(await network.elect())
+        await clock.advance(4 * RETRY_MS)
+
+        stored = await network.stored()
+        assert stored is not None
+        assert (stored.isr, stored.partition_epoch) == ((1, 2, 3), 1)
+        assert await network.notified() == [ORDERS_0]
+        hosted = brokers[1].hosted(ORDERS_0)
+        assert hosted is not None
+        assert hosted.partition_epoch == 1
+
+
+async def test_many_are_told_in_one_notification(network: Network) -> None:
+    async with group(network):
+        names = [TopicPartition("bills", number) for number in range(50)]
+        await network.store.create_topic(TopicRef("bills"), {name.partition: Assignment((1, 2)) for name in names}, {})
+        first = await network.elect()  # for the fence
+        assert network.fence is not None
+        await network.store.commit(write(names, isr=(1,)), network.fence)
+        rows = [State(name, isr=(1,), replicas=(1, 2)) for name in names]
+        for broker in (2, 1):
+            await network.send(broker, update_metadata(first))
+            await network.lead_and_follow(broker, *rows)
+        await settle()
+
+        notifications = await network.store.isr_notifications()
+        assert [sorted(told.partitions) for told in notifications] == [names]

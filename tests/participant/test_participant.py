@@ -1,0 +1,220 @@
+"""The life of a broker in this process."""
+
+import anyio
+import pytest
+
+from kactl.errors import BrokerIdTaken, BrokerUnreachable, IllegalState
+from kactl.model import Endpoint
+from kactl.participant import Life, Participant
+from kactl.wire import Response, UpdateMetadataResponse
+from tests.clocks import settle
+
+from .conftest import SESSION_MS, Network, Notes
+from .requests import ORDERS_0, State, leader_and_isr, update_metadata
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_it_is_registered_while_it_runs(network: Network) -> None:
+    endpoint = Endpoint("PLAINTEXT", "localhost", 9092)
+    participant = Participant(
+        7, store=network.store, hub=network.hub, clock=network.clock, rack="r2", endpoints=(endpoint,)
+    )
+    assert participant.life is Life.NEW
+
+    async with participant:
+        registered = await network.store.broker(7)
+        assert registered is not None
+        assert (registered.endpoints, registered.rack) == ((endpoint,), "r2")
+        assert registered.epoch == participant.epoch
+        assert participant.life is Life.RUNNING
+
+    assert await network.registered() == []
+    assert participant.life is Life.ENDED
+
+
+async def test_it_stays_registered_for_as_long_as_it_runs(network: Network) -> None:
+    async with network.participant() as participant:
+        epoch = participant.epoch
+        for _ in range(30):
+            await network.clock.advance(SESSION_MS / 3)
+
+        assert await network.registered() == [1]
+        assert participant.epoch == epoch
+
+
+async def test_a_killed_one_answers_no_more_and_is_registered_until_its_session_expires(network: Network) -> None:
+    async with network.participant(listener=(notes := Notes())) as participant:
+        await network.lead_and_follow(1, State(ORDERS_0))
+        await participant.kill()
+
+        assert await network.registered() == [1]
+        with pytest.raises(BrokerUnreachable):
+            await network.send(1, update_metadata())
+        assert participant.life is Life.ENDED
+        assert notes.told == ["leads orders-0 at 0 with (1, 2, 3)"]  # not a word
+
+        await network.clock.advance(SESSION_MS + 1_000)
+        assert await network.registered() == []
+
+
+async def test_killing_it_leaves_nobody_waiting(network: Network) -> None:
+    async with network.participant() as participant, anyio.create_task_group() as tasks:
+        participant.pause()
+        unreachable = []
+
+        async def deliver() -> None:
+            with pytest.raises(BrokerUnreachable, match="ended"):
+                await network.send(1, update_metadata())
+            unreachable.append(True)
+
+        tasks.start_soon(deliver)
+        await settle()
+        await participant.kill()
+        await settle()
+
+        assert unreachable
+
+
+async def test_a_stopped_one_is_gone_at_once_and_lets_go_of_what_it_served(network: Network) -> None:
+    async with network.participant(listener=(notes := Notes())) as participant:
+        await network.lead_and_follow(1, State(ORDERS_0))
+        await participant.stop()
+
+        assert await network.registered() == []
+        assert notes.told[-1] == "stops orders-0"
+
+
+async def test_a_restarted_one_has_a_higher_epoch_and_remembers_nothing(network: Network) -> None:
+    async with network.participant() as participant:
+        first = participant.epoch
+        await network.lead_and_follow(1, State(ORDERS_0, leader_epoch=5), epoch=9)
+
+        await participant.restart()
+
+        assert participant.epoch > first
+        assert participant.hosts == []
+        assert await network.lead_and_follow(1, State(ORDERS_0, leader_epoch=5), epoch=2) == [0]
+
+
+async def test_after_a_kill_a_restart_waits_for_the_old_registration(network: Network) -> None:
+    async with network.participant() as participant, anyio.create_task_group() as tasks:
+        first = participant.epoch
+        await participant.kill()
+
+        tasks.start_soon(participant.restart)
+        await network.clock.advance(SESSION_MS - 1_000)
+        assert participant.epoch == -1
+
+        await network.clock.advance(2_000)
+        assert participant.epoch > first
+        assert await network.send(1, update_metadata()) == UpdateMetadataResponse(error=0)
+
+
+@pytest.mark.scenario(66)
+async def test_an_id_that_somebody_holds_is_not_taken_from_him(network: Network) -> None:
+    async with network.participant() as first, anyio.create_task_group() as tasks:
+        refused = []
+
+        async def second() -> None:
+            with pytest.raises(BrokerIdTaken):
+                async with network.participant():
+                    pass
+            refused.append(True)
+
+        tasks.start_soon(second)
+        await network.clock.advance(3 * SESSION_MS)
+
+        assert refused
+        assert await network.lead_and_follow(1, State(ORDERS_0)) == [0]
+        assert first.hosts == [ORDERS_0]
+
+
+async def test_a_paused_one_answers_when_it_goes_on(network: Network) -> None:
+    async with network.participant() as participant, anyio.create_task_group() as tasks:
+        answers: list[Response] = []
+
+        async def deliver() -> None:
+            answers.append(await network.send(1, update_metadata()))
+
+        participant.pause()
+        assert participant.life is Life.PAUSED
+        tasks.start_soon(deliver)
+        await network.clock.advance(1_000)
+        assert not answers
+
+        participant.resume()
+        await settle()
+        assert answers == [UpdateMetadataResponse(error=0)]
+
+
+async def test_a_short_pause_costs_nothing(network: Network) -> None:
+    async with network.participant() as participant:
+        epoch = participant.epoch
+        await network.lead_and_follow(1, State(ORDERS_0))
+
+        participant.pause()
+        await network.clock.advance(SESSION_MS / 2)
+        participant.resume()
+        await network.clock.advance(2 * SESSION_MS)
+
+        assert participant.epoch == epoch
+        assert participant.hosts == [ORDERS_0]
+
+
+async def test_a_long_pause_costs_the_registration(network: Network) -> None:
+    async with network.participant(listener=(notes := Notes())) as participant:
+        first = participant.epoch
+        await network.lead_and_follow(1, State(ORDERS_0))
+
+        participant.pause()
+        await network.clock.advance(2 * SESSION_MS)
+        assert await network.registered() == []
+        participant.resume()
+        await network.clock.advance(1_000)
+
+        assert await network.registered() == [1]
+        assert participant.epoch > first
+        assert participant.hosts == []
+        assert notes.told[-1] == "stops orders-0"
+
+
+@pytest.mark.scenario(14)
+async def test_what_was_meant_for_an_earlier_life_is_refused(network: Network) -> None:
+    async with network.participant() as participant:
+        late = leader_and_isr(State(ORDERS_0), broker_epoch=participant.epoch)
+        await participant.restart()
+
+        response = await network.send(1, late)
+
+        assert getattr(response, "error", None) == 77
+        assert participant.hosts == []
+
+
+async def test_a_request_whose_sender_gave_up_is_carried_out_all_the_same(network: Network) -> None:
+    async with network.participant() as participant:
+        participant.pause()
+        with anyio.move_on_after(0):
+            await network.send(1, leader_and_isr(State(ORDERS_0)))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(network.send, 1, leader_and_isr(State(ORDERS_0)))
+            await settle()
+            tasks.cancel_scope.cancel()
+
+        participant.resume()
+        await settle()
+
+        assert participant.hosts == [ORDERS_0]
+
+
+async def test_it_cannot_start_outside_of_its_block(network: Network) -> None:
+    with pytest.raises(IllegalState, match="enter it first"):
+        await network.participant().start()
+
+
+async def test_an_error_of_the_block_comes_out_as_it_is(network: Network) -> None:
+    with pytest.raises(ValueError, match="mine"):
+        async with network.participant():
+            raise ValueError("mine")
+
+    assert await network.registered() == []
