@@ -1,5 +1,6 @@
 """The way to participants of the same process."""
 
+from collections.abc import AsyncIterator
 from functools import partial
 
 import anyio
@@ -11,11 +12,27 @@ from kactl.transport import Connection, Transport
 from kactl.transports.memory import MemoryHub, MemoryTransport
 from kactl.wire import Request, Response, UpdateMetadataResponse
 from tests.clocks import ManualClock
+from tests.contracts.transport_contract import Reach, Respond, TransportContract
 from tests.participant.requests import update_metadata
 
 pytestmark = pytest.mark.anyio
 
 REQUEST = update_metadata()
+
+
+class TestMemoryTransport(TransportContract):
+    @pytest.fixture
+    async def reached(self) -> AsyncIterator[Reach]:
+        class Handler:
+            def __init__(self, respond: Respond) -> None:
+                self.handle = respond
+
+        async def reach(respond: Respond) -> tuple[Transport, Broker]:
+            hub = MemoryHub()
+            hub.attach(1, Handler(respond))
+            return MemoryTransport(hub, request_timeout_ms=200), Broker(1, 77)
+
+        yield reach
 
 
 class Answers:

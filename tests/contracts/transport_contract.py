@@ -1,0 +1,313 @@
+"""What every transport keeps, as stories. A transport joins by a test class with a fixture `reached`:
+
+    class TestMemoryTransport(TransportContract):
+        @pytest.fixture
+        async def reached(self) -> AsyncIterator[Reach]: ...
+
+`await reached(respond)` gives a transport, and a broker that answers each request with what `respond` returns. Where
+`respond` raises, the broker breaks off without an answer. The transport waits for an answer for a short time only, say
+200 ms, and has topic ids and everything else that the newest messages have.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import numpy as np
+import pytest
+
+from kactl.errors import BrokerUnreachable
+from kactl.model import NO_BROKER, Broker, Endpoint, TopicRef
+from kactl.rows import Ints
+from kactl.transport import Transport
+from kactl.wire import (
+    LeaderAndIsr,
+    LeaderAndIsrResponse,
+    PartitionErrors,
+    PartitionStates,
+    Request,
+    Response,
+    StopReplica,
+    StopReplicaResponse,
+    UpdateMetadata,
+    UpdateMetadataResponse,
+)
+
+Respond = Callable[[Request], Awaitable[Response]]
+Reach = Callable[[Respond], Awaitable[tuple[Transport, Broker]]]
+
+# Long after any transport should have given up: a test that waits for so long fails.
+PATIENCE_S = 20
+
+
+def ints(*members: int) -> Ints:
+    return np.array(members, np.int32)
+
+
+ORDERS = TopicRef("orders", bytes(range(16)))
+PAYMENTS = TopicRef("payments", bytes(range(16, 32)))
+BROKERS = (
+    Broker(1, 77, (Endpoint("INTERNAL", "one", 9092),), rack="a"),
+    Broker(2, 78, (Endpoint("INTERNAL", "two", 9092), Endpoint("CLIENT", "two", 9093, "SSL"))),
+)
+
+
+def states(**columns: Any) -> PartitionStates:
+    """Three partitions of two topics; gaps, an empty ISR, no leader."""
+    common: Any = {
+        "topics": (ORDERS, PAYMENTS),
+        "topic": ints(0, 0, 1),
+        "partition": ints(0, 1, 0),
+        "controller_epoch": ints(5, 5, 4),
+        "leader": ints(2, -1, 1),
+        "leader_epoch": ints(3, 4, 0),
+        "isr": np.array([[-1, -1, 1], [2, -1, 3]], np.int32),
+        "partition_epoch": ints(7, 8, 0),
+        "replicas": np.array([[1, 1, 1], [2, 2, 3]], np.int32),
+    }
+    return PartitionStates(**common, **columns)
+
+
+LEAD = LeaderAndIsr(
+    1000,
+    5,
+    77,
+    states(
+        adding=np.array([[-1, 2, -1]], np.int32),
+        removing=np.array([[1, -1, -1]], np.int32),
+        is_new=np.array([True, False, False]),
+        recovering=np.array([False, True, False]),
+    ),
+    BROKERS,
+)
+UPDATE = UpdateMetadata(1000, 5, 77, states(offline_replicas=np.array([[1, -1, -1]], np.int32)), BROKERS)
+STOP = StopReplica(
+    1000, 5, 77, (ORDERS, PAYMENTS), ints(0, 0, 1), ints(0, 1, 0), ints(3, -1, -2), np.array([True, False, True])
+)
+ERRORS = PartitionErrors(("orders", "payments"), ints(0, 0, 1), ints(0, 1, 0), np.array([0, 56, 11], np.int16))
+
+EXCHANGES: list[tuple[Request, Response]] = [
+    (LEAD, LeaderAndIsrResponse(0, ERRORS)),
+    (LEAD, LeaderAndIsrResponse(11, PartitionErrors.none())),
+    (UPDATE, UpdateMetadataResponse(77)),
+    (STOP, StopReplicaResponse(0, ERRORS)),
+]
+NOTHING: list[tuple[Request, Response]] = [
+    (
+        UpdateMetadata(
+            1,
+            2,
+            -1,
+            PartitionStates(
+                (),
+                ints(),
+                ints(),
+                ints(),
+                ints(),
+                ints(),
+                np.zeros((2, 0), np.int32),
+                ints(),
+                np.zeros((2, 0), np.int32),
+            ),
+        ),
+        UpdateMetadataResponse(0),
+    ),
+    (
+        StopReplica(1, 2, -1, (), ints(), ints(), ints(), np.zeros(0, np.bool_)),
+        StopReplicaResponse(0, PartitionErrors.none()),
+    ),
+]
+
+
+def plain(message: Request | Response) -> Any:
+    """What a message says, so that two can be compared: columns as lists, lists without gaps.
+
+    Of a live leader only its id: that is all that every version of the protocol keeps of it.
+    """
+    match message:
+        case LeaderAndIsr() | UpdateMetadata():
+            live: list[Any]
+            if isinstance(message, LeaderAndIsr):
+                live = [broker.id for broker in message.live_leaders]
+            else:
+                live = [(broker.id, broker.endpoints, broker.rack) for broker in message.live_brokers]
+            sender = (message.controller_id, message.controller_epoch, message.broker_epoch)
+            return type(message).__name__, sender, _rows(message.states), live
+        case StopReplica():
+            columns = (message.partition, message.leader_epoch, message.delete)
+            cells = zip(*(column.tolist() for column in columns), strict=True)
+            rows = [(message.topics[at].name, *cell) for at, cell in zip(message.topic.tolist(), cells, strict=True)]
+            return message.controller_id, message.controller_epoch, message.broker_epoch, rows
+        case UpdateMetadataResponse():
+            return type(message).__name__, message.error
+        case _:
+            errors = message.partitions
+            found = zip(errors.topic.tolist(), errors.partition.tolist(), errors.error.tolist(), strict=True)
+            return type(message).__name__, message.error, [(errors.topics[at], *cell) for at, *cell in found]
+
+
+def _rows(of: PartitionStates) -> list[Any]:
+    lists = ("isr", "replicas", "adding", "removing", "offline_replicas")
+    numbers = ("partition", "controller_epoch", "leader", "leader_epoch", "partition_epoch", "is_new", "recovering")
+    return [
+        (
+            of.topics[of.topic[row]],
+            [0 if (column := getattr(of, name)) is None else int(column[row]) for name in numbers],
+            [_members(getattr(of, name), row) for name in lists],
+        )
+        for row in range(len(of))
+    ]
+
+
+def _members(column: Ints | None, row: int) -> list[int]:
+    return [] if column is None else [member for member in column[:, row].tolist() if member != NO_BROKER]
+
+
+class TransportContract:
+    pytestmark = pytest.mark.anyio
+
+    @pytest.mark.parametrize(("request_", "response"), EXCHANGES + NOTHING)
+    async def test_a_request_arrives_as_it_was_sent_and_so_does_its_answer(
+        self, reached: Reach, request_: Request, response: Response
+    ) -> None:
+        arrived: list[Request] = []
+
+        async def respond(request: Request) -> Response:
+            arrived.append(request)
+            return response
+
+        transport, broker = await reached(respond)
+        connection = transport.connect(broker)
+
+        answer = await connection.deliver(request_)
+
+        assert [plain(request) for request in arrived] == [plain(request_)]
+        assert plain(answer) == plain(response)
+        await connection.close()
+
+    async def test_requests_arrive_one_after_another(self, reached: Reach) -> None:
+        arrived: list[int] = []
+
+        async def respond(request: Request) -> Response:
+            arrived.append(request.broker_epoch)
+            return UpdateMetadataResponse(request.broker_epoch)
+
+        transport, broker = await reached(respond)
+        connection = transport.connect(broker)
+
+        answers = [await connection.deliver(UpdateMetadata(1, 1, epoch, UPDATE.states)) for epoch in range(50)]
+
+        assert arrived == list(range(50))
+        assert [answer.error for answer in answers] == list(range(50))
+        await connection.close()
+
+    async def test_a_connection_does_nothing_before_its_first_request(self, reached: Reach) -> None:
+        transport, broker = await reached(never)
+
+        connection = transport.connect(Broker(broker.id + 1, 1))  # whom nobody could reach
+
+        await connection.close()
+
+    async def test_a_broker_that_breaks_off_can_be_reached_again(self, reached: Reach) -> None:
+        breaks = True
+
+        async def respond(request: Request) -> Response:
+            if breaks:
+                raise ConnectionResetError("the broker breaks off")
+            return UpdateMetadataResponse(0)
+
+        transport, broker = await reached(respond)
+        connection = transport.connect(broker)
+
+        for _ in range(3):
+            with pytest.raises(BrokerUnreachable) as unreachable:
+                await connection.deliver(UPDATE)
+            assert unreachable.value.broker == broker.id
+        breaks = False
+
+        assert await connection.deliver(UPDATE) == UpdateMetadataResponse(0)
+        await connection.close()
+
+    async def test_a_broker_that_does_not_answer_is_not_waited_for_forever(self, reached: Reach) -> None:
+        answers: list[Response] = []
+
+        async def respond(request: Request) -> Response:
+            return answers[0] if answers else await never(request)
+
+        transport, broker = await reached(respond)
+        connection = transport.connect(broker)
+
+        with anyio.fail_after(PATIENCE_S), pytest.raises(BrokerUnreachable, match="no answer"):
+            await connection.deliver(UPDATE)
+        answers.append(UpdateMetadataResponse(0))
+
+        assert await connection.deliver(UPDATE) == UpdateMetadataResponse(0)
+        await connection.close()
+
+    async def test_an_answer_to_what_was_cancelled_is_never_another_ones(self, reached: Reach) -> None:
+        arrived, may_answer = anyio.Event(), anyio.Event()
+
+        async def respond(request: Request) -> Response:
+            if request.broker_epoch == 1:
+                arrived.set()
+                await may_answer.wait()
+            return UpdateMetadataResponse(request.broker_epoch)
+
+        transport, broker = await reached(respond)
+        connection = transport.connect(broker)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connection.deliver, UpdateMetadata(1, 1, 1, UPDATE.states))
+            await arrived.wait()
+            tasks.cancel_scope.cancel()
+        may_answer.set()
+
+        answer = await connection.deliver(UpdateMetadata(1, 1, 2, UPDATE.states))
+
+        assert answer == UpdateMetadataResponse(2)
+        await connection.close()
+
+    async def test_connections_do_not_wait_for_one_another(self, reached: Reach) -> None:
+        arrived = anyio.Event()
+
+        async def respond(request: Request) -> Response:
+            if request.broker_epoch == 1:
+                arrived.set()
+                return await never(request)
+            return UpdateMetadataResponse(0)
+
+        transport, broker = await reached(respond)
+        slow, quick = transport.connect(broker), transport.connect(broker)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(slow.deliver, UpdateMetadata(1, 1, 1, UPDATE.states))
+            await arrived.wait()
+
+            answer = await quick.deliver(UpdateMetadata(1, 1, 2, UPDATE.states))
+
+            tasks.cancel_scope.cancel()
+        assert answer == UpdateMetadataResponse(0)
+        await slow.close()
+        await quick.close()
+
+    async def test_nothing_is_delivered_after_closing(self, reached: Reach) -> None:
+        arrived = []
+
+        async def respond(request: Request) -> Response:
+            arrived.append(request)
+            return UpdateMetadataResponse(0)
+
+        transport, broker = await reached(respond)
+        connection = transport.connect(broker)
+        await connection.deliver(UPDATE)
+
+        await connection.close()
+        await connection.close()
+
+        with pytest.raises(BrokerUnreachable):
+            await connection.deliver(UPDATE)
+        assert len(arrived) == 1
+
+
+async def never(request: Request) -> Response:
+    """A broker that hangs."""
+    await anyio.sleep_forever()
+    raise AssertionError

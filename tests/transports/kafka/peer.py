@@ -1,0 +1,105 @@
+"""A broker's side of the connection: a real socket, requests read and answers written by kio."""
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from kactl.model import Broker, Endpoint
+from kactl.transports.kafka.codec import Versions
+from kactl.wire import Request, Response
+
+from . import by_kio
+from .strategies import LISTENER
+
+Respond = Callable[[Request], Awaitable[Response]]
+
+
+class Raw(Exception):
+    """Raised by a `respond`: send these very bytes in place of an answer; then close, or not."""
+
+    def __init__(self, data: bytes, *, close: bool = False) -> None:
+        super().__init__(data)
+        self.data = data
+        self.close = close
+
+
+class Peer:
+    """Answers with `respond` to whoever connects. Where that raises, the connection is closed without an answer."""
+
+    def __init__(self, respond: Respond, versions: Versions) -> None:
+        self._respond = respond
+        self._versions = versions
+        self.connections: list[asyncio.StreamWriter] = []
+        self.correlation_ids: list[int] = []
+        self.gone = asyncio.Semaphore(0)  # released once for each connection that the client has closed
+        self.broker = Broker(1, 77)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections.append(writer)
+        with contextlib.suppress(OSError):
+            while await self._answer_one(reader, writer):
+                pass
+        writer.close()
+        self.gone.release()
+
+    async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Whether the connection goes on."""
+        try:
+            (size,) = struct.unpack(">i", await reader.readexactly(4))
+            data = await reader.readexactly(size)
+        except asyncio.IncompleteReadError:
+            return False
+        correlation_id, request = by_kio.read(data)
+        self.correlation_ids.append(correlation_id)
+        answer = asyncio.ensure_future(self._respond(request))
+        ended = asyncio.ensure_future(reader.read(1))  # nothing comes before the answer, unless it is the end
+        try:
+            await asyncio.wait((answer, ended), return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                return False
+            return await self._send(writer, request, answer.result(), correlation_id)
+        except Raw as raw:
+            writer.write(raw.data)
+            await writer.drain()
+            return not raw.close
+        except Exception:
+            return False  # a broker that fails over a request closes the connection
+        finally:
+            answer.cancel()
+            ended.cancel()
+            await asyncio.wait((answer, ended))
+
+    async def _send(
+        self, writer: asyncio.StreamWriter, request: Request, response: Response, correlation_id: int
+    ) -> bool:
+        answer = by_kio.answer(request, response, self._versions, correlation_id=correlation_id)
+        writer.write(struct.pack(">i", len(answer)) + answer)
+        await writer.drain()
+        return True
+
+
+@contextlib.asynccontextmanager
+async def listening(respond: Respond, versions: Versions) -> AsyncIterator[Peer]:
+    """A peer at a free port of loopback, as `peer.broker`."""
+    peer = Peer(respond, versions)
+    serving: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        serving.add(task)
+        await peer.serve(reader, writer)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    peer.broker = Broker(1, 77, (Endpoint("CLIENT", "nowhere.invalid", 1), Endpoint(LISTENER, host, port)))
+    try:
+        yield peer
+    finally:
+        server.close()
+        for writer in peer.connections:
+            writer.transport.abort()
+        if serving:
+            await asyncio.wait(serving)
+        await server.wait_closed()

@@ -1,0 +1,141 @@
+"""Random requests and answers, of every shape that the protocol allows."""
+
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+
+from kactl.model import NO_BROKER, ZERO_ID, Broker, Endpoint, TopicRef
+from kactl.wire import (
+    LeaderAndIsr,
+    LeaderAndIsrResponse,
+    PartitionErrors,
+    PartitionStates,
+    Request,
+    Response,
+    StopReplica,
+    StopReplicaResponse,
+    UpdateMetadata,
+    UpdateMetadataResponse,
+)
+
+from .by_kio import PROTOCOLS
+
+LISTENER = "INTERNAL"
+
+int32 = st.integers(-(2**31), 2**31 - 1)
+# Around 127 bytes the length of a string takes a second byte. No topic has such letters; hosts, racks, listeners may.
+names = st.one_of(st.text(max_size=12), st.text("xé漢🦓", min_size=50, max_size=140), st.just("n" * 249))
+ids = st.one_of(st.just(ZERO_ID), st.binary(min_size=16, max_size=16))
+endpoints = st.builds(
+    Endpoint,
+    listener=st.sampled_from([LISTENER, "CLIENT", "é" * 70, ""]),
+    host=names,
+    port=st.integers(0, 65535),
+    protocol=st.sampled_from(PROTOCOLS),
+)
+brokers = st.builds(
+    Broker,
+    id=st.integers(0, 2**31 - 1),
+    epoch=st.just(-1),
+    # Listeners differ within a broker; enough of them that their number takes a second byte, now and then.
+    endpoints=st.one_of(
+        st.lists(endpoints, max_size=4, unique_by=lambda endpoint: endpoint.listener).map(tuple),
+        st.just(tuple(Endpoint(f"L{at}", "h", at) for at in range(130))),
+    ),
+    rack=st.one_of(st.none(), names),
+)
+
+
+@st.composite
+def topics_of_rows(draw: st.DrawFn) -> tuple[tuple[TopicRef, ...], Any]:
+    """Some topics, and how many rows each has: one at least, and now and then more than 127."""
+    found = draw(st.lists(st.builds(TopicRef, name=names, id=ids), max_size=5, unique_by=lambda ref: ref.name))
+    sizes = [draw(st.one_of(st.integers(1, 6), st.just(130))) for _ in found]
+    return tuple(found), np.repeat(np.arange(len(found), dtype=np.int32), sizes)
+
+
+@st.composite
+def lists(draw: st.DrawFn, count: int, *, may_be_none: bool = False) -> Any:
+    """int32[W, count] with gaps anywhere; replication factors 1 to 5, now and then one that takes a second byte."""
+    if may_be_none and draw(st.booleans()):
+        return None
+    width = draw(st.one_of(st.integers(0, 5), st.just(130)))
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    column = random.integers(0, 2**31 - 1, (width, count), dtype=np.int32, endpoint=True)
+    gaps = draw(st.sampled_from([0.0, 0.1, 0.5, 1.0]))
+    column[random.random(column.shape) < gaps] = NO_BROKER
+    return column
+
+
+@st.composite
+def partition_states(draw: st.DrawFn, *, of: type[LeaderAndIsr] | type[UpdateMetadata]) -> PartitionStates:
+    topics, topic = draw(topics_of_rows())
+    count = len(topic)
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+
+    def ints() -> Any:
+        return random.integers(-(2**31), 2**31 - 1, count, dtype=np.int32, endpoint=True)
+
+    def bools() -> Any:
+        return None if draw(st.booleans()) else random.random(count) < 0.5
+
+    common: Any = {
+        "topics": topics,
+        "topic": topic,
+        **{name: ints() for name in ("partition", "controller_epoch", "leader", "leader_epoch", "partition_epoch")},
+        "isr": draw(lists(count)),
+        "replicas": draw(lists(count)),
+    }
+    if of is UpdateMetadata:
+        return PartitionStates(**common, offline_replicas=draw(lists(count, may_be_none=True)))
+    adding, removing = draw(lists(count, may_be_none=True)), draw(lists(count, may_be_none=True))
+    return PartitionStates(**common, adding=adding, removing=removing, is_new=bools(), recovering=bools())
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> Request:
+    sender: Any = {
+        "controller_id": draw(int32),
+        "controller_epoch": draw(int32),
+        "broker_epoch": draw(st.integers(-1, 2**63 - 1)),
+    }
+    some_brokers = draw(st.lists(brokers, max_size=4, unique_by=lambda broker: broker.id).map(tuple))
+    kind = draw(st.sampled_from([LeaderAndIsr, UpdateMetadata, StopReplica]))
+    if kind is LeaderAndIsr:
+        states = draw(partition_states(of=LeaderAndIsr))
+        return LeaderAndIsr(**sender, states=states, live_leaders=some_brokers)
+    if kind is UpdateMetadata:
+        states = draw(partition_states(of=UpdateMetadata))
+        return UpdateMetadata(**sender, states=states, live_brokers=some_brokers)
+    topics, topic = draw(topics_of_rows())
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    return StopReplica(
+        **sender,
+        topics=topics,
+        topic=topic,
+        partition=random.integers(0, 2**31 - 1, len(topic), dtype=np.int32),
+        leader_epoch=random.integers(-2, 1000, len(topic), dtype=np.int32),
+        delete=random.random(len(topic)) < 0.5,
+    )
+
+
+@st.composite
+def exchanges(draw: st.DrawFn) -> tuple[Request, Response]:
+    """A request and an answer to it: some of its partitions, in the request's order of topics."""
+    request = draw(requests())
+    error = draw(st.sampled_from([0, 11, 77, -1]))
+    if isinstance(request, UpdateMetadata):
+        return request, UpdateMetadataResponse(error)
+    states = request.states if isinstance(request, LeaderAndIsr) else request
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    kept = random.random(len(states)) < draw(st.sampled_from([0.0, 0.7, 1.0]))
+    which, topic = np.unique(states.topic[kept], return_inverse=True)
+    errors = PartitionErrors(
+        tuple(states.topics[at].name for at in which),
+        topic.astype(np.int32),
+        states.partition[kept],
+        random.choice(np.array([0, 3, 11, 56, -1], np.int16), int(kept.sum())),
+    )
+    kind = LeaderAndIsrResponse if isinstance(request, LeaderAndIsr) else StopReplicaResponse
+    return request, kind(error, errors)

@@ -1,0 +1,29 @@
+"""Kafka's transport keeps what every transport keeps, over a real socket."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from kactl.model import Broker
+from kactl.transport import Transport
+from kactl.transports.kafka import KafkaTransport
+from tests.contracts.transport_contract import Reach, Respond, TransportContract
+
+from .peer import listening
+from .strategies import LISTENER
+
+
+class TestKafkaTransport(TransportContract):
+    @pytest.fixture
+    async def reached(self) -> AsyncIterator[Reach]:
+        async with contextlib.AsyncExitStack() as peers:
+
+            async def reach(respond: Respond) -> tuple[Transport, Broker]:
+                transport = KafkaTransport(
+                    controller_id=1000, ibp="3.9", listener_name=LISTENER, request_timeout_ms=200
+                )
+                peer = await peers.enter_async_context(listening(respond, transport.versions))
+                return transport, peer.broker
+
+            yield reach

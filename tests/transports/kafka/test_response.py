@@ -1,0 +1,145 @@
+"""Answers are read as they were meant, and nothing else is taken for one."""
+
+import struct
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from kactl.errors import MalformedMessage
+from kactl.model import ZERO_ID, TopicRef
+from kactl.transports.kafka.codec import decode, versions_for
+from kactl.wire import LeaderAndIsr, PartitionStates, Request, Response, UpdateMetadataResponse
+
+from . import by_kio
+from .strategies import exchanges
+from .test_request import IBPS, LEAD, STOP, UPDATE, column
+
+REQUESTS = {"LeaderAndIsr": LEAD, "UpdateMetadata": UPDATE, "StopReplica": STOP}
+
+
+def said(response: Response) -> tuple[Any, ...]:
+    if isinstance(response, UpdateMetadataResponse):
+        return type(response), response.error
+    errors = response.partitions
+    names = [errors.topics[at] for at in errors.topic]
+    rows = list(zip(names, errors.partition.tolist(), errors.error.tolist(), strict=True))
+    return type(response), response.error, errors.topics, rows
+
+
+@pytest.mark.parametrize("ibp", IBPS)
+@given(exchange=exchanges())
+def test_any_answer_is_read_as_kio_wrote_it(ibp: str, exchange: tuple[Request, Response]) -> None:
+    request, response = exchange
+    versions = versions_for(ibp)
+    if isinstance(request, LeaderAndIsr):
+        assume(len({topic.id for topic in request.states.topics}) == len(request.states.topics))
+    data = by_kio.answer(request, response, versions, correlation_id=9)
+
+    read = decode(request, versions, 9, data)
+
+    assert said(read) == said(response)
+
+
+def header(correlation_id: int = 9, error: int = 0) -> bytes:
+    return struct.pack(">i", correlation_id) + b"\0" + struct.pack(">h", error)
+
+
+def row(partition: int, error: int, tags: bytes = b"\0") -> bytes:
+    return struct.pack(">ih", partition, error) + tags
+
+
+TAGGED = b"\x02" + b"\x07\x03abc" + b"\x81\x01\x00"  # tag 7 with three bytes, tag 129 with none
+
+
+def test_tagged_fields_of_later_versions_are_passed_over() -> None:
+    by_name = b"\x03" + b"\x02t" + row(1, 56, TAGGED) + b"\x02t" + row(2, 0) + TAGGED
+    by_id = b"\x02" + LEAD.states.topics[0].id + b"\x03" + row(1, 56, TAGGED) + row(2, 0) + TAGGED + TAGGED
+
+    for ibp, request, body in (("2.6", LEAD, by_name), ("3.9", LEAD, by_id), ("3.9", STOP, by_name)):
+        *_, rows = said(decode(request, versions_for(ibp), 9, header() + body))
+        assert rows == [("t", 1, 56), ("t", 2, 0)]
+    assert decode(UPDATE, versions_for("3.9"), 9, header(error=11) + TAGGED).error == 11
+
+
+def test_topics_that_share_the_absence_of_an_id_are_left_out() -> None:
+    topics = (TopicRef("a"), TopicRef("b"), TopicRef("c", bytes(range(16))))
+    one = column(0, 0, 0)
+    no_lists = np.zeros((0, 3), np.int32)
+    states = PartitionStates(topics, column(0, 1, 2), one, one, one, one, no_lists, one, no_lists)
+    entries = [ref.id + b"\x02" + row(0, 56) + b"\0" for ref in topics]
+
+    read = decode(LeaderAndIsr(1, 1, 1, states), versions_for("3.9"), 9, header() + b"\x04" + b"".join(entries) + b"\0")
+
+    assert said(read)[2:] == (("c",), [("c", 0, 56)])
+
+
+NOT_ANSWERS = {
+    "nothing": (UPDATE, b""),
+    "another request's": (UPDATE, header(8) + b"\0"),
+    "too long": (UPDATE, header() + b"\0\0"),
+    "an endless varint": (UPDATE, header() + b"\xff" * 9),
+    "a million tags": (UPDATE, header() + b"\xc0\x84\x3d"),
+    "a tag beyond the end": (UPDATE, header() + b"\x01\x00\x7f"),
+    "four billion partitions": (STOP, header() + b"\xff\xff\xff\xff\x0f"),
+    "no array": (STOP, header() + b"\0\0"),
+    "a topic without a name": (STOP, header() + b"\x02\x00" + row(0, 0) + b"\0"),
+    "a name beyond the end": (STOP, header() + b"\x02\xff\xff\xff\xff\x0ft" + row(0, 0) + b"\0"),
+    "a name that is no text": (STOP, header() + b"\x02\x02\xff" + row(0, 0) + b"\0"),
+    "four billion topics": (LEAD, header() + b"\xff\xff\xff\xff\x0f"),
+    "four billion partitions of a topic": (
+        LEAD,
+        header() + b"\x02" + LEAD.states.topics[0].id + b"\xff\xff\xff\xff\x0f",
+    ),
+    "a topic that nobody spoke of": (LEAD, header() + b"\x02" + ZERO_ID + b"\x02" + row(0, 0) + b"\0\0"),
+}
+
+
+@pytest.mark.parametrize(("request_", "data"), NOT_ANSWERS.values(), ids=NOT_ANSWERS.keys())
+def test_what_is_no_answer_is_refused_and_costs_nothing(request_: Request, data: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(MalformedMessage):
+            decode(request_, versions_for("3.9"), 9, data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 100_000
+
+
+@pytest.mark.parametrize("ibp", IBPS)
+@given(exchange=exchanges(), data=st.data())
+def test_an_answer_cut_short_is_refused(ibp: str, exchange: tuple[Request, Response], data: st.DataObject) -> None:
+    request, response = exchange
+    whole = by_kio.answer(request, response, versions_for(ibp), correlation_id=9)
+    size = data.draw(st.integers(0, len(whole) - 1))
+
+    with pytest.raises(MalformedMessage):
+        decode(request, versions_for(ibp), 9, whole[:size])
+
+
+@pytest.mark.parametrize("ibp", IBPS)
+@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS.keys())
+@given(garbage=st.binary(max_size=200), with_header=st.booleans())
+def test_garbage_is_refused_or_read_but_never_more(
+    ibp: str, request_: Request, garbage: bytes, with_header: bool
+) -> None:
+    try:
+        read = decode(request_, versions_for(ibp), 9, header() + garbage if with_header else garbage)
+    except MalformedMessage:
+        return
+
+    if not isinstance(read, UpdateMetadataResponse):
+        assert len(read.partitions) * 7 <= len(garbage)
+
+
+def test_a_stop_replica_answer_keeps_its_order_of_rows() -> None:
+    body = b"".join([b"\x04", b"\x02b", row(1, 0), b"\x02a", row(7, 56), b"\x02b", row(0, 3), b"\0"])
+
+    read = decode(STOP, versions_for("3.9"), 9, header() + body)
+
+    assert said(read)[2:] == (("b", "a"), [("b", 1, 0), ("a", 7, 56), ("b", 0, 3)])
