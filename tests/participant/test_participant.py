@@ -20,17 +20,17 @@ async def test_it_is_registered_while_it_runs(network: Network) -> None:
     participant = Participant(
         7, store=network.store, hub=network.hub, clock=network.clock, rack="r2", endpoints=(endpoint,)
     )
-    assert participant.life is Life.NEW
+    lives = [participant.life]
 
     async with participant:
         registered = await network.store.broker(7)
         assert registered is not None
         assert (registered.endpoints, registered.rack) == ((endpoint,), "r2")
         assert registered.epoch == participant.epoch
-        assert participant.life is Life.RUNNING
+        lives.append(participant.life)
 
     assert await network.registered() == []
-    assert participant.life is Life.ENDED
+    assert [*lives, participant.life] == [Life.NEW, Life.RUNNING, Life.ENDED]
 
 
 async def test_it_stays_registered_for_as_long_as_it_runs(network: Network) -> None:

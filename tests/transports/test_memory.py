@@ -1,6 +1,5 @@
 """The way to participants of the same process."""
 
-from collections.abc import AsyncIterator
 from functools import partial
 
 import anyio
@@ -20,19 +19,25 @@ pytestmark = pytest.mark.anyio
 REQUEST = update_metadata()
 
 
+class Responds:
+    """Answers what a function says."""
+
+    def __init__(self, respond: Respond) -> None:
+        self._respond = respond
+
+    async def handle(self, request: Request) -> Response:
+        return await self._respond(request)
+
+
 class TestMemoryTransport(TransportContract):
     @pytest.fixture
-    async def reached(self) -> AsyncIterator[Reach]:
-        class Handler:
-            def __init__(self, respond: Respond) -> None:
-                self.handle = respond
-
+    def reached(self) -> Reach:
         async def reach(respond: Respond) -> tuple[Transport, Broker]:
             hub = MemoryHub()
-            hub.attach(1, Handler(respond))
+            hub.attach(1, Responds(respond))
             return MemoryTransport(hub, request_timeout_ms=200), Broker(1, 77)
 
-        yield reach
+        return reach
 
 
 class Answers:
