@@ -1,0 +1,368 @@
+"""A controller's two machines on a bench: real cluster, real store with a script, an outbox that notes what is sent.
+
+The controller is broker 5 under epoch 50. Leadership is written `at(5, 0, [5], 0)`: leader, leader epoch, ISR, version.
+After every move the bench checks that the batch was left empty, that nothing of the script is left over, and that the
+counters of the cluster are what counting from nothing gives.
+"""
+
+import dataclasses
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from kactl.actors.messages import Move, Moved, MoveReplicas
+from kactl.actors.partitions import Partitions
+from kactl.actors.replicas import Replicas
+from kactl.batch import Addressed
+from kactl.cluster import Cluster
+from kactl.election import Election
+from kactl.history import History, PartitionEvent, ReplicaEvent
+from kactl.model import (
+    NO_BROKER,
+    NO_VERSION,
+    Assignment,
+    Broker,
+    Endpoint,
+    Fence,
+    Leadership,
+    PartitionState,
+    PartitionView,
+    ReplicaState,
+    TopicPartition,
+    TopicRef,
+)
+from kactl.rows import Refusal, RowNumbers
+from kactl.store import Assignments, Leaderships, Names, Store, Write
+from kactl.stores.memory import MemoryStore
+from kactl.wire import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
+from tests.clocks import ManualClock
+from tests.scripted_store import ScriptedStore
+
+CONTROLLER: Final = 5
+EPOCH: Final = 50
+SAME: Final = Leadership(leader=-9, leader_epoch=-9, isr=(), partition_epoch=-9, controller_epoch=-9)
+
+
+def at(
+    leader: int, leader_epoch: int, isr: Sequence[int], version: int, *, epoch: int = EPOCH, recovering: bool = False
+) -> Leadership:
+    """A leadership; `epoch` is that of the controller which wrote it."""
+    return Leadership(leader, leader_epoch, tuple(isr), version, epoch, recovering)
+
+
+class Led(NamedTuple):
+    """What a LeaderAndIsr says of one partition."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    version: int
+    replicas: tuple[int, ...]
+    is_new: bool = False
+    recovering: bool = False
+    controller_epoch: int = EPOCH
+
+
+class Known(NamedTuple):
+    """What an UpdateMetadata says of one partition."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    version: int
+    offline: tuple[int, ...] = ()
+
+
+class Stopped(NamedTuple):
+    """What a StopReplica says of one partition."""
+
+    leader_epoch: int
+    delete: bool
+
+
+@dataclasses.dataclass
+class Sent:
+    """One flush, by broker and partition."""
+
+    requests: list[Addressed]
+
+    @property
+    def lead(self) -> dict[int, dict[str, Led]]:
+        """Every LeaderAndIsr."""
+        return {to: _led(each.states) for to, each in self.requests if isinstance(each, LeaderAndIsr)}
+
+    @property
+    def metadata(self) -> dict[int, dict[str, Known]]:
+        """Every UpdateMetadata."""
+        return {to: _known(each.states) for to, each in self.requests if isinstance(each, UpdateMetadata)}
+
+    @property
+    def stop(self) -> dict[int, dict[str, Stopped]]:
+        """Every StopReplica."""
+        return {to: _stopped(each) for to, each in self.requests if isinstance(each, StopReplica)}
+
+    @property
+    def epochs(self) -> set[int]:
+        """The controller epochs in the headers."""
+        return {each.controller_epoch for _, each in self.requests}
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of requests, in the order in which they were sent."""
+        return list(dict.fromkeys(type(each).__name__ for _, each in self.requests))
+
+
+class RecordingOutbox:
+    """Notes each flush."""
+
+    def __init__(self) -> None:
+        self.flushes: list[Sent] = []
+
+    def send(self, requests: Iterable[Addressed]) -> None:
+        self.flushes.append(Sent(list(requests)))
+
+
+class Bench:
+    """See the module. Made by `open_bench`."""
+
+    def __init__(self, store: Store, fence: Fence, *, recovery: bool, unclean_default: bool) -> None:
+        self.store = ScriptedStore(store)
+        self.cluster = Cluster(CONTROLLER, recovery=recovery)
+        self.cluster.fence = fence
+        self.outbox = RecordingOutbox()
+        self.history = History(ManualClock())
+        promised = self.store.promised
+        self.partitions = Partitions(self.cluster, promised, self.outbox, self.history, unclean_default=unclean_default)
+        self.replicas = Replicas(self.cluster, promised, self.outbox, self.history)
+        self.whole_script = True  # whether each move must play the script to its end
+        self._assigned: dict[str, dict[int, Assignment]] = {}
+
+    # -- arranging -----------------------------------------------------------------------------------------------------
+
+    def live(self, *brokers: int) -> None:
+        """Brokers are registered, each under epoch 0."""
+        self.cluster.add_brokers(Broker(each, 0, (Endpoint("PLAINTEXT", f"host{each}", 9092),)) for each in brokers)
+
+    def shutting_down(self, *brokers: int) -> None:
+        """Brokers are registered and shutting down."""
+        self.live(*brokers)
+        for broker in brokers:
+            self.cluster.mark_shutting_down(broker)
+
+    async def put(
+        self,
+        name: str,
+        replicas: Sequence[int],
+        state: PartitionState = PartitionState.ABSENT,
+        *,
+        stored: Leadership | None = None,
+        known: Leadership | None = SAME,
+        replica_state: ReplicaState | Mapping[int, ReplicaState] = ReplicaState.ONLINE,
+        adding: Sequence[int] = (),
+        removing: Sequence[int] = (),
+    ) -> int:
+        """A partition, in the store and in memory; its row.
+
+        Args:
+            stored: what the store holds of its leadership.
+            known: what the controller knows of it, if that is something else.
+        """
+        partition = TopicPartition.parse(name)
+        assignment = Assignment(tuple(replicas), tuple(adding), tuple(removing))
+        await self._assign(partition, assignment)
+        if stored is not None:
+            await self.seed(name, stored)
+        row = int(self.cluster.put_assignments(Assignments.of({partition: assignment}))[0])
+        rows = np.array([row], np.intp)
+        self.cluster.set_states(rows, state)
+        states = replica_state if isinstance(replica_state, Mapping) else dict.fromkeys(replicas, replica_state)
+        for broker, its in states.items():
+            self.cluster.table.admit_replica(row, broker, its)
+        leadership = stored if known == SAME else known
+        if leadership is not None:
+            self.cluster.put_leaderships(rows, Leaderships.of([leadership]))
+        self.store.forget()
+        return row
+
+    async def _assign(self, partition: TopicPartition, assignment: Assignment) -> None:
+        topic = self._assigned.setdefault(partition.topic, {})
+        fresh = not topic
+        topic[partition.partition] = assignment
+        if fresh:
+            await self.store.real.create_topic(TopicRef(partition.topic), topic, {})
+        else:
+            await self.store.real.write_assignment(TopicRef(partition.topic), topic, None)
+
+    async def seed(self, name: str, wanted: Leadership) -> None:
+        """Let the store hold a leadership, under just that version and controller epoch."""
+        store, partition = self.store.real, TopicPartition.parse(name)
+        held = (await store.leaderships(Names.of([partition]))).one(0)
+        if held is None:
+            fence = Fence(self.cluster.fence.epoch, self.cluster.fence.version)
+            kept = await store.commit(_write(partition, wanted), fence)
+            assert kept.kept.all(), f"{name} could not be seeded"
+            held = msgspec.structs.replace(wanted, partition_epoch=0, controller_epoch=fence.epoch)
+        if held == wanted:
+            return
+        assert wanted.partition_epoch > held.partition_epoch, f"{name} is at version {held.partition_epoch} already"
+        for version in range(held.partition_epoch, wanted.partition_epoch):
+            await self.leader_writes(name, wanted, expected=version)
+        held = (await store.leaderships(Names.of([partition]))).one(0)
+        assert held == wanted, f"{name} holds {held}, and was to hold {wanted}"
+
+    async def leader_writes(self, name: str, state: Leadership, *, expected: int) -> None:
+        """Somebody else writes a leadership, behind the controller's back."""
+        kept = await self.store.real.write_isr(TopicPartition.parse(name), state, expected=expected)
+        assert kept == expected + 1, f"the store answered {kept}"
+
+    async def follow_us(self) -> Fence:
+        """Another controller takes over; we have not heard of it yet."""
+        return await self.store.real.contest(6, take_over=True)
+
+    # -- acting --------------------------------------------------------------------------------------------------------
+
+    def rows(self, *names: str) -> RowNumbers:
+        return self.cluster.table.rows_named([TopicPartition.parse(name) for name in names])
+
+    async def move(
+        self, names: str | Sequence[str] | RowNumbers, target: PartitionState, election: Election | None = None
+    ) -> Moved:
+        """Ask the machine of partitions for a move."""
+        rows = self._rows(names)
+        try:
+            moved: Moved = await self.partitions.receive(Move(rows, target, election))
+        finally:
+            self._check()
+        return moved
+
+    async def move_replicas(self, names: str | Sequence[str] | RowNumbers, target: ReplicaState, *brokers: int) -> None:
+        """Ask the machine of replicas for a move; of all assigned ones if no broker is named."""
+        try:
+            await self.replicas.receive(MoveReplicas(self._rows(names), target, frozenset(brokers) or None))
+        finally:
+            self._check()
+
+    def _rows(self, names: str | Sequence[str] | RowNumbers) -> RowNumbers:
+        if isinstance(names, np.ndarray):
+            return names
+        return self.rows(*([names] if isinstance(names, str) else names))
+
+    def _check(self) -> None:
+        self.partitions.batch.begin()
+        self.replicas.batch.begin()
+        assert not self.whole_script or self.store.left == [], "the script was not played to its end"
+        assert (self.cluster.offline_count, self.cluster.imbalance_count) == self.cluster.count_again()
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def view(self, name: str) -> PartitionView:
+        view = self.cluster.view(TopicPartition.parse(name))
+        assert view is not None, f"{name} is unknown"
+        return view
+
+    def state(self, name: str) -> PartitionState:
+        return self.view(name).state
+
+    def replica(self, name: str, broker: int) -> ReplicaState:
+        return self.view(name).replica_states.get(broker, ReplicaState.ABSENT)
+
+    def leadership(self, name: str) -> Leadership | None:
+        """What the controller knows."""
+        return self.view(name).leadership
+
+    async def stored(self, name: str) -> Leadership | None:
+        """What the store holds."""
+        return (await self.store.real.leaderships(Names.of([TopicPartition.parse(name)]))).one(0)
+
+    @property
+    def sent(self) -> Sent:
+        """The one flush that there was."""
+        assert len(self.outbox.flushes) == 1, f"{len(self.outbox.flushes)} flushes"
+        return self.outbox.flushes[0]
+
+    def sent_nothing(self) -> bool:
+        return not any(flush.requests for flush in self.outbox.flushes)
+
+    @property
+    def events(self) -> list[PartitionEvent | ReplicaEvent]:
+        found, _ = self.history.read(0)
+        return [event for event in found if isinstance(event, PartitionEvent | ReplicaEvent)]
+
+
+@asynccontextmanager
+async def open_bench(*, recovery: bool = True, unclean_default: bool = False) -> AsyncIterator[Bench]:
+    """A bench whose controller has just been elected, for the fiftieth time."""
+    async with MemoryStore(clock=ManualClock()) as store:
+        for _ in range(EPOCH):
+            fence = await store.contest(CONTROLLER, take_over=True)
+        assert fence.epoch == EPOCH
+        yield Bench(store, fence, recovery=recovery, unclean_default=unclean_default)
+
+
+def refusals(moved: Moved) -> list[Refusal]:
+    """What became of each row."""
+    return [Refusal(each) for each in moved.refusal.tolist()]
+
+
+def _write(name: TopicPartition, state: Leadership) -> Write:
+    return Write(
+        names=Names.of([name]),
+        leader=np.array([state.leader], np.int32),
+        leader_epoch=np.array([state.leader_epoch], np.int32),
+        isr=np.array(state.isr, np.int32).reshape(-1, 1),
+        recovering=np.array([state.recovering], np.bool_),
+        expected=np.array([NO_VERSION], np.int32),
+    )
+
+
+# -- requests, row by row ----------------------------------------------------------------------------------------------
+
+
+def _listed(column: Any, row: int) -> tuple[int, ...]:
+    return () if column is None else tuple(int(each) for each in column[:, row] if each != NO_BROKER)
+
+
+def _names(states: PartitionStates | StopReplica) -> list[str]:
+    return [f"{states.topics[topic].name}-{partition}"
+            for topic, partition in zip(states.topic.tolist(), states.partition.tolist(), strict=True)]  # fmt: skip
+
+
+def _led(states: PartitionStates) -> dict[str, Led]:
+    assert states.is_new is not None
+    assert states.recovering is not None
+    return {
+        name: Led(
+            int(states.leader[row]),
+            int(states.leader_epoch[row]),
+            _listed(states.isr, row),
+            int(states.partition_epoch[row]),
+            _listed(states.replicas, row),
+            bool(states.is_new[row]),
+            bool(states.recovering[row]),
+            int(states.controller_epoch[row]),
+        )
+        for row, name in enumerate(_names(states))
+    }
+
+
+def _known(states: PartitionStates) -> dict[str, Known]:
+    return {
+        name: Known(
+            int(states.leader[row]),
+            int(states.leader_epoch[row]),
+            _listed(states.isr, row),
+            int(states.partition_epoch[row]),
+            _listed(states.offline_replicas, row),
+        )
+        for row, name in enumerate(_names(states))
+    }
+
+
+def _stopped(request: StopReplica) -> dict[str, Stopped]:
+    return {
+        name: Stopped(int(request.leader_epoch[row]), bool(request.delete[row]))
+        for row, name in enumerate(_names(request))
+    }

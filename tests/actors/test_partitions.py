@@ -1,0 +1,997 @@
+"""The machine of partitions, over a real store: moves, first leaders, elections, and what brokers are told.
+
+Where the store is read before it is written elsewhere, it is here the refused row, or the row of which nothing is
+known, that is read; those stories are told through such rows.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import numpy as np
+import pytest
+
+from kactl.actors.messages import Move
+from kactl.election import Election
+from kactl.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
+from kactl.history import PartitionEvent
+from kactl.machines import partition
+from kactl.model import NO_VERSION, Leadership, PartitionState
+from kactl.rows import REFUSAL_TEXT, Refusal
+from kactl.store import Found
+from tests.actors.bench import EPOCH, Bench, Known, Led, at, open_bench, refusals
+from tests.scripted_store import (
+    Step,
+    Written,
+    after,
+    answers,
+    fails,
+    fails_after,
+    fails_between,
+    found,
+    really,
+    refuses,
+    version,
+)
+
+pytestmark = pytest.mark.anyio
+
+NEW, ONLINE, OFFLINE, ABSENT = PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.ABSENT
+MADE = Refusal.NONE
+
+
+# -- moves that need no leader -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "target", "after_"),
+    [
+        pytest.param(ABSENT, NEW, NEW, marks=pytest.mark.scenario(34)),
+        pytest.param(ABSENT, ONLINE, ABSENT, marks=pytest.mark.scenario(35)),
+        pytest.param(ABSENT, OFFLINE, ABSENT, marks=pytest.mark.scenario(36)),
+        pytest.param(NEW, OFFLINE, OFFLINE, marks=pytest.mark.scenario(40)),
+        pytest.param(NEW, ABSENT, NEW, marks=pytest.mark.scenario(41)),
+        pytest.param(ONLINE, OFFLINE, OFFLINE, marks=pytest.mark.scenario(44)),
+        pytest.param(ONLINE, ABSENT, ONLINE, marks=pytest.mark.scenario(45)),
+        pytest.param(ONLINE, NEW, ONLINE, marks=pytest.mark.scenario(46)),
+        pytest.param(OFFLINE, ABSENT, ABSENT, marks=pytest.mark.scenario(52)),
+        pytest.param(OFFLINE, NEW, OFFLINE, marks=pytest.mark.scenario(53)),
+    ],
+)
+async def test_a_state_changes_where_the_table_of_moves_allows_it(
+    bench: Bench, before: PartitionState, target: PartitionState, after_: PartitionState
+) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], before)
+
+    moved = await bench.move("t-0", target, Election.OFFLINE)
+
+    assert bench.state("t-0") == after_
+    assert refusals(moved) == [MADE if after_ == target else Refusal.ILLEGAL_MOVE]
+    assert not moved.elections.any()
+    assert bench.store.calls == []
+    assert bench.sent.requests == []
+
+
+@pytest.mark.scenario(54)
+async def test_partitions_count_as_offline_until_they_are_led(bench: Bench) -> None:
+    bench.live(5)
+    names = [f"test-{number}" for number in range(4)]
+    for name in names:
+        await bench.put(name, [5])
+
+    await bench.move(names, NEW)
+    await bench.move(names, OFFLINE)
+    offline = bench.cluster.offline_count
+    for name in names:
+        await bench.seed(name, at(5, 0, [5], 0))
+    await bench.move(names, ONLINE, Election.OFFLINE)
+
+    assert offline == 4
+    assert bench.cluster.offline_count == 0
+
+
+@pytest.mark.scenario(55)
+async def test_partitions_of_a_topic_whose_deletion_began_do_not_count_as_offline(bench: Bench) -> None:
+    names = [f"test-{number}" for number in range(4)]
+    for name in names:
+        await bench.put(name, [5])
+    bench.cluster.queue_deletion(["test"])
+    bench.cluster.begin_deletion(["test"])
+
+    await bench.move(names, NEW)
+    await bench.move(names, OFFLINE)
+
+    assert bench.cluster.offline_count == 0
+
+
+@pytest.mark.scenario(56)
+async def test_offline_partitions_no_longer_count_once_their_deletion_began(bench: Bench) -> None:
+    names = [f"test-{number}" for number in range(4)]
+    for name in names:
+        await bench.put(name, [5], NEW)
+    await bench.move(names, OFFLINE)
+    before = bench.cluster.offline_count
+
+    bench.cluster.queue_deletion(["test"])
+    await bench.move(names, OFFLINE)
+    await bench.move(names, ABSENT)
+    bench.cluster.begin_deletion(["test"])
+
+    assert before == 4
+    assert bench.cluster.offline_count == 0
+
+
+@pytest.mark.scenario(57)
+@pytest.mark.parametrize("target", list(PartitionState))
+async def test_a_call_without_partitions_does_not_even_begin_a_batch(bench: Bench, target: PartitionState) -> None:
+    bench.live(5)
+    bench.partitions.batch.update_metadata([5])  # a batch that was begun now would find this, and say so
+
+    try:
+        moved = await bench.partitions.receive(Move(np.zeros(0, np.intp), target, Election.OFFLINE))
+    finally:
+        bench.partitions.batch.clear()
+
+    assert len(moved.refusal) == len(moved.elections) == 0
+    assert bench.outbox.flushes == []
+
+
+@pytest.mark.scenario(58)
+async def test_a_refused_move_leaves_an_unknown_partition_unknown_and_without_result(bench: Bench) -> None:
+    await bench.put("t-0", [5])
+
+    moved = await bench.move("t-0", ONLINE)
+
+    assert bench.state("t-0") == ABSENT
+    assert moved.elections.tolist() == [False]
+
+
+# -- first leaders -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(37)
+async def test_a_new_partition_gets_its_first_leader(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], NEW)
+
+    moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
+
+    assert bench.store.commits == [[Written("t-0", 5, 0, (5,), NO_VERSION)]]
+    assert bench.store.fences == [bench.cluster.fence]
+    assert await bench.stored("t-0") == bench.leadership("t-0") == at(5, 0, [5], 0)
+    assert bench.state("t-0") == ONLINE
+    assert bench.sent.lead == {5: {"t-0": Led(5, 0, (5,), 0, (5,), is_new=True)}}
+    assert bench.sent.metadata == {5: {"t-0": Known(5, 0, (5,), 0)}}
+    assert bench.sent.epochs == {EPOCH}
+    assert bench.sent.kinds == ["LeaderAndIsr", "UpdateMetadata"]
+    assert not moved.elections.any()
+
+
+@pytest.mark.scenario(38)
+async def test_a_partition_stays_new_when_the_store_fails(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], NEW)
+    bench.store.next("commit", fails(StoreUnavailable("gone")))
+
+    moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
+
+    assert refusals(moved) == [Refusal.STORE_FAILED]
+    assert bench.state("t-0") == NEW
+    assert bench.leadership("t-0") is None
+    assert bench.sent.requests == []
+
+
+@pytest.mark.scenario(39)
+async def test_a_partition_stays_new_where_a_leader_is_stored_already(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], NEW, stored=at(5, 3, [5], 4), known=None)
+
+    moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
+
+    assert refusals(moved) == [Refusal.STATE_EXISTS]
+    assert bench.state("t-0") == NEW
+    assert await bench.stored("t-0") == at(5, 3, [5], 4)
+    assert bench.sent.requests == []
+
+
+@pytest.mark.scenario(66)
+async def test_first_leaders_need_no_election(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], NEW)
+    await bench.put("t-1", [5], NEW)
+
+    moved = await bench.move(["t-0", "t-1"], ONLINE)
+
+    assert refusals(moved) == [MADE, MADE]
+    assert bench.state("t-0") == bench.state("t-1") == ONLINE
+
+
+@pytest.mark.scenario(67)
+async def test_a_first_leader_of_a_deposed_controller_reaches_nobody(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], NEW)
+    await bench.follow_us()
+
+    with pytest.raises(ControllerMoved):
+        await bench.move("t-0", ONLINE)
+
+    assert bench.state("t-0") == NEW
+    assert await bench.stored("t-0") is None
+    assert bench.outbox.flushes == []
+
+
+@pytest.mark.scenario(69)
+async def test_the_first_leader_is_the_first_online_replica_and_all_online_ones_begin_in_sync(bench: Bench) -> None:
+    bench.live(2, 3)
+    await bench.put("t-0", [1, 2, 3], NEW)
+
+    await bench.move("t-0", ONLINE)
+
+    led = Led(2, 0, (2, 3), 0, (1, 2, 3), is_new=True)
+    known = Known(2, 0, (2, 3), 0, offline=(1,))
+    assert await bench.stored("t-0") == at(2, 0, [2, 3], 0)
+    assert bench.sent.lead == {2: {"t-0": led}, 3: {"t-0": led}}
+    assert bench.sent.metadata == {2: {"t-0": known}, 3: {"t-0": known}}
+
+
+@pytest.mark.scenario(70)
+async def test_a_partition_none_of_whose_replicas_is_online_stays_new(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    await bench.put("t-0", [1, 2], NEW)
+
+    moved = await bench.move("t-0", ONLINE)
+
+    assert refusals(moved) == [Refusal.NO_ONLINE_REPLICA]
+    assert "t-0" in caplog.text
+    assert bench.state("t-0") == NEW
+    assert bench.store.calls == []
+
+
+@pytest.mark.scenario(71)
+async def test_a_broker_that_shuts_down_is_no_first_leader_and_not_in_sync(bench: Bench) -> None:
+    bench.live(2)
+    bench.shutting_down(1)
+    await bench.put("t-0", [1, 2], NEW)
+
+    await bench.move("t-0", ONLINE)
+
+    assert await bench.stored("t-0") == at(2, 0, [2], 0)
+
+
+@pytest.mark.scenario(72)
+async def test_a_replica_whose_directory_failed_is_no_first_leader_and_not_in_sync(bench: Bench) -> None:
+    bench.live(1, 2)
+    row = await bench.put("t-0", [1, 2], NEW)
+    bench.cluster.table.mark_dirs(1, np.array([row]), True)
+
+    await bench.move("t-0", ONLINE)
+
+    assert await bench.stored("t-0") == at(2, 0, [2], 0)
+
+
+async def test_first_leaders_fail_one_by_one(bench: Bench) -> None:
+    bench.live(5)
+    for name in ("t-0", "t-1"):
+        await bench.put(name, [5], NEW)
+    await bench.put("t-2", [6], NEW)
+    await bench.put("t-3", [5], NEW, stored=at(5, 0, [5], 0), known=None)
+    bench.store.next("commit", refuses("t-1"))
+
+    moved = await bench.move(["t-0", "t-1", "t-2", "t-3"], ONLINE)
+
+    assert refusals(moved) == [MADE, Refusal.STORE_FAILED, Refusal.NO_ONLINE_REPLICA, Refusal.STATE_EXISTS]
+    assert [bench.state(f"t-{number}") for number in range(4)] == [ONLINE, NEW, NEW, NEW]
+    assert bench.sent.lead[5].keys() == {"t-0"}
+
+
+# -- elections ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(42)
+async def test_a_preferred_election_raises_the_epoch_and_takes_the_version_of_the_store(bench: Bench) -> None:
+    """Nothing is read here: the write is refused if what we know is out of date."""
+    bench.live(5)
+    await bench.put("t-0", [5], ONLINE, stored=at(5, 0, [5], 0))
+    bench.store.next("commit", answers(version(2)))
+
+    moved = await bench.move("t-0", ONLINE, Election.PREFERRED)
+
+    assert bench.store.reads == []
+    assert bench.store.commits == [[Written("t-0", 5, 1, (5,), 0)]]
+    assert bench.leadership("t-0") == at(5, 1, [5], 2)
+    assert bench.sent.lead == {5: {"t-0": Led(5, 1, (5,), 2, (5,))}}
+    assert bench.state("t-0") == ONLINE
+    assert moved.elected.tolist() == [True]
+
+
+@pytest.mark.scenario(43)
+async def test_a_controlled_shutdown_moves_the_leader_and_tells_the_one_that_goes(bench: Bench) -> None:
+    bench.shutting_down(5)
+    bench.live(6)
+    await bench.put("t-0", [5, 6], ONLINE, stored=at(5, 0, [5, 6], 0))
+    bench.store.next("commit", answers(version(2)))
+
+    await bench.move("t-0", ONLINE, Election.CONTROLLED_SHUTDOWN)
+
+    led = Led(6, 1, (6,), 2, (5, 6))
+    assert bench.store.commits == [[Written("t-0", 6, 1, (6,), 0)]]
+    assert bench.sent.lead == {5: {"t-0": led}, 6: {"t-0": led}}
+    assert bench.state("t-0") == ONLINE
+
+
+@pytest.mark.scenario(47)
+async def test_an_offline_election_does_not_ask_for_configurations_that_decide_nothing(bench: Bench) -> None:
+    """Kafka asks for the configurations of the empty set of topics; we do not ask."""
+    bench.live(5)
+    await bench.put("t-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    bench.store.next("commit", answers(version(2)))
+
+    await bench.move("t-0", ONLINE, Election.OFFLINE)
+
+    assert bench.store.config_reads == []
+    assert bench.store.commits == [[Written("t-0", 5, 1, (5,), 0)]]
+    assert bench.sent.lead == {5: {"t-0": Led(5, 1, (5,), 2, (5,))}}
+    assert bench.state("t-0") == ONLINE
+
+
+@pytest.mark.parametrize(
+    "recovery",
+    [
+        pytest.param(True, marks=pytest.mark.scenario(48)),
+        pytest.param(False, marks=pytest.mark.scenario(49)),
+    ],
+)
+async def test_an_unclean_election_on_request_asks_for_no_configuration(recovery: bool) -> None:
+    async with open_bench(recovery=recovery) as bench:
+        bench.live(5)
+        await bench.put("t-0", [6, 5], OFFLINE, stored=at(6, 0, [6], 0))
+
+        await bench.move("t-0", ONLINE, Election.UNCLEAN)
+
+        assert bench.store.config_reads == []
+        assert bench.store.commits == [[Written("t-0", 5, 1, (5,), 0, recovering=recovery)]]
+        assert bench.leadership("t-0") == await bench.stored("t-0") == at(5, 1, [5], 1, recovering=recovery)
+        assert bench.sent.lead == {5: {"t-0": Led(5, 1, (5,), 1, (6, 5), recovering=recovery)}}
+        assert bench.state("t-0") == ONLINE
+        assert bench.partitions.unclean_elections == 1
+
+
+@pytest.mark.scenario(50)
+async def test_a_read_that_fails_fails_the_rows_that_had_to_be_read(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], OFFLINE, stored=at(5, 0, [5], 0), known=None)
+    bench.store.next("leaderships", fails(StoreUnavailable("gone")))
+
+    moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
+
+    assert refusals(moved) == [Refusal.STORE_FAILED]
+    assert moved.elections.tolist() == [True]
+    assert bench.state("t-0") == OFFLINE
+    assert bench.sent.requests == []
+
+
+@pytest.mark.scenario(51)
+@pytest.mark.parametrize("known", [None, at(5, 0, [5], 0)], ids=["unread", "refused"])
+async def test_where_nothing_is_stored_nobody_is_elected(bench: Bench, known: Leadership | None) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], OFFLINE, known=known)
+
+    moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
+
+    assert refusals(moved) == [Refusal.NO_LEADERSHIP]
+    assert bench.store.reads == [["t-0"]]
+    assert bench.state("t-0") == OFFLINE
+    assert bench.sent.requests == []
+
+
+@pytest.mark.scenario(59)
+@pytest.mark.parametrize("known", [None, at(5, 3, [5], 7)], ids=["unread", "refused"])
+async def test_what_a_later_controller_wrote_is_left_alone(bench: Bench, known: Leadership | None) -> None:
+    bench.live(5)
+    theirs = at(5, 4, [5], 8, epoch=51)
+    await bench.put("t-0", [5], ONLINE, stored=theirs, known=known)
+
+    moved = await bench.move("t-0", ONLINE, Election.PREFERRED)
+
+    assert refusals(moved) == [Refusal.LATER_CONTROLLER]
+    assert await bench.stored("t-0") == theirs
+    assert bench.leadership("t-0") == known
+    assert bench.state("t-0") == ONLINE
+    assert bench.sent.requests == []
+
+
+@pytest.mark.scenario(60)
+async def test_what_an_earlier_controller_wrote_is_gone_on_from(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], ONLINE, stored=at(5, 3, [5], 7, epoch=49))
+
+    await bench.move("t-0", ONLINE, Election.PREFERRED)
+
+    assert bench.store.commits == [[Written("t-0", 5, 4, (5,), 7)]]
+    assert bench.leadership("t-0") == await bench.stored("t-0") == at(5, 4, [5], 8)
+
+
+@pytest.mark.scenario(61)
+async def test_a_row_that_a_leader_wrote_meanwhile_is_read_and_elected_again(bench: Bench) -> None:
+    """One read here, since the first write needs none."""
+    bench.live(5, 6)
+    await bench.put("t-0", [5, 6], ONLINE, stored=at(5, 3, [5], 8), known=at(5, 3, [5, 6], 7))
+
+    await bench.move("t-0", ONLINE, Election.PREFERRED)
+
+    led = Led(5, 4, (5,), 9, (5, 6))
+    assert bench.store.reads == [["t-0"]]
+    assert bench.store.commits == [[Written("t-0", 5, 4, (5, 6), 7)], [Written("t-0", 5, 4, (5,), 8)]]
+    assert bench.leadership("t-0") == await bench.stored("t-0") == at(5, 4, [5], 9)
+    assert bench.sent.lead == {5: {"t-0": led}, 6: {"t-0": led}}
+
+
+@pytest.mark.scenario(62)
+async def test_each_row_of_an_election_goes_its_own_way(bench: Bench) -> None:
+    """The read is of the three rows that were refused, where Kafka reads all four and then one."""
+    bench.live(5)
+    await bench.put("t-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    await bench.put("t-1", [5], OFFLINE, stored=at(-1, 0, [5], 1), known=at(-1, 0, [5], 0))
+    await bench.put("t-2", [5], OFFLINE, known=at(-1, 0, [5], 0))
+    await bench.put("t-3", [5], OFFLINE, stored=at(-1, 0, [5], 2, epoch=51), known=at(-1, 0, [5], 0))
+    names = [f"t-{number}" for number in range(4)]
+
+    moved = await bench.move(names, ONLINE, Election.OFFLINE)
+
+    assert refusals(moved) == [MADE, MADE, Refusal.NO_LEADERSHIP, Refusal.LATER_CONTROLLER]
+    assert [bench.state(name) for name in names] == [ONLINE, ONLINE, OFFLINE, OFFLINE]
+    assert bench.store.reads == [["t-1", "t-2", "t-3"]]
+    assert bench.store.commits[1] == [Written("t-1", 5, 1, (5,), 1)]
+    assert bench.sent.lead == {5: {"t-0": Led(5, 1, (5,), 1, (5,)), "t-1": Led(5, 1, (5,), 2, (5,))}}
+
+
+@pytest.mark.scenario(63)
+async def test_what_cannot_be_read_is_no_leadership(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], OFFLINE, stored=at(5, 0, [5], 0), known=None)
+    bench.store.next("leaderships", answers(found(Found.UNREADABLE, "t-0")))
+
+    moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
+
+    assert refusals(moved) == [Refusal.NO_LEADERSHIP]
+    assert bench.state("t-0") == OFFLINE
+
+
+async def test_a_single_read_that_fails_is_a_failure_of_the_store(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], OFFLINE, stored=at(5, 0, [5], 0), known=None)
+    await bench.put("t-1", [5], OFFLINE, stored=at(5, 0, [5], 0), known=None)
+    bench.store.next("leaderships", answers(found(Found.FAILED, "t-0")))
+
+    moved = await bench.move(["t-0", "t-1"], ONLINE, Election.OFFLINE)
+
+    assert refusals(moved) == [Refusal.STORE_FAILED, MADE]
+
+
+@pytest.mark.scenario(64)
+async def test_a_row_for_which_the_store_fails_is_not_tried_again(bench: Bench) -> None:
+    bench.live(5)
+    before = at(-1, 0, [5], 0)
+    await bench.put("t-0", [5], OFFLINE, stored=before)
+    bench.store.next("commit", refuses("t-0"))
+
+    moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
+
+    assert refusals(moved) == [Refusal.STORE_FAILED]
+    assert len(bench.store.commits) == 1
+    assert bench.state("t-0") == OFFLINE
+    assert bench.leadership("t-0") == before
+    assert bench.sent.requests == []
+
+
+@pytest.mark.scenario(65)
+async def test_an_election_that_is_not_named_fails_and_nothing_escapes(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+
+    moved = await bench.move("t-0", ONLINE)
+
+    assert refusals(moved) == [Refusal.STORE_FAILED]
+    assert isinstance(moved.error, StoreError)
+    assert bench.state("t-0") == OFFLINE
+
+
+async def test_first_leaders_of_a_call_whose_election_is_not_named_are_told(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], NEW)
+    await bench.put("t-1", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+
+    moved = await bench.move(["t-0", "t-1"], ONLINE)
+
+    assert refusals(moved) == [MADE, Refusal.STORE_FAILED]
+    assert bench.sent.lead[5].keys() == {"t-0"}
+
+
+@pytest.mark.scenario(68)
+async def test_an_election_of_a_deposed_controller_reaches_nobody(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], ONLINE, stored=at(5, 0, [5], 0))
+    await bench.follow_us()
+
+    with pytest.raises(ControllerMoved):
+        await bench.move("t-0", ONLINE, Election.PREFERRED)
+
+    assert bench.leadership("t-0") == at(5, 0, [5], 0)
+    assert bench.outbox.flushes == []
+
+
+async def test_nothing_of_a_call_is_sent_if_a_later_controller_shows_itself_in_its_middle(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], NEW)
+    await bench.put("t-1", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    bench.store.next("commit", really, after(bench.follow_us))
+
+    with pytest.raises(ControllerMoved):
+        await bench.move(["t-0", "t-1"], ONLINE, Election.OFFLINE)
+
+    assert await bench.stored("t-0") == at(5, 0, [5], 0)
+    assert bench.outbox.flushes == []
+
+
+@pytest.mark.scenario(73)
+async def test_first_leaders_and_elections_go_in_one_call(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], NEW)
+    await bench.put("t-1", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+
+    moved = await bench.move(["t-0", "t-1"], ONLINE, Election.OFFLINE)
+
+    assert bench.state("t-0") == bench.state("t-1") == ONLINE
+    assert moved.elections.tolist() == [False, True]
+    assert bench.sent.lead == {
+        5: {"t-0": Led(5, 0, (5,), 0, (5,), is_new=True), "t-1": Led(5, 1, (5,), 1, (5,))},
+    }
+
+
+@pytest.mark.scenario(74)
+async def test_a_preferred_replica_that_is_not_in_sync_is_not_elected(bench: Bench) -> None:
+    bench.live(5, 6)
+    before = at(6, 3, [6], 4)
+    await bench.put("t-0", [5, 6], ONLINE, stored=before)
+
+    moved = await bench.move("t-0", ONLINE, Election.PREFERRED)
+
+    assert refusals(moved) == [Refusal.NO_ELIGIBLE_LEADER]
+    assert moved.elections.tolist() == [True]
+    assert bench.state("t-0") == ONLINE
+    assert bench.leadership("t-0") == before
+    assert bench.store.commits == []
+
+
+@pytest.mark.scenario(75)
+async def test_new_and_offline_partitions_want_a_leader_unless_their_topic_goes(bench: Bench) -> None:
+    bench.live(5)
+    led = at(5, 2, [5], 2)
+    await bench.put("a-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    await bench.put("b-0", [5], NEW)
+    await bench.put("c-0", [5], ONLINE, stored=led)
+    await bench.put("q-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    bench.cluster.queue_deletion(["q"])
+
+    moved = await bench.move(bench.cluster.table.in_state(NEW, OFFLINE), ONLINE, Election.OFFLINE)
+
+    assert moved.at.tolist() == bench.rows("a-0", "b-0").tolist()
+    assert [bench.state(name) for name in ("a-0", "b-0", "c-0", "q-0")] == [ONLINE, ONLINE, ONLINE, OFFLINE]
+    assert bench.leadership("c-0") == led
+
+
+@pytest.mark.scenario(76)
+async def test_one_topic_can_be_elected_alone(bench: Bench) -> None:
+    bench.live(5)
+    for name in ("a-0", "b-0"):
+        await bench.put(name, [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    table = bench.cluster.table
+    topic = table.topic("a")
+    assert topic is not None
+
+    await bench.move(np.intersect1d(table.in_state(NEW, OFFLINE), table.rows_of(topic)), ONLINE, Election.OFFLINE)
+
+    assert (bench.state("a-0"), bench.state("b-0")) == (ONLINE, OFFLINE)
+
+
+@pytest.mark.scenario(77)
+async def test_a_controller_begins_from_what_is_stored_and_elects_what_has_no_live_leader(bench: Bench) -> None:
+    bench.live(5, 6)
+    await bench.put("a-0", [5])
+    await bench.put("b-0", [5], stored=at(5, 1, [5], 1))
+    await bench.put("c-0", [7, 5], stored=at(7, 1, [7, 5], 1))
+    row = await bench.put("d-0", [6, 5], stored=at(6, 1, [6, 5], 1))
+    bench.cluster.table.mark_dirs(6, np.array([row]), True)
+    table = bench.cluster.table
+
+    bench.cluster.apply(partition.begin(table.rows(table.all()), bench.cluster.now))
+    began = [bench.state(name) for name in ("a-0", "b-0", "c-0", "d-0")]
+    moved = await bench.move(table.in_state(NEW, OFFLINE), ONLINE, Election.OFFLINE)
+
+    assert began == [NEW, ONLINE, OFFLINE, OFFLINE]
+    assert moved.at.tolist() == bench.rows("a-0", "c-0", "d-0").tolist()
+    assert bench.leadership("a-0") == at(5, 0, [5], 0)
+    assert bench.leadership("b-0") == at(5, 1, [5], 1)
+    assert bench.leadership("c-0") == at(5, 2, [5], 2)
+    assert bench.leadership("d-0") == at(5, 2, [5], 2)
+
+
+# -- whether an election may be unclean --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("override", "default", "elected"),
+    [(None, False, False), (None, True, True), ("true", False, True), (" True ", False, True), ("false", True, False)],
+)
+async def test_a_topic_says_whether_its_elections_may_be_unclean(
+    override: str | None, default: bool, elected: bool
+) -> None:
+    async with open_bench(unclean_default=default) as bench:
+        bench.live(5)
+        await bench.put("t-0", [6, 5], OFFLINE, stored=at(6, 0, [6], 0))
+        if override is not None:
+            await bench.store.real.set_topic_config("t", {"unclean.leader.election.enable": override})
+
+        moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
+
+        assert moved.elected.tolist() == [elected]
+        assert bench.store.config_reads == [["t"]]
+        assert bench.partitions.unclean_elections == elected
+
+
+async def test_topics_whose_configuration_cannot_be_read_are_refused_alone(bench: Bench) -> None:
+    bench.live(5)
+    for name in ("a-0", "b-0"):
+        await bench.put(name, [6, 5], OFFLINE, stored=at(6, 0, [6], 0))
+        await bench.store.real.set_topic_config(name[0], {"unclean.leader.election.enable": "true"})
+    await bench.put("c-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    bench.store.next("topic_configs", answers(lambda answer, topics: answer | {"a": None}))
+
+    moved = await bench.move(["a-0", "b-0", "c-0"], ONLINE, Election.OFFLINE)
+
+    assert refusals(moved) == [Refusal.CONFIG_UNREADABLE, MADE, MADE]
+    assert bench.store.config_reads == [["a", "b"]]
+
+
+async def test_elections_that_need_no_configuration_go_on_when_none_can_be_read(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("a-0", [6, 5], OFFLINE, stored=at(6, 0, [6], 0))
+    await bench.put("c-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    bench.store.next("topic_configs", fails(StoreUnavailable("gone")))
+
+    moved = await bench.move(["a-0", "c-0"], ONLINE, Election.OFFLINE)
+
+    assert refusals(moved) == [Refusal.CONFIG_UNREADABLE, MADE]
+
+
+async def test_an_unclean_choice_that_is_made_again_counts_again(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [6, 5], OFFLINE, stored=at(6, 0, [6], 1), known=at(6, 0, [6], 0))
+
+    await bench.move("t-0", ONLINE, Election.UNCLEAN)
+
+    assert bench.partitions.unclean_elections == 2
+    assert await bench.stored("t-0") == at(5, 1, [5], 2, recovering=True)
+
+
+# -- what a leader wrote behind our back -------------------------------------------------------------------------------
+
+
+async def test_a_member_that_the_dead_leader_let_in_unheard_is_elected(bench: Bench) -> None:
+    """What we know names nobody who may lead; what is stored does."""
+    bench.live(6)
+    await bench.put("t-0", [5, 6], OFFLINE, stored=at(5, 0, [5, 6], 1), known=at(5, 0, [5], 0))
+
+    moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
+
+    assert moved.elected.tolist() == [True]
+    assert await bench.stored("t-0") == bench.leadership("t-0") == at(6, 1, [6], 2)
+
+
+async def test_nobody_is_elected_uncleanly_while_somebody_unheard_of_is_in_sync() -> None:
+    async with open_bench(unclean_default=True) as bench:
+        bench.live(6, 7)
+        await bench.put("t-0", [5, 7, 6], OFFLINE, stored=at(5, 0, [5, 6], 1), known=at(5, 0, [5], 0))
+
+        await bench.move("t-0", ONLINE, Election.OFFLINE)
+
+        assert await bench.stored("t-0") == at(6, 1, [6], 2)
+
+
+async def test_partitions_for_which_nobody_is_found_are_read_once_and_asked_about_once(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("a-0", [6], OFFLINE, stored=at(-1, 0, [6], 0))
+    await bench.put("b-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+
+    moved = await bench.move(["a-0", "b-0"], ONLINE, Election.OFFLINE)
+
+    assert refusals(moved) == [Refusal.NO_ELIGIBLE_LEADER, MADE]
+    assert bench.store.reads == [["a-0"]]
+    assert bench.store.config_reads == [["a"]]
+    assert [len(rows) for rows in bench.store.commits] == [1]
+
+
+async def test_rows_that_were_read_are_not_doubted_again(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [6], OFFLINE, stored=at(-1, 0, [6], 0), known=None)
+
+    moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
+
+    assert refusals(moved) == [Refusal.NO_ELIGIBLE_LEADER]
+    assert bench.store.reads == [["t-0"]]
+    assert bench.leadership("t-0") is None
+
+
+async def test_a_stray_that_is_found_in_the_store_widens_the_rows_in_the_middle_of_a_call(bench: Bench) -> None:
+    """A member of the ISR from outside the assignment stays in it while it is online, and never leads."""
+    bench.live(5, 6, 7, 8, 9)
+    await bench.put("t-0", [5, 6], OFFLINE, stored=at(-1, 0, [5, 6], 0))
+    await bench.put("t-1", [5, 6], OFFLINE, stored=at(-1, 0, [9, 8, 7, 6], 4), known=at(-1, 0, [6], 2))
+    await bench.put("t-2", [5, 6], OFFLINE, stored=at(-1, 0, [7], 2), known=at(-1, 0, [5], 0))
+    names = ["t-0", "t-1", "t-2"]
+
+    moved = await bench.move(names, ONLINE, Election.OFFLINE)
+
+    assert refusals(moved) == [MADE, MADE, Refusal.NO_ELIGIBLE_LEADER]
+    assert bench.leadership("t-0") == await bench.stored("t-0") == at(5, 1, [5, 6], 1)
+    known = bench.leadership("t-1")
+    assert known == await bench.stored("t-1")
+    assert known is not None
+    assert (known.leader, set(known.isr)) == (6, {6, 7, 8, 9})
+    assert bench.view("t-1").replicas == (5, 6)
+    assert bench.sent.lead[6]["t-0"].isr == (5, 6)
+    assert set(bench.sent.lead[6]["t-1"].isr) == {6, 7, 8, 9}
+    assert 7 not in bench.sent.lead
+    assert set(bench.sent.metadata[9]["t-1"].isr) == {6, 7, 8, 9}
+
+
+async def test_a_stray_found_in_an_unread_row_widens_the_rows_that_were_known(bench: Bench) -> None:
+    bench.live(5, 6, 7)
+    await bench.put("t-0", [5, 6, 7], OFFLINE, stored=at(-1, 0, [5, 6], 0))
+    await bench.put("t-1", [5, 6, 7], OFFLINE, stored=at(-1, 3, [1, 2, 3, 6], 5, recovering=True), known=None)
+
+    moved = await bench.move(["t-0", "t-1"], ONLINE, Election.OFFLINE)
+
+    assert refusals(moved) == [MADE, MADE]
+    assert bench.leadership("t-0") == await bench.stored("t-0") == at(5, 1, [5, 6], 1)
+    assert bench.leadership("t-1") == await bench.stored("t-1") == at(6, 4, [6], 6, recovering=True)
+
+
+async def test_the_imbalance_counter_follows_a_row_that_was_read_again(bench: Bench) -> None:
+    bench.live(5, 6)
+    await bench.put("t-0", [5, 6], ONLINE, stored=at(6, 1, [5, 6], 1), known=at(5, 0, [5, 6], 0))
+    before = bench.cluster.imbalance_count
+
+    await bench.move("t-0", ONLINE, Election.PREFERRED)
+
+    assert (before, bench.cluster.imbalance_count) == (0, 0)
+
+
+async def test_a_row_that_never_stands_still_is_given_up_after_a_number_of_rounds(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kactl.actors.partitions.ROUNDS_MAX", 3)
+    bench.live(5)
+    await bench.put("t-0", [5], ONLINE, stored=at(5, 0, [5], 0))
+    await bench.put("t-1", [5], ONLINE, stored=at(5, 0, [5], 0))
+
+    def restless(version: int) -> Callable[[], Awaitable[None]]:
+        return lambda: bench.leader_writes("t-0", at(5, 0, [5], version + 1), expected=version)
+
+    bench.store.next("commit", *(after(restless(version)) for version in range(3)))
+
+    moved = await bench.move(["t-0", "t-1"], ONLINE, Election.PREFERRED)
+
+    assert refusals(moved) == [Refusal.STORE_FAILED, MADE]
+    assert len(bench.store.commits) == 3
+    assert bench.sent.lead[5].keys() == {"t-1"}
+
+
+# -- calls whose outcome is unknown ------------------------------------------------------------------------------------
+
+
+async def test_a_first_leader_that_was_written_unsaid_is_found_and_gone_on_with(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], NEW)
+    bench.store.next("commit", fails_after(StoreUnavailable("gone")))
+
+    moved = await bench.move("t-0", ONLINE)
+
+    assert refusals(moved) == [MADE]
+    assert bench.leadership("t-0") == await bench.stored("t-0") == at(5, 0, [5], 0)
+    assert bench.sent.lead == {5: {"t-0": Led(5, 0, (5,), 0, (5,), is_new=True)}}
+
+
+async def test_a_first_leader_that_somebody_else_wrote_meanwhile_stands(bench: Bench) -> None:
+    bench.live(5, 6)
+    await bench.put("t-0", [5, 6], NEW)
+
+    async def other() -> None:
+        await bench.seed("t-0", at(6, 0, [6], 1))
+
+    bench.store.next("commit", after(other, then=fails(StoreUnavailable("gone"))))
+
+    moved = await bench.move("t-0", ONLINE)
+
+    assert refusals(moved) == [Refusal.STATE_EXISTS]
+    assert bench.state("t-0") == NEW
+    assert bench.sent.requests == []
+
+
+async def test_what_was_kept_of_an_unknown_outcome_goes_on_what_was_not_is_refused_what_changed_is_planned_again(
+    bench: Bench,
+) -> None:
+    bench.live(5, 6)
+    for name in ("kept-0", "lost-0", "other-0"):
+        await bench.put(name, [5, 6], ONLINE, stored=at(6, 3, [5, 6], 4))
+
+    async def other() -> None:
+        await bench.leader_writes("other-0", at(6, 3, [6], 5), expected=4)
+        await bench.leader_writes("other-0", at(6, 3, [5, 6], 6), expected=5)
+
+    bench.store.next("commit", after(other, then=fails_between(StoreUnavailable("gone"), "kept-0")))
+    names = ["kept-0", "lost-0", "other-0"]
+
+    moved = await bench.move(names, ONLINE, Election.PREFERRED)
+
+    assert refusals(moved) == [MADE, Refusal.STORE_FAILED, MADE]
+    assert bench.leadership("kept-0") == await bench.stored("kept-0") == at(5, 4, [5, 6], 5)
+    assert bench.leadership("lost-0") == await bench.stored("lost-0") == at(6, 3, [5, 6], 4)
+    assert bench.leadership("other-0") == await bench.stored("other-0") == at(5, 4, [5, 6], 7)
+    assert bench.store.reads == [names, ["other-0"]]
+    assert bench.sent.lead[5].keys() == {"kept-0", "other-0"}
+
+
+@pytest.mark.parametrize("step", [fails, fails_after], ids=["nothing was written", "it was written"])
+async def test_an_outcome_that_stays_unknown_fails_the_row_and_the_next_call_finds_out(
+    bench: Bench, step: Callable[[Exception], Step]
+) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], ONLINE, stored=at(5, 3, [5], 4))
+    bench.store.next("commit", step(StoreUnavailable("gone")))
+    bench.store.next("leaderships", fails(StoreUnavailable("still gone")))
+
+    first = await bench.move("t-0", ONLINE, Election.PREFERRED)
+    unsent = bench.sent_nothing()
+    second = await bench.move("t-0", ONLINE, Election.PREFERRED)
+
+    assert refusals(first) == [Refusal.STORE_FAILED]
+    assert unsent
+    assert refusals(second) == [MADE]
+    assert bench.leadership("t-0") == await bench.stored("t-0")
+
+
+async def test_a_call_that_changed_nothing_is_not_read_back(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], ONLINE, stored=at(5, 3, [5], 4))
+    bench.store.next("commit", fails(StoreError("refused")))
+
+    moved = await bench.move("t-0", ONLINE, Election.PREFERRED)
+
+    assert refusals(moved) == [Refusal.STORE_FAILED]
+    assert bench.store.reads == []
+
+
+async def test_what_was_elected_before_the_store_failed_stays_elected_and_is_told(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("new-0", [5], NEW)
+    await bench.put("ours-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    await bench.put("raced-0", [5], OFFLINE, stored=at(-1, 0, [5], 1), known=at(-1, 0, [5], 0))
+    bench.store.next("leaderships", fails(StoreUnavailable("gone")))
+
+    moved = await bench.move(["new-0", "ours-0", "raced-0"], ONLINE, Election.OFFLINE)
+
+    assert refusals(moved) == [MADE, MADE, Refusal.STORE_FAILED]
+    assert moved.elected.tolist() == [False, True, False]
+    assert bench.sent.lead[5].keys() == {"new-0", "ours-0"}
+
+
+# -- the end of a call -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(139)
+@pytest.mark.parametrize(
+    ("error", "escapes"),
+    [
+        (StoreUnavailable("gone"), False),
+        (StoreError("refused"), False),
+        (SessionExpired("over"), False),
+        (ControllerMoved(ours=EPOCH, theirs=51), True),
+        (ZeroDivisionError("a bug"), True),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+async def test_whatever_ended_a_call_the_next_one_begins_with_an_empty_batch(
+    bench: Bench, error: Exception, escapes: bool
+) -> None:
+    bench.live(5)
+    await bench.put("new-0", [5], NEW)
+    await bench.put("t-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    bench.store.next("commit", really, fails(error))
+
+    if escapes:
+        with pytest.raises(type(error)):
+            await bench.move(["new-0", "t-0"], ONLINE, Election.OFFLINE)
+    else:
+        await bench.move(["new-0", "t-0"], ONLINE, Election.OFFLINE)
+    bench.outbox.flushes.clear()
+    await bench.move("t-0", ONLINE, Election.OFFLINE)
+
+    assert bench.state("t-0") == ONLINE
+    assert bench.sent.lead[5].keys() == {"t-0"}
+
+
+async def test_the_end_of_our_session_ends_the_call_and_nothing_is_sent(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("new-0", [5], NEW)
+    await bench.put("t-0", [5], OFFLINE, stored=at(-1, 0, [5], 0))
+    bench.store.next("commit", really, fails(SessionExpired("over")))
+
+    moved = await bench.move(["new-0", "t-0"], ONLINE, Election.OFFLINE)
+
+    assert refusals(moved) == [Refusal.STORE_FAILED, Refusal.STORE_FAILED]
+    assert isinstance(moved.error, SessionExpired)
+    assert bench.outbox.flushes == []
+
+
+# -- what is recorded --------------------------------------------------------------------------------------------------
+
+
+async def test_moves_are_recorded_with_what_came_of_them(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5])
+
+    await bench.move("t-0", NEW)
+    await bench.move("t-0", ONLINE)
+    await bench.move("t-0", ONLINE, Election.PREFERRED)
+    await bench.move("t-0", ABSENT)
+
+    told = [
+        (event.from_state, event.to_state, event.leader_epoch, event.partition_epoch, event.refused)
+        for event in bench.events
+        if isinstance(event, PartitionEvent)
+    ]
+    assert told == [
+        (ABSENT, NEW, -1, -1, ""),
+        (NEW, ONLINE, 0, 0, ""),
+        (ONLINE, ONLINE, 1, 1, ""),
+        (ONLINE, ONLINE, 1, 1, REFUSAL_TEXT[Refusal.ILLEGAL_MOVE]),
+    ]
+    assert {event.controller_epoch for event in bench.events} == {EPOCH}
+
+
+@pytest.mark.parametrize(
+    ("state", "stored", "known", "refusal"),
+    [
+        (NEW, None, None, Refusal.STORE_FAILED),
+        (NEW, at(5, 3, [5], 1), None, Refusal.STATE_EXISTS),
+        (OFFLINE, at(6, 3, [5], 1), at(6, 3, [5], 1), Refusal.STORE_FAILED),
+    ],
+)
+async def test_a_refused_partition_is_recorded_as_it_stays(
+    bench: Bench, state: PartitionState, stored: Leadership | None, known: Leadership | None, refusal: Refusal
+) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], state, stored=stored, known=known)
+    if refusal == Refusal.STORE_FAILED:
+        bench.store.next("commit", refuses("t-0"))
+
+    await bench.move("t-0", ONLINE, Election.OFFLINE)
+
+    (event,) = bench.events
+    assert isinstance(event, PartitionEvent)
+    assert (event.from_state, event.to_state) == (state, state)
+    assert event.leader == (6 if known else -1)
+    assert event.leader_epoch == (3 if known else -1)
+    assert event.refused == REFUSAL_TEXT[refusal]
+
+
+async def test_a_partition_that_was_elected_again_is_recorded_once(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [5], OFFLINE, stored=at(-1, 0, [5], 1), known=at(-1, 0, [5], 0))
+
+    await bench.move("t-0", ONLINE, Election.OFFLINE)
+
+    assert [(each.to_state, each.partition_epoch) for each in bench.events if isinstance(each, PartitionEvent)] == [
+        (ONLINE, 2)
+    ]

@@ -1,0 +1,240 @@
+"""A real store with a script: it notes every call, and the next calls of a kind can be told to go wrong.
+
+    store.next("commit", fails(StoreUnavailable("gone")))          nothing is written
+    store.next("commit", fails_after(StoreUnavailable("gone")))    it was written, but nobody says so
+    store.next("commit", after(leader_writes))                     somebody else is faster
+    store.next("leaderships", answers(unreadable("t-0")))          the answer is another one
+
+Everything that the script does not speak of is done by the real store.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from kactl.model import NO_BROKER, NO_VERSION, Fence
+from kactl.store import Committed, Found, Leaderships, Names, Outcome, Store, Write
+
+Real = Callable[..., Awaitable[Any]]
+# A step gets the real method and the call's arguments, and does what it likes with them.
+Step = Callable[..., Awaitable[Any]]
+# Changes an answer; gets the call's arguments too.
+Edit = Callable[..., Any]
+
+
+class Call(NamedTuple):
+    """One call of the store."""
+
+    kind: str
+    arguments: tuple[Any, ...]
+
+
+class Written(NamedTuple):
+    """One row that was given to `commit`, kept or not."""
+
+    name: str
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    expected: int
+    recovering: bool = False
+
+
+class ScriptedStore:
+    """See the module. Use it as a `Store` through `promised`."""
+
+    def __init__(self, real: Store) -> None:
+        self.real = real
+        self.calls: list[Call] = []
+        self._steps: dict[str, collections.deque[Step]] = collections.defaultdict(collections.deque)
+
+    @property
+    def promised(self) -> Store:
+        return cast(Store, self)
+
+    def next(self, kind: str, *steps: Step) -> None:
+        """Let the next calls of a method go as `steps` say, one step for each call."""
+        self._steps[kind].extend(steps)
+
+    def forget(self) -> None:
+        """Note calls from now on only."""
+        self.calls.clear()
+
+    def forget_script(self) -> None:
+        """Let everything go as it really goes."""
+        self._steps.clear()
+
+    def __getattr__(self, kind: str) -> Any:
+        real = getattr(self.real, kind)
+
+        async def call(*arguments: Any) -> Any:
+            self.calls.append(Call(kind, arguments))
+            steps = self._steps[kind]
+            return await (steps.popleft()(real, *arguments) if steps else real(*arguments))
+
+        return call
+
+    # -- what was asked of it ------------------------------------------------------------------------------------------
+
+    @property
+    def left(self) -> list[str]:
+        """The kinds of steps that nobody has walked into."""
+        return [kind for kind, steps in self._steps.items() if steps]
+
+    @property
+    def reads(self) -> list[list[str]]:
+        """The partitions of each read of leaderships."""
+        return [[str(name) for name in call.arguments[0]] for call in self.calls if call.kind == "leaderships"]
+
+    @property
+    def commits(self) -> list[list[Written]]:
+        """The rows of each commit."""
+        return [_rows(call.arguments[0]) for call in self.calls if call.kind == "commit"]
+
+    @property
+    def fences(self) -> list[Fence]:
+        """The fence of each commit."""
+        return [call.arguments[1] for call in self.calls if call.kind == "commit"]
+
+    @property
+    def config_reads(self) -> list[list[str]]:
+        """The topics of each read of configurations."""
+        return [list(call.arguments[0]) for call in self.calls if call.kind == "topic_configs"]
+
+
+def _rows(write: Write) -> list[Written]:
+    return [
+        Written(
+            str(name),
+            int(write.leader[at]),
+            int(write.leader_epoch[at]),
+            tuple(int(broker) for broker in write.isr[:, at] if broker != NO_BROKER),
+            int(write.expected[at]),
+            bool(write.recovering[at]),
+        )
+        for at, name in enumerate(write.names)
+    ]
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+async def really(real: Real, *arguments: Any) -> Any:
+    """As if there were no script for this call."""
+    return await real(*arguments)
+
+
+def fails(error: Exception) -> Step:
+    """The call fails; nothing was done."""
+
+    async def step(real: Real, *arguments: Any) -> Any:
+        raise error
+
+    return step
+
+
+def fails_after(error: Exception) -> Step:
+    """The call fails, but what was asked for was done."""
+
+    async def step(real: Real, *arguments: Any) -> Any:
+        await real(*arguments)
+        raise error
+
+    return step
+
+
+def fails_between(error: Exception, *kept: str) -> Step:
+    """A commit fails when only the partitions `kept` were written."""
+
+    async def step(real: Real, write: Write, fence: Fence) -> Any:
+        await real(_only(write, _named(write.names, kept)), fence)
+        raise error
+
+    return step
+
+
+def after(other: Callable[[], Awaitable[Any]], *, then: Step = really) -> Step:
+    """Somebody else does something first; then the call goes as `then` says."""
+
+    async def step(real: Real, *arguments: Any) -> Any:
+        await other()
+        return await then(real, *arguments)
+
+    return step
+
+
+def answers(*edits: Edit) -> Step:
+    """The call is made, and its answer is changed on the way back."""
+
+    async def step(real: Real, *arguments: Any) -> Any:
+        answer = await real(*arguments)
+        for edit in edits:
+            answer = edit(answer, *arguments)
+        return answer
+
+    return step
+
+
+def refuses(*names: str) -> Step:
+    """A commit in which the store fails for some partitions; nothing of these is written."""
+
+    async def step(real: Real, write: Write, fence: Fence) -> Committed:
+        failed = _named(write.names, names)
+        answer = Committed(
+            np.full(len(write), Outcome.FAILED, np.uint8),
+            np.full(len(write), NO_VERSION, np.int32),
+        )
+        if not failed.all():
+            kept = await real(_only(write, ~failed), fence)
+            answer.outcome[~failed], answer.version[~failed] = kept.outcome, kept.version
+        return answer
+
+    return step
+
+
+# -- edits -------------------------------------------------------------------------------------------------------------
+
+
+def version(number: int) -> Edit:
+    """A commit's kept rows have this version now."""
+
+    def edit(answer: Committed, *arguments: Any) -> Committed:
+        return Committed(answer.outcome, np.where(answer.kept, np.int32(number), answer.version))
+
+    return edit
+
+
+def found(status: Found, *names: str) -> Edit:
+    """A read finds some partitions unreadable, missing, or fails for them."""
+
+    def edit(answer: Leaderships, asked: Names) -> Leaderships:
+        here = _named(asked, names)
+        nothing = {
+            field.name: np.where(here, np.array(-1).astype(getattr(answer, field.name).dtype),
+                                 getattr(answer, field.name))
+            for field in dataclasses.fields(answer)
+        }  # fmt: skip
+        nothing["status"] = np.where(here, np.uint8(status), answer.status)
+        nothing["recovering"] = answer.recovering & ~here
+        return Leaderships(**nothing)
+
+    return edit
+
+
+def _named(names: Names, wanted: Iterable[str]) -> Any:
+    which = np.array([str(name) in set(wanted) for name in names], np.bool_)
+    missing = set(wanted) - {str(name) for name in names}
+    assert not missing, f"the script speaks of {sorted(missing)}, the call of {[str(name) for name in names]}"
+    return which
+
+
+def _only(write: Write, which: Any) -> Write:
+    columns = {
+        field.name: getattr(write, field.name)[..., which]
+        for field in dataclasses.fields(write)
+        if field.name != "names"
+    }
+    return Write(names=write.names.take(which), **columns)
