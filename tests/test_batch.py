@@ -1,0 +1,549 @@
+"""Requests gathered from changes: who is sent what, and what of several words about a partition is the last."""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kactl.batch import Addressed, RequestBatch, deletion_answers
+from kactl.cluster import Cluster
+from kactl.errors import IllegalState
+from kactl.model import Leadership
+from kactl.store import Leaderships
+from kactl.wire import LeaderAndIsr, PartitionErrors, StopReplica, StopReplicaResponse, UpdateMetadata
+from tests.oracle.batch import ObjectBatch
+from tests.seeds import (
+    CONTROLLER,
+    EPOCH,
+    ClusterSeed,
+    PartitionSeed,
+    ids_of,
+    led,
+    plain_object_request,
+    plain_request,
+    plain_states,
+    plain_stops,
+    rows_of,
+    slots_of,
+    tp,
+)
+
+FOO0, FOO1, BAR1 = tp("foo-0"), tp("foo-1"), tp("bar-1")
+SEED = ClusterSeed(
+    live=frozenset({1, 2, 3}),
+    partitions={
+        FOO0: PartitionSeed(replicas=(1, 2, 3), leadership=led(1, 4, (1, 2), 7)),
+        FOO1: PartitionSeed(replicas=(2, 3, 1), leadership=led(2, 5, (2, 3, 1), 8, by=EPOCH - 1)),
+        BAR1: PartitionSeed(replicas=(2, 3), leadership=led(3, 6, (3,), 9)),
+    },
+    topic_ids=ids_of(["foo", "bar"]),
+)
+LEADERLESS = dataclasses.replace(
+    SEED,
+    partitions={name: dataclasses.replace(partition, leadership=None) for name, partition in SEED.partitions.items()},
+)
+TWO_LEAVES_THREE_IS_GONE = dataclasses.replace(SEED, live=frozenset({1}), shutting_down=frozenset({2}))
+ALL = ("foo-0", "foo-1", "bar-1")
+
+
+class Gathered:
+    """A batch over a cluster, filled by name."""
+
+    def __init__(self, seed: ClusterSeed) -> None:
+        self.cluster = seed.columns()
+        self.batch = RequestBatch(self.cluster)
+
+    def lead(self, brokers: Iterable[int], *names: str, is_new: bool = False) -> None:
+        rows = rows_of(self.cluster, *names)
+        self.batch.lead_and_follow(rows, slots_of(rows, *brokers), is_new=is_new)
+
+    def stop(self, brokers: Iterable[int], *names: str, delete: bool) -> None:
+        rows = rows_of(self.cluster, *names)
+        self.batch.stop(rows, slots_of(rows, *brokers), delete=delete)
+
+    def tell(self, brokers: Iterable[int], *names: str) -> None:
+        self.batch.update_metadata(brokers, rows_of(self.cluster, *names) if names else None)
+
+    def leadership(self, name: str, leadership: Leadership) -> None:
+        self.cluster.put_leaderships(self.cluster.table.rows_named([tp(name)]), Leaderships.of([leadership]))
+
+    def flush(self) -> list[Addressed]:
+        return self.batch.flush()
+
+
+def of_kind(sent: Iterable[Addressed], kind: type) -> dict[int, Any]:
+    """Requests of a kind by broker; at the most one for each."""
+    named = [(each.broker, each.request) for each in sent if isinstance(each.request, kind)]
+    assert len(named) == len(dict(named))
+    return dict(named)
+
+
+def led_by(sent: Iterable[Addressed], broker: int) -> dict[Any, dict[str, Any]]:
+    """What the LeaderAndIsr to a broker says."""
+    return plain_states(of_kind(sent, LeaderAndIsr)[broker].states)
+
+
+def metadata(sent: Iterable[Addressed], broker: int) -> dict[Any, dict[str, Any]]:
+    return plain_states(of_kind(sent, UpdateMetadata)[broker].states)
+
+
+def stops(sent: Iterable[Addressed], broker: int) -> dict[Any, dict[str, Any]]:
+    return plain_stops(of_kind(sent, StopReplica)[broker])
+
+
+# -- LeaderAndIsr ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(314)
+def test_a_broker_gets_one_request_for_all_its_partitions() -> None:
+    gathered = Gathered(SEED)
+
+    for name in ALL:
+        gathered.lead([2], name)
+    sent = gathered.flush()
+
+    assert list(of_kind(sent, LeaderAndIsr)) == [2]
+    request = of_kind(sent, LeaderAndIsr)[2]
+    assert (request.controller_id, request.controller_epoch, request.broker_epoch) == (CONTROLLER, EPOCH, 1002)
+    assert [node.id for node in request.live_leaders] == [1, 2, 3]
+    assert set(plain_states(request.states)) == {FOO0, FOO1, BAR1}
+    assert set(metadata(sent, 2)) == {FOO0, FOO1, BAR1}
+
+
+@pytest.mark.scenario(315)
+def test_a_new_replica_stays_new() -> None:
+    gathered = Gathered(SEED)
+
+    gathered.lead([2], "foo-0", is_new=True)
+    gathered.leadership("foo-0", led(2, 5, (2,), 8))
+    gathered.lead([2], "foo-0")
+    sent = gathered.flush()
+
+    assert list(led_by(sent, 2)) == [FOO0]
+    entry = led_by(sent, 2)[FOO0]
+    assert entry["is_new"]
+    assert (entry["leader"], entry["leader_epoch"], entry["isr"], entry["version"]) == (2, 5, {2}, 8)
+
+
+def test_a_replica_is_new_to_those_alone_whom_it_was_said_to() -> None:
+    gathered = Gathered(SEED)
+
+    gathered.lead([2], "foo-1", "foo-0", is_new=True)
+    gathered.lead([2, 3], *ALL)
+    sent = gathered.flush()
+
+    assert {name: entry["is_new"] for name, entry in led_by(sent, 2).items()} == {FOO0: True, FOO1: True, BAR1: False}
+    assert not any(entry["is_new"] for entry in led_by(sent, 3).values())
+
+
+@pytest.mark.scenario(316)
+def test_only_registered_brokers_are_told() -> None:
+    gathered = Gathered(TWO_LEAVES_THREE_IS_GONE)
+
+    gathered.lead([1, 2, 3], "foo-0")
+    sent = gathered.flush()
+
+    assert list(of_kind(sent, LeaderAndIsr)) == [1, 2]
+    assert list(of_kind(sent, UpdateMetadata)) == [1, 2]
+
+
+def test_only_registered_leaders_are_named() -> None:
+    gathered = Gathered(TWO_LEAVES_THREE_IS_GONE)
+
+    gathered.lead([2], *ALL)
+
+    assert [node.id for node in of_kind(gathered.flush(), LeaderAndIsr)[2].live_leaders] == [1, 2]
+
+
+@pytest.mark.scenario(317)
+def test_a_recovering_leader_and_the_topics_id_are_said() -> None:
+    gathered = Gathered(SEED)
+    gathered.leadership("foo-0", led(1, 4, (1,), 7, recovering=True))
+
+    gathered.lead([2], "foo-0", "foo-1")
+    entries = led_by(gathered.flush(), 2)
+
+    assert {name: entry["recovering"] for name, entry in entries.items()} == {FOO0: True, FOO1: False}
+    assert entries[FOO0]["topic_id"] == ids_of(["foo"])["foo"]
+
+
+def test_a_topic_without_an_id_has_the_zero_id() -> None:
+    gathered = Gathered(dataclasses.replace(SEED, topic_ids={}))
+
+    gathered.lead([2], "foo-0")
+
+    assert led_by(gathered.flush(), 2)[FOO0]["topic_id"] == bytes(16)
+
+
+def test_everything_that_is_known_of_a_partition_is_said() -> None:
+    moving = PartitionSeed(
+        replicas=(4, 2, 1), adding=(4,), removing=(1,), leadership=led(2, 3, (1, 2, 9), 11, by=EPOCH - 3)
+    )
+    gathered = Gathered(dataclasses.replace(SEED, partitions={FOO0: moving}, topic_ids={}))
+
+    gathered.lead([2], "foo-0")
+    sent = gathered.flush()
+
+    said = {
+        "topic_id": bytes(16),
+        "controller_epoch": EPOCH - 3,  # of whoever decided it
+        "leader": 2,
+        "leader_epoch": 3,
+        "isr": {1, 2, 9},
+        "version": 11,
+        "replicas": [4, 2, 1],
+    }
+    more = {"adding": [4], "removing": [1], "is_new": False, "recovering": False}
+    assert led_by(sent, 2)[FOO0] == said | more
+    assert metadata(sent, 2)[FOO0] == said | {"offline_replicas": [4]}
+
+
+@pytest.mark.scenario(334)
+def test_all_brokers_learn_of_what_nobody_is_told_to_do() -> None:
+    gathered = Gathered(SEED)
+
+    gathered.lead([], "foo-0")
+    sent = gathered.flush()
+
+    assert of_kind(sent, LeaderAndIsr) == {}
+    assert list(of_kind(sent, UpdateMetadata)) == [1, 2, 3]
+    assert all(list(metadata(sent, broker)) == [FOO0] for broker in (1, 2, 3))
+
+
+# -- UpdateMetadata ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(318)
+def test_metadata_tells_the_whole_cluster() -> None:
+    gathered = Gathered(SEED)
+
+    gathered.tell([2], *ALL)
+    sent = gathered.flush()
+
+    assert len(sent) == 1
+    request = of_kind(sent, UpdateMetadata)[2]
+    entries = plain_states(request.states)
+    assert (request.controller_id, request.controller_epoch, request.broker_epoch) == (CONTROLLER, EPOCH, 1002)
+    assert {name: entry["leader"] for name, entry in entries.items()} == {FOO0: 1, FOO1: 2, BAR1: 3}
+    assert {name: entry["isr"] for name, entry in entries.items()} == {FOO0: {1, 2}, FOO1: {2, 3, 1}, BAR1: {3}}
+    assert [ref.name for ref in request.states.topics] == ["foo", "bar"]
+    assert [ref.id for ref in request.states.topics] == [ids_of(["foo"])["foo"], ids_of(["bar"])["bar"]]
+    assert request.live_brokers == tuple(gathered.cluster.brokers.values())
+
+
+@pytest.mark.scenario(319)
+def test_partitions_without_leadership_are_passed_over() -> None:
+    gathered = Gathered(LEADERLESS)
+
+    gathered.tell([2], *ALL)
+    sent = gathered.flush()
+
+    request = of_kind(sent, UpdateMetadata)[2]
+    assert len(request.states) == 0
+    assert [node.id for node in request.live_brokers] == [1, 2, 3]
+
+
+@pytest.mark.scenario(320)
+@pytest.mark.scenario(331)
+def test_a_topic_that_waits_for_deletion_is_taken_away() -> None:
+    gathered = Gathered(dataclasses.replace(SEED, queued=frozenset({"foo"})))
+
+    gathered.tell([2], *ALL)
+    entries = metadata(gathered.flush(), 2)
+
+    said = {
+        name: (entry["leader"], entry["leader_epoch"], entry["version"], entry["isr"])
+        for name, entry in entries.items()
+    }
+    assert said == {FOO0: (-2, 0, 0, {1, 2}), FOO1: (-2, 0, 0, {2, 3, 1}), BAR1: (3, 6, 9, {3})}
+
+
+@pytest.mark.scenario(321)
+def test_brokers_are_told_of_brokers_even_without_partitions() -> None:
+    gathered = Gathered(TWO_LEAVES_THREE_IS_GONE)
+
+    gathered.tell([1, 2, 3])
+    sent = gathered.flush()
+
+    assert list(of_kind(sent, UpdateMetadata)) == [1, 2]
+    for request in of_kind(sent, UpdateMetadata).values():
+        assert len(request.states) == 0
+        assert [node.id for node in request.live_brokers] == [1, 2]
+
+
+def test_replicas_of_brokers_that_are_leaving_are_offline() -> None:
+    partitions = {**SEED.partitions, FOO1: dataclasses.replace(SEED.partitions[FOO1], dirs_offline=(1,))}
+    gathered = Gathered(dataclasses.replace(TWO_LEAVES_THREE_IS_GONE, partitions=partitions))
+
+    gathered.tell([1], *ALL)
+    entries = metadata(gathered.flush(), 1)
+
+    offline = {name: entry["offline_replicas"] for name, entry in entries.items()}
+    assert offline == {FOO0: [2, 3], FOO1: [2, 3, 1], BAR1: [2, 3]}
+
+
+def test_all_brokers_of_a_batch_get_the_newest_word_of_all_its_partitions() -> None:
+    gathered = Gathered(SEED)
+
+    gathered.tell([3], "bar-1", "foo-0")
+    gathered.leadership("bar-1", led(2, 7, (2, 17, 18), 10))  # strays that widen the columns
+    gathered.tell([1], "bar-1", "foo-1")
+    sent = gathered.flush()
+
+    assert list(of_kind(sent, UpdateMetadata)) == [1, 3]
+    entries = metadata(sent, 3)
+    assert entries == metadata(sent, 1)
+    assert set(entries) == {FOO0, FOO1, BAR1}
+    assert (entries[BAR1]["leader"], entries[BAR1]["isr"]) == (2, {2, 17, 18})
+
+
+# -- StopReplica -------------------------------------------------------------------------------------------------------
+
+
+def answer(request: StopReplica, cluster: Cluster, error: int = 0) -> list[Any]:
+    """(partition, error) of what an answer to all of `request` says of deletions."""
+    names = [ref.name for ref in request.topics]
+    errors = PartitionErrors(
+        tuple(names), request.topic, request.partition, np.full(len(request.partition), error, np.int16)
+    )
+    said = deletion_answers(request, StopReplicaResponse(0, errors), cluster)
+    pairs = zip(said.topic.tolist(), said.partition.tolist(), said.error.tolist(), strict=True)
+    return [(f"{said.topics[topic]}-{partition}", code) for topic, partition, code in pairs]
+
+
+@pytest.mark.scenario(322)
+def test_stops_of_a_broker_go_together_and_nobody_waits_for_the_answer() -> None:
+    gathered = Gathered(SEED)
+
+    for name in ALL:
+        gathered.stop([2], name, delete=False)
+    sent = gathered.flush()
+
+    assert len(sent) == 1
+    assert {name: entry["delete"] for name, entry in stops(sent, 2).items()} == dict.fromkeys((FOO0, FOO1, BAR1), False)
+    request = of_kind(sent, StopReplica)[2]
+    assert (request.controller_id, request.controller_epoch, request.broker_epoch) == (CONTROLLER, EPOCH, 1002)
+    assert answer(request, gathered.cluster) == []
+
+
+@pytest.mark.scenario(323)
+@pytest.mark.parametrize("words", [(True, False), (False, True), (True, True)])
+def test_a_deletion_stays_a_deletion(words: tuple[bool, bool]) -> None:
+    gathered = Gathered(SEED)
+
+    for delete in words:
+        gathered.stop([2], "foo-0", delete=delete)
+
+    assert stops(gathered.flush(), 2)[FOO0]["delete"]
+
+
+@pytest.mark.scenario(324)
+def test_the_epoch_of_a_queued_topic_and_an_answer_before_its_deletion_begins() -> None:
+    gathered = Gathered(dataclasses.replace(SEED, queued=frozenset({"foo"})))
+
+    gathered.stop([2], *ALL, delete=True)
+    sent = gathered.flush()
+
+    assert {name: entry["leader_epoch"] for name, entry in stops(sent, 2).items()} == {FOO0: -2, FOO1: -2, BAR1: 6}
+    assert answer(of_kind(sent, StopReplica)[2], gathered.cluster) == []
+
+
+@pytest.mark.scenario(325)
+@pytest.mark.parametrize("error", [0, 56])
+def test_an_answer_to_deletions_speaks_of_the_topics_that_are_being_deleted(error: int) -> None:
+    gathered = Gathered(dataclasses.replace(SEED, queued=frozenset({"foo"}), started=frozenset({"foo"})))
+
+    gathered.stop([2], *ALL, delete=True)
+    request = of_kind(gathered.flush(), StopReplica)[2]
+
+    assert answer(request, gathered.cluster, error) == [("foo-0", error), ("foo-1", error)]
+
+
+@pytest.mark.scenario(326)
+def test_an_answer_to_stops_without_deletion_says_nothing() -> None:
+    gathered = Gathered(dataclasses.replace(SEED, queued=frozenset({"foo"}), started=frozenset({"foo"})))
+
+    gathered.stop([2], "foo-0", "foo-1", delete=False)
+    request = of_kind(gathered.flush(), StopReplica)[2]
+
+    assert answer(request, gathered.cluster) == []
+
+
+def test_only_what_was_to_be_deleted_is_answered() -> None:
+    gathered = Gathered(dataclasses.replace(SEED, queued=frozenset({"foo"}), started=frozenset({"foo"})))
+
+    gathered.stop([2], "foo-1", delete=True)
+    gathered.stop([2], "foo-0", delete=False)
+    request = of_kind(gathered.flush(), StopReplica)[2]
+
+    assert answer(request, gathered.cluster) == [("foo-1", 0)]
+    assert answer(request, gathered.cluster) == [("foo-1", 0)]  # asking changes nothing
+
+
+def test_an_answer_about_nothing_says_nothing() -> None:
+    gathered = Gathered(dataclasses.replace(SEED, queued=frozenset({"foo"}), started=frozenset({"foo"})))
+    gathered.stop([2], "foo-1", delete=True)
+    request = of_kind(gathered.flush(), StopReplica)[2]
+
+    said = deletion_answers(request, StopReplicaResponse(41, PartitionErrors.none()), gathered.cluster)
+
+    assert len(said) == 0
+
+
+@pytest.mark.scenario(327)
+def test_deletions_and_other_stops_go_in_one_request() -> None:
+    gathered = Gathered(SEED)
+
+    gathered.stop([2], "foo-1", "bar-1", delete=True)
+    gathered.stop([2], "foo-0", delete=False)
+    sent = gathered.flush()
+
+    assert len(sent) == 1
+    assert {name: entry["delete"] for name, entry in stops(sent, 2).items()} == {FOO0: False, FOO1: True, BAR1: True}
+
+
+@pytest.mark.scenario(328)
+def test_each_broker_gets_its_own_stop() -> None:
+    gathered = Gathered(SEED)
+
+    gathered.stop([2, 3], "foo-0", "foo-1", delete=False)
+
+    assert {
+        broker: list(plain_stops(request)) for broker, request in of_kind(gathered.flush(), StopReplica).items()
+    } == {
+        2: [FOO0, FOO1],
+        3: [FOO0, FOO1],
+    }
+
+
+@pytest.mark.scenario(329)
+def test_only_registered_brokers_are_stopped() -> None:
+    gathered = Gathered(TWO_LEAVES_THREE_IS_GONE)
+
+    gathered.stop([2, 3], "foo-0", delete=False)
+
+    assert list(of_kind(gathered.flush(), StopReplica)) == [2]
+
+
+@pytest.mark.scenario(332)
+def test_a_stop_keeps_the_epoch_of_the_moment_in_which_it_was_added() -> None:
+    gathered = Gathered(SEED)
+
+    gathered.stop([2], "foo-0", delete=False)
+    gathered.leadership("foo-0", led(1, 40, (1,), 8))
+    gathered.stop([3], "foo-0", delete=False)
+    sent = gathered.flush()
+
+    assert stops(sent, 2)[FOO0]["leader_epoch"] == 4
+    assert stops(sent, 3)[FOO0]["leader_epoch"] == 40
+
+
+def test_each_of_several_stops_has_its_own_epoch() -> None:
+    gathered = Gathered(SEED)
+
+    for name in reversed(ALL):
+        gathered.stop([2], name, delete=False)
+    sent = gathered.flush()
+
+    assert {name: entry["leader_epoch"] for name, entry in stops(sent, 2).items()} == {FOO0: 4, FOO1: 5, BAR1: 6}
+
+
+# -- the whole ---------------------------------------------------------------------------------------------------------
+
+ADDITIONS: list[Callable[[Gathered], None]] = [
+    lambda gathered: gathered.lead([2], "foo-0"),
+    lambda gathered: gathered.stop([2], "foo-0", delete=False),
+    lambda gathered: gathered.tell([2]),
+]
+
+
+@pytest.mark.scenario(330)
+@pytest.mark.parametrize("add", ADDITIONS)
+def test_a_batch_is_not_begun_on_top_of_another(add: Callable[[Gathered], None]) -> None:
+    gathered = Gathered(SEED)
+    gathered.batch.begin()
+    add(gathered)
+
+    with pytest.raises(IllegalState, match="was begun while the one before was not sent"):
+        gathered.batch.begin()
+
+    gathered.flush()
+    gathered.batch.begin()
+    add(gathered)
+    gathered.batch.clear()
+    gathered.batch.begin()
+    assert gathered.flush() == []
+
+
+@pytest.mark.scenario(333)
+def test_first_lead_then_tell_then_stop() -> None:
+    gathered = Gathered(SEED)
+
+    gathered.stop([1, 3], "foo-0", delete=False)
+    gathered.tell([2])
+    gathered.lead([1, 2], "foo-0")
+    sent = gathered.flush()
+
+    assert [(type(each.request).__name__, each.broker) for each in sent] == [
+        ("LeaderAndIsr", 1),
+        ("LeaderAndIsr", 2),
+        ("UpdateMetadata", 1),
+        ("UpdateMetadata", 2),
+        ("UpdateMetadata", 3),
+        ("StopReplica", 1),
+        ("StopReplica", 3),
+    ]
+    assert gathered.flush() == []
+
+
+@pytest.mark.scenario(335)
+def test_nobody_is_told_of_a_broker_that_is_none() -> None:
+    """Slots are marked here, not ids named: a mark on a free slot is the broker -1."""
+    gathered = Gathered(SEED)
+    rows = rows_of(gathered.cluster, "bar-1")  # two replicas, so that the third slot is free
+    marks = slots_of(rows, 2, -1)
+    assert marks.sum() == 2
+
+    gathered.batch.lead_and_follow(rows, marks)
+    gathered.batch.stop(rows, marks, delete=False)
+    gathered.batch.update_metadata([-1, 2])
+    sent = gathered.flush()
+
+    assert list(of_kind(sent, LeaderAndIsr)) == [2]
+    assert list(of_kind(sent, StopReplica)) == [2]
+    assert list(of_kind(sent, UpdateMetadata)) == [1, 2, 3]
+    gathered.batch.update_metadata([-1])
+    gathered.batch.begin()  # it left nothing behind
+
+
+def test_additions_to_an_empty_batch_of_nothing_are_nothing() -> None:
+    gathered = Gathered(SEED)
+    nothing = rows_of(gathered.cluster).take(np.zeros(3, np.bool_))
+
+    gathered.batch.lead_and_follow(nothing, nothing.assigned)
+    gathered.batch.stop(nothing, nothing.assigned, delete=True)
+
+    assert gathered.flush() == []
+
+
+def test_many_partitions_stand_side_by_side_by_topic() -> None:
+    names = [tp(f"{topic}-{number}") for number in range(40) for topic in ("b", "a", "c")]
+    seed = ClusterSeed(
+        live=frozenset({1, 2, 70_000}),
+        partitions={name: PartitionSeed(replicas=(1, 2, 70_000), leadership=led(1, 1, (1, 2))) for name in names},
+    )
+    gathered, objects = Gathered(seed), seed.objects()
+    expected = ObjectBatch(objects)
+
+    for part in (names[::2], names[1::3], names[::-5]):
+        gathered.lead([2, 70_000], *map(str, part))
+        gathered.stop([1, 70_000], *map(str, part), delete=False)
+        for name in part:
+            expected.lead_and_follow([2, 70_000], objects.partitions[name], is_new=False)
+            for broker in (1, 70_000):
+                expected.stop(broker, objects.partitions[name], delete=False)
+    sent = gathered.flush()
+
+    assert list(map(plain_request, sent)) == list(map(plain_object_request, expected.flush()))
