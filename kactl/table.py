@@ -81,6 +81,7 @@ class Table:
         self._free: list[int] = []
         self._topics: dict[str, Topic] = {}
         self._by_number: list[Topic | None] = []
+        self._refs: list[TopicRef] = []
         self._queued = np.zeros(0, np.bool_)  # by topic number
         self._dirs_offline = False  # whether a failed directory is marked anywhere; spares a column where not
         for name, (dtype, empty) in _PER_ROW.items():
@@ -153,13 +154,10 @@ class Table:
             raise IllegalState(f"topic number {number} is free")
         return topic
 
-    def topic_refs(self, numbers: Sequence[int]) -> tuple[TopicRef, ...]:
-        by_number = self._by_number
-        return tuple(topic.ref for number in numbers if (topic := by_number[number]) is not None)
-
-    def refs_of(self, topic: Ints) -> dict[int, TopicRef]:
-        """The topics that a column of topic numbers names, by number."""
-        return {number: self.topic_at(number).ref for number in np.unique(topic).tolist()}
+    @property
+    def refs(self) -> Sequence[TopicRef]:
+        """Every topic there ever was by number, also those that are gone; for those who keep numbers."""
+        return self._refs
 
     def add_topic(self, name: str, topic_id: bytes = ZERO_ID) -> Topic:
         """The topic of that name, made if there is none. A known id is not replaced by ZERO_ID.
@@ -172,12 +170,13 @@ class Table:
             topic = Topic(len(self._by_number), TopicRef(name, topic_id), np.full(0, NO_ROW, np.int32))
             self._topics[name] = topic
             self._by_number.append(topic)
+            self._refs.append(topic.ref)
             if topic.number >= len(self._queued):
                 self._queued = np.concatenate([self._queued, np.zeros(max(64, len(self._queued)), np.bool_)])
         elif topic_id != ZERO_ID:
             if topic.ref.id not in (ZERO_ID, topic_id):
                 raise IllegalState(f"topic {name} has the id {topic.ref.id.hex()} and was given {topic_id.hex()}")
-            topic.ref = TopicRef(name, topic_id)
+            topic.ref = self._refs[topic.number] = TopicRef(name, topic_id)
         return topic
 
     def remove_topic(self, name: str) -> None:
@@ -371,8 +370,23 @@ class Table:
 
     def names(self, at: RowNumbers) -> Names:
         """Which partitions stand in some rows."""
-        numbers, topic = np.unique(self._columns["topic"][at], return_inverse=True)
-        return Names(self.topic_refs(numbers.tolist()), topic.astype(np.int32), self._columns["partition"][at])
+        refs, topic = self.topics_of(self._columns["topic"][at])
+        return Names(refs, topic, self._columns["partition"][at])
+
+    def topics_of(self, numbers: Ints) -> tuple[tuple[TopicRef, ...], Ints]:
+        """The topics that a column of topic numbers names, and for each row its place among them.
+
+        Where the column ascends, as it does in table order, the topics are in the order of the rows.
+        """
+        begins = np.empty(len(numbers), np.bool_)
+        begins[:1] = True
+        step = np.diff(numbers)
+        if (step < 0).any():
+            named, place = np.unique(numbers, return_inverse=True)
+            return tuple(self._refs[number] for number in named.tolist()), place.astype(np.int32)
+        np.not_equal(step, 0, out=begins[1:])
+        refs = tuple(self._refs[number] for number in numbers[begins].tolist())
+        return refs, np.cumsum(begins, dtype=np.int32) - np.int32(1)
 
     def rows_at(self, names: Names) -> RowNumbers:
         """The row of each partition, NO_ROW where it is unknown."""
@@ -453,6 +467,12 @@ class Table:
     def not_queued(self, at: RowNumbers) -> RowNumbers:
         """The rows of `at` whose topics do not wait for deletion."""
         return at[~self._queued[self._columns["topic"][at]]] if self._queued.any() else at
+
+    def column(self, name: str) -> Any:
+        """A whole column, free rows included, for readers who filter; to be read now, kept by nobody, never written."""
+        view = self._column(name)
+        view.flags.writeable = False
+        return view
 
     # -- in and out ----------------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ ReplicaStateName = Literal[
 BrokerStateName = Literal["live", "shutting_down", "dead"]
 EventKind = Literal["controller", "broker", "topic", "partition", "replica"]
 ElectionType = Literal["preferred", "unclean"]
+Int32 = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Reason = Annotated[str, Meta(max_length=REASON_LENGTH_MAX, description="why; kept in the log of the server")]
 
 
@@ -346,11 +347,80 @@ class EventPage(Answer, frozen=True):
 # -- questions ---------------------------------------------------------------------------------------------------------
 
 
+class NoQuestion(Question, frozen=True):
+    """Nothing can be asked here."""
+
+
+class BrokerPath(Question, frozen=True):
+    """Which broker."""
+
+    id: Int32
+
+
+class TopicPath(Question, frozen=True):
+    """Which topic."""
+
+    topic: str
+
+
+class PartitionPath(Question, frozen=True):
+    """Which partition."""
+
+    topic: str
+    partition: Int32
+
+
+Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="how many at the most")]
+Cursor = Annotated[str, Meta(max_length=2000, description="`next_cursor` of the page before")]
+
+
+class TopicQuery(Question, frozen=True):
+    """Which topics."""
+
+    limit: Limit = LIMIT_DEFAULT
+    cursor: Cursor | None = None
+
+
+class PartitionQuery(Question, frozen=True):
+    """Which partitions: those of which everything that is asked for holds. Lists are repeated, or have commas."""
+
+    state: Annotated[list[PartitionStateName], Meta(description="in one of these states")] = []
+    leader: Annotated[int, Meta(ge=-1, le=2**31 - 1, description="led by this broker; -1 for none")] | None = None
+    replica: Annotated[int, Meta(ge=0, le=2**31 - 1, description="with an assigned replica on it")] | None = None
+    topic: Annotated[list[str], Meta(max_length=1000, description="names; `*` and `?` stand for any characters")] = []
+    offline: Annotated[bool, Meta(description="that count as offline, or do not")] | None = None
+    urp: Annotated[bool, Meta(description="that are under-replicated, or are not")] | None = None
+    limit: Limit = LIMIT_DEFAULT
+    cursor: Cursor | None = None
+
+
+Kinds = Annotated[list[EventKind], Meta(description="of these kinds only")]
+
+
+class StreamQuery(Question, frozen=True):
+    """Where to begin. `Last-Event-ID` goes before `after`; without both, with what happens from now on."""
+
+    after: Annotated[int, Meta(ge=0, description="behind the event of this number")] | None = None
+    kinds: Kinds = []
+
+
+class EventQuery(Question, frozen=True):
+    """Which events. Without `after`, from the oldest that is kept."""
+
+    after: Annotated[int, Meta(ge=0, description="behind the event of this number")] | None = None
+    kinds: Kinds = []
+    limit: Limit = LIMIT_DEFAULT
+
+
 class PartitionName(Question, frozen=True):
     """A partition."""
 
     topic: str
-    partition: Annotated[int, Meta(ge=0, le=2**31 - 1)]
+    partition: Int32
+
+
+ConfigKey = Annotated[str, Meta(min_length=1, max_length=255, pattern="^[a-zA-Z0-9._-]+$")]
+ConfigValue = Annotated[str, Meta(max_length=4096)]
 
 
 class TopicCreation(Question, frozen=True):
@@ -366,8 +436,8 @@ class TopicCreation(Question, frozen=True):
     name: str
     partitions: int | None = None
     replication_factor: int | None = None
-    assignment: list[list[int]] | None = None
-    config: dict[str, str] = {}
+    assignment: list[Annotated[list[Int32], Meta(max_length=1000)]] | None = None
+    config: Annotated[dict[ConfigKey, ConfigValue], Meta(max_length=100)] = {}
     dry_run: bool = False
     timeout_ms: Annotated[int, Meta(ge=0, le=TIMEOUT_MS_MAX)] = 30_000
     reason: Reason = ""
@@ -377,7 +447,7 @@ class ElectionRequest(Question, frozen=True):
     """Elect leaders: of the partitions named, or of `all` that need it. Exactly one of the two is given."""
 
     type: ElectionType
-    partitions: Annotated[list[PartitionName], Meta(max_length=ELECTION_PARTITIONS_MAX)] | None = None
+    partitions: Annotated[list[PartitionName], Meta(min_length=1, max_length=ELECTION_PARTITIONS_MAX)] | None = None
     all: bool = False
     dry_run: bool = False
     reason: Reason = ""
