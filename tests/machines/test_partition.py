@@ -1,0 +1,167 @@
+"""The moves of a partition: those of the table, and no others."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from kactl.cluster import Cluster
+from kactl.election import Election
+from kactl.machines import partition
+from kactl.model import PartitionState
+from kactl.rows import CHANGED_COLUMNS, Change, Refusal
+from tests.seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
+
+NEW, ONLINE, OFFLINE, ABSENT = PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.ABSENT
+T0 = tp("t-0")
+
+# Written out once more, from what the classic controller allows.
+LEGAL = {
+    (ABSENT, NEW),
+    (NEW, ONLINE),
+    (NEW, OFFLINE),
+    (ONLINE, ONLINE),
+    (ONLINE, OFFLINE),
+    (OFFLINE, ONLINE),
+    (OFFLINE, OFFLINE),
+    (OFFLINE, ABSENT),
+}
+
+
+def in_state(state: PartitionState, *, live: tuple[int, ...] = (1, 2)) -> Cluster:
+    """One partition that any election could serve; without leadership where it is NEW."""
+    leadership = None if state is NEW else led(2, 3, (1, 2), 7)
+    seed = PartitionSeed(replicas=(1, 2, 3), leadership=leadership, state=state)
+    return ClusterSeed(live=frozenset(live), partitions={T0: seed}).columns()
+
+
+def plan(cluster: Cluster, target: PartitionState) -> Change:
+    rows, now = rows_of(cluster), cluster.now
+    if target is not ONLINE:
+        return partition.move(rows, target)
+    if (rows.state == NEW).all():
+        return partition.initialize(rows, now, controller_epoch=EPOCH)
+    unclean = np.zeros(len(rows), np.bool_)
+    return partition.elect(rows, Election.OFFLINE, now, unclean=unclean, controller_epoch=EPOCH)
+
+
+def leaves_no_trace(change: Change) -> bool:
+    same = all(np.array_equal(getattr(change, name), getattr(change.rows, name)) for name in CHANGED_COLUMNS)
+    return same and not (change.writes.any() or change.notify.any() or change.unclean.any())
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.product(PartitionState, PartitionState)), ids=str)
+def test_only_the_moves_in_the_table_are_made(before: PartitionState, after: PartitionState) -> None:
+    cluster = in_state(before)
+
+    change = plan(cluster, after)
+
+    assert ((before, after) in partition.TRANSITIONS) == ((before, after) in LEGAL)
+    assert partition.legal(rows_of(cluster), after).tolist() == [(before, after) in LEGAL]
+    if (before, after) in LEGAL:
+        assert change.refusal.tolist() == [Refusal.NONE]
+        assert change.state.tolist() == [after]
+        assert change.writes.tolist() == [after is ONLINE]
+    else:
+        assert change.refusal.tolist() == [Refusal.ILLEGAL_MOVE]
+        assert leaves_no_trace(change)
+
+
+@pytest.mark.parametrize("after", [NEW, OFFLINE, ABSENT])
+def test_a_move_without_election_changes_the_state_alone(after: PartitionState) -> None:
+    before = ABSENT if after is NEW else OFFLINE
+
+    change = plan(in_state(before), after)
+
+    for name in set(CHANGED_COLUMNS) - {"state"}:
+        assert getattr(change, name) is getattr(change.rows, name)
+    assert not change.notify.any()
+
+
+def test_a_first_leader_begins_with_all_that_are_online() -> None:
+    change = plan(in_state(NEW, live=(2, 3, 9)), ONLINE)
+
+    assert change.leader.tolist() == [2]
+    assert change.leader_epoch.tolist() == [0]
+    assert change.rows.replicas[change.in_sync].tolist() == [2, 3]
+    assert change.rows.replicas[change.notify].tolist() == [2, 3]
+    assert change.controller_epoch.tolist() == [EPOCH]
+    assert change.recovering.tolist() == [False]
+    assert change.rows.partition_epoch.tolist() == [-1]  # what must be stored: nothing
+
+
+def test_no_first_leader_where_nobody_is_online() -> None:
+    change = plan(in_state(NEW, live=(9,)), ONLINE)
+
+    assert change.refusal.tolist() == [Refusal.NO_ONLINE_REPLICA]
+    assert leaves_no_trace(change)
+
+
+def test_no_first_leader_over_leadership_that_is_known() -> None:
+    cluster = in_state(OFFLINE)
+    cluster.set_states(cluster.table.all(), NEW)
+
+    change = plan(cluster, ONLINE)
+
+    assert change.refusal.tolist() == [Refusal.STATE_EXISTS]
+    assert leaves_no_trace(change)
+
+
+def test_no_election_without_leadership() -> None:
+    cluster = in_state(NEW)
+    cluster.set_states(cluster.table.all(), OFFLINE)
+
+    change = plan(cluster, ONLINE)
+
+    assert change.refusal.tolist() == [Refusal.NO_LEADERSHIP]
+    assert leaves_no_trace(change)
+
+
+@pytest.mark.parametrize("before", [ONLINE, OFFLINE])
+def test_a_failed_election_leaves_the_state_as_it_was(before: PartitionState) -> None:
+    change = plan(in_state(before, live=(3,)), ONLINE)
+
+    assert change.refusal.tolist() == [Refusal.NO_ELIGIBLE_LEADER]
+    assert leaves_no_trace(change)
+
+
+def test_rows_of_one_call_are_moved_and_refused_each_for_itself() -> None:
+    seeds = {
+        tp(f"t-{state.value}"): PartitionSeed(replicas=(1,), leadership=led(1, 3, (1,)), state=state)
+        for state in PartitionState
+    }
+    cluster = ClusterSeed(live=frozenset({1}), partitions=seeds).columns()
+
+    change = partition.move(rows_of(cluster, *map(str, seeds)), OFFLINE)
+
+    assert change.refusal.tolist() == [Refusal.NONE, Refusal.NONE, Refusal.NONE, Refusal.ILLEGAL_MOVE]
+    assert change.state.tolist() == [OFFLINE, OFFLINE, OFFLINE, ABSENT]
+
+
+@pytest.mark.parametrize(
+    ("leadership", "state"),
+    [(None, NEW), (led(1, 0, (1,)), ONLINE), (led(3, 0, (3,)), OFFLINE), (led(-1, 0, (1,)), OFFLINE)],
+)
+def test_a_controller_begins_with_what_is_stored_and_who_is_there(leadership: object, state: PartitionState) -> None:
+    seed = PartitionSeed(replicas=(1, 3), leadership=leadership)  # type: ignore[arg-type]
+    cluster = ClusterSeed(live=frozenset({1}), partitions={T0: seed}).columns()
+
+    assert partition.begin(rows_of(cluster), cluster.now).state.tolist() == [state]
+
+
+@pytest.mark.parametrize(("failed", "state"), [((), ONLINE), ((1,), OFFLINE)])
+def test_a_leader_whose_directory_failed_is_offline_at_the_beginning(
+    failed: tuple[int, ...], state: PartitionState
+) -> None:
+    seed = PartitionSeed(replicas=(1, 3), leadership=led(1, 0, (1,)), dirs_offline=failed)
+    cluster = ClusterSeed(live=frozenset({1, 3}), partitions={T0: seed}).columns()
+
+    assert partition.begin(rows_of(cluster), cluster.now).state.tolist() == [state]
+
+
+def test_a_live_leader_from_outside_the_assignment_leads_at_the_beginning() -> None:
+    seed = PartitionSeed(replicas=(1,), leadership=led(9, 0, (1,)))
+    cluster = ClusterSeed(live=frozenset({1, 9}), partitions={T0: seed}).columns()
+
+    assert partition.begin(rows_of(cluster), cluster.now).state.tolist() == [ONLINE]
+    assert not len(cluster.table.led_by_none_of(cluster.now.live))
