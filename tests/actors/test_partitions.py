@@ -722,6 +722,16 @@ async def test_rows_that_were_read_are_not_doubted_again(bench: Bench) -> None:
     assert bench.leadership("t-0") is None
 
 
+async def test_a_refused_row_for_which_nobody_is_found_then_is_not_read_a_second_time(bench: Bench) -> None:
+    bench.live(5)
+    await bench.put("t-0", [6, 5], OFFLINE, stored=at(6, 0, [6], 1), known=at(6, 0, [6, 5], 0))
+
+    moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
+
+    assert refusals(moved) == [Refusal.NO_ELIGIBLE_LEADER]
+    assert bench.store.reads == [["t-0"]]
+
+
 async def test_a_stray_that_is_found_in_the_store_widens_the_rows_in_the_middle_of_a_call(bench: Bench) -> None:
     """A member of the ISR from outside the assignment stays in it while it is online, and never leads."""
     bench.live(5, 6, 7, 8, 9)
