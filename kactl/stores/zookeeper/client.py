@@ -34,6 +34,7 @@ from kazoo.retry import KazooRetry
 
 from kactl.errors import KactlError, SessionExpired, StoreUnavailable
 
+from .answers import Answers, Call
 from .request import MultiRead
 
 log = logging.getLogger(__name__)
@@ -45,58 +46,6 @@ RECONNECT_S_MAX: Final = 1.0
 # How many session timeouts may pass without a single answer before a call gives up: one for the server to give the
 # session up, one for us to find another server.
 PATIENCE: Final = 2
-
-
-class Answers:
-    """What came of some requests that were sent together.
-
-    Attributes:
-        results: in the order of the requests, what ZooKeeper answered or its error as an object.
-        repeated: the positions of requests that were lost with a connection and sent again.
-    """
-
-    def __init__(self, count: int, finished: Callable[["Answers"], None]) -> None:
-        self.results: list[Any] = [None] * count
-        self.repeated: set[int] = set()
-        self.error: KactlError | None = None
-        self.missing = count
-        self.over = False  # answered, failed or given up: what still comes is of no interest
-        self._finished = finished
-
-    def put(self, at: int, result: Any) -> None:
-        self.results[at] = result
-        self.missing -= 1
-        if not self.missing:
-            self.finish()
-
-    def finish(self, error: KactlError | None = None) -> None:
-        if not self.over:
-            self.over, self.error = True, error
-            self._finished(self)
-
-
-class _Call:
-    """One request on its way; kazoo calls `set` or `set_exception` from its thread."""
-
-    __slots__ = ("answered", "answers", "at", "client", "request")
-
-    def __init__(self, client: "Client", request: Any, answers: Answers, at: int) -> None:
-        self.client = client
-        self.request = request
-        self.answers = answers
-        self.at = at
-        self.answered = False
-
-    def set(self, value: Any = None) -> None:
-        self._answer(value)
-
-    def set_exception(self, error: BaseException) -> None:
-        self._answer(error)
-
-    def _answer(self, result: Any) -> None:
-        if not self.answered:  # kazoo may report one failure twice when it is being closed
-            self.answered = True
-            self.client._post(self, result)
 
 
 class Client:
@@ -128,9 +77,9 @@ class Client:
         self._reads_many = True
         self._closing = False
 
-        self._waiting: deque[_Call] = deque()
-        self._lost: deque[_Call] = deque()
-        self._flying: set[_Call] = set()
+        self._waiting: deque[Call] = deque()
+        self._lost: deque[Call] = deque()
+        self._flying: set[Call] = set()
         self._progress = 0
 
         self._arrived: deque[tuple[Any, Any]] = deque()
@@ -243,7 +192,7 @@ class Client:
         elif not requests:
             answers.finish()
         else:
-            self._waiting.extend(_Call(self, request, answers, at) for at, request in enumerate(requests))
+            self._waiting.extend(Call(self._post, request, answers, at) for at, request in enumerate(requests))
             self._send()
         return answers
 
@@ -286,7 +235,7 @@ class Client:
         self._woken = False  # before looking, so that what comes from now on wakes us again
         while self._arrived:
             what, value = self._arrived.popleft()
-            if isinstance(what, _Call):
+            if isinstance(what, Call):
                 self._answered(what, value)
             elif self._closing:
                 continue
@@ -296,7 +245,7 @@ class Client:
                 self._on_watch(what, value[len(self.chroot) :])
         self._send()
 
-    def _answered(self, call: _Call, result: Any) -> None:
+    def _answered(self, call: Call, result: Any) -> None:
         if call not in self._flying:
             return  # the session ended meanwhile, and the call with it
         self._flying.discard(call)

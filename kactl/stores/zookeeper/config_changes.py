@@ -11,7 +11,8 @@ from kazoo.exceptions import NoNodeError, ZookeeperError
 from kactl.store import Changed, StoreEvent
 
 from . import layout
-from .client import Answers, Client
+from .answers import Answers
+from .client import Client
 from .watches import Kind, Watches
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,8 @@ from kactl.model import NO_BROKER, ControllerRecord, Fence
 from kactl.store import Outcome
 
 from . import fenced, layout, request
-from .client import Answers, Client
+from .answers import Answers
+from .client import Client
 from .watches import Kind, Watches
 
 log = logging.getLogger(__name__)

@@ -92,18 +92,37 @@ async def commit(client: Client, groups: Sequence[Sequence[Step]], fence: Fence,
                 for group in members:
                     outcomes[group] = Outcome.KEPT
             else:
-                refused.append(_Refused(members, fault, repeated=at in answers.repeated))
+                refused.append(_Refused(members, *fault, repeated=at in answers.repeated))
         multis = await _settle(client, left, refused, outcomes)
     return outcomes
 
 
 @dataclasses.dataclass(slots=True)
 class _Refused:
-    """A multi that was not done: its groups, and at which of its steps it failed; None if it failed as a whole."""
+    """A multi that was not done.
+
+    Attributes:
+        members: its groups.
+        at: the step at which it failed; None if it failed as a whole.
+        repeated: it was sent again after a lost connection.
+    """
 
     members: list[int]
-    fault: tuple[int | None, ZookeeperError]
+    at: int | None
+    error: ZookeeperError
     repeated: bool
+
+    def blames(self, behind: int, group: Sequence[Step]) -> bool:
+        """Whether it failed for good because of a group whose first step stands `behind` others.
+
+        Not if the step is optional and was refused because it was done.
+        """
+        if self.at is None:
+            return len(self.members) == 1
+        if not behind <= self.at < behind + len(group):
+            return False
+        step = group[self.at - behind]
+        return not (step.optional and isinstance(self.error, NoNodeError if step.deletes else NodeExistsError))
 
 
 def _pack(order: Sequence[int], groups: Sequence[Sequence[Step]], size: int) -> list[list[int]]:
@@ -155,24 +174,21 @@ async def _settle(
     found = iter(await client.read_all([step.path for step in steps]) if steps else ())
     again: list[list[int]] = []
     for multi in refused:
-        at, error = multi.fault
-        behind = 0
         size = sum(len(groups[group]) for group in multi.members)
+        behind = 0
         for group in multi.members:
-            failed_here = at is not None and behind <= at < behind + len(groups[group])
-            behind += len(groups[group])
-            step = groups[group][at - (behind - len(groups[group]))] if at is not None and failed_here else None
-            verdicts = [_look(step, next(found), adopt=multi.repeated) for step in groups[group]]
+            held = groups[group]
+            blamed = multi.blames(behind, held)
+            behind += len(held)
+            verdicts = [_look(step, next(found), adopt=multi.repeated) for step in held]
+            groups[group] = [step for step, verdict in zip(held, verdicts, strict=True) if verdict is not _DONE]
             if _CONFLICT in verdicts:
                 groups[group], outcomes[group] = [], Outcome.CONFLICT
-            elif all(verdict is _DONE for verdict in verdicts):
-                groups[group], outcomes[group] = [], Outcome.KEPT
-            elif (failed_here or size == 1) and not _passes(step, error):
-                refusal = isinstance(error, BadVersionError | NodeExistsError)
+            elif not groups[group]:
+                outcomes[group] = Outcome.KEPT
+            elif blamed:
+                refusal = isinstance(multi.error, BadVersionError | NodeExistsError)
                 groups[group], outcomes[group] = [], Outcome.CONFLICT if refusal else Outcome.FAILED
-            else:
-                kept = zip(groups[group], verdicts, strict=True)
-                groups[group] = [step for step, verdict in kept if verdict is not _DONE]
         # Halved, so that errors which reading cannot foresee are found in few rounds too.
         again += _pack(multi.members, groups, max(1, size // 2))
     return again
@@ -198,13 +214,3 @@ def _look(step: Step, found: Any, *, adopt: bool) -> str:
     if step.optional or (adopt and data == step.data and stat.version == ours):
         return _DONE
     return _CONFLICT
-
-
-def _passes(step: Step | None, error: ZookeeperError) -> bool:
-    """Whether a step that failed may be tried again: it is optional, and was refused because it was done."""
-    return (
-        step is not None
-        and step.optional
-        and isinstance(error, NodeExistsError | NoNodeError)
-        and (step.deletes == isinstance(error, NoNodeError))
-    )

@@ -6,12 +6,12 @@ Source: KafkaZkClient.getFullReplicaAssignmentForTopics, AdminZkClient.createTop
 import dataclasses
 import logging
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 
-from kactl.errors import NotFound, StoreError, TopicExists
+from kactl.errors import InvalidPartitions, NotFound, StoreError, TopicExists
 from kactl.model import ZERO_ID, Assignment, Fence, TopicPartition, TopicRef
 from kactl.store import Assignments, Outcome
 
@@ -20,6 +20,9 @@ from .client import Client
 from .watches import Kind, Watches
 
 log = logging.getLogger(__name__)
+
+# A server takes requests of a megabyte; some of it goes to the path and to what is written along with the node.
+NODE_BYTES_MAX: Final = 1_000_000
 
 
 async def names(client: Client, path: str, watches: Watches | None) -> list[str]:
@@ -79,7 +82,7 @@ async def create(
     there, config_there = (await client.ask_all([client.exists(path), client.exists(config_path)])).results
     if there is not None:
         raise TopicExists(topic.name)
-    data = layout.encode_topic(topic.id, assignment)
+    data = _encode(topic.name, topic.id, assignment)
     answers = await client.ask_all(
         [
             request.multi(
@@ -111,7 +114,7 @@ async def write_assignment(
     if topic_id == ZERO_ID:
         (found,) = await client.read_all([path])
         topic_id = _stored_id(topic.name, found)
-    data = layout.encode_topic(topic_id, assignment)
+    data = _encode(topic.name, topic_id, assignment)
     if fence is not None:
         (outcome,) = await fenced.commit(client, [[fenced.put(path, data)]], fence, batch=1)
         if outcome == Outcome.CONFLICT:
@@ -124,6 +127,15 @@ async def write_assignment(
         raise NotFound("topic", topic.name)
     if isinstance(result, ZookeeperError):
         raise StoreError(f"the assignment of topic {topic.name!r} could not be written: {result!r}")
+
+
+def _encode(name: str, topic_id: bytes, assignment: Mapping[int, Assignment]) -> bytes:
+    """The topic's node, unless it is too large: a server would answer that by closing the connection, each time."""
+    data = layout.encode_topic(topic_id, assignment)
+    if len(data) > NODE_BYTES_MAX:
+        size = f"{len(assignment)} partitions make a node of {len(data)} bytes"
+        raise InvalidPartitions(f"topic {name!r}", f"{size}, and ZooKeeper takes {NODE_BYTES_MAX}: take fewer")
+    return data
 
 
 def _stored_id(name: str, found: Any) -> bytes:

@@ -17,7 +17,8 @@ from kazoo.protocol.states import EventType, ZnodeStat
 from kactl.store import Changed, StoreEvent
 
 from . import layout
-from .client import Answers, Client
+from .answers import Answers
+from .client import Client
 
 log = logging.getLogger(__name__)
 

@@ -147,10 +147,13 @@ async def test_an_election(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> No
     await store.resign(won)
 
 
-async def test_an_election_that_was_undone_by_a_take_over(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
+@pytest.mark.parametrize("epoch", [b"1", b"2"])
+async def test_an_election_that_was_undone_by_a_take_over(
+    store: ZooKeeperStore, proxy: Proxy, tree: Any, epoch: bytes
+) -> None:
     def depose() -> None:
         tree.delete("/controller")
-        tree.set("/controller_epoch", b"2")
+        tree.set("/controller_epoch", epoch)
         tree.create("/controller", b'{"brokerid":1}', ephemeral=True)  # of the same id, and not ours
 
     lost = await losing_the_answer(proxy, lambda: store.contest(1), lambda: bool(tree.exists("/controller")), depose)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from kactl.errors import BadConfig, ControllerMoved, StoreDamaged
+from kactl.errors import BadConfig, ControllerMoved, InvalidPartitions, StoreDamaged
 from kactl.model import NO_BROKER, Assignment, Broker, Endpoint, TopicPartition, TopicRef
 from kactl.store import Found, Names
 from kactl.stores.zookeeper import ZooKeeperStore
@@ -154,6 +154,22 @@ async def test_a_topic_written_without_its_id_keeps_it(connect: str) -> None:
         await store.write_assignment(TopicRef("orders"), {0: Assignment((9,))}, None)
 
         assert (await store.assignments(["orders"])).topics == (ORDERS,)
+
+
+async def test_a_topic_that_no_node_can_hold_is_refused_and_leaves_nothing(connect: str) -> None:
+    async with open_store(connect) as store:
+        huge = {number: Assignment((1_000_001, 1_000_002, 1_000_003)) for number in range(50_000)}
+        fence = await store.contest(1)
+        await store.create_topic(ORDERS, THREE_PARTITIONS, {})
+
+        with pytest.raises(InvalidPartitions, match="50000 partitions"):
+            await store.create_topic(TopicRef("huge"), huge, {"a": "b"})
+        with pytest.raises(InvalidPartitions):
+            await store.write_assignment(ORDERS, huge, fence)
+
+        assert await store.topics() == ["orders"]
+        assert await store.topic_configs(["huge"]) == {"huge": {}}
+        assert len(await store.assignments(["orders"])) == 3
 
 
 async def test_participants_register_as_brokers_do(connect: str, tree: Any) -> None:

@@ -184,3 +184,5 @@ async def test_after_a_lost_session_nothing_is_heard_before_the_next_reads(
         assert await store.topics() == ["orders"]
         await other.create_topic(TopicRef("more"), {}, {})
         await ear.hear(Changed.TOPICS)
+        await other.set_topic_config("more", {"a": "b"})
+        await ear.hear(Changed.TOPIC_CONFIG, "more")

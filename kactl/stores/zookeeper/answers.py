@@ -1,0 +1,58 @@
+"""Requests on their way, and what came of those that were sent together."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kactl.errors import KactlError
+
+
+class Answers:
+    """What came of some requests that were sent together.
+
+    Attributes:
+        results: in the order of the requests, what ZooKeeper answered or its error as an object.
+        repeated: the positions of requests that were lost with a connection and sent again.
+    """
+
+    def __init__(self, count: int, finished: Callable[["Answers"], None]) -> None:
+        self.results: list[Any] = [None] * count
+        self.repeated: set[int] = set()
+        self.error: KactlError | None = None
+        self.missing = count
+        self.over = False  # answered, failed or given up: what still comes is of no interest
+        self._finished = finished
+
+    def put(self, at: int, result: Any) -> None:
+        self.results[at] = result
+        self.missing -= 1
+        if not self.missing:
+            self.finish()
+
+    def finish(self, error: KactlError | None = None) -> None:
+        if not self.over:
+            self.over, self.error = True, error
+            self._finished(self)
+
+
+class Call:
+    """One request on its way; kazoo calls `set` or `set_exception` from its thread."""
+
+    __slots__ = ("_arrived", "answered", "answers", "at", "request")
+
+    def __init__(self, arrived: Callable[["Call", Any], None], request: Any, answers: Answers, at: int) -> None:
+        self._arrived = arrived
+        self.request = request
+        self.answers = answers
+        self.at = at
+        self.answered = False
+
+    def set(self, value: Any = None) -> None:
+        self._answer(value)
+
+    def set_exception(self, error: BaseException) -> None:
+        self._answer(error)
+
+    def _answer(self, result: Any) -> None:
+        if not self.answered:  # kazoo may report one failure twice when it is being closed
+            self.answered = True
+            self._arrived(self, result)
