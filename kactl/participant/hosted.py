@@ -133,22 +133,16 @@ class Hosted:
         rows = self._rows_of(wanted.topics, wanted.topic, wanted.partition)
         self.failed[rows] = True
 
-    def keep_isr(self, name: TopicPartition, state: Leadership) -> bool:
-        """The leader's own write of `state` stands in the store: go on from there.
-
-        Returns:
-            False if an instruction has come meanwhile that makes it void; nothing was changed then.
-        """
+    def keep_isr(self, name: TopicPartition, state: Leadership) -> None:
+        """The leader's own write of `state` stands in the store: go on from there, unless an instruction has come
+        meanwhile that makes it void."""
         row = self.index.find_one(name)
         if row == ABSENT or self.role[row] != Role.LEADER or self.leader_epoch[row] != state.leader_epoch:
-            return False
-        if self.partition_epoch[row] >= state.partition_epoch:
-            return False
+            return
         self.partition_epoch[row] = state.partition_epoch
         self.recovering[row] = state.recovering
         rows = np.array([row], np.intp)
         self.isr = put_lists(self.isr, rows, np.array(state.isr, np.int32).reshape(-1, 1))
-        return True
 
     def _rows_of(self, topics: tuple[TopicRef, ...], topic: Ints, partition: Ints) -> RowNumbers:
         names = names_of(topics)

@@ -1,13 +1,13 @@
 """How leaders take followers in."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
 from kactl.errors import StoreUnavailable
 from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
 from kactl.participant import Participants
-from kactl.participant.isr import RETRY_MS
+from kactl.participant.isr import RETRY_MS, WRITES_IN_FLIGHT
 from kactl.stores.memory import MemoryStore
 from tests.clocks import ManualClock, settle
 from tests.contracts.store_clients import write
@@ -143,8 +143,12 @@ async def test_a_killed_one_is_not_taken_in_although_it_still_counts_as_live(net
 
 async def test_a_failed_directory_does_not_follow(network: Network) -> None:
     async with group(network) as brokers:
+        row = await network.elect()
+        await network.tell_all(row, live=(2, 3))
+        await network.send(2, update_metadata(row))
         await brokers[2].fail_directory([ORDERS_0])
-        await network.tell_all(await network.elect())
+        await network.send(1, update_metadata(row))
+        await network.lead_and_follow(1, row)
         await settle()
 
         assert await isr(network) == (1, 3)
@@ -234,18 +238,75 @@ async def test_a_write_that_nobody_confirmed_is_found_and_told(failures: int) ->
         assert hosted.partition_epoch == 1
 
 
+BILLS = [TopicPartition("bills", number) for number in range(50)]
+
+
+async def elect_many(network: Network) -> None:
+    """Fifty partitions that broker 1 leads, and that broker 2 follows without being in sync."""
+    await network.store.create_topic(TopicRef("bills"), {name.partition: Assignment((1, 2)) for name in BILLS}, {})
+    first = await network.elect()  # for the fence
+    assert network.fence is not None
+    await network.store.commit(write(BILLS, isr=(1,)), network.fence)
+    rows = [State(name, isr=(1,), replicas=(1, 2)) for name in BILLS]
+    for broker in (2, 1):
+        await network.send(broker, update_metadata(first))
+        await network.lead_and_follow(broker, *rows)
+    await settle()
+
+
 async def test_many_are_told_in_one_notification(network: Network) -> None:
     async with group(network):
-        names = [TopicPartition("bills", number) for number in range(50)]
-        await network.store.create_topic(TopicRef("bills"), {name.partition: Assignment((1, 2)) for name in names}, {})
-        first = await network.elect()  # for the fence
-        assert network.fence is not None
-        await network.store.commit(write(names, isr=(1,)), network.fence)
-        rows = [State(name, isr=(1,), replicas=(1, 2)) for name in names]
-        for broker in (2, 1):
-            await network.send(broker, update_metadata(first))
-            await network.lead_and_follow(broker, *rows)
-        await settle()
+        await elect_many(network)
 
         notifications = await network.store.isr_notifications()
-        assert [sorted(told.partitions) for told in notifications] == [names]
+        assert [sorted(told.partitions) for told in notifications] == [BILLS]
+
+
+class Interrupted(MemoryStore):
+    """Something happens when a leader's first write has been kept and it does not know that yet."""
+
+    writes = 0
+    happens: Callable[[], Awaitable[None]]
+
+    async def write_isr(self, name: TopicPartition, state: Leadership, *, expected: int) -> int | None:
+        self.writes += 1
+        first = self.writes == 1
+        version = await super().write_isr(name, state, expected=expected)
+        if first:
+            await self.happens()
+        return version
+
+
+async def test_a_leader_that_hangs_in_the_midst_stops_writing() -> None:
+    clock = ManualClock()
+    async with Interrupted(clock=clock) as store, group(network := Network(store, clock)) as brokers:
+
+        async def hang() -> None:
+            brokers.pause(1)
+
+        store.happens = hang
+        await elect_many(network)
+        assert 0 < store.writes <= 2 * WRITES_IN_FLIGHT
+        assert await network.notified() == []
+
+        brokers.resume(1)
+        await settle()
+        assert store.writes == len(BILLS)
+        assert sorted(await network.notified()) == BILLS
+
+
+async def test_an_instruction_that_comes_during_a_write_is_not_undone_by_it() -> None:
+    clock = ManualClock()
+    async with Interrupted(clock=clock) as store, group(network := Network(store, clock)) as brokers:
+
+        async def elect_again() -> None:
+            later = await network.elect(isr=(1, 3), leader_epoch=1, expected=1)
+            await network.lead_and_follow(1, later)
+
+        store.happens = elect_again
+        await network.tell_all(await network.elect())
+        await settle()
+
+        hosted = brokers[1].hosted(ORDERS_0)
+        assert hosted is not None
+        assert (hosted.leader_epoch, hosted.isr, hosted.partition_epoch) == (1, (1, 3), 2)

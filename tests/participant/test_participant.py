@@ -3,11 +3,14 @@
 import anyio
 import pytest
 
-from kactl.errors import BrokerIdTaken, BrokerUnreachable, IllegalState
-from kactl.model import Endpoint
-from kactl.participant import Life, Participant
+from kactl.errors import BrokerIdTaken, BrokerUnreachable, IllegalState, StoreUnavailable
+from kactl.model import Broker, Endpoint, TopicPartition
+from kactl.participant import Life, Listener, Participant
+from kactl.participant.participant import RETRY_MS
+from kactl.stores.memory import MemoryStore
+from kactl.stores.memory_state import MemorySession
 from kactl.wire import Response, UpdateMetadataResponse
-from tests.clocks import settle
+from tests.clocks import ManualClock, settle
 
 from .conftest import SESSION_MS, Network, Notes
 from .requests import ORDERS_0, State, leader_and_isr, update_metadata
@@ -179,6 +182,31 @@ async def test_a_long_pause_costs_the_registration(network: Network) -> None:
         assert notes.told[-1] == "stops orders-0"
 
 
+async def test_whoever_waits_when_the_registration_is_lost_learns_of_it(network: Network) -> None:
+    class Hanging(Listener):
+        async def became_leader(self, name: TopicPartition, *, leader_epoch: int, isr: tuple[int, ...]) -> None:
+            await anyio.sleep_forever()
+
+    async with network.participant(listener=Hanging()) as participant, anyio.create_task_group() as tasks:
+        unreachable = []
+
+        async def deliver() -> None:
+            with pytest.raises(BrokerUnreachable, match="ended"):
+                await network.send(1, leader_and_isr(State(ORDERS_0)))
+            unreachable.append(True)
+
+        tasks.start_soon(deliver)
+        await settle()
+        participant.pause()
+        await network.clock.advance(2 * SESSION_MS)
+        participant.resume()
+        await settle()
+
+        assert unreachable
+        assert participant.life is Life.RUNNING
+        assert await network.send(1, update_metadata()) == UpdateMetadataResponse(error=0)
+
+
 @pytest.mark.scenario(14)
 async def test_what_was_meant_for_an_earlier_life_is_refused(network: Network) -> None:
     async with network.participant() as participant:
@@ -205,6 +233,37 @@ async def test_a_request_whose_sender_gave_up_is_carried_out_all_the_same(networ
         await settle()
 
         assert participant.hosts == [ORDERS_0]
+
+
+class Unsure(MemoryStore):
+    """Keeps the first registration, and does not say so."""
+
+    unsure = True
+
+    async def new_session(self, timeout_ms: int) -> MemorySession:
+        session = await super().new_session(timeout_ms)
+        if self.unsure:
+            self.unsure = False
+            await session.register(Broker(1, 0))
+            session.register = fail  # type: ignore[method-assign]
+        return session
+
+
+async def fail(broker: Broker) -> int:
+    raise StoreUnavailable("the connection broke")
+
+
+async def test_a_registration_that_nobody_confirmed_does_not_stand_in_the_way() -> None:
+    clock = ManualClock()
+    async with Unsure(clock=clock) as store, anyio.create_task_group() as tasks:
+        participant = Network(store, clock).participant()
+        await participant.open()
+        tasks.start_soon(participant.start)
+
+        await clock.advance(RETRY_MS)  # and not as long as a session
+
+        assert await store.broker(1) == Broker(1, participant.epoch)
+        await participant.close()
 
 
 async def test_it_cannot_start_outside_of_its_block(network: Network) -> None:
