@@ -62,11 +62,11 @@ REFUSAL_TEXT: Final[Mapping[Refusal, str]] = {
 class Live:
     """A set of broker ids that answers for whole columns: `live[p.replicas]` is bool of the same shape.
 
-    NO_BROKER is never in it.
+    NO_BROKER is never in it, nor is anything below.
     """
 
     def __init__(self, brokers: Iterable[int] = ()) -> None:
-        self.ids = frozenset(brokers)
+        self.ids = frozenset(broker for broker in brokers if broker > NO_BROKER)
         members = np.fromiter(sorted(self.ids), np.int64, len(self.ids))
         top = int(members[-1]) if len(members) else 0
         self._dense: Bools | None = None
@@ -80,8 +80,8 @@ class Live:
         if self._dense is None:
             return np.isin(brokers, self._members)
         last = len(self._dense) - 1
-        # Ids above the highest member land on the last entry too. Reading -1 wraps to it.
-        return self._dense[np.minimum(brokers, last)]
+        # Ids above the highest member land on the last entry too. Reading -1 wraps to it, and nothing is below it.
+        return self._dense[np.clip(brokers, NO_BROKER, last)]
 
     def __contains__(self, broker: int) -> bool:
         return broker in self.ids
