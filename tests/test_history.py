@@ -1,0 +1,241 @@
+"""The ring of events: what it holds, what it lets go, and how readers are told."""
+
+import asyncio
+import contextlib
+from collections.abc import Collection
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kactl.history import KINDS, AnyEvent, BrokerEvent, History, PartitionEvent, ReplicaEvent, Reset, TopicEvent
+from kactl.model import PartitionState, ReplicaState
+from kactl.rows import Change, Refusal, Rows
+from tests.seeds import ClusterSeed, PartitionSeed, led, rows_of, slots_of, tp
+
+
+class StandingClock:
+    """Time does not pass."""
+
+    def now_ms(self) -> int:
+        return 1_000
+
+    def monotonic_ms(self) -> float:
+        return 1_000.0
+
+    async def sleep_ms(self, delay_ms: float) -> None:
+        raise AssertionError("the history does not wait for time to pass")
+
+
+CLUSTER = ClusterSeed(
+    partitions={
+        tp(f"t-{at}"): PartitionSeed(
+            replicas=(1, 2),
+            leadership=led(1, at, (2, 1), 7),
+            state=PartitionState.OFFLINE,
+            states={1: ReplicaState.ONLINE, 2: ReplicaState.OFFLINE},
+        )
+        for at in range(5)
+    }
+).columns()
+
+
+def history(limit: int = 100) -> History:
+    return History(StandingClock(), limit=limit)
+
+
+def add_partitions(ring: History, rows: Rows, *, refusal: Refusal = Refusal.NONE) -> None:
+    refused = np.full(len(rows), refusal, np.uint8)
+    change = Change.of(rows, state=np.full(len(rows), PartitionState.ONLINE, np.uint8), refusal=refused)
+    ring.add_partitions(change, CLUSTER.table.refs, controller_epoch=3)
+
+
+def add_replicas(ring: History, rows: Rows, *brokers: int) -> None:
+    which = slots_of(rows, *brokers)
+    ring.add_replicas(rows, which, ReplicaState.OFFLINE, CLUSTER.table.refs, controller_epoch=3)
+
+
+def add_one(ring: History, kind: str) -> None:
+    event: AnyEvent = BrokerEvent(what="started", broker=1, broker_epoch=2)
+    if kind == "topic":
+        event = TopicEvent(what="created", topic="t")
+    ring.add(event)
+
+
+def test_partitions_become_events_when_they_are_read() -> None:
+    ring = history()
+
+    add_partitions(ring, rows_of(CLUSTER, "t-2", "t-4"))
+    events, at = ring.read(0)
+
+    assert at == ring.seq == 2
+    assert events[1] == PartitionEvent(
+        seq=2,
+        time_ms=1_000,
+        controller_epoch=3,
+        topic="t",
+        partition=4,
+        from_state=PartitionState.OFFLINE,
+        to_state=PartitionState.ONLINE,
+        leader=1,
+        leader_epoch=4,
+        isr=(1, 2),
+        partition_epoch=7,
+    )
+
+
+def test_a_refused_partition_says_why() -> None:
+    ring = history()
+
+    add_partitions(ring, rows_of(CLUSTER, "t-2"), refusal=Refusal.NO_ELIGIBLE_LEADER)
+
+    assert [event.refused for event in ring.read(0)[0]] == ["no replica may lead"]  # type: ignore[union-attr]
+
+
+def test_replicas_that_moved_become_events_and_those_that_stayed_do_not() -> None:
+    ring = history()
+
+    add_replicas(ring, rows_of(CLUSTER, "t-0", "t-1"), 1, 2)
+    add_replicas(ring, rows_of(CLUSTER, "t-0", "t-1"), 2)
+    events, _ = ring.read(0)
+
+    assert [(event.partition, event.broker) for event in events if isinstance(event, ReplicaEvent)] == [(0, 1), (1, 1)]
+    assert events[0].from_state is ReplicaState.ONLINE  # type: ignore[union-attr]
+    assert events[0].to_state is ReplicaState.OFFLINE  # type: ignore[union-attr]
+    assert ring.seq == 2
+
+
+def test_who_fell_behind_is_told_to_begin_anew() -> None:
+    ring = history(limit=3)
+    for _ in range(5):
+        add_one(ring, "broker")
+
+    events, at = ring.read(1)
+
+    assert [type(event) for event in events] == [Reset, BrokerEvent, BrokerEvent, BrokerEvent]
+    assert [event.seq for event in events] == [2, 3, 4, 5]
+    assert at == 5
+    assert [event.seq for event in ring.read(2)[0]] == [3, 4, 5]  # nothing is missing behind 2
+
+
+def test_who_read_from_another_process_is_told_to_begin_anew() -> None:
+    ring = history()
+    add_one(ring, "broker")
+
+    events, at = ring.read(9)
+
+    assert [(type(event), event.seq) for event in events] == [(Reset, 1)]
+    assert at == 1
+
+
+def test_the_newest_change_stays_whole_however_large_it_is() -> None:
+    ring = history(limit=2)
+    add_one(ring, "broker")
+
+    add_partitions(ring, rows_of(CLUSTER))
+
+    assert (ring.oldest, ring.seq) == (2, 6)
+    assert len(ring.read(1)[0]) == 5
+
+
+# -- a plain list does the same ----------------------------------------------------------------------------------------
+
+ADDITIONS = st.lists(st.sampled_from(["broker", "topic", "partitions", "replicas", "nothing"]), max_size=12)
+
+
+@given(
+    additions=ADDITIONS,
+    limit=st.integers(1, 12),
+    after=st.integers(0, 40),
+    at_once=st.integers(1, 7),
+    kinds=st.sets(st.sampled_from(KINDS)),
+)
+def test_reading_is_as_from_a_list(
+    additions: list[str], limit: int, after: int, at_once: int, kinds: Collection[str]
+) -> None:
+    ring, model, held = history(limit), [], []
+    for addition in additions:
+        match addition:
+            case "partitions":
+                add_partitions(ring, rows_of(CLUSTER, "t-0", "t-1", "t-2"))
+                model += ["partition"] * 3
+                held.append(3)
+            case "replicas":
+                add_replicas(ring, rows_of(CLUSTER, "t-3", "t-4"), 1)
+                model += ["replica"] * 2
+                held.append(2)
+            case "nothing":
+                add_replicas(ring, rows_of(CLUSTER, "t-3"), 2)
+            case kind:
+                add_one(ring, kind)
+                model.append(kind)
+                held.append(1)
+    while sum(held) > limit and len(held) > 1:
+        del held[0]
+    first = len(model) - sum(held) + 1
+    assert (ring.oldest, ring.seq) == (first, len(model))
+
+    expected: list[tuple[str, int]] = []
+    if after > len(model) or after < first - 1:
+        after_reset = min(len(model), max(after, first - 1))
+        expected.append(("reset", after_reset))
+    begin = min(len(model), max(after, first - 1))
+    numbered = list(enumerate(model, start=1))[begin:]
+    expected += [(kind, seq) for seq, kind in numbered if not kinds or kind in kinds]
+
+    found: list[tuple[str, int]] = []
+    at, reads = after, 0
+    while True:
+        events, now = ring.read(at, limit=at_once, kinds=kinds)
+        assert len(events) <= at_once
+        found += [(event.__struct_config__.tag, event.seq) for event in events]  # type: ignore[misc]
+        reads += 1
+        assert now > at or now == ring.seq or events
+        at = now
+        if not events and at == ring.seq:
+            break
+        assert reads < 60
+    assert found == expected
+
+
+# -- following ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_a_follower_gets_what_comes() -> None:
+    ring = history()
+    add_one(ring, "broker")
+    seen: list[int] = []
+
+    async def follow() -> None:
+        async for event in ring.follow(kinds=["topic"]):
+            seen.append(event.seq)
+
+    follower = asyncio.ensure_future(follow())
+    for kind in ("topic", "broker", "topic"):
+        await asyncio.sleep(0)
+        add_one(ring, kind)
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    follower.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await follower
+
+    assert seen == [2, 4]
+    add_one(ring, "topic")  # nobody waits any more
+
+
+@pytest.mark.anyio
+async def test_a_follower_from_the_past_gets_what_is_held_first() -> None:
+    ring = history(limit=2)
+    for _ in range(4):
+        add_one(ring, "broker")
+    seen = []
+
+    async for event in ring.follow(after=0):
+        seen.append((type(event), event.seq))
+        if len(seen) == 3:
+            break
+
+    assert seen == [(Reset, 2), (BrokerEvent, 3), (BrokerEvent, 4)]
