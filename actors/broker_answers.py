@@ -37,7 +37,7 @@ class BrokerAnswers(Handlers):
         table = self.cluster.table
         self.cluster.put_leaderships(at, await self.store.leaderships(table.names(at)))
         rows = table.rows(at)
-        self.history.add_partitions(Change.of(rows), table.refs_of(rows.topic), controller_epoch=self.epoch)
+        self.history.add_partitions(Change.of(rows), table.refs, controller_epoch=self.epoch)
         self.batch.begin()
         self.batch.update_metadata(self.cluster.brokers, table.rows(at))
         self.channels.send(self.batch.flush())

@@ -222,9 +222,7 @@ class Partitions(Actor[Move]):
 
     def _record(self, change: Change) -> None:
         if len(change):
-            self.history.add_partitions(
-                change, self.cluster.table.refs_of(change.rows.topic), controller_epoch=self.cluster.fence.epoch
-            )
+            self.history.add_partitions(change, self.cluster.table.refs, controller_epoch=self.cluster.fence.epoch)
 
     def _explain(self, change: Change) -> str:
         rows = change.rows

@@ -141,14 +141,12 @@ class Replicas(Actor[MoveReplicas]):
             change.rows,
             moved,
             target,
-            self.cluster.table.refs_of(change.rows.topic),
+            self.cluster.table.refs,
             controller_epoch=self.cluster.fence.epoch,
         )
 
     def _record_leadership(self, change: Change) -> None:
-        self.history.add_partitions(
-            change, self.cluster.table.refs_of(change.rows.topic), controller_epoch=self.cluster.fence.epoch
-        )
+        self.history.add_partitions(change, self.cluster.table.refs, controller_epoch=self.cluster.fence.epoch)
 
     def _refused(self, rows: Rows, refused: Bytes, target: ReplicaState) -> None:
         for reason in np.unique(refused[refused != Refusal.NONE]).tolist():

@@ -192,7 +192,7 @@ class RequestBatch:
             if len(shares) > 1:
                 epoch = epoch[_last_of(np.concatenate([share.rows.at[share.which] for share in shares]))]
             rows, delete, epoch = _grouped(rows, delete, epoch)
-            refs, topic = self._topics(rows)
+            refs, topic = self._cluster.table.topics_of(rows.topic)
             request = StopReplica(
                 controller_id=self._cluster.controller_id,
                 controller_epoch=self._cluster.fence.epoch,
@@ -206,7 +206,7 @@ class RequestBatch:
             yield Addressed(broker, request)
 
     def _states(self, rows: Rows) -> PartitionStates:
-        refs, topic = self._topics(rows)
+        refs, topic = self._cluster.table.topics_of(rows.topic)
         return PartitionStates(
             topics=refs,
             topic=topic,
@@ -218,16 +218,6 @@ class RequestBatch:
             partition_epoch=rows.partition_epoch,
             replicas=members(rows.assigned, rows.replicas),
         )
-
-    def _topics(self, rows: Rows) -> tuple[Any, Ints]:
-        """The topics that grouped rows speak of, and each row's place among them."""
-        if not len(rows):
-            return (), rows.topic
-        begins = np.empty(len(rows), np.bool_)
-        begins[0] = True
-        np.not_equal(rows.topic[1:], rows.topic[:-1], out=begins[1:])
-        refs = self._cluster.table.topic_refs(rows.topic[begins].tolist())
-        return refs, np.cumsum(begins, dtype=np.int32) - np.int32(1)
 
 
 def deletion_answers(request: StopReplica, response: StopReplicaResponse, cluster: Cluster) -> PartitionErrors:

@@ -8,7 +8,7 @@ by a `Reset` to read the present state anew.
 import asyncio
 import collections
 import dataclasses
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -107,7 +107,7 @@ class _Partitions:
     first: int
     time_ms: int
     controller_epoch: int
-    topics: dict[int, TopicRef]
+    topics: Sequence[TopicRef]
     before: Bytes
     after: Rows
     refusal: Bytes
@@ -143,7 +143,7 @@ class _Replicas:
     first: int
     time_ms: int
     controller_epoch: int
-    topics: dict[int, TopicRef]
+    topics: Sequence[TopicRef]
     topic: Ints
     partition: Ints
     broker: Ints
@@ -195,7 +195,7 @@ class History:
         stamped = msgspec.structs.replace(event, seq=self._next, time_ms=self._clock.now_ms())
         self._append(_Single(self._next, stamped))
 
-    def add_partitions(self, change: Change, topics: dict[int, TopicRef], *, controller_epoch: int) -> None:
+    def add_partitions(self, change: Change, topics: Sequence[TopicRef], *, controller_epoch: int) -> None:
         """What was committed and applied, or refused, of some partitions."""
         if len(change):
             self._append(
@@ -211,7 +211,7 @@ class History:
             )
 
     def add_replicas(
-        self, rows: Rows, moved: Bools, after: ReplicaState, topics: dict[int, TopicRef], *, controller_epoch: int
+        self, rows: Rows, moved: Bools, after: ReplicaState, topics: Sequence[TopicRef], *, controller_epoch: int
     ) -> None:
         """The moves of the replicas `moved`, bool[W, n]; moves to the same state are passed over."""
         slots, positions = np.nonzero(moved & (rows.replica_state != after))

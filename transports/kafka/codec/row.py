@@ -7,9 +7,9 @@ is then scattered over the places that its records have among the others and amo
     number of topics │ heading t0 │ record │ record │ tags │ heading t1 │ record │ tags │ ...
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from kactl.model import NO_BROKER
 from kactl.rows import Ints, RowNumbers
 
 from .primitive import EMPTY_ARRAY, NO_TAGS, uvarint
+
+T = TypeVar("T")
 
 # (name of the column, numpy type), in the order of the wire. The tagged fields at a record's end are not named.
 Layout = tuple[tuple[str, str], ...]
@@ -39,21 +41,25 @@ _Group = tuple[RowNumbers | slice, "_Record"]
 _Record = tuple[npt.NDArray[Any], tuple[int, ...]]  # one record with its lists' lengths set, all else zero; the lengths
 
 
-def topics_in_bytes(layout: Layout, columns: Columns, topic: Ints, headings: Sequence[bytes]) -> memoryview:
+def topics_in_bytes(
+    layout: Layout, columns: Columns, topics: Sequence[T], topic: Ints, opening: Callable[[T, int], bytes]
+) -> memoryview:
     """The array of topics, each an array of partitions in the order of the rows.
 
     Args:
         layout: of one partition.
         columns: what `layout` names, n rows each.
-        topic: int32[n], index into `headings`; equal ones side by side.
-        headings: what stands before the partitions of each topic. Those without rows are passed over.
+        topics: those without rows are passed over.
+        topic: int32[n], index into `topics`; equal ones side by side.
+        opening: what stands before a topic's partitions, given their number; it begins with the end, NO_TAGS, of the
+            topic before.
     """
     if not len(topic):
         return memoryview(EMPTY_ARRAY)
     begins = np.concatenate(([0], np.flatnonzero(topic[1:] != topic[:-1]) + 1))
     lengths = np.diff(begins, append=len(topic))
     spoken_of = zip(topic[begins].tolist(), lengths.tolist(), strict=True)
-    openings = [NO_TAGS + headings[at] + uvarint(length + 1) for at, length in spoken_of]
+    openings = [opening(topics[at], length) for at, length in spoken_of]
     openings[0] = uvarint(len(openings) + 1) + openings[0][len(NO_TAGS) :]  # no topic before it that has to be ended
     opening_sizes = np.fromiter(map(len, openings), np.int64, len(openings))
 
