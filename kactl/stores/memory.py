@@ -137,8 +137,7 @@ class MemoryStore:
     async def assignments(self, topics: Collection[str]) -> Assignments:
         state = await self._turn()
         present = [state.topics[name] for name in topics if name in state.topics]
-        for topic in present:
-            self._watches.arm(Changed.TOPIC, topic.ref.name)
+        self._watches.arm_all(Changed.TOPIC, (topic.ref.name for topic in present))
         return joined([topic.ref for topic in present], [topic.piece for topic in present])
 
     async def create_topic(
@@ -179,8 +178,7 @@ class MemoryStore:
 
     async def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
         state = await self._turn()
-        for topic in topics:
-            self._watches.arm(Changed.TOPIC_CONFIG, topic)
+        self._watches.arm_all(Changed.TOPIC_CONFIG, topics)
         return {topic: dict(state.configs.get(topic, {})) for topic in topics}
 
     async def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:

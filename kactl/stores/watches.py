@@ -3,7 +3,7 @@
 As in ZooKeeper a watch fires once: several changes between two reads are one event, and whoever was told reads again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from kactl.store import Changed, StoreEvent
@@ -26,6 +26,9 @@ class Watches:
 
     def arm(self, what: Changed, name: str = "") -> None:
         self._armed.add(StoreEvent(what, name))
+
+    def arm_all(self, what: Changed, names: Iterable[str]) -> None:
+        self._armed.update(StoreEvent(what, name) for name in names)
 
     def fire(self, event: StoreEvent) -> None:
         """Tell of a change, if what has changed was read since it was last told of."""

@@ -1,0 +1,166 @@
+"""Topics and their assignments, configurations, notifications, and leadership by the names of topics.
+
+Everything here runs in the database's thread.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from kactl.errors import NotFound, TopicExists
+from kactl.model import NO_BROKER, Fence, TopicPartition, TopicRef
+from kactl.rows import Ints
+from kactl.store import Assignments, Changed, Committed, Leaderships, Names, Notification, Write
+from kactl.stores.entries import NO_TOPIC
+from kactl.stores.pieces import Piece, joined
+
+from .database import Database
+from .frame import pack, seal, unpack, unseal
+
+_ENCODER = msgspec.msgpack.Encoder()
+_CONFIG = msgspec.msgpack.Decoder(dict[str, str])
+_PARTITIONS = msgspec.msgpack.Decoder(tuple[TopicPartition, ...])
+
+
+class Catalog:
+    """See the module."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._numbers: dict[str, int] = {}
+        self._numbers_stamp = -1
+
+    # -- topics
+
+    def topics(self) -> list[str]:
+        with self._database.reading() as connection:
+            return [name for (name,) in connection.execute("SELECT name FROM topics ORDER BY name")]
+
+    def assignments(self, topics: Collection[str]) -> Assignments:
+        refs, pieces = [], []
+        with self._database.reading() as connection:
+            for topic in topics:
+                query = "SELECT number, id, assignment FROM topics WHERE name = ?"
+                row = connection.execute(query, (topic,)).fetchone()
+                if row:
+                    number, topic_id, frame = row
+                    refs.append(TopicRef(topic, topic_id))
+                    pieces.append(_piece(unpack("assignment", number, frame)))
+        return joined(refs, pieces)
+
+    def create_topics(
+        self, topics: Sequence[TopicRef], pieces: Sequence[Piece], configs: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        with self._database.writing() as connection:
+            for topic, piece in zip(topics, pieces, strict=True):
+                if self._database.one("SELECT 1 FROM topics WHERE name = ?", topic.name):
+                    raise TopicExists(topic.name)
+                query = "UPDATE meta SET topic_number = topic_number + 1 RETURNING topic_number"
+                (number,) = connection.execute(query).fetchone()
+                frame = pack("assignment", number, _columns(piece))
+                connection.execute("INSERT INTO topics VALUES (?, ?, ?, ?)", (topic.name, number, topic.id, frame))
+                self._database.wrote(len(frame))
+            for name, config in configs.items():
+                self._write_config(name, config)
+            self._database.stamp(Changed.TOPICS)
+
+    def write_assignment(self, topic: TopicRef, piece: Piece, fence: Fence | None) -> None:
+        with self._database.writing() as connection:
+            if fence:
+                self._database.check_fence(fence)
+            number = self._database.one("SELECT number FROM topics WHERE name = ?", topic.name)
+            if number is None:
+                raise NotFound("topic", topic.name)
+            connection.execute(
+                "UPDATE topics SET id = ?, assignment = ? WHERE number = ?",
+                (topic.id, pack("assignment", number, _columns(piece)), number),
+            )
+            self._database.stamp(Changed.TOPIC, topic.name)
+
+    def configs(self, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
+        found: dict[str, dict[str, str] | None] = {}
+        with self._database.reading():
+            for topic in topics:
+                data = self._database.one("SELECT data FROM configs WHERE topic = ?", topic)
+                found[topic] = {} if data is None else _CONFIG.decode(unseal(data))
+        return found
+
+    def set_config(self, topic: str, config: Mapping[str, str]) -> None:
+        with self._database.writing():
+            self._write_config(topic, config)
+            self._database.stamp(Changed.TOPIC_CONFIG, topic)
+
+    def _write_config(self, topic: str, config: Mapping[str, str]) -> None:
+        data = seal(_ENCODER.encode(dict(config)))
+        self._database.connection.execute("INSERT OR REPLACE INTO configs VALUES (?, ?)", (topic, data))
+
+    # -- leadership
+
+    def leaderships(self, names: Names) -> Leaderships:
+        with self._database.reading():
+            topics = self._topic_numbers(names.topics)
+        return self._database.journal.entries.read(topics[names.topic], names.partition)
+
+    def commit(self, write: Write, fence: Fence | None, *, controller_epoch: int) -> Committed:
+        """Keep new leadership: one change, with the fence checked in the same transaction."""
+        database = self._database
+        with database.writing() as connection:
+            if fence:
+                database.check_fence(fence)
+            topics = self._topic_numbers(write.names.topics)
+            committed, made = database.journal.entries.judge(write, topics, controller_epoch)
+            if not len(made):
+                return committed
+            seq, size = database.journal.append(connection, made)
+        database.journal.applied(seq, made, size)
+        database.wrote(size)
+        return committed
+
+    def _topic_numbers(self, topics: Sequence[TopicRef]) -> Ints:
+        """The number of each topic; NO_TOPIC where there is none. They are looked up in memory: there may be many."""
+        stamp = self._database.one("SELECT stamp FROM stamps WHERE what = ?", Changed.TOPICS.value) or 0
+        if stamp != self._numbers_stamp:
+            self._numbers = dict(self._database.connection.execute("SELECT name, number FROM topics").fetchall())
+            self._numbers_stamp = stamp
+        numbers = self._numbers
+        return np.array([numbers.get(topic.name, NO_TOPIC) for topic in topics], np.int32)
+
+    # -- notifications
+
+    def notify(self, what: Changed, partitions: Sequence[TopicPartition], broker: int) -> None:
+        data = seal(_ENCODER.encode(tuple(partitions)))
+        with self._database.writing() as connection:
+            connection.execute("INSERT INTO notifications (broker, data) VALUES (?, ?)", (broker, data))
+            self._database.stamp(what)
+
+    def notifications(self, what: Changed) -> list[Notification]:
+        condition = "broker = ?" if what is Changed.ISR_NOTIFICATIONS else "broker <> ?"
+        query = f"SELECT id, broker, data FROM notifications WHERE {condition} ORDER BY id"
+        with self._database.reading() as connection:
+            rows = connection.execute(query, (NO_BROKER,)).fetchall()
+        return [Notification(str(key), _PARTITIONS.decode(unseal(data)), broker) for key, broker, data in rows]
+
+    def delete_notifications(self, notifications: Sequence[Notification], fence: Fence) -> None:
+        with self._database.writing() as connection:
+            self._database.check_fence(fence)
+            for one in notifications:
+                if connection.execute("DELETE FROM notifications WHERE id = ?", (one.key,)).rowcount:
+                    isr = one.broker == NO_BROKER
+                    self._database.stamp(Changed.ISR_NOTIFICATIONS if isr else Changed.LOG_DIR_NOTIFICATIONS)
+
+
+def _columns(piece: Piece) -> dict[str, npt.NDArray[Any]]:
+    return {
+        "partition": piece.partition,
+        "replicas": piece.replicas,
+        "adding": piece.adding,
+        "removing": piece.removing,
+    }
+
+
+def _piece(columns: dict[str, npt.NDArray[np.int32]]) -> Piece:
+    adding, removing = columns["adding"].astype(np.bool_), columns["removing"].astype(np.bool_)
+    return Piece(columns["partition"], columns["replicas"], adding, removing)

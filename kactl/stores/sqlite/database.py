@@ -1,0 +1,180 @@
+"""Transactions on one file, and who is told of what they changed. Everything here runs in the database's thread."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from kactl.errors import ControllerMoved, StoreDamaged, StoreError, StoreUnavailable
+from kactl.model import Fence
+from kactl.store import Changed, StoreEvent
+
+from .frame import FrameDamagedError, unseal
+from .journal import Journal
+from .schema import BUSY_TIMEOUT_S, check_file, check_structure, create, damaged, open_read_only
+
+# Moving the write-ahead log into the file costs a second force to disk. It is done between changes, not within one,
+# and at this size, which keeps the log smaller than the file of a large cluster.
+LOG_BYTES_MAX: Final = 4 << 20
+# What a transaction writes besides its frame: some pages of 16 KiB.
+_OVERHEAD_BYTES: Final = 64 << 10
+
+_SEALED: Final = (
+    ("brokers", "id", "data", "registration of broker {}"),
+    ("topics", "name", "assignment", "assignment of topic {}"),
+    ("configs", "topic", "data", "configuration of topic {}"),
+    ("notifications", "id", "data", "notification {}"),
+)
+
+
+class Database:
+    """One connection, with the leadership it holds in columns.
+
+    Raises:
+        StoreDamaged: the file is damaged, or something else; it was left as it was.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.journal = Journal(path)
+        self._log_bytes = 0
+        self._data_version = -1
+        if not os.path.lexists(path):
+            create(path)
+        check_file(path)
+        with self._translated():
+            self._check(path)
+            self.connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT_S)
+            for pragma in ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0"):
+                self.connection.execute(f"PRAGMA {pragma}")
+            self._stamp = self.one("SELECT stamp FROM meta")
+
+    def close(self) -> None:
+        """The last process to close the file moves the log into it."""
+        self.connection.close()
+
+    def one(self, query: str, *values: object) -> Any:
+        """The first column of the first row; None if there is none."""
+        row = self.connection.execute(query, values).fetchone()
+        return None if row is None else row[0]
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """One view of everything, with the columns in memory caught up. Inside another one it is that one."""
+        if self.connection.in_transaction:
+            yield self.connection
+            return
+        with self._translated():
+            self.connection.execute("BEGIN")
+            try:
+                self._catch_up()
+                yield self.connection
+            finally:
+                self.connection.execute("ROLLBACK")
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A change that nobody comes between. It is kept, durably, when the block ends; not at all when it raises."""
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            raise StoreError(f"{self.path}: {error}: nothing was changed; try again") from error
+        with self._translated():
+            try:
+                self._catch_up()
+                yield self.connection
+                self.connection.execute("COMMIT")
+            except BaseException:
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+                # A commit that failed may have been kept after all: the columns are to find out before the next one.
+                self._data_version = -1
+                raise
+        self._log_bytes += _OVERHEAD_BYTES
+
+    def check_fence(self, fence: Fence) -> None:
+        """To be called within `writing`.
+
+        Raises:
+            ControllerMoved: somebody has been elected since.
+        """
+        epoch = self.one("SELECT epoch FROM meta")
+        if (fence.epoch, fence.version) != (epoch, epoch):
+            raise ControllerMoved(ours=fence.epoch, theirs=epoch)
+
+    def stamp(self, what: Changed, name: str = "") -> None:
+        """Note, within `writing`, that something changed."""
+        (stamp,) = self.connection.execute("UPDATE meta SET stamp = stamp + 1 RETURNING stamp").fetchone()
+        self.connection.execute("INSERT OR REPLACE INTO stamps VALUES (?, ?, ?)", (what.value, name, stamp))
+
+    def news(self) -> list[StoreEvent]:
+        """What has changed since this was last asked, by us or by others, in order."""
+        with self._translated():
+            changed = self.connection.execute(
+                "SELECT what, name, stamp FROM stamps WHERE stamp > ? ORDER BY stamp", (self._stamp,)
+            ).fetchall()
+            if not changed:
+                return []
+            self._stamp = changed[-1][2]
+            vacant = self.one("SELECT controller FROM meta") is None
+        events = [StoreEvent(Changed(what), name) for what, name, _ in changed]
+        return [
+            StoreEvent(Changed.CONTROLLER_GONE) if vacant and event.what is Changed.CONTROLLER else event
+            for event in events
+        ]
+
+    def wrote(self, size: int) -> None:
+        """So many bytes of frames went into the log."""
+        self._log_bytes += size
+
+    def tidy(self) -> None:
+        """What keeps the files small and can wait until nobody waits for it."""
+        if self.journal.is_long:
+            with self.writing() as connection:
+                size = self.journal.snapshot(connection)
+            self.journal.snapshot_taken(size)
+            self.wrote(size)
+        if self._log_bytes >= LOG_BYTES_MAX:
+            with self._translated():
+                self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            self._log_bytes = 0
+
+    def _catch_up(self) -> None:
+        # The number changes when another connection has committed. Our own changes are in the columns already.
+        version = self.one("PRAGMA data_version")
+        if version != self._data_version:
+            self.journal.catch_up(self.connection)
+            self._data_version = version
+
+    def _check(self, path: Path) -> None:
+        """Look at everything without the right to write; the columns are loaded on the way."""
+        connection = open_read_only(path)
+        try:
+            check_structure(path, connection)
+            connection.execute("BEGIN")
+            self.journal.catch_up(connection)
+            for table, key, column, what in _SEALED:
+                for name, frame in connection.execute(f"SELECT {key}, {column} FROM {table}"):
+                    try:
+                        unseal(frame)
+                    except FrameDamagedError as error:
+                        raise damaged(path, f"the {what.format(name)} is damaged ({error})") from error
+        finally:
+            connection.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except FrameDamagedError as error:
+            raise damaged(self.path, str(error)) from error
+        except sqlite3.Error as error:
+            raise self._translate(error) from error
+
+    def _translate(self, error: sqlite3.Error) -> StoreDamaged | StoreUnavailable:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the detail
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return damaged(self.path, f"its pages are damaged ({error})")
+        return StoreUnavailable(f"{self.path}: {error}: read back what was to be written, once the cause is gone")

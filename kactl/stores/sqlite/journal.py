@@ -1,0 +1,123 @@
+"""Leadership in the database: a snapshot of all entries, the changes since, and the columns that both amount to.
+
+A change is one frame in `journal`, numbered without gaps. The columns in memory follow it: our own changes when they
+are committed, those of other processes when the database says that somebody else wrote to it. When the journal has
+grown to the size of the snapshot, the next snapshot takes its place.
+"""
+
+import dataclasses
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from kactl.stores.entries import Entries, EntryTable
+
+from .frame import FrameDamagedError, pack, unpack
+from .schema import damaged
+
+# Replaying a change costs about 50 us, however small it is; so many are a quarter of a second.
+CHANGES_MAX: Final = 5_000
+# A journal of this size loads in about the time that opening the file takes; smaller ones are not worth a snapshot.
+JOURNAL_BYTES_MIN: Final = 4 << 20
+# About 4 MiB per part: a damaged one is named, and no blob comes near SQLite's limit.
+PART_ROWS: Final = 1 << 18
+
+_COLUMNS: Final = tuple(field.name for field in dataclasses.fields(Entries))
+
+
+class Journal:
+    """The entries as the database has them, up to change `seq`. Every method runs inside a transaction of the caller.
+
+    Nothing of a transaction that may still fail gets into the columns: `append` gives what `applied` keeps afterwards.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._clear()
+
+    def _clear(self) -> None:
+        self.entries = EntryTable()
+        self.seq = 0
+        self._snapshot_bytes = 0
+        self._journal_bytes = 0
+        self._changes = 0
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a snapshot is due."""
+        enough = max(JOURNAL_BYTES_MIN, self._snapshot_bytes)
+        return self._changes >= CHANGES_MAX or self._journal_bytes >= enough
+
+    def catch_up(self, connection: sqlite3.Connection) -> None:
+        """Follow the changes that other processes have made; all there is, at first.
+
+        Raises:
+            StoreDamaged: a frame is damaged or missing.
+        """
+        (snapshot_seq, parts) = connection.execute("SELECT snapshot_seq, snapshot_parts FROM meta").fetchone()
+        if snapshot_seq > self.seq:
+            self._load(connection, snapshot_seq, parts)
+        changes = connection.execute("SELECT seq, frame FROM journal WHERE seq > ? ORDER BY seq", (self.seq,))
+        for seq, frame in changes:
+            if seq != self.seq + 1:
+                raise damaged(self._path, f"change {self.seq + 1} is missing")
+            self.applied(seq, self._read("change", seq, frame), len(frame))
+
+    def append(self, connection: sqlite3.Connection, entries: Entries) -> tuple[int, int]:
+        """Write a change. Its number and its size in bytes."""
+        seq = self.seq + 1
+        frame = _frame("change", seq, entries)
+        connection.execute("INSERT INTO journal VALUES (?, ?)", (seq, frame))
+        return seq, len(frame)
+
+    def applied(self, seq: int, entries: Entries, size: int) -> None:
+        """A change is durable: keep it in memory."""
+        self.entries.put(entries)
+        self.seq = seq
+        self._journal_bytes += size
+        self._changes += 1
+
+    def snapshot(self, connection: sqlite3.Connection) -> int:
+        """Write all entries and drop the journal, which must have been caught up with. The size in bytes."""
+        connection.execute("DELETE FROM snapshot")
+        size = parts = 0
+        for begin in range(0, len(self.entries), PART_ROWS):
+            frame = _frame("part", parts, self.entries.part(begin, begin + PART_ROWS))
+            connection.execute("INSERT INTO snapshot VALUES (?, ?)", (parts, frame))
+            size, parts = size + len(frame), parts + 1
+        connection.execute("UPDATE meta SET snapshot_seq = ?, snapshot_parts = ?", (self.seq, parts))
+        connection.execute("DELETE FROM journal WHERE seq <= ?", (self.seq,))
+        return size
+
+    def snapshot_taken(self, size: int) -> None:
+        self._snapshot_bytes, self._journal_bytes, self._changes = size, 0, 0
+
+    def _load(self, connection: sqlite3.Connection, seq: int, parts: int) -> None:
+        self._clear()
+        size = found = 0
+        for part, frame in connection.execute("SELECT part, frame FROM snapshot ORDER BY part"):
+            if part != found:
+                break
+            self.entries.put(self._read("part", part, frame))
+            size, found = size + len(frame), found + 1
+        if found != parts:
+            raise damaged(self._path, f"part {found} of the snapshot is missing, of {parts}")
+        self.seq = seq
+        self.snapshot_taken(size)
+
+    def _read(self, kind: str, key: int, frame: object) -> Entries:
+        try:
+            columns = unpack(kind, key, frame)
+            return Entries(
+                **{name: columns[name] for name in _COLUMNS if name != "recovering"},
+                recovering=columns["recovering"].astype(np.bool_),
+            )
+        except (FrameDamagedError, KeyError) as error:
+            what = f"change {key}" if kind == "change" else f"part {key} of the snapshot"
+            raise damaged(self._path, f"{what} is damaged ({error})") from error
+
+
+def _frame(kind: str, key: int, entries: Entries) -> bytes:
+    return pack(kind, key, {name: getattr(entries, name) for name in _COLUMNS})

@@ -1,0 +1,129 @@
+"""What a process must do again and again, or lose it: keep its session alive, and look at what others have changed."""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from kactl.clock import Clock
+from kactl.errors import SessionExpired, StoreError
+from kactl.model import Broker, Fence
+from kactl.store import Changed, StoreEvent
+
+from .thread import DatabaseThread
+
+_LOGGER = logging.getLogger(__name__)
+
+# How soon a change by another process is seen. SQLite tells nobody; asking takes about 0.1 ms.
+POLL_MS: Final = 50
+# How long brokers took to miss one of them, in Kafka's default settings of many years.
+SESSION_TIMEOUT_MS: Final = 6_000
+# Two renewals may fail, and the session still lasts.
+RENEWALS_PER_TIMEOUT: Final = 3
+_NO_SESSION: Final = 0  # SQLite numbers from 1
+
+
+class Lease:
+    """The sessions of one process.
+
+    Args:
+        tell: is told of the loss of our own session, and of the next one.
+    """
+
+    def __init__(
+        self, thread: DatabaseThread, tell: Callable[[StoreEvent], None], *, clock: Clock, timeout_ms: int
+    ) -> None:
+        self._thread = thread
+        self._tell = tell
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._renew_at_ms = 0.0
+        self._others: list[int] = []
+        self._is_failing = False
+        self.session = _NO_SESSION
+
+    async def open(self) -> None:
+        """Begin a session of our own. Sessions that have run out are ended first."""
+        await self._thread.run(self._thread.office.end_silent_sessions, self._clock.now_ms())
+        self._renew_at_ms = self._clock.monotonic_ms() + self._timeout_ms / RENEWALS_PER_TIMEOUT
+        self.session = await self._thread.run(self._thread.office.open_session, self._timeout_ms, self._clock.now_ms())
+
+    async def open_another(self, timeout_ms: int) -> "SqliteSession":
+        """A session for a broker; its owner keeps it alive."""
+        number = await self._thread.run(self._thread.office.open_session, timeout_ms, self._clock.now_ms())
+        self._others.append(number)
+        return SqliteSession(self._thread, self._clock, number, timeout_ms)
+
+    async def close(self) -> None:
+        """End all of them, so that nobody has to wait until they run out."""
+        try:
+            await self._thread.run(self._thread.office.close_sessions, [self.session, *self._others])
+        except StoreError:
+            _LOGGER.warning("the sessions of this process could not be ended and have to run out", exc_info=True)
+
+    async def contest(self, controller_id: int, *, take_over: bool) -> Fence:
+        return await self._thread.run(
+            self._thread.office.contest,
+            self.session,
+            controller_id,
+            take_over=take_over,
+            now_ms=self._clock.now_ms(),
+        )
+
+    async def tend(self) -> None:
+        """Does not end by itself. A store that fails is tried again; meanwhile the session may run out."""
+        while True:
+            await self._clock.sleep_ms(POLL_MS)
+            try:
+                await self._tend_once()
+                self._is_failing = False
+            except StoreError as error:
+                if not self._is_failing:
+                    _LOGGER.warning("the store cannot be tended, and is tried again every %d ms: %s", POLL_MS, error)
+                self._is_failing = True
+
+    async def _tend_once(self) -> None:
+        if self.session != _NO_SESSION and not await self._thread.run(self._look):
+            self.session = _NO_SESSION
+            self._tell(StoreEvent(Changed.SESSION_LOST))
+        if self.session == _NO_SESSION:
+            await self.open()
+            self._tell(StoreEvent(Changed.SESSION_OPENED))
+
+    def _look(self) -> bool:
+        """In the database's thread: all that is due. Whether our session stands."""
+        office, now_ms, passed_ms = self._thread.office, self._clock.now_ms(), self._clock.monotonic_ms()
+        if passed_ms >= self._renew_at_ms:
+            try:
+                office.keep_alive(self.session, now_ms)
+            except SessionExpired:
+                return False
+            self._renew_at_ms = passed_ms + self._timeout_ms / RENEWALS_PER_TIMEOUT
+        office.end_silent_sessions(now_ms)
+        self._thread.database.tidy()
+        return office.has_session(self.session)
+
+
+class SqliteSession:
+    """A broker's session; see `kactl.store.Session`. `id` is its row in the table of sessions."""
+
+    def __init__(self, thread: DatabaseThread, clock: Clock, number: int, timeout_ms: int) -> None:
+        self._thread = thread
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self.id = number
+
+    @property
+    def timeout_ms(self) -> int:
+        return self._timeout_ms
+
+    async def register(self, broker: Broker) -> int:
+        return await self._thread.run(self._thread.office.register, self.id, broker, self._clock.now_ms())
+
+    async def keep_alive(self) -> None:
+        if not self._thread.is_open:
+            raise SessionExpired(f"session {self.id} has ended with the store that it was opened through")
+        await self._thread.run(self._thread.office.keep_alive, self.id, self._clock.now_ms())
+
+    async def close(self) -> None:
+        if self._thread.is_open:  # else it has ended already
+            await self._thread.run(self._thread.office.close_sessions, [self.id])

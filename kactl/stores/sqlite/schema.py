@@ -1,0 +1,179 @@
+"""What a file looks like, how one comes to be, and how one that is something else is found out and left alone."""
+
+import os
+import sqlite3
+import tempfile
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from kactl.errors import StoreDamaged
+
+# Stands in the header of the file: "kact".
+APPLICATION_ID: Final = 0x6B616374
+SCHEMA_VERSION: Final = 1
+# Changes are blobs of up to some megabytes; fewer and larger pages write them faster (measured: 16 KiB over 4 KiB).
+PAGE_BYTES: Final = 16_384
+
+_HEADER_BYTES: Final = 100
+_MAGIC: Final = b"SQLite format 3\x00"
+
+_TABLES: Final = """
+CREATE TABLE meta (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    epoch INTEGER NOT NULL,               -- of the last election, the vacant office's too
+    controller INTEGER,                   -- who holds the office; NULL when nobody does
+    controller_session INTEGER,
+    controller_since_ms INTEGER,
+    broker_epoch INTEGER NOT NULL,        -- the last that was given out
+    topic_number INTEGER NOT NULL,        -- the last that was given out
+    stamp INTEGER NOT NULL,               -- the last that was given out; see stamps
+    snapshot_seq INTEGER NOT NULL,        -- the last change that the snapshot holds
+    snapshot_parts INTEGER NOT NULL
+);
+CREATE TABLE sessions (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    timeout_ms INTEGER NOT NULL,
+    expires_ms INTEGER NOT NULL           -- wall clock; whoever sees that it has passed ends the session
+);
+CREATE TABLE brokers (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE TABLE topics (
+    name TEXT PRIMARY KEY,
+    number INTEGER NOT NULL UNIQUE,       -- stands for the topic in all frames; never used again
+    id BLOB NOT NULL,
+    assignment BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE configs (topic TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE notifications (id INTEGER PRIMARY KEY AUTOINCREMENT, broker INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE TABLE journal (seq INTEGER PRIMARY KEY, frame BLOB NOT NULL);
+CREATE TABLE snapshot (part INTEGER PRIMARY KEY, frame BLOB NOT NULL);
+-- When each thing that can be watched was last changed, counted in changes.
+CREATE TABLE stamps (
+    what TEXT NOT NULL, name TEXT NOT NULL, stamp INTEGER NOT NULL, PRIMARY KEY (what, name)
+) WITHOUT ROWID;
+CREATE INDEX stamps_by_stamp ON stamps (stamp);
+INSERT INTO meta VALUES (1, 0, NULL, NULL, NULL, 0, -1, 0, 0, 0);
+"""
+
+TABLES: Final = ("brokers", "configs", "journal", "meta", "notifications", "sessions", "snapshot", "stamps", "topics")
+
+
+def create(path: Path) -> None:
+    """Put an empty store at `path`, whole or not at all; nothing is done if a file appears there meanwhile."""
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
+        os.close(descriptor)
+    except OSError as error:
+        raise _refused(
+            path, f"cannot be created ({error.strerror})", "name a folder that kactl may write to"
+        ) from error
+    new = Path(name)
+    try:
+        connection = sqlite3.connect(new, isolation_level=None)
+        try:
+            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            connection.executescript(f"BEGIN; {_TABLES} COMMIT;")
+            connection.execute("PRAGMA journal_mode = WAL")
+        finally:
+            connection.close()
+        try:
+            os.link(new, path)
+        except FileExistsError:
+            return  # another process was faster; its file is as good
+        _force_folder(path.parent)
+    except (OSError, sqlite3.Error) as error:
+        raise _refused(path, f"cannot be created ({error})", "name a folder that kactl may write to") from error
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def check_file(path: Path) -> None:
+    """Refuse what is no store of ours, by its first bytes and its size, before SQLite gets to see it.
+
+    Raises:
+        StoreDamaged: nothing was changed.
+    """
+    if not path.is_file():
+        raise _refused(path, "is a folder, not a file" if path.is_dir() else "is no plain file", "name a file")
+    try:
+        with path.open("r+b") as file:
+            header = file.read(_HEADER_BYTES)
+            size = file.seek(0, os.SEEK_END)
+    except OSError as error:
+        remedy = "let the user that kactl runs as read and write it"
+        raise _refused(path, f"cannot be opened for reading and writing ({error.strerror})", remedy) from error
+    if not os.access(path.parent, os.W_OK):
+        remedy = "let the user that kactl runs as write to it, or name a file elsewhere"
+        raise _refused(path, f"stands in the folder {path.parent}, which cannot be written to", remedy)
+    if not size:
+        raise _refused(path, "is empty", "restore it from a backup, or remove it to begin with an empty cluster")
+    if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
+        raise _refused(path, "is no SQLite database", "name another file, or restore this one from a backup")
+    application, version = _number(header, 68), _number(header, 60)
+    if application != APPLICATION_ID:
+        raise _refused(path, "is the database of another program", "name another file")
+    if version != SCHEMA_VERSION:
+        remedy = "use the version of kactl that wrote it, or a later one"
+        raise _refused(path, f"has schema version {version}, and this kactl knows {SCHEMA_VERSION}", remedy)
+    _check_size(path, header, size)
+
+
+def open_read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
+
+
+def check_structure(path: Path, connection: sqlite3.Connection) -> None:
+    """Let SQLite look at its own pages, and see that all tables are there.
+
+    Raises:
+        StoreDamaged: nothing was changed.
+    """
+    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise damaged(path, f"its pages are damaged ({verdict})")
+    present = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    missing = sorted(set(TABLES) - present)
+    if missing:
+        raise damaged(path, f"it has no table {missing[0]}")
+    if connection.execute("SELECT count(*) FROM meta").fetchone() != (1,):
+        raise damaged(path, "its table meta is empty")
+
+
+def damaged(path: Path, reason: str) -> StoreDamaged:
+    return _refused(path, reason, "restore it from a backup, or move it away to begin with an empty cluster")
+
+
+def _refused(path: Path, reason: str, remedy: str) -> StoreDamaged:
+    return StoreDamaged(str(path), reason, remedy)
+
+
+def _check_size(path: Path, header: bytes, size: int) -> None:
+    # With a write-ahead log beside it, the file may rightly be behind its own header.
+    log = Path(f"{path}-wal")
+    if log.exists() and log.stat().st_size:
+        return
+    page_bytes = int.from_bytes(header[16:18], "big")
+    page_bytes = 65_536 if page_bytes == 1 else page_bytes
+    expected = page_bytes * _number(header, 28)
+    if size < expected:
+        raise damaged(path, f"is cut short: {size} bytes of {expected}")
+
+
+def _number(header: bytes, at: int) -> int:
+    return int.from_bytes(header[at : at + 4], "big")
+
+
+def _force_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# Another process holds the write lock for as long as one commit takes, or one snapshot of a large cluster: a second at
+# the most on a slow disk. After five it is stuck.
+BUSY_TIMEOUT_S: Final = 5.0

@@ -1,0 +1,186 @@
+"""The SQLite store: the promises of `kactl.store.Store` kept by one thread that has the database."""
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import anyio
+import anyio.abc
+import numpy as np
+
+from kactl.clock import Clock, SystemClock
+from kactl.errors import IllegalState
+from kactl.model import NO_BROKER, Assignment, Broker, ControllerRecord, Fence, Leadership, TopicPartition, TopicRef
+from kactl.store import Assignments, Changed, Committed, Leaderships, Names, Notification, StoreEvent, Write
+from kactl.stores.entries import leader_write
+from kactl.stores.pieces import Piece, parted
+from kactl.stores.watches import Watches
+
+from .lease import SESSION_TIMEOUT_MS, Lease, SqliteSession
+from .thread import DatabaseThread
+
+
+class SqliteStore:
+    """One client of the store in a file.
+
+    Args:
+        path: the file; it is created where there is none, in a folder that is there.
+        clock: sessions end by its wall clock, which all processes of a host share.
+        session_timeout_ms: for how long the controllership outlives a process that was killed.
+
+    Raises:
+        StoreDamaged: on entering; the file is damaged, or something else. It was left as it was.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        clock: Clock | None = None,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+    ) -> None:
+        self.path = Path(path)
+        self._watches = Watches()
+        self._thread = DatabaseThread(self.path, self._watches.fire)
+        clock = SystemClock() if clock is None else clock
+        self._lease = Lease(self._thread, self._watches.fire, clock=clock, timeout_ms=session_timeout_ms)
+        self._tasks: anyio.abc.TaskGroup | None = None
+
+    @property
+    def session_id(self) -> int:
+        """Our session's row in the table of sessions; another one after each loss."""
+        return self._lease.session
+
+    async def __aenter__(self) -> Self:
+        await self._thread.open()
+        try:
+            await self._lease.open()
+        except BaseException:
+            await self._close()
+            raise
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._lease.tend)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._tasks is None:
+            raise IllegalState("a SqliteStore was left that was not entered")
+        tasks, self._tasks = self._tasks, None
+        tasks.cancel_scope.cancel()
+        try:
+            await tasks.__aexit__(None, None, None)
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._lease.close()
+            await self._thread.close()
+
+    def subscribe(self, listener: Callable[[StoreEvent], None]) -> None:
+        self._watches.subscribe(listener)
+
+    async def new_session(self, timeout_ms: int) -> SqliteSession:
+        return await self._lease.open_another(timeout_ms)
+
+    # -- the controllership
+
+    async def controller(self) -> ControllerRecord | None:
+        arm = partial(self._watches.arm, Changed.CONTROLLER)
+        return await self._thread.watch(arm, self._thread.office.controller)
+
+    async def contest(self, controller_id: int, *, take_over: bool = False) -> Fence:
+        return await self._lease.contest(controller_id, take_over=take_over)
+
+    async def resign(self, fence: Fence) -> None:
+        await self._thread.run(self._thread.office.resign, fence)
+
+    # -- brokers and topics
+
+    async def brokers(self) -> dict[int, Broker]:
+        arm = partial(self._watches.arm, Changed.BROKERS)
+        return await self._thread.watch(arm, self._thread.office.brokers)
+
+    async def broker(self, broker: int) -> Broker | None:
+        return await self._thread.run(self._thread.office.broker, broker)
+
+    async def topics(self) -> list[str]:
+        arm = partial(self._watches.arm, Changed.TOPICS)
+        return await self._thread.watch(arm, self._thread.catalog.topics)
+
+    async def assignments(self, topics: Collection[str]) -> Assignments:
+        arm = partial(self._watches.arm_all, Changed.TOPIC, topics)
+        return await self._thread.watch(arm, self._thread.catalog.assignments, topics)
+
+    async def create_topic(
+        self, topic: TopicRef, assignment: Mapping[int, Assignment], config: Mapping[str, str]
+    ) -> None:
+        await self._thread.run(
+            self._thread.catalog.create_topics, [topic], [Piece.of(assignment)], {topic.name: config}
+        )
+
+    async def create_topics(self, assignments: Assignments) -> None:
+        """Create many topics in one transaction, without configuration. Not fenced.
+
+        Raises:
+            TopicExists: one of them is there; nothing was changed.
+        """
+        await self._thread.run(self._thread.catalog.create_topics, assignments.topics, parted(assignments), {})
+
+    async def write_assignment(
+        self, topic: TopicRef, assignment: Mapping[int, Assignment], fence: Fence | None
+    ) -> None:
+        await self._thread.run(self._thread.catalog.write_assignment, topic, Piece.of(assignment), fence)
+
+    async def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
+        arm = partial(self._watches.arm_all, Changed.TOPIC_CONFIG, topics)
+        return await self._thread.watch(arm, self._thread.catalog.configs, topics)
+
+    async def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
+        await self._thread.run(self._thread.catalog.set_config, topic, config)
+
+    async def deletions(self) -> list[str]:
+        """None: there is no call that marks a topic for deletion."""
+        return []
+
+    # -- leadership
+
+    async def leaderships(self, names: Names) -> Leaderships:
+        return await self._thread.run(self._thread.catalog.leaderships, names)
+
+    async def commit(self, write: Write, fence: Fence) -> Committed:
+        if not len(write):
+            return Committed(np.zeros(0, np.uint8), np.zeros(0, np.int32))
+        return await self._thread.run(self._thread.catalog.commit, write, fence, controller_epoch=fence.epoch)
+
+    async def write_isr(self, name: TopicPartition, state: Leadership, *, expected: int) -> int | None:
+        write = leader_write(name, state, expected=expected)
+        committed = await self._thread.run(
+            self._thread.catalog.commit, write, None, controller_epoch=state.controller_epoch
+        )
+        return int(committed.version[0]) if committed.kept[0] else None
+
+    # -- notifications
+
+    async def notify_isr(self, partitions: Sequence[TopicPartition]) -> None:
+        await self._thread.run(self._thread.catalog.notify, Changed.ISR_NOTIFICATIONS, partitions, NO_BROKER)
+
+    async def notify_log_dir(self, broker: int) -> None:
+        await self._thread.run(self._thread.catalog.notify, Changed.LOG_DIR_NOTIFICATIONS, (), broker)
+
+    async def isr_notifications(self) -> list[Notification]:
+        arm = partial(self._watches.arm, Changed.ISR_NOTIFICATIONS)
+        return await self._thread.watch(arm, self._thread.catalog.notifications, Changed.ISR_NOTIFICATIONS)
+
+    async def log_dir_notifications(self) -> list[Notification]:
+        arm = partial(self._watches.arm, Changed.LOG_DIR_NOTIFICATIONS)
+        return await self._thread.watch(arm, self._thread.catalog.notifications, Changed.LOG_DIR_NOTIFICATIONS)
+
+    async def delete_notifications(self, notifications: Sequence[Notification], fence: Fence) -> None:
+        await self._thread.run(self._thread.catalog.delete_notifications, notifications, fence)

@@ -1,0 +1,104 @@
+"""The one thread that has the database, and the way into it from the event loop."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from kactl.errors import IllegalState
+from kactl.store import StoreEvent
+
+from .catalog import Catalog
+from .database import Database
+from .office import Office
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class DatabaseThread:
+    """Runs jobs one after another. After each, what has changed is told in the loop's thread, before the job's result.
+
+    A job whose caller is cancelled is finished all the same, unless it had not begun.
+
+    Args:
+        tell: is given every change, whoever made it.
+    """
+
+    def __init__(self, path: Path, tell: Callable[[StoreEvent], None]) -> None:
+        self._path = path
+        self._tell = tell
+        self._parts: tuple[Database, Office, Catalog] | None = None
+        self._executor: ThreadPoolExecutor | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._parts is not None
+
+    @property
+    def database(self) -> Database:
+        return self._opened[0]
+
+    @property
+    def office(self) -> Office:
+        return self._opened[1]
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._opened[2]
+
+    async def open(self) -> None:
+        """Open the file, and load what it holds.
+
+        Raises:
+            StoreDamaged: the file was left as it was.
+        """
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="kactl-sqlite")
+        try:
+            loop = asyncio.get_running_loop()
+            database = await loop.run_in_executor(self._executor, Database, self._path)
+        except BaseException:
+            self._executor.shutdown()
+            raise
+        self._parts = (database, Office(database), Catalog(database))
+
+    async def close(self) -> None:
+        if self._executor and self._parts:
+            await asyncio.get_running_loop().run_in_executor(self._executor, self.database.close)
+            self._executor.shutdown()
+        self._executor = self._parts = None
+
+    async def run(self, job: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Do a job in the thread."""
+        loop = asyncio.get_running_loop()
+
+        def work() -> _T:
+            try:
+                return job(*args, **kwargs)
+            finally:
+                self._tell_news(loop)
+
+        return await loop.run_in_executor(self._executor, work)
+
+    async def watch(self, arm: Callable[[], None], job: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Do a job that reads. What it reads was told before `arm` is called; what comes later is told after."""
+        loop = asyncio.get_running_loop()
+
+        def work() -> _T:
+            with self.database.reading():
+                self._tell_news(loop)
+                loop.call_soon_threadsafe(arm)
+                return job(*args, **kwargs)
+
+        return await loop.run_in_executor(self._executor, work)
+
+    def _tell_news(self, loop: asyncio.AbstractEventLoop) -> None:
+        for event in self.database.news():
+            loop.call_soon_threadsafe(self._tell, event)
+
+    @property
+    def _opened(self) -> tuple[Database, Office, Catalog]:
+        if self._parts is None:
+            raise IllegalState("a SqliteStore is used inside `async with` only")
+        return self._parts
