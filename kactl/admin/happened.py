@@ -1,0 +1,91 @@
+"""Events as they travel: the controller's history in the words of the API."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kactl import history
+
+from . import schema
+from .views import REPLICA_STATE_NAMES, STATE_NAMES
+
+
+def told(event: history.AnyEvent) -> schema.AnyEvent:
+    """One event as it is told."""
+    return _TOLD[type(event)](event)
+
+
+def _controller(event: history.ControllerEvent) -> schema.ControllerEvent:
+    return schema.ControllerEvent(
+        seq=event.seq,
+        time_ms=event.time_ms,
+        controller_epoch=event.controller_epoch,
+        what=event.what,
+        controller_id=event.controller_id,
+        cause=event.cause,
+    )
+
+
+def _broker(event: history.BrokerEvent) -> schema.BrokerEvent:
+    return schema.BrokerEvent(
+        seq=event.seq,
+        time_ms=event.time_ms,
+        controller_epoch=event.controller_epoch,
+        what=event.what,
+        broker=event.broker,
+        broker_epoch=event.broker_epoch,
+    )
+
+
+def _topic(event: history.TopicEvent) -> schema.TopicEvent:
+    return schema.TopicEvent(
+        seq=event.seq,
+        time_ms=event.time_ms,
+        controller_epoch=event.controller_epoch,
+        what=event.what,
+        topic=event.topic,
+    )
+
+
+def _partition(event: history.PartitionEvent) -> schema.PartitionEvent:
+    return schema.PartitionEvent(
+        seq=event.seq,
+        time_ms=event.time_ms,
+        controller_epoch=event.controller_epoch,
+        topic=event.topic,
+        partition=event.partition,
+        from_state=STATE_NAMES[event.from_state],
+        to_state=STATE_NAMES[event.to_state],
+        leader=event.leader,
+        leader_epoch=event.leader_epoch,
+        isr=event.isr,
+        partition_epoch=event.partition_epoch,
+        recovering=event.recovering,
+        refused=event.refused,
+    )
+
+
+def _replica(event: history.ReplicaEvent) -> schema.ReplicaEvent:
+    return schema.ReplicaEvent(
+        seq=event.seq,
+        time_ms=event.time_ms,
+        controller_epoch=event.controller_epoch,
+        topic=event.topic,
+        partition=event.partition,
+        broker=event.broker,
+        from_state=REPLICA_STATE_NAMES[event.from_state],
+        to_state=REPLICA_STATE_NAMES[event.to_state],
+    )
+
+
+def _reset(event: history.Reset) -> schema.ResetEvent:
+    return schema.ResetEvent(seq=event.seq, time_ms=event.time_ms, controller_epoch=event.controller_epoch)
+
+
+_TOLD: Final[dict[type, Callable[[Any], schema.AnyEvent]]] = {
+    history.ControllerEvent: _controller,
+    history.BrokerEvent: _broker,
+    history.TopicEvent: _topic,
+    history.PartitionEvent: _partition,
+    history.ReplicaEvent: _replica,
+    history.Reset: _reset,
+}

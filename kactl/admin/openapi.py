@@ -1,0 +1,106 @@
+"""The OpenAPI document of the routes, made from what reads requests and writes answers, so that it cannot lie."""
+
+import re
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+
+from . import problem, schema
+from .route import JSON, Route
+from .schema import Question
+
+VERSION: Final = "1.0.0"
+_TEMPLATE: Final = "#/components/schemas/{name}"
+_PARAMETER: Final = re.compile(r"\{(\w+)\}")
+# Any route may refuse with these.
+_ALWAYS: Final = (400, 403, 500, 503)
+_WITH_A_BODY: Final = (408, 413, 415)
+
+
+def document(routes: Sequence[Route]) -> dict[str, Any]:
+    """The document, as plain values."""
+    named = [*_types(routes), schema.Problem, schema.AnyEvent]
+    _, components = msgspec.json.schema_components(named, ref_template=_TEMPLATE)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        methods = paths.setdefault(route.path, {})
+        methods[route.method.lower()] = _operation(route, route.method)
+        if route.head:
+            methods["head"] = _operation(route, "HEAD")
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "kactl",
+            "version": VERSION,
+            "description": "What a kactl controller knows, and what it can be asked for.",
+        },
+        "paths": paths,
+        "components": {"schemas": dict(sorted(components.items()))},
+    }
+
+
+def rendered(routes: Sequence[Route]) -> bytes:
+    """The document, as JSON that a person can read."""
+    return msgspec.json.format(msgspec.json.encode(document(routes)), indent=2) + b"\n"
+
+
+def _types(routes: Sequence[Route]) -> list[Any]:
+    bodies = [route.takes_body for route in routes if route.takes_body is not None]
+    return [*bodies, *(answer for route in routes for answer in route.answers.values() if answer is not None)]
+
+
+def _operation(route: Route, method: str) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "operationId": _operation_id(route, method),
+        "summary": route.summary,
+        "parameters": [*_parameters(route.takes_path, "path"), *_parameters(route.takes_query, "query")],
+        "responses": {str(status): response for status, response in sorted(_responses(route, method).items())},
+    }
+    if route.takes_body is not None:
+        made["requestBody"] = {
+            "required": route.body_required,
+            "content": {JSON: {"schema": {"$ref": _TEMPLATE.format(name=route.takes_body.__name__)}}},
+        }
+    return made
+
+
+def _operation_id(route: Route, method: str) -> str:
+    spoken = _PARAMETER.sub(r"by/\1", route.path)
+    return (method.lower() + spoken).replace("/", "_").replace(".", "_")
+
+
+def _parameters(question: type[Question], where: str) -> list[dict[str, Any]]:
+    """Each field of the struct that reads them."""
+    (_,), components = msgspec.json.schema_components([question], ref_template=_TEMPLATE)
+    described = components[question.__name__]
+    found = []
+    for name, said in described["properties"].items():
+        fields = dict(said)
+        parameter = {"name": name, "in": where, "required": where == "path" or name in described.get("required", ())}
+        if "description" in fields:
+            parameter["description"] = fields.pop("description")
+        found.append(parameter | {"schema": fields})
+    return found
+
+
+def _responses(route: Route, method: str) -> dict[int, dict[str, Any]]:
+    made = {status: _response(status, answer, route, method) for status, answer in route.answers.items()}
+    refusals = (*_ALWAYS, *(_WITH_A_BODY if route.takes_body is not None else ()), *route.problems)
+    for status in refusals:
+        # A probe that says 503 says it in its own words.
+        if status not in made:
+            made[status] = {"description": HTTPStatus(status).phrase}
+            if method != "HEAD":
+                said = {"schema": {"$ref": _TEMPLATE.format(name=schema.Problem.__name__)}}
+                made[status]["content"] = {problem.CONTENT_TYPE: said}
+    return made
+
+
+def _response(status: int, answer: type[schema.Answer] | None, route: Route, method: str) -> dict[str, Any]:
+    made: dict[str, Any] = {"description": HTTPStatus(status).phrase}
+    if method != "HEAD":
+        said = {} if answer is None else {"schema": {"$ref": _TEMPLATE.format(name=answer.__name__)}}
+        made["content"] = {route.content.partition(";")[0]: said}
+    return made

@@ -1,0 +1,154 @@
+"""One route: what it takes, what it answers, and who answers. The server and the OpenAPI document are made of these.
+
+Parameters and bodies are described by structs and read here, wholly or not at all, before a handler sees anything.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from http import HTTPStatus
+from typing import Any, Final, Generic, TypeVar, get_args, get_origin
+
+import msgspec
+from aiohttp import web
+
+from kactl.errors import ErrorCode
+
+from . import problem
+from .problem import Refused
+from .schema import Answer, NoQuestion, Question
+from .service import Service
+
+JSON: Final = "application/json"
+# The longest election that can be asked for by name fits, at some 80 bytes a name; so does any topic.
+BODY_BYTES_MAX: Final = 4 * 1024 * 1024
+# A client that takes longer to send so little has gone.
+BODY_TIMEOUT_S: Final = 30
+
+PathT = TypeVar("PathT", bound=Question)
+QueryT = TypeVar("QueryT", bound=Question)
+BodyT = TypeVar("BodyT", bound=Question)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Asked(Generic[PathT, QueryT, BodyT]):
+    """What a handler is asked, read and checked."""
+
+    path: PathT
+    query: QueryT
+    body: BodyT
+    http: web.Request
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer with another status than 200, or with headers."""
+
+    answer: Answer
+    status: int = HTTPStatus.OK
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+Handler = Callable[[Service, Asked[Any, Any, Any]], Awaitable[Answer | Reply | web.StreamResponse]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """See the module.
+
+    Attributes:
+        answers: what comes with each status that is no problem; None for what is no JSON.
+        content: of the answers.
+        problems: the statuses with which this route may refuse, besides those that any may.
+        head: whether HEAD is answered too.
+        only_active: answered by the controller alone.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    answers: Mapping[int, type[Answer] | None]
+    takes_path: type[Question] = NoQuestion
+    takes_query: type[Question] = NoQuestion
+    takes_body: type[Question] | None = None
+    body_required: bool = True
+    content: str = JSON
+    problems: tuple[int, ...] = ()
+    head: bool = False
+    only_active: bool = False
+
+    @property
+    def writes(self) -> bool:
+        return self.method == "POST"
+
+
+async def read(route: Route, http: web.Request) -> Asked[Any, Any, Any]:
+    """What is asked.
+
+    Raises:
+        Refused: some part of it is not what the route takes.
+    """
+    path = _parameters(route.takes_path, [(name, text) for name, text in http.match_info.items()])
+    query = _parameters(route.takes_query, list(http.query.items()))
+    body = await _body(route, http) if route.takes_body is not None else NoQuestion()
+    return Asked(path, query, body, http)
+
+
+def _parameters(wanted: type[Question], given: list[tuple[str, str]]) -> Question:
+    """The parameters of a path or query as a struct; lists are repeated, or parted by commas."""
+    known = {field.encode_name: field.type for field in msgspec.structs.fields(wanted)}
+    values: dict[str, Any] = {}
+    for name, text in given:
+        if name not in known:
+            raise problem.of_parameter(name, f"is no parameter of this route; there are {_listed(known)}")
+        if _is_list(known[name]):
+            values.setdefault(name, []).extend(part for part in text.split(",") if part)
+        elif name in values:
+            raise problem.of_parameter(name, "is given twice; give it once")
+        else:
+            values[name] = text
+    read = {}
+    for name, value in values.items():
+        try:
+            read[name] = msgspec.convert(value, known[name], strict=False)
+        except msgspec.ValidationError as error:
+            raise problem.of_parameter(name, f"{value!r} cannot be used: {problem.without_place(error)}") from None
+    return wanted(**read)
+
+
+def _is_list(wanted: Any) -> bool:
+    return get_origin(get_args(wanted)[0] if hasattr(wanted, "__metadata__") else wanted) is list
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+async def _body(route: Route, http: web.Request) -> Any:
+    assert route.takes_body is not None
+    if http.content_type != JSON or "Content-Type" not in http.headers:
+        raise problem.of_header(
+            "Content-Type",
+            f"send the body as {JSON}",
+            status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            title="Unsupported media type",
+            code=ErrorCode.INVALID_REQUEST,
+        )
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            content = await http.read()
+    except TimeoutError:
+        raise Refused(
+            HTTPStatus.REQUEST_TIMEOUT, "Request timeout", f"the body did not arrive within {BODY_TIMEOUT_S} s"
+        ) from None
+    except web.RequestPayloadError as error:
+        raise Refused(HTTPStatus.BAD_REQUEST, "Bad request", f"the body cannot be read: {error}") from None
+    if not content.strip():
+        if not route.body_required:
+            return route.takes_body()
+        raise problem.of_body(ValueError(f"is empty; send a {route.takes_body.__name__} as JSON"))
+    try:
+        return msgspec.json.decode(content, type=route.takes_body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise problem.of_body(error) from None

@@ -1,0 +1,166 @@
+"""Brokers: what each has, and the life of those that run in this process. And the cluster in numbers."""
+
+import asyncio
+import logging
+from http import HTTPStatus
+
+from kactl.admin.problem import BrokerNotFound, Refused
+from kactl.admin.route import Asked
+from kactl.admin.schema import (
+    BrokerActed,
+    BrokerAction,
+    BrokerInfo,
+    BrokerList,
+    BrokerPath,
+    BrokerStateName,
+    ClusterInfo,
+    EndpointInfo,
+    NoQuestion,
+)
+from kactl.admin.service import Service
+from kactl.admin.tallies import Shares, shares
+from kactl.errors import ActionTimedOut, ErrorCode
+from kactl.participant.group import Participants
+
+log = logging.getLogger(__name__)
+
+# A restart waits for the registration of a life before it to expire, twice the session's timeout at the most.
+RESTART_TIMEOUT_S = 120
+
+Acting = Asked[BrokerPath, NoQuestion, BrokerAction]
+
+
+async def cluster(service: Service, asked: Asked[NoQuestion, NoQuestion, NoQuestion]) -> ClusterInfo:
+    """The cluster in numbers."""
+    snapshot = service.controller.snapshot()
+    dead = shares(service.controller.cluster.table).replicas.keys() - service.controller.cluster.brokers.keys()
+    return ClusterInfo(
+        cluster=service.config.cluster,
+        controller_id=snapshot.active_id,
+        epoch=snapshot.epoch,
+        brokers=snapshot.brokers,
+        brokers_dead=len(dead),
+        topics=snapshot.topics,
+        partitions=snapshot.partitions,
+        offline_partitions=snapshot.offline_partitions,
+        under_replicated_partitions=snapshot.under_replicated_partitions,
+        preferred_imbalance=snapshot.preferred_imbalance,
+        as_of=service.as_of(),
+    )
+
+
+async def brokers(service: Service, asked: Asked[NoQuestion, NoQuestion, NoQuestion]) -> BrokerList:
+    """All that are registered, or dead and still assigned."""
+    return BrokerList(items=_infos(service), as_of=service.as_of())
+
+
+async def broker(service: Service, asked: Asked[BrokerPath, NoQuestion, NoQuestion]) -> BrokerInfo:
+    """One of them."""
+    for info in _infos(service):
+        if info.id == asked.path.id:
+            return info
+    raise BrokerNotFound(asked.path.id)
+
+
+async def kill(service: Service, asked: Acting) -> BrokerActed:
+    """End a participant as SIGKILL ends a process; one that has ended already is left as it is."""
+    participants = _participants(service, asked.path.id, "stop its own process")
+    log.warning("participant %d is killed, as asked over the API: %s", asked.path.id, asked.body.reason or "no reason")
+    await participants.kill(asked.path.id)
+    return BrokerActed(broker=asked.path.id, action="kill")
+
+
+async def restart(service: Service, asked: Acting) -> BrokerActed:
+    """Start a participant anew; returns when it has registered."""
+    id_ = asked.path.id
+    participants = _participants(service, id_, "restart its own process")
+    if id_ in service.restarting:
+        raise Refused(
+            HTTPStatus.CONFLICT,
+            "Restarting already",
+            f"participant {id_} is being restarted, and waits until its earlier registration has expired",
+            retriable=True,
+        )
+    log.warning("participant %d is restarted, as asked over the API: %s", id_, asked.body.reason or "no reason")
+    service.restarting.add(id_)
+    try:
+        async with asyncio.timeout(RESTART_TIMEOUT_S):
+            await participants.restart(id_)
+    except TimeoutError:
+        raise ActionTimedOut(f"restarting participant {id_}", RESTART_TIMEOUT_S * 1000) from None
+    finally:
+        service.restarting.discard(id_)
+    return BrokerActed(broker=id_, action="restart")
+
+
+def _participants(service: Service, broker: int, instead: str) -> Participants:
+    """The participants of this process, one of which is `broker`.
+
+    Raises:
+        Refused: it runs none, or this one is a broker of another process.
+        BrokerNotFound: there is no such broker anywhere.
+    """
+    if service.participants is None or not len(service.participants):
+        raise Refused(
+            HTTPStatus.NOT_IMPLEMENTED,
+            "No participants here",
+            f"this server runs no participants: broker {broker}, if there is one, runs elsewhere; {instead}",
+            code=ErrorCode.UNSUPPORTED_VERSION,
+        )
+    if broker in service.participants.ids:
+        return service.participants
+    if broker in service.controller.cluster.brokers:
+        raise Refused(
+            HTTPStatus.CONFLICT,
+            "Not a participant",
+            f"broker {broker} does not run in the process of this server: {instead}",
+            code=ErrorCode.INVALID_REQUEST,
+        )
+    raise BrokerNotFound(broker)
+
+
+def _infos(service: Service) -> tuple[BrokerInfo, ...]:
+    """Every broker, by id."""
+    held = shares(service.controller.cluster.table)
+    ids = sorted(service.controller.cluster.brokers.keys() | held.replicas.keys() | held.leaders.keys())
+    leaders_share = sum(held.leaders.values()) / len(ids) if ids else 0
+    replicas_share = sum(held.replicas.values()) / len(ids) if ids else 0
+    return tuple(_info(service, id_, held, leaders_share=leaders_share, replicas_share=replicas_share) for id_ in ids)
+
+
+def _info(service: Service, id_: int, held: Shares, *, leaders_share: float, replicas_share: float) -> BrokerInfo:
+    controller = service.controller
+    known = controller.cluster.brokers.get(id_)
+    state: BrokerStateName = "live" if known is not None else "dead"
+    if id_ in controller.cluster.shutting_down:
+        state = "shutting_down"
+    channels = controller.channels
+    waiting, oldest_ms, last_error = 0, 0.0, ""
+    if id_ in channels:
+        waiting, oldest_ms, last_error = len(channels[id_]), channels[id_].oldest_ms, channels[id_].last_error
+    leaders, replicas = held.leaders.get(id_, 0), held.replicas.get(id_, 0)
+    return BrokerInfo(
+        id=id_,
+        state=state,
+        epoch=None if known is None else known.epoch,
+        rack=None if known is None else known.rack,
+        endpoints=tuple(
+            EndpointInfo(listener=each.listener, host=each.host, port=each.port, protocol=each.protocol)
+            for each in (() if known is None else known.endpoints)
+        ),
+        is_controller=id_ == controller.loop.active_id,
+        leaders=leaders,
+        leader_skew=_skew(leaders, leaders_share),
+        replicas=replicas,
+        replica_skew=_skew(replicas, replicas_share),
+        out_of_sync=held.out_of_sync.get(id_, 0),
+        queue_size=waiting,
+        queue_oldest_ms=oldest_ms,
+        last_error=last_error,
+        participant=service.participants is not None and id_ in service.participants.ids,
+    )
+
+
+def _skew(has: int, share: float) -> float:
+    """Percent above an even share; 0 where there is nothing to share."""
+    return round((has / share - 1) * 100, 1) if share else 0.0

@@ -1,0 +1,61 @@
+"""Elections that a person asks for."""
+
+import asyncio
+import logging
+from typing import Final, Literal, cast
+
+from kactl.admin.route import Asked
+from kactl.admin.schema import ElectionAnswer, ElectionRequest, ElectionResult, NoQuestion
+from kactl.admin.service import Service
+from kactl.errors import ActionTimedOut, BadRequest
+from kactl.events import ElectionKind
+from kactl.events import ElectionResult as Result
+from kactl.model import TopicPartition
+
+log = logging.getLogger(__name__)
+
+# An election waits for its turn among events, and for a store that fails for the moment.
+ELECTION_TIMEOUT_S: Final = 120
+# How many results are told before others get a turn.
+_RESULTS_AT_ONCE: Final = 2000
+
+
+async def elect(service: Service, asked: Asked[NoQuestion, NoQuestion, ElectionRequest]) -> ElectionAnswer:
+    """Elect leaders; one result for each partition."""
+    body = asked.body
+    if body.all == (body.partitions is not None):
+        raise BadRequest("partitions", "give either the partitions, or all: true, and not both")
+    names = None
+    if body.partitions is not None:
+        names = [TopicPartition(each.topic, each.partition) for each in body.partitions]
+    if not body.dry_run:
+        log.info(
+            "%s election of %s, as asked over the API: %s",
+            body.type,
+            "all partitions" if names is None else f"{len(names)} partitions",
+            body.reason or "no reason",
+        )
+    try:
+        async with asyncio.timeout(ELECTION_TIMEOUT_S):
+            results = await service.controller.elect(ElectionKind(body.type), names, dry_run=body.dry_run)
+    except TimeoutError:
+        raise ActionTimedOut(f"the {body.type} election", ELECTION_TIMEOUT_S * 1000) from None
+    as_of = service.as_of()
+    told: list[ElectionResult] = []
+    for begin in range(0, len(results), _RESULTS_AT_ONCE):
+        told += map(_told, results[begin : begin + _RESULTS_AT_ONCE])
+        await asyncio.sleep(0)
+    return ElectionAnswer(type=body.type, dry_run=body.dry_run, results=tuple(told), as_of=as_of)
+
+
+def _told(result: Result) -> ElectionResult:
+    return ElectionResult(
+        topic=result.topic,
+        partition=result.partition,
+        outcome=cast(Literal["ok", "not_needed", "failed"], result.outcome),
+        error_code=result.error.value,
+        error_name=result.error.name,
+        message=result.message,
+        leader=result.leader,
+        previous=result.previous,
+    )

@@ -1,0 +1,92 @@
+"""Topics and their partitions: to look at, and to create."""
+
+import logging
+from http import HTTPStatus
+
+from kactl.admin.route import Asked, Reply
+from kactl.admin.schema import (
+    NoQuestion,
+    PartitionInfo,
+    PartitionPage,
+    PartitionPath,
+    PartitionQuery,
+    TopicCreated,
+    TopicCreation,
+    TopicDetail,
+    TopicPage,
+    TopicPath,
+    TopicQuery,
+)
+from kactl.admin.service import Service
+from kactl.admin.tallies import find_topics, text_of_id, topic_infos
+from kactl.admin.views import Found, find_partition, find_partitions
+from kactl.errors import NotFound, StoreError
+from kactl.model import TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+async def topics(service: Service, asked: Asked[NoQuestion, TopicQuery, NoQuestion]) -> TopicPage:
+    """Some topics, by name."""
+    items, matched, cursor = find_topics(service.controller.cluster, asked.query)
+    return TopicPage(items=items, matched=matched, next_cursor=cursor, as_of=service.as_of())
+
+
+async def topic(service: Service, asked: Asked[TopicPath, NoQuestion, NoQuestion]) -> TopicDetail:
+    """One topic with its overrides and its partitions."""
+    name = asked.path.topic
+    infos = topic_infos(service.controller.cluster, [name])
+    if not infos:
+        raise NotFound("topic", name)
+    # A name cannot hold what stands for any character, so this finds the one topic.
+    partitions = await _page(service, find_partitions(service.controller.cluster, PartitionQuery(topic=[name])))
+    return TopicDetail(topic=infos[0], config=await _config(service, name), partitions=partitions)
+
+
+async def create(service: Service, asked: Asked[NoQuestion, NoQuestion, TopicCreation]) -> Reply:
+    """Create a topic, or say what would come of it."""
+    body = asked.body
+    if not body.dry_run:
+        log.info("topic %r is created, as asked over the API: %s", body.name, body.reason or "no reason")
+    ref = await service.controller.create_topic(
+        body.name,
+        partitions=body.partitions,
+        replication_factor=body.replication_factor,
+        assignment=None if body.assignment is None else dict(enumerate(body.assignment)),
+        config=body.config,
+        dry_run=body.dry_run,
+        timeout_ms=body.timeout_ms,
+    )
+    # The id of a topic that was not created is nobody's.
+    created = TopicCreated(name=ref.name, id=None if body.dry_run else text_of_id(ref.id), dry_run=body.dry_run)
+    if body.dry_run:
+        return Reply(created)
+    return Reply(created, status=HTTPStatus.CREATED, headers={"Location": f"/v1/topics/{ref.name}"})
+
+
+async def partition(service: Service, asked: Asked[PartitionPath, NoQuestion, NoQuestion]) -> PartitionInfo:
+    """One partition."""
+    info = find_partition(service.controller.cluster, asked.path.topic, asked.path.partition)
+    if info is None:
+        raise NotFound("partition", TopicPartition(asked.path.topic, asked.path.partition))
+    return info
+
+
+async def partitions(service: Service, asked: Asked[NoQuestion, PartitionQuery, NoQuestion]) -> PartitionPage:
+    """Some partitions."""
+    return await _page(service, find_partitions(service.controller.cluster, asked.query))
+
+
+async def _page(service: Service, found: Found) -> PartitionPage:
+    """What was found, as of the moment when it was."""
+    as_of = service.as_of()
+    return PartitionPage(items=await found.infos(), matched=found.matched, next_cursor=found.next_cursor, as_of=as_of)
+
+
+async def _config(service: Service, name: str) -> dict[str, str] | None:
+    """A topic's overrides; None if the store could not be read now."""
+    try:
+        return (await service.controller.store.topic_configs([name])).get(name)
+    except StoreError as error:
+        log.warning("the overrides of topic %s could not be read: %s", name, error)
+        return None

@@ -1,0 +1,155 @@
+"""The event stream: server-sent events out of the history, resumable by number.
+
+Nothing is queued for a client. Each one has a place in the ring that all share, and what it is sent next is read from
+there; one that reads so slowly that the ring has gone past its place is sent `reset`, and one that does not read at
+all is cut off. It may come back with `Last-Event-ID`.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from kactl.errors import ErrorCode
+from kactl.history import AnyEvent
+
+from . import problem
+from .happened import told
+from .problem import Refused
+from .route import Asked
+from .schema import NoQuestion, StreamQuery
+from .service import Service
+
+CONTENT_TYPE: Final = "text/event-stream"
+RETRY_MS: Final = 2000
+PING_MS: Final = 15_000
+# A client that takes nothing for so long, with its own buffers and ours full, is gone or as good as gone.
+STALLED_MS: Final = 30_000
+# A place in the ring costs little; a hundred clients that all get every event take half a core at full rate.
+STREAMS_MAX: Final = 100
+# Some 100 kB a write: enough to be fast, little enough to give others their turn.
+EVENTS_AT_ONCE: Final = 500
+
+_HEADERS: Final = {"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+_encoder = msgspec.json.Encoder()
+
+
+class Stalled(Exception):
+    """The client does not read, or the server is about to end."""
+
+
+async def stream(service: Service, asked: Asked[NoQuestion, StreamQuery, NoQuestion]) -> web.StreamResponse:
+    """Send events until the client goes away."""
+    after = _resumed(asked.http)
+    if after is None:
+        after = service.controller.history.seq if asked.query.after is None else asked.query.after
+    if service.streams >= STREAMS_MAX:
+        raise Refused(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "Too many streams",
+            f"{STREAMS_MAX} event streams are open: close one, or ask again later",
+            code=ErrorCode.REQUEST_TIMED_OUT,
+            retriable=True,
+        )
+    response = web.StreamResponse(headers=_HEADERS)
+    service.streams += 1
+    try:
+        await response.prepare(asked.http)
+        await _Stream(service, asked.http, response).run(after, frozenset(asked.query.kinds))
+    except (ConnectionError, Stalled):
+        response.force_close()
+    finally:
+        service.streams -= 1
+    return response
+
+
+def _resumed(http: web.Request) -> int | None:
+    """The number that a client saw last; None if it says nothing of it."""
+    text = http.headers.get("Last-Event-ID", "").strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+        raise problem.of_header(
+            "Last-Event-ID",
+            f"{text!r} is no event number; send the last `id` that you saw",
+            status=HTTPStatus.BAD_REQUEST,
+            title="Bad request",
+            code=ErrorCode.INVALID_REQUEST,
+        )
+    return int(text)
+
+
+class _Stream:
+    """One client."""
+
+    def __init__(self, service: Service, http: web.Request, response: web.StreamResponse) -> None:
+        self._service = service
+        self._clock = service.controller.clock
+        self._http = http
+        self._response = response
+
+    async def run(self, after: int, kinds: frozenset[str]) -> None:
+        """Send what lies behind number `after` and whatever follows."""
+        history = self._service.controller.history
+        closing, ping = _begun(self._service.closing.wait()), _begun(self._clock.sleep_ms(PING_MS))
+        changed = _begun(history.changed())
+        try:
+            # With an id, so that a client that has seen no event yet still knows where to go on.
+            await self._write(b"retry: %d\nid: %d\n\n" % (RETRY_MS, min(after, history.seq)), closing)
+            while not closing.done():
+                if ping.done():
+                    await self._write(b": ping\n\n", closing)
+                    ping = _begun(self._clock.sleep_ms(PING_MS))
+                if changed.done():
+                    # Waiting before reading: what is added after the read ends the wait below.
+                    changed = _begun(history.changed())
+                    await asyncio.sleep(0)
+                events, after = history.read(after, limit=EVENTS_AT_ONCE, kinds=kinds)
+                if events:
+                    await self._write(b"".join(map(_frame, events)), closing)
+                elif after >= history.seq:
+                    await asyncio.wait({changed, ping, closing}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await _ended(closing, ping, changed)
+
+    async def _write(self, content: bytes, closing: "asyncio.Task[Any]") -> None:
+        """Hand bytes to the connection, which waits while its buffer is full.
+
+        Raises:
+            Stalled: it waited for too long; the connection has been cut.
+            ConnectionError: the client is gone.
+        """
+        writing, stalled = _begun(self._response.write(content)), _begun(self._clock.sleep_ms(STALLED_MS))
+        try:
+            await asyncio.wait({writing, stalled, closing}, return_when=asyncio.FIRST_COMPLETED)
+            if not writing.done():
+                if self._http.transport is not None:
+                    self._http.transport.abort()
+                raise Stalled
+            writing.result()
+        finally:
+            await _ended(writing, stalled)
+
+
+def _frame(event: AnyEvent) -> bytes:
+    """One event as it is sent."""
+    sent = told(event)
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (
+        sent.seq,
+        str(sent.__struct_config__.tag).encode(),
+        _encoder.encode(sent),
+    )
+
+
+def _begun(work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+    return asyncio.get_running_loop().create_task(work)
+
+
+async def _ended(*tasks: "asyncio.Task[Any]") -> None:
+    """Cancel what still goes on, and wait until it has ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

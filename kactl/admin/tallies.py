@@ -1,0 +1,106 @@
+"""Topics and brokers in numbers, counted over the columns of their partitions."""
+
+import base64
+import bisect
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from kactl.cluster import Cluster
+from kactl.model import ZERO_ID
+from kactl.rows import Ints, some
+from kactl.table import Table
+
+from . import cursor
+from .schema import TopicInfo, TopicQuery
+from .views import offline_partitions
+
+# Above this, broker ids are counted by sorting: a count for each id up to the highest would be too long.
+_DENSE_ID_MAX: Final = 1 << 16
+
+
+def find_topics(cluster: Cluster, query: TopicQuery) -> tuple[tuple[TopicInfo, ...], int, str | None]:
+    """One page of topics by name, how many there are, and the cursor of the next page.
+
+    Raises:
+        Refused: the cursor is none of ours.
+    """
+    names = sorted(topic.name for topic in cluster.table.topics())
+    after = cursor.read(query.cursor)
+    begin = 0 if after is None else bisect.bisect_right(names, after[0])
+    chosen = names[begin : begin + query.limit]
+    next_cursor = cursor.write(chosen[-1], 0) if begin + len(chosen) < len(names) else None
+    return tuple(topic_infos(cluster, chosen)), len(names), next_cursor
+
+
+def topic_infos(cluster: Cluster, names: Sequence[str]) -> list[TopicInfo]:
+    """Some topics in numbers; unknown ones are left out."""
+    table = cluster.table
+    known = [topic for name in names if (topic := table.topic(name)) is not None]
+    at = [table.rows_of(topic) for topic in known]
+    rows = np.concatenate([np.zeros(0, np.intp), *at])
+    place = np.repeat(np.arange(len(known)), [len(each) for each in at])
+    assigned = table.column("assigned")[:, rows]
+    factor = np.zeros(len(known), np.int64)
+    np.maximum.at(factor, place, assigned.sum(axis=0))
+    missing = some(assigned & ~table.column("in_sync")[:, rows]) & (table.column("leader_epoch")[rows] >= 0)
+    offline = offline_partitions(cluster)[rows]
+    counts = zip(
+        known,
+        np.bincount(place, minlength=len(known)).tolist(),
+        factor.tolist(),
+        np.bincount(place[offline], minlength=len(known)).tolist(),
+        np.bincount(place[missing], minlength=len(known)).tolist(),
+        strict=True,
+    )
+    return [
+        TopicInfo(
+            name=topic.name,
+            id=text_of_id(topic.ref.id),
+            partitions=count,
+            replication_factor=replicas,
+            offline_partitions=without_leader,
+            under_replicated_partitions=0 if topic.name in cluster.topics_to_delete else lagging,
+            deleting=topic.name in cluster.topics_to_delete,
+        )
+        for topic, count, replicas, without_leader, lagging in counts
+    ]
+
+
+def text_of_id(topic_id: bytes) -> str | None:
+    """A topic's id in Kafka's text form, 22 characters; None if it has none."""
+    return None if topic_id == ZERO_ID else base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shares:
+    """What each broker has, by id; brokers that have none of it are missing."""
+
+    leaders: dict[int, int]
+    replicas: dict[int, int]
+    out_of_sync: dict[int, int]
+
+
+def shares(table: Table) -> Shares:
+    """What each broker leads and holds."""
+    replicas, assigned = table.column("replicas"), table.column("assigned")
+    lagging = assigned & ~table.column("in_sync") & (table.column("leader_epoch") >= 0)
+    leader = table.column("leader")
+    return Shares(
+        _counted(leader[leader >= 0]),
+        _counted(replicas[assigned]),
+        _counted(replicas[lagging]),
+    )
+
+
+def _counted(brokers: Ints) -> dict[int, int]:
+    if not len(brokers):
+        return {}
+    if brokers.max() <= _DENSE_ID_MAX:
+        counts = np.bincount(brokers)
+        ids = np.flatnonzero(counts)
+        return dict(zip(ids.tolist(), counts[ids].tolist(), strict=True))
+    ids, counts = np.unique(brokers, return_counts=True)
+    return dict(zip(ids.tolist(), counts.tolist(), strict=True))

@@ -1,0 +1,246 @@
+"""The partitions that the controller knows, as they are told to those who ask.
+
+Filters run over whole columns and only the rows of one page become objects, so that a million partitions cost a few
+milliseconds. All of a page is gathered before anything is awaited: it is of one moment.
+"""
+
+import asyncio
+import bisect
+import dataclasses
+import fnmatch
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from kactl.cluster import Cluster
+from kactl.model import NO_BROKER, PartitionState, ReplicaState
+from kactl.rows import Bools, RowNumbers, Rows, first, some
+from kactl.table import Table, Topic
+
+from . import cursor
+from .schema import PartitionInfo, PartitionQuery, PartitionStateName, ReplicaStateName
+
+# How many objects are made before others get a turn; at 4 µs each that is two milliseconds.
+_OBJECTS_AT_ONCE: Final = 500
+_PARTITION_BITS: Final = 32
+
+STATE_NAMES: Final[dict[int, PartitionStateName]] = {
+    PartitionState.NEW: "new",
+    PartitionState.ONLINE: "online",
+    PartitionState.OFFLINE: "offline",
+    PartitionState.ABSENT: "absent",
+}
+REPLICA_STATE_NAMES: Final[dict[int, ReplicaStateName]] = {
+    ReplicaState.NEW: "new",
+    ReplicaState.ONLINE: "online",
+    ReplicaState.OFFLINE: "offline",
+    ReplicaState.DELETION_STARTED: "deletion_started",
+    ReplicaState.DELETION_SUCCESSFUL: "deletion_successful",
+    ReplicaState.DELETION_INELIGIBLE: "deletion_ineligible",
+    ReplicaState.ABSENT: "absent",
+}
+_STATES: Final = {name: state for state, name in STATE_NAMES.items()}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Found:
+    """One page of partitions, gathered.
+
+    Attributes:
+        rows: those of the page, in order.
+        names: of their topics, by topic number.
+        offline, under_replicated: bool[n].
+        matched: how many there are on all pages.
+        next_cursor: None on the last page.
+    """
+
+    rows: Rows
+    names: dict[int, str]
+    offline: Bools
+    under_replicated: Bools
+    matched: int
+    next_cursor: str | None
+
+    async def infos(self) -> tuple[PartitionInfo, ...]:
+        """The page as objects. Others get a turn now and then."""
+        made: list[PartitionInfo] = []
+        for begin in range(0, len(self.rows), _OBJECTS_AT_ONCE):
+            if begin:
+                await asyncio.sleep(0)
+            which = np.arange(begin, min(begin + _OBJECTS_AT_ONCE, len(self.rows)), dtype=np.intp)
+            made += _infos(self.rows.take(which), self.names, self.offline[which], self.under_replicated[which])
+        return tuple(made)
+
+
+# -- partitions --------------------------------------------------------------------------------------------------------
+
+
+def find_partitions(cluster: Cluster, query: PartitionQuery) -> Found:
+    """One page of the partitions that a query asks for.
+
+    Raises:
+        Refused: the cursor is none of ours.
+    """
+    table = cluster.table
+    offline, under_replicated = offline_partitions(cluster), _mask(table, table.under_replicated())
+    keep = _matching(table, query, offline, under_replicated)
+    matched = np.flatnonzero(keep)
+    names = sorted(topic.name for topic in table.topics())
+    at, more = _page(table, matched, names, after=cursor.read(query.cursor), limit=query.limit)
+    rows = table.rows(at)
+    by_number = {number: table.topic_at(number).name for number in np.unique(rows.topic).tolist()}
+    next_cursor = cursor.write(by_number[int(rows.topic[-1])], int(rows.partition[-1])) if more else None
+    return Found(rows, by_number, offline[at], under_replicated[at], len(matched), next_cursor)
+
+
+def find_partition(cluster: Cluster, topic: str, partition: int) -> PartitionInfo | None:
+    """One partition; None if it is unknown."""
+    known = cluster.table.topic(topic)
+    if known is None or partition not in range(len(known.rows)) or known.rows[partition] < 0:
+        return None
+    at = known.rows[partition : partition + 1].astype(np.intp)
+    rows = cluster.table.rows(at)
+    offline = (rows.state == PartitionState.OFFLINE) & (topic not in cluster.deletion_started)
+    return _infos(rows, {known.number: topic}, offline, _is_under_replicated(rows))[0]
+
+
+def _matching(table: Table, query: PartitionQuery, offline: Bools, under_replicated: Bools) -> Bools:
+    """bool[P]: which rows a query asks for."""
+    topic = table.column("topic")
+    keep: Bools = topic >= 0
+    if query.state:
+        keep &= np.isin(table.column("state"), [_STATES[name] for name in query.state])
+    if query.leader is not None:
+        keep &= table.column("leader") == query.leader
+    if query.replica is not None:
+        keep &= some((table.column("replicas") == query.replica) & table.column("assigned"))
+    if query.topic:
+        numbers = [known.number for known in _named(table, query.topic)]
+        # One more than there are topics, so that the -1 of a free row falls on an entry that is never set.
+        wanted = np.zeros(int(topic.max(initial=-1)) + 2, np.bool_)
+        wanted[[number for number in numbers if number < len(wanted) - 1]] = True
+        keep &= wanted[topic]
+    if query.offline is not None:
+        keep &= offline == query.offline
+    if query.urp is not None:
+        keep &= under_replicated == query.urp
+    return keep
+
+
+def _named(table: Table, patterns: Iterable[str]) -> Iterable[Topic]:
+    """The topics of some names; `*` and `?` stand for any characters, which no name can hold."""
+    for pattern in patterns:
+        if "*" not in pattern and "?" not in pattern:
+            known = table.topic(pattern)
+            yield from () if known is None else (known,)
+            continue
+        fits = re.compile(fnmatch.translate(pattern.replace("[", "[[]"))).match
+        yield from (topic for topic in table.topics() if fits(topic.name))
+
+
+def _page(
+    table: Table, at: RowNumbers, names: Sequence[str], *, after: tuple[str, int] | None, limit: int
+) -> tuple[RowNumbers, bool]:
+    """The first `limit` rows of `at` behind a place, in the order of (topic, partition), and whether there are more."""
+    rank = np.zeros(1 + max((topic.number for topic in table.topics()), default=0), np.int64)
+    for place, name in enumerate(names):
+        topic = table.topic(name)
+        assert topic is not None
+        rank[topic.number] = place
+    key = (rank[table.column("topic")[at]] << _PARTITION_BITS) | table.column("partition")[at]
+    if after is not None:
+        behind = key > _key_of(names, after)
+        at, key = at[behind], key[behind]
+    if len(at) > limit:
+        near = np.argpartition(key, limit - 1)[:limit]
+        return at[near[np.argsort(key[near])]], True
+    return at[np.argsort(key)], False
+
+
+def _key_of(names: Sequence[str], after: tuple[str, int]) -> int:
+    topic, partition = after
+    place = bisect.bisect_left(names, topic)
+    known = place < len(names) and names[place] == topic
+    return (place << _PARTITION_BITS) + (partition if known else -1)
+
+
+def offline_partitions(cluster: Cluster) -> Bools:
+    """bool[P]: which rows count as offline: as the counter does, without topics whose deletion has begun."""
+    offline: Bools = cluster.table.column("state") == PartitionState.OFFLINE
+    for name in cluster.deletion_started:
+        topic = cluster.table.topic(name)
+        if topic is not None:
+            offline[cluster.table.rows_of(topic)] = False
+    return offline
+
+
+def _mask(table: Table, at: RowNumbers) -> Bools:
+    mask = np.zeros(len(table.column("topic")), np.bool_)
+    mask[at] = True
+    return mask
+
+
+def _is_under_replicated(rows: Rows) -> Bools:
+    missing: Bools = some(rows.assigned & ~rows.in_sync) & rows.has_leadership & ~rows.queued
+    return missing
+
+
+def _infos(rows: Rows, names: dict[int, str], offline: Bools, under_replicated: Bools) -> list[PartitionInfo]:
+    """Some partitions as objects. Column by column into lists first: single elements of columns are slow to read."""
+    lists: dict[str, Any] = {
+        name: getattr(rows, name).T.tolist()
+        for name in ("replicas", "assigned", "in_sync", "adding", "removing", "replica_state")
+    }
+    made = []
+    for topic, partition, state, leader, leader_epoch, epoch, controller_epoch, recovering, *of_slots in zip(
+        rows.topic.tolist(),
+        rows.partition.tolist(),
+        rows.state.tolist(),
+        rows.leader.tolist(),
+        rows.leader_epoch.tolist(),
+        rows.partition_epoch.tolist(),
+        rows.controller_epoch.tolist(),
+        rows.recovering.tolist(),
+        lists["replicas"],
+        lists["assigned"],
+        lists["in_sync"],
+        lists["adding"],
+        lists["removing"],
+        lists["replica_state"],
+        offline.tolist(),
+        under_replicated.tolist(),
+        first(rows.assigned, rows.replicas).tolist(),
+        strict=True,
+    ):
+        replicas, assigned, in_sync, adding, removing, states, is_offline, is_urp, preferred = of_slots
+        made.append(
+            PartitionInfo(
+                topic=names[topic],
+                partition=partition,
+                state=STATE_NAMES[state],
+                leader=leader,
+                leader_epoch=leader_epoch,
+                replicas=_those(replicas, assigned),
+                isr=_those(replicas, in_sync),
+                adding=_those(replicas, adding),
+                removing=_those(replicas, removing),
+                partition_epoch=epoch,
+                controller_epoch=controller_epoch,
+                recovering=recovering,
+                offline=is_offline,
+                under_replicated=is_urp,
+                preferred_leader=preferred,
+                replica_states={
+                    broker: REPLICA_STATE_NAMES[held]
+                    for broker, held, here in zip(replicas, states, assigned, strict=True)
+                    if broker != NO_BROKER and (here or held != ReplicaState.ABSENT)
+                },
+            )
+        )
+    return made
+
+
+def _those(brokers: list[int], which: list[bool]) -> tuple[int, ...]:
+    return tuple(broker for broker, here in zip(brokers, which, strict=True) if here)
