@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import struct
+import threading
 from collections.abc import Awaitable, Callable
 
 import anyio
@@ -276,10 +277,12 @@ async def test_many_partitions_go_there_and_back() -> None:
 
 async def test_what_goes_to_many_brokers_at_a_time_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded = []
+    may_go_on = threading.Event()
     original = Encoder._update_metadata
 
     def counted(encoder: Encoder, states: PartitionStates) -> memoryview:
         encoded.append(states)
+        assert may_go_on.wait(timeout=10)
         return original(encoder, states)
 
     monkeypatch.setattr(Encoder, "_update_metadata", counted)
@@ -288,9 +291,12 @@ async def test_what_goes_to_many_brokers_at_a_time_is_encoded_once(monkeypatch: 
     async with listening(agree, VERSIONS) as peer:
         connections = [shared.connect(peer.broker) for _ in range(5)]
 
-        answers = await asyncio.gather(
-            *(connection.deliver(UpdateMetadata(1, 1, 1, states)) for connection in connections)
-        )
+        delivering = [
+            asyncio.ensure_future(connection.deliver(UpdateMetadata(1, 1, 1, states))) for connection in connections
+        ]
+        await anyio.wait_all_tasks_blocked()  # each encodes, or waits for the one that does
+        may_go_on.set()
+        answers = await asyncio.gather(*delivering)
 
         for connection in connections:
             await connection.close()

@@ -158,6 +158,15 @@ def test_what_goes_to_many_brokers_is_encoded_once() -> None:
     assert whole(frames[0]) != whole(frames[1])
 
 
+def test_live_brokers_are_those_of_the_request() -> None:
+    states = one_partition()
+    shared = encoder("3.9")
+
+    for brokers in ((BROKER,), (), (BROKER, Broker(2, 1))):
+        request = UpdateMetadata(1000, 5, 77, states, brokers)
+        assert whole(shared.frame(request, 1)) == whole(encoder("3.9").frame(request, 1))
+
+
 def test_the_same_partitions_in_another_request_are_other_bytes() -> None:
     states = one_partition()
     shared = encoder("3.9")
