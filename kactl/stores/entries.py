@@ -4,6 +4,7 @@ Both embedded stores keep this in memory; the SQLite store rebuilds it from its 
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -16,6 +17,8 @@ NO_TOPIC: Final = -1
 # Each topic has a table from partition to row, as long as its highest partition. Kafka's largest clusters have some
 # millions of partitions in all; a number above this one is a mistake that would cost 4 MiB of memory and more.
 PARTITION_LIMIT: Final = 1 << 20
+# Names of a few rows may come with the topics of the whole cluster; then the rows are looked up one by one.
+_FEW: Final = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,13 +54,13 @@ class EntryTable:
     def __len__(self) -> int:
         return self._count
 
-    def judge(self, write: Write, topics: Ints, controller_epoch: int) -> tuple[Committed, Entries]:
-        """What becomes of a write, and the entries that it makes. Nothing is changed.
+    def judge(self, write: Write, topic: Ints, controller_epoch: int) -> tuple[Committed, Entries, RowNumbers]:
+        """What becomes of a write, the entries that it makes, and where they are to stand. Nothing is changed.
 
         Args:
-            topics: int32, the number of each of `write.names.topics`; NO_TOPIC where it is not there.
+            topic: int32[n], the number of each row's topic; NO_TOPIC where it is not there.
         """
-        topic, partition = topics[write.names.topic], write.names.partition
+        partition = write.names.partition
         rows = self._rows(topic, partition)
         present = rows >= 0
         standing = np.where(present, self._columns.version[rows], NO_VERSION) if self._count else rows
@@ -77,11 +80,16 @@ class EntryTable:
             version=version[which],
             controller_epoch=np.full(np.count_nonzero(kept), controller_epoch, np.int32),
         )
-        return Committed(outcome, version), made
+        return Committed(outcome, version), made, rows[which]
 
-    def put(self, entries: Entries) -> None:
-        """Keep entries as they are, new ones and such as replace what stood there; no partition twice."""
-        rows = self._rows(entries.topic, entries.partition)
+    def put(self, entries: Entries, rows: RowNumbers | None = None) -> None:
+        """Keep entries as they are, new ones and such as replace what stood there; no partition twice.
+
+        Args:
+            rows: what `judge` said, if nothing was put since.
+        """
+        if rows is None:
+            rows = self._rows(entries.topic, entries.partition)
         missing = rows < 0
         if missing.any():
             rows = self._add(entries.topic, entries.partition, missing)
@@ -202,6 +210,14 @@ def _grown(old: Entries, *, width: int, capacity: int) -> Entries:
         else:
             target[: len(old)] = source
     return new
+
+
+def topic_numbers(names: Names, known: Mapping[str, int]) -> Ints:
+    """int32[n]: the number of each row's topic; NO_TOPIC where it is not known."""
+    if len(names) * _FEW < len(names.topics):
+        rows = (known.get(names.topics[at].name, NO_TOPIC) for at in names.topic.tolist())
+        return np.fromiter(rows, np.int32, len(names))
+    return np.array([known.get(topic.name, NO_TOPIC) for topic in names.topics], np.int32)[names.topic]
 
 
 def leader_write(name: TopicPartition, state: Leadership, *, expected: int) -> Write:

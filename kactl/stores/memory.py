@@ -26,8 +26,8 @@ from kactl.model import (
 )
 from kactl.store import Assignments, Changed, Committed, Leaderships, Names, Notification, StoreEvent, Write
 
-from .entries import leader_write
-from .memory_state import MemorySession, MemoryState, Topic
+from .entries import leader_write, topic_numbers
+from .memory_state import MemorySession, MemoryState
 from .pieces import Piece, joined, parted
 from .watches import Watches
 
@@ -147,7 +147,7 @@ class MemoryStore:
         if topic.name in state.topics:
             raise TopicExists(topic.name)
         state.configs[topic.name] = dict(config)
-        state.topics[topic.name] = Topic(next(state.topic_numbers), topic, Piece.of(assignment))
+        state.create_topic(topic, Piece.of(assignment))
         state.changed(Changed.TOPICS)
 
     async def create_topics(self, assignments: Assignments) -> None:
@@ -161,7 +161,7 @@ class MemoryStore:
             if topic.name in state.topics:
                 raise TopicExists(topic.name)
         for topic, piece in zip(assignments.topics, parted(assignments), strict=True):
-            state.topics[topic.name] = Topic(next(state.topic_numbers), topic, piece)
+            state.create_topic(topic, piece)
         state.changed(Changed.TOPICS)
 
     async def write_assignment(
@@ -195,20 +195,22 @@ class MemoryStore:
 
     async def leaderships(self, names: Names) -> Leaderships:
         state = await self._turn()
-        return state.entries.read(state.numbers(names.topics)[names.topic], names.partition)
+        return state.entries.read(topic_numbers(names, state.topic_numbers), names.partition)
 
     async def commit(self, write: Write, fence: Fence) -> Committed:
         state = await self._turn()
         state.check(fence)
-        committed, made = state.entries.judge(write, state.numbers(write.names.topics), fence.epoch)
-        state.entries.put(made)
+        topic = topic_numbers(write.names, state.topic_numbers)
+        committed, made, rows = state.entries.judge(write, topic, fence.epoch)
+        state.entries.put(made, rows)
         return committed
 
     async def write_isr(self, name: TopicPartition, state: Leadership, *, expected: int) -> int | None:
         held = await self._turn()
         write = leader_write(name, state, expected=expected)
-        committed, made = held.entries.judge(write, held.numbers(write.names.topics), state.controller_epoch)
-        held.entries.put(made)
+        topic = topic_numbers(write.names, held.topic_numbers)
+        committed, made, rows = held.entries.judge(write, topic, state.controller_epoch)
+        held.entries.put(made, rows)
         return int(committed.version[0]) if committed.kept[0] else None
 
     # -- notifications

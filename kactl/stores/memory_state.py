@@ -2,26 +2,22 @@
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
 
 import anyio.lowlevel
 import msgspec
-import numpy as np
 
 from kactl.clock import Clock
 from kactl.errors import BrokerIdTaken, ControllerMoved, SessionExpired
 from kactl.model import Broker, ControllerRecord, Fence, TopicRef
-from kactl.rows import Ints
 from kactl.store import Changed, Notification, StoreEvent
 
-from .entries import NO_TOPIC, EntryTable
+from .entries import EntryTable
 from .pieces import Piece
 from .watches import Watches
 
 
 @dataclasses.dataclass(slots=True)
 class Topic:
-    number: int
     ref: TopicRef
     piece: Piece
 
@@ -37,7 +33,7 @@ class MemoryState:
         self.sessions: set[int] = set()
         self.session_ids = itertools.count(1)
         self.topics: dict[str, Topic] = {}
-        self.topic_numbers = itertools.count()
+        self.topic_numbers: dict[str, int] = {}
         self.configs: dict[str, dict[str, str]] = {}
         self.entries = EntryTable()
         self.notifications: dict[str, Notification] = {}
@@ -52,6 +48,10 @@ class MemoryState:
     def check(self, fence: Fence) -> None:
         if (fence.epoch, fence.version) != (self.epoch, self.epoch):
             raise ControllerMoved(ours=fence.epoch, theirs=self.epoch)
+
+    def create_topic(self, ref: TopicRef, piece: Piece) -> None:
+        self.topic_numbers[ref.name] = len(self.topic_numbers)
+        self.topics[ref.name] = Topic(ref, piece)
 
     def open_session(self) -> int:
         session = next(self.session_ids)
@@ -69,10 +69,6 @@ class MemoryState:
             del self.brokers[broker]
         if gone:
             self.changed(Changed.BROKERS)
-
-    def numbers(self, topics: Sequence[TopicRef]) -> Ints:
-        known = self.topics
-        return np.array([known[each.name].number if each.name in known else NO_TOPIC for each in topics], np.int32)
 
 
 class MemorySession:

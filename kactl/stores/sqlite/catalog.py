@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from kactl.errors import NotFound, TopicExists
 from kactl.model import NO_BROKER, Fence, TopicPartition, TopicRef
-from kactl.rows import Ints
 from kactl.store import Assignments, Changed, Committed, Leaderships, Names, Notification, Write
-from kactl.stores.entries import NO_TOPIC
+from kactl.stores.entries import topic_numbers
 from kactl.stores.pieces import Piece, joined
 
 from .database import Database
@@ -101,8 +100,8 @@ class Catalog:
 
     def leaderships(self, names: Names) -> Leaderships:
         with self._database.reading():
-            topics = self._topic_numbers(names.topics)
-        return self._database.journal.entries.read(topics[names.topic], names.partition)
+            topic = topic_numbers(names, self._known())
+        return self._database.journal.entries.read(topic, names.partition)
 
     def commit(self, write: Write, fence: Fence | None, *, controller_epoch: int) -> Committed:
         """Keep new leadership: one change, with the fence checked in the same transaction."""
@@ -110,23 +109,22 @@ class Catalog:
         with database.writing() as connection:
             if fence:
                 database.check_fence(fence)
-            topics = self._topic_numbers(write.names.topics)
-            committed, made = database.journal.entries.judge(write, topics, controller_epoch)
+            topic = topic_numbers(write.names, self._known())
+            committed, made, rows = database.journal.entries.judge(write, topic, controller_epoch)
             if not len(made):
                 return committed
             seq, size = database.journal.append(connection, made)
-        database.journal.applied(seq, made, size)
+        database.journal.applied(seq, made, size, rows)
         database.wrote(size)
         return committed
 
-    def _topic_numbers(self, topics: Sequence[TopicRef]) -> Ints:
-        """The number of each topic; NO_TOPIC where there is none. They are looked up in memory: there may be many."""
+    def _known(self) -> dict[str, int]:
+        """The number of each topic, in memory: there may be many in one call."""
         stamp = self._database.one("SELECT stamp FROM stamps WHERE what = ?", Changed.TOPICS.value) or 0
         if stamp != self._numbers_stamp:
             self._numbers = dict(self._database.connection.execute("SELECT name, number FROM topics").fetchall())
             self._numbers_stamp = stamp
-        numbers = self._numbers
-        return np.array([numbers.get(topic.name, NO_TOPIC) for topic in topics], np.int32)
+        return self._numbers
 
     # -- notifications
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from kactl.rows import RowNumbers
 from kactl.stores.entries import Entries, EntryTable
 
 from .frame import FrameDamagedError, pack, unpack
@@ -72,9 +73,9 @@ class Journal:
         connection.execute("INSERT INTO journal VALUES (?, ?)", (seq, frame))
         return seq, len(frame)
 
-    def applied(self, seq: int, entries: Entries, size: int) -> None:
+    def applied(self, seq: int, entries: Entries, size: int, rows: RowNumbers | None = None) -> None:
         """A change is durable: keep it in memory."""
-        self.entries.put(entries)
+        self.entries.put(entries, rows)
         self.seq = seq
         self._journal_bytes += size
         self._changes += 1
