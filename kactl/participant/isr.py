@@ -184,7 +184,8 @@ class IsrKeeper:
             self._ask_application(names, found.replicas, caught_up)
         waiting = int(np.count_nonzero(caught_up)) < followed
         grown = found.in_sync | caught_up
-        chosen = np.flatnonzero(some(caught_up) | found.recovering)
+        # Those that were refused are passed over below; so many more have to be looked at.
+        chosen = np.flatnonzero(some(caught_up) | found.recovering)[: NOTIFIED_MAX + len(refused)]
         made = proposals(hosted, found.rows[chosen], members(grown, found.replicas)[:, chosen])
         made = [(name, state) for name, state in made if (name, state.partition_epoch) not in refused]
         return made[:NOTIFIED_MAX], waiting
@@ -200,10 +201,10 @@ class IsrKeeper:
         """Write some proposals, some at a time. Returns those under which another version stood."""
         conflicts: list[tuple[TopicPartition, Leadership]] = []
         failures: list[StoreError] = []
-        limiter = anyio.CapacityLimiter(WRITES_IN_FLIGHT)
+        left = iter(made)
 
-        async def write(name: TopicPartition, state: Leadership) -> None:
-            async with limiter:
+        async def write() -> None:
+            for name, state in left:
                 await self._pause.over()
                 if failures:
                     return  # the store is in trouble; the rest is for the next look
@@ -212,14 +213,14 @@ class IsrKeeper:
                 except StoreError as error:
                     failures.append(error)
                     return
-            if version is None:
-                conflicts.append((name, state))
-            else:
-                self._keep(name, state, version)
+                if version is None:
+                    conflicts.append((name, state))
+                else:
+                    self._keep(name, state, version)
 
         async with anyio.create_task_group() as tasks:
-            for name, state in made:
-                tasks.start_soon(write, name, state)
+            for _ in range(min(WRITES_IN_FLIGHT, len(made))):
+                tasks.start_soon(write)
         if failures:
             await self._read_back(conflicts)
             raise failures[0]
@@ -230,12 +231,19 @@ class IsrKeeper:
         if not conflicts:
             return
         stored = await self._store.leaderships(Names.of([name for name, _ in conflicts]))
+        ended = []
         for position, (name, state) in enumerate(conflicts):
             there = stored.one(position)
             if there is None or (there.leader, there.leader_epoch) != (state.leader, state.leader_epoch):
-                log.info("the ISR of %s was not written: an instruction that ends this leadership is on its way", name)
+                ended.append(name)
             else:
                 self._keep(name, there, there.partition_epoch)
+        if ended:
+            log.info(
+                "%d ISRs were not written, the first that of %s: an instruction that ends the leadership is coming",
+                len(ended),
+                ended[0],
+            )
 
     def _keep(self, name: TopicPartition, state: Leadership, version: int) -> None:
         self._unnotified[name] = None

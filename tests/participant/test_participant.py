@@ -114,7 +114,6 @@ async def test_after_a_kill_a_restart_waits_for_the_old_registration(network: Ne
         assert await network.send(1, update_metadata()) == UpdateMetadataResponse(error=0)
 
 
-@pytest.mark.scenario(66)
 async def test_an_id_that_somebody_holds_is_not_taken_from_him(network: Network) -> None:
     async with network.participant() as first, anyio.create_task_group() as tasks:
         refused = []
@@ -207,7 +206,6 @@ async def test_whoever_waits_when_the_registration_is_lost_learns_of_it(network:
         assert await network.send(1, update_metadata()) == UpdateMetadataResponse(error=0)
 
 
-@pytest.mark.scenario(14)
 async def test_what_was_meant_for_an_earlier_life_is_refused(network: Network) -> None:
     async with network.participant() as participant:
         late = leader_and_isr(State(ORDERS_0), broker_epoch=participant.epoch)

@@ -58,7 +58,6 @@ async def test_a_listener_may_wait(network: Network) -> None:
         assert told == participant.hosts == [ORDERS_0]
 
 
-@pytest.mark.scenario(61)
 async def test_an_instruction_that_comes_three_times_is_carried_out_once(network: Network) -> None:
     async with network.participant(listener=(notes := Notes())):
         row = State(ORDERS_0, leader=2)
@@ -70,7 +69,6 @@ async def test_an_instruction_that_comes_three_times_is_carried_out_once(network
         assert notes.told == ["follows 2 for orders-0 at 0", "stops orders-0"]
 
 
-@pytest.mark.scenario(42)
 @pytest.mark.parametrize("leader", [1, 2])
 async def test_an_instruction_that_failed_is_taken_when_it_comes_again(network: Network, leader: int) -> None:
     async with network.participant(listener=(notes := Notes())) as participant:
