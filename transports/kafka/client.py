@@ -30,8 +30,8 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 REQUEST_SIZE_MAX: Final = 100 * 1024 * 1024
 # An answer says less of each partition than the request did, so no honest one is larger than the largest request.
 RESPONSE_SIZE_MAX: Final = REQUEST_SIZE_MAX
-# A row costs 0.1 microseconds, 0.7 if every topic has but one: up to here nothing else happens for half a millisecond to
-# four. More is encoded in a worker thread.
+# A row costs 0.1 microseconds, 0.7 if every topic has but one: up to here nothing else happens for half a millisecond
+# to four. More is encoded in a worker thread.
 ROWS_IN_LOOP_MAX: Final = 5_000
 # An answer of this size speaks of a few thousand partitions, at 0.4 to 1 microseconds each.
 RESPONSE_IN_LOOP_MAX: Final = 64 * 1024
