@@ -46,16 +46,16 @@ class Inbox(Generic[M]):
     def __init__(self, owner: str, limit: int = INBOX_LIMIT) -> None:
         self._owner = owner
         self._limit = limit
-        self._messages: collections.deque[tuple[M, asyncio.Future[Any] | None]] = collections.deque()
+        self._messages: collections.deque[tuple[M, asyncio.Future[Any] | None, bool]] = collections.deque()
         self._wake: asyncio.Future[None] | None = None
-        self._once: set[M] = set()
+        self._once: set[M] = set()  # what `put_once` left and nobody has taken yet
         self._closed = False
         self.refused = 0  # how often the limit was met
 
     def __len__(self) -> int:
         return len(self._messages)
 
-    def put(self, message: M, asker: asyncio.Future[Any] | None = None) -> None:
+    def put(self, message: M, asker: asyncio.Future[Any] | None = None, *, once: bool = False) -> None:
         """Take a message.
 
         Raises:
@@ -67,14 +67,14 @@ class Inbox(Generic[M]):
         if len(self._messages) >= self._limit:
             self.refused += 1
             raise InboxFull(self._owner, self._limit)
-        self._messages.append((message, asker))
+        self._messages.append((message, asker, once))
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
     def put_once(self, message: M) -> None:
         """Take a message that says no more than "look again", unless the same waits already. It has to be hashable."""
         if message not in self._once:
-            self.put(message)
+            self.put(message, once=True)
             self._once.add(message)
 
     async def take(self) -> tuple[M, asyncio.Future[Any] | None]:
@@ -82,14 +82,14 @@ class Inbox(Generic[M]):
         while not self._messages:
             self._wake = asyncio.get_running_loop().create_future()
             await self._wake
-        message, asker = self._messages.popleft()
-        if asker is None and self._once:
+        message, asker, once = self._messages.popleft()
+        if once:
             self._once.discard(message)
         return message, asker
 
     def drain(self) -> list[tuple[M, asyncio.Future[Any] | None]]:
         """All messages, taken out at once."""
-        drained = list(self._messages)
+        drained = [(message, asker) for message, asker, _ in self._messages]
         self._messages.clear()
         self._once.clear()
         return drained

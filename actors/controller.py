@@ -7,12 +7,13 @@ decide; nothing is awaited but the machines and the store, and never a broker.
 Source: the classic controller's KafkaController and ControllerEventManager.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from kactl.clock import Clock
-from kactl.errors import ControllerMoved, NotController, StoreError
+from kactl.errors import ControllerMoved, KactlError, NotController, SessionExpired, StoreError
 from kactl.events import (
     BrokerLagged,
     BrokerModified,
@@ -53,12 +54,18 @@ log = logging.getLogger(__name__)
 # How often an event is tried while the store fails for the moment, and the first pause; each further one is longer.
 STORE_TRIES: Final = 4
 STORE_BACKOFF_MS: Final = 200
+# When an event that was abandoned is looked at again: what it spoke of may not be told a second time.
+LOOK_AGAIN_MS: Final = 10_000
 # The pause before contesting again after a takeover that failed, so that a lasting failure does not spin.
 CONTEST_BACKOFF_MS: Final = 1000
 
 # Handled whether we are the controller or not.
 _ALWAYS: Final = frozenset(
     {Started, ControllerChanged, ControllerGone, SessionLost, SessionOpened, ResignRequested, UncleanElectionsEnabled}
+)
+# These say no more than "read again", and nothing may make the controller deaf to what they spoke of.
+_LOOK_AGAIN: Final = frozenset(
+    {BrokersChanged, BrokerModified, TopicsChanged, TopicModified, TopicConfigChanged, IsrNotified, LogDirNotified}
 )
 # Somebody waits for the answer.
 _ASKED: Final = frozenset({ElectionRequested, TopicCreationRequested, ResignRequested, UncleanElectionsEnabled})
@@ -95,6 +102,7 @@ class ControllerLoop(Actor[Event]):
         self.ready = False  # whether we are active and have taken over wholly
         self.elections_won = 0
         self.stopping = False
+        self._later: set[asyncio.Task[None]] = set()
         self._take_over = take_over
         self._set_unclean_default = set_unclean_default
         brokers = BrokerEvents(reach)
@@ -149,6 +157,8 @@ class ControllerLoop(Actor[Event]):
             if asked:
                 raise
             log.exception("%s was abandoned: %s", message.label, error)
+            if type(message) in _LOOK_AGAIN:
+                self._look_again(message)
         finally:
             self.reach.batch.clear()
             self.state = ControllerState.IDLE
@@ -164,13 +174,35 @@ class ControllerLoop(Actor[Event]):
             except ControllerMoved:
                 raise
             except StoreError as failed:
-                if type(event) in _ASKED:
+                if type(event) in _ASKED or isinstance(failed, SessionExpired):
                     raise
                 pause_ms = STORE_BACKOFF_MS << attempt
                 log.warning("%s: %s; trying again in %d ms", event.label, failed, pause_ms)
                 self.reach.batch.clear()
                 await self.clock.sleep_ms(pause_ms)
         return await handler(event)
+
+    def _look_again(self, event: Event) -> None:
+        """Put an abandoned event down for later; the reading that it asked for may be what listens for the next."""
+
+        async def later() -> None:
+            await self.clock.sleep_ms(LOOK_AGAIN_MS)
+            try:
+                self.inbox.put_once(event)
+            except KactlError as refused:
+                log.error("%s is not looked at again: %s", event.label, refused)
+
+        task = asyncio.get_running_loop().create_task(later(), name=f"look again: {event.label}")
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    async def run(self) -> None:
+        """Take one event after the other, until cancelled."""
+        try:
+            await super().run()
+        finally:
+            for task in self._later:
+                task.cancel()
 
     async def _guarded(self, step: Callable[[], Awaitable[None]]) -> None:
         """A step that must not throw: it is on the way out already."""
@@ -196,6 +228,9 @@ class ControllerLoop(Actor[Event]):
 
     async def on_controller_changed(self, event: ControllerChanged) -> None:
         await self._maybe_resign()
+        if self.active_id is None:
+            # It came and went before we looked.
+            await self._contest()
 
     async def on_controller_gone(self, event: ControllerGone) -> None:
         await self._maybe_resign()

@@ -1,0 +1,244 @@
+"""A whole controller over a store in memory, with brokers that note what they are sent and answer as they are told.
+
+Nothing is replaced but the brokers: controller, machines, channels and store are the real ones, on a clock that stands
+still. `settle` lets everything happen that follows from what was done.
+"""
+
+import dataclasses
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import msgspec
+import numpy as np
+
+from kactl.actors.system import Controller
+from kactl.errors import BrokerUnreachable, ErrorCode
+from kactl.history import AnyEvent
+from kactl.model import (
+    NO_BROKER,
+    Assignment,
+    Broker,
+    Endpoint,
+    Leadership,
+    PartitionView,
+    TopicPartition,
+    TopicRef,
+)
+from kactl.store import Names, Session
+from kactl.stores.memory import MemoryStore
+from kactl.wire import (
+    LeaderAndIsr,
+    LeaderAndIsrResponse,
+    PartitionErrors,
+    PartitionStates,
+    Request,
+    Response,
+    StopReplica,
+    StopReplicaResponse,
+    UpdateMetadata,
+    UpdateMetadataResponse,
+)
+from tests.clocks import ManualClock, settle
+
+CONTROLLER = 100
+SESSION_TIMEOUT_MS = 10_000
+
+
+@dataclasses.dataclass
+class Brokers:
+    """A transport that notes what was delivered, in order, as (broker, request)."""
+
+    sent: list[tuple[int, Request]] = dataclasses.field(default_factory=list)
+    silent: set[int] = dataclasses.field(default_factory=set)
+    error: dict[int, int] = dataclasses.field(default_factory=dict)  # top-level error by broker
+    failed_dirs: dict[int, set[str]] = dataclasses.field(default_factory=dict)  # partitions by broker
+
+    def connect(self, broker: Broker) -> "Line":
+        return Line(self, broker.id)
+
+    def of(self, broker: int, kind: type[Request] | None = None) -> list[Request]:
+        return [request for to, request in self.sent if to == broker and (kind is None or isinstance(request, kind))]
+
+    def told(self, broker: int) -> dict[str, tuple[int, int, tuple[int, ...], bool]]:
+        """What LeaderAndIsr last said to a broker, by partition: leader, leader epoch, ISR, is new."""
+        last: dict[str, tuple[int, int, tuple[int, ...], bool]] = {}
+        for request in self.of(broker, LeaderAndIsr):
+            assert isinstance(request, LeaderAndIsr)
+            last |= led_by(request.states)
+        return last
+
+    def forget(self) -> None:
+        self.sent.clear()
+
+
+def led_by(states: PartitionStates) -> dict[str, tuple[int, int, tuple[int, ...], bool]]:
+    said = {}
+    for row in range(len(states)):
+        isr = states.isr[:, row]
+        name = f"{states.topics[states.topic[row]].name}-{states.partition[row]}"
+        is_new = bool(states.is_new[row]) if states.is_new is not None else False
+        said[name] = (
+            int(states.leader[row]),
+            int(states.leader_epoch[row]),
+            tuple(sorted(isr[isr != NO_BROKER].tolist())),
+            is_new,
+        )
+    return said
+
+
+@dataclasses.dataclass
+class Line:
+    brokers: Brokers
+    broker: int
+
+    async def deliver(self, request: Request) -> Response:
+        if self.broker in self.brokers.silent:
+            raise BrokerUnreachable(self.broker, "it is silent")
+        self.brokers.sent.append((self.broker, request))
+        error = self.brokers.error.get(self.broker, 0)
+        if isinstance(request, LeaderAndIsr):
+            return LeaderAndIsrResponse(error, self._errors(request.states))
+        if isinstance(request, StopReplica):
+            return StopReplicaResponse(error, PartitionErrors.none())
+        return UpdateMetadataResponse(error)
+
+    def _errors(self, states: PartitionStates) -> PartitionErrors:
+        failed = self.brokers.failed_dirs.get(self.broker, set())
+        names = [f"{states.topics[states.topic[row]].name}-{states.partition[row]}" for row in range(len(states))]
+        errors = [ErrorCode.KAFKA_STORAGE_ERROR if name in failed else ErrorCode.NONE for name in names]
+        topics = tuple(topic.name for topic in states.topics)
+        return PartitionErrors(topics, states.topic, states.partition, np.array(errors, np.int16))
+
+    async def close(self) -> None: ...
+
+
+@dataclasses.dataclass
+class World:
+    """See the module."""
+
+    clock: ManualClock
+    store: MemoryStore  # somebody else's client: admin tools, other controllers, brokers
+    controller: Controller
+    brokers: Brokers
+    sessions: dict[int, Session] = dataclasses.field(default_factory=dict)
+
+    # -- what happens to the cluster
+
+    async def start(self, *brokers: int, racks: Mapping[int, str] | None = None, host: str = "h") -> None:
+        """Brokers register; those that are registered come again with a higher epoch."""
+        for id_ in brokers:
+            if id_ in self.sessions:
+                await self.sessions.pop(id_).close()
+            session = self.sessions[id_] = await self.store.new_session(SESSION_TIMEOUT_MS)
+            await session.register(Broker(id_, 0, (Endpoint("I", f"{host}{id_}", 9092),), (racks or {}).get(id_)))
+        await settle()
+
+    async def stop(self, *brokers: int) -> None:
+        for id_ in brokers:
+            await self.sessions.pop(id_).close()
+        await settle()
+
+    async def create(
+        self, topic: str, assignment: Sequence[Sequence[int]], config: Mapping[str, str] | None = None
+    ) -> None:
+        """A topic appears, as an admin tool makes it."""
+        held = {at: Assignment(tuple(replicas)) for at, replicas in enumerate(assignment)}
+        await self.store.create_topic(TopicRef(topic), held, config or {})
+        await settle()
+
+    async def write_isr(self, name: str, *isr: int) -> None:
+        """A leader writes its ISR, and says so."""
+        partition, state = await self._stored(name)
+        wrote = await self.store.write_isr(
+            partition, msgspec.structs.replace(state, isr=isr), expected=state.partition_epoch
+        )
+        assert wrote is not None
+        await self.store.notify_isr([partition])
+        await settle()
+
+    # -- what became of it
+
+    async def _stored(self, name: str) -> tuple[TopicPartition, Leadership]:
+        partition = TopicPartition.parse(name)
+        state = (await self.store.leaderships(Names.of([partition]))).one(0)
+        assert state is not None, f"nothing is stored of {name}"
+        return partition, state
+
+    async def stored(self, name: str) -> tuple[int, int, tuple[int, ...]]:
+        """Leader, leader epoch and ISR, sorted, as they are stored."""
+        _, state = await self._stored(name)
+        return state.leader, state.leader_epoch, tuple(sorted(state.isr))
+
+    def known(self, name: str) -> PartitionView:
+        view = self.controller.partition(name)
+        assert view is not None, f"the controller does not know {name}"
+        return view
+
+    def events(self, *kinds: str) -> list[AnyEvent]:
+        found, _ = self.controller.history.read(0, limit=100_000, kinds=kinds)
+        return found
+
+    async def check(self) -> None:
+        """Memory follows the store, and the counters agree with counting from nothing."""
+        cluster = self.controller.cluster
+        assert cluster.count_again() == (cluster.offline_count, cluster.imbalance_count)
+        for row in cluster.table.all().tolist():
+            view = cluster.table.view(row)
+            state = (await self.store.leaderships(Names.of([view.name]))).one(0)
+            ours = view.leadership
+            assert (state is None) == (ours is None), view.name
+            if state is not None and ours is not None:
+                # The controller epoch may be ours for an entry that was read and did not have to be written.
+                assert msgspec.structs.replace(state, controller_epoch=0, isr=tuple(sorted(state.isr))) == (
+                    msgspec.structs.replace(ours, controller_epoch=0, isr=tuple(sorted(ours.isr)))
+                ), view.name
+
+
+@asynccontextmanager
+async def world(
+    *brokers: int, unclean: bool = False, topic_ids: bool = True, recovery: bool = True
+) -> AsyncIterator[World]:
+    """A controller that is active, and brokers that are registered and told."""
+    clock = ManualClock()
+    async with AsyncExitStack() as stack:
+        admin = await stack.enter_async_context(MemoryStore(clock=clock))
+        transport = Brokers()
+        controller = Controller(
+            CONTROLLER,
+            store=admin.another(),
+            transport=transport,
+            clock=clock,
+            unclean_leader_election=unclean,
+            topic_ids=topic_ids,
+            recovery=recovery,
+        )
+        made = World(clock, admin, controller, transport)
+        await made.start(*brokers)
+        await stack.enter_async_context(controller)
+        await settle()
+        assert controller.is_active
+        yield made
+        await settle()
+
+
+def standby(made: World, node_id: int, **options: bool) -> tuple[Controller, Brokers]:
+    """Another instance over the same store."""
+    transport = Brokers()
+    return (
+        Controller(node_id, store=made.store.another(), transport=transport, clock=made.clock, **options),  # type: ignore[arg-type]
+        transport,
+    )
+
+
+def kinds(requests: Iterable[Request]) -> list[str]:
+    return [type(request).__name__ for request in requests]
+
+
+def partitions_of(request: Request) -> list[str]:
+    """The partitions that a request names, in its order."""
+    if isinstance(request, StopReplica):
+        numbered = zip(request.topic.tolist(), request.partition.tolist(), strict=True)
+        return [f"{request.topics[topic].name}-{partition}" for topic, partition in numbered]
+    assert isinstance(request, LeaderAndIsr | UpdateMetadata)
+    numbered = zip(request.states.topic.tolist(), request.states.partition.tolist(), strict=True)
+    return [f"{request.states.topics[topic].name}-{partition}" for topic, partition in numbered]
