@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kactl.errors import ControllerMoved, StoreDamaged, StoreError, StoreUnavailable
 from kactl.model import Fence
@@ -27,6 +27,14 @@ _SEALED: Final = (
     ("configs", "topic", "data", "configuration of topic {}"),
     ("notifications", "id", "data", "notification {}"),
 )
+
+
+class _Fingerprint(NamedTuple):
+    """Changes when a file is written to."""
+
+    modified_ns: int
+    size: int
+    log_bytes: int
 
 
 class Database:
@@ -149,10 +157,26 @@ class Database:
             self._data_version = version
 
     def _check(self, path: Path) -> None:
-        """Look at everything without the right to write; the columns are loaded on the way."""
-        connection = open_read_only(path)
+        """Look at everything without the right to write; the columns are loaded on the way.
+
+        SQLite lays files beside one that it opens, be it for reading only. So a file without a write-ahead log is read
+        as one that nobody changes; only if somebody did is it read once more, as one that is in use.
+        """
+        before = _fingerprint(path)
+        if before.log_bytes:
+            self._check_with(open_read_only(path))
+            return
         try:
-            check_structure(path, connection)
+            self._check_with(open_read_only(path, unchanging=True))
+        except (StoreDamaged, sqlite3.Error):
+            if _fingerprint(path) == before:
+                raise
+            self.journal = Journal(path)
+            self._check_with(open_read_only(path))
+
+    def _check_with(self, connection: sqlite3.Connection) -> None:
+        try:
+            check_structure(self.path, connection)
             connection.execute("BEGIN")
             self.journal.catch_up(connection)
             for table, key, column, what in _SEALED:
@@ -160,7 +184,7 @@ class Database:
                     try:
                         unseal(frame)
                     except FrameDamagedError as error:
-                        raise damaged(path, f"the {what.format(name)} is damaged ({error})") from error
+                        raise damaged(self.path, f"the {what.format(name)} is damaged ({error})") from error
         finally:
             connection.close()
 
@@ -178,3 +202,8 @@ class Database:
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return damaged(self.path, f"its pages are damaged ({error})")
         return StoreUnavailable(f"{self.path}: {error}: read back what was to be written, once the cause is gone")
+
+
+def _fingerprint(path: Path) -> _Fingerprint:
+    found, log = path.stat(), Path(f"{path}-wal")
+    return _Fingerprint(found.st_mtime_ns, found.st_size, log.stat().st_size if log.exists() else 0)

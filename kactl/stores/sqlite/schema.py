@@ -15,6 +15,10 @@ SCHEMA_VERSION: Final = 1
 # Changes are blobs of up to some megabytes; fewer and larger pages write them faster (measured: 16 KiB over 4 KiB).
 PAGE_BYTES: Final = 16_384
 
+# Another process holds the write lock for as long as one commit takes, or one snapshot of a large cluster: a second at
+# the most on a slow disk. After five it is stuck.
+BUSY_TIMEOUT_S: Final = 5.0
+
 _HEADER_BYTES: Final = 100
 _MAGIC: Final = b"SQLite format 3\x00"
 
@@ -121,8 +125,14 @@ def check_file(path: Path) -> None:
     _check_size(path, header, size)
 
 
-def open_read_only(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
+def open_read_only(path: Path, *, unchanging: bool = False) -> sqlite3.Connection:
+    """A connection that cannot write.
+
+    Args:
+        unchanging: nobody writes to the file meanwhile; no other file is looked for beside it, or put there.
+    """
+    options = "immutable=1" if unchanging else "mode=ro"
+    return sqlite3.connect(f"file:{quote(str(path))}?{options}", uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
 
 
 def check_structure(path: Path, connection: sqlite3.Connection) -> None:
@@ -172,8 +182,3 @@ def _force_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-# Another process holds the write lock for as long as one commit takes, or one snapshot of a large cluster: a second at
-# the most on a slow disk. After five it is stuck.
-BUSY_TIMEOUT_S: Final = 5.0

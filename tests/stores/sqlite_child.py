@@ -1,0 +1,99 @@
+"""A process that can be killed at any moment: it commits changes in a loop and says of each that it was kept.
+
+`python -m tests.stores.sqlite_child FILE MODE` imports everything once and then, for each line on its input, forks a
+child that begins where the file ends. On its output: `begun PID` from the child, `kept N` after each change that was
+committed, and `gone` once the child is dead. Nothing in the parent has a thread or an event loop, so it can be forked.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+import anyio
+import numpy as np
+
+from kactl.model import Assignment, TopicPartition, TopicRef
+from kactl.rows import Ints
+from kactl.store import Names, Write
+from kactl.stores.sqlite import SqliteStore, database, journal, lease
+
+TOPICS: Final = 4
+PARTITIONS: Final = 50
+NAMES: Final = Names.of([TopicPartition(f"t{topic}", at) for topic in range(TOPICS) for at in range(PARTITIONS)])
+
+
+def rows_of(change: int) -> Ints:
+    """Which partitions a change writes: all of them in the first, and some in all others."""
+    if change == 1:
+        return np.arange(len(NAMES), dtype=np.int32)
+    chance = np.random.default_rng(change)
+    return np.sort(chance.choice(len(NAMES), chance.integers(2, len(NAMES)), replace=False)).astype(np.int32)
+
+
+def write_of(rows: Ints, change: int, expected: Ints) -> Write:
+    """Every row of a change bears its number, as leader epoch and, in part, as leader and ISR."""
+    count = len(rows)
+    leader = np.full(count, change % 100, np.int32)
+    return Write(
+        names=Names(NAMES.topics, NAMES.topic[rows], NAMES.partition[rows]),
+        leader=leader,
+        leader_epoch=np.full(count, change, np.int32),
+        isr=np.stack([leader, leader + 1]),
+        recovering=np.full(count, change % 2 == 0, np.bool_),
+        expected=expected,
+    )
+
+
+def say(text: str) -> None:
+    os.write(1, f"{text}\n".encode())  # one write of a short line: a reader sees all of it or nothing
+
+
+async def begin(path: str) -> None:
+    """The topics, once."""
+    async with SqliteStore(path) as store:
+        for topic in range(TOPICS):
+            assignment = {at: Assignment((1, 2, 3)) for at in range(PARTITIONS)}
+            await store.create_topic(TopicRef(f"t{topic}"), assignment, {})
+
+
+async def commit_for_ever(path: str, mode: str) -> None:
+    async with SqliteStore(path) as store:
+        fence = await store.contest(os.getpid(), take_over=True)
+        stored = await store.leaderships(NAMES)
+        version = stored.partition_epoch.copy()
+        change = max(int(stored.leader_epoch.max()), 0)
+        while True:
+            change += 1
+            rows = rows_of(change)
+            if mode == "early":
+                say(f"kept {change}")
+            for some in halves(rows) if mode == "halves" else [rows]:
+                committed = await store.commit(write_of(some, change, version[some]), fence)
+                assert committed.kept.all()
+                version[some] = committed.version
+            if mode != "early":
+                say(f"kept {change}")
+
+
+def halves(rows: Ints) -> Iterator[Ints]:
+    yield rows[: len(rows) // 2]
+    yield rows[len(rows) // 2 :]
+
+
+def main(path: str, mode: str) -> None:
+    # Everything that happens now and then is to happen often, so that kills find it.
+    journal.CHANGES_MAX = 7  # type: ignore[misc]
+    database.LOG_BYTES_MAX = 256 << 10  # type: ignore[misc]
+    lease.POLL_MS = 3  # type: ignore[misc]
+    for _ in sys.stdin:
+        child = os.fork()
+        if not child:
+            say(f"begun {os.getpid()}")
+            anyio.run(commit_for_ever, path, mode)
+        os.waitpid(child, 0)
+        say("gone")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

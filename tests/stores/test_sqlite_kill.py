@@ -1,0 +1,165 @@
+"""A process is killed with SIGKILL at random moments: what it said was kept is there, and no change by halves."""
+
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+import numpy as np
+import pytest
+
+from kactl.model import NO_EPOCH, NO_VERSION
+from kactl.store import Leaderships
+from kactl.stores.sqlite import SqliteStore
+from tests import tree
+
+from .sqlite_child import NAMES, begin, rows_of, write_of
+
+pytestmark = pytest.mark.anyio
+
+# Another one for other moments; when each child dies is a matter of the machine, too.
+SEED: Final = os.environ.get("KACTL_TEST_SEED", "2026")
+ROUNDS: Final = 200
+# Long enough for a child to open the file, be elected and commit some changes; so some die before, most among them.
+LIFE_S_MAX: Final = 0.15
+# A busy machine may take this long to start an interpreter, or to reap a child. It is an end to waiting, no measure.
+PATIENCE_S: Final = 60.0
+
+
+class Victims:
+    """Processes that commit to one file and are killed, one after another."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._commands: IO[bytes] = process.stdin
+        self._said = process.stdout.fileno()
+        self._rest = b""
+
+    def live_for(self, life_s: float) -> int:
+        """Let one live and kill it. The last change of which it said that it was kept; 0 if it said nothing."""
+        self._commands.write(b"go\n")
+        self._commands.flush()
+        begun = next(self._lines(PATIENCE_S))
+        assert begun[0] == "begun", begun
+        kept = 0
+        for word, number in self._lines(life_s):
+            assert word == "kept", f"the child ended by itself: {word}"
+            kept = int(number)
+        os.kill(int(begun[1]), signal.SIGKILL)
+        for word, number in self._lines(PATIENCE_S):
+            if word == "gone":
+                return kept
+            kept = int(number)
+        raise AssertionError("a child that was killed is still there")
+
+    def _lines(self, patience_s: float) -> Iterator[tuple[str, str]]:
+        """What is said until time is up."""
+        deadline = time.monotonic() + patience_s
+        while True:
+            while b"\n" in self._rest:
+                line, self._rest = self._rest.split(b"\n", 1)
+                word, _, number = line.decode().partition(" ")
+                yield word, number
+            ready, _, _ = select.select([self._said], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                return
+            read = os.read(self._said, 65_536)
+            assert read, "the process that starts the children has died"
+            self._rest += read
+
+
+@contextmanager
+def victims(path: Path, mode: str) -> Iterator[Victims]:
+    command = [sys.executable, "-m", "tests.stores.sqlite_child", str(path), mode]
+    with subprocess.Popen(command, cwd=tree.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            yield Victims(process)
+        finally:
+            process.kill()
+
+
+class Expected:
+    """What the file holds after some changes."""
+
+    def __init__(self) -> None:
+        self.change = 0
+        self.leader_epoch = np.full(len(NAMES), NO_EPOCH, np.int32)
+        self.version = np.full(len(NAMES), NO_VERSION, np.int32)
+
+    def go_on(self) -> None:
+        self.change += 1
+        rows = rows_of(self.change)
+        self.leader_epoch[rows] = self.change
+        self.version[rows] += 1
+
+    def fault(self, found: Leaderships, kept: int) -> str | None:
+        """What is wrong with what was found after a child that said `kept`; None if nothing is. Goes on to it."""
+        while self.change < kept:
+            self.go_on()
+        there = int(found.leader_epoch.max()) if found.found.any() else 0
+        if there < self.change:
+            return f"change {kept} was said to be kept, and the last that is there is {there}"
+        if there > self.change + 1:
+            return f"change {there} is there, and no more than {self.change + 1} was begun"
+        if there == self.change + 1:
+            self.go_on()  # it was kept, and the child did not live to say so
+        if not (found.leader_epoch == self.leader_epoch).all() or not (found.partition_epoch == self.version).all():
+            return f"of change {there} there is a part, and a part is missing"
+        rows = np.flatnonzero(found.found).astype(np.int32)
+        for change in np.unique(found.leader_epoch[rows]).tolist():
+            some = rows[found.leader_epoch[rows] == change]
+            wrote, now = write_of(some, change, some), found.take(np.isin(np.arange(len(NAMES)), some))
+            if not (now.leader == wrote.leader).all() or not (now.isr == wrote.isr).all():
+                return f"the columns of change {change} do not fit each other"
+            if not (now.recovering == wrote.recovering).all():
+                return f"the columns of change {change} do not fit each other"
+        return None
+
+
+async def hunt(path: Path, *, mode: str, rounds: int) -> AsyncIterator[tuple[int, str | None]]:
+    """For each round the last change that is there, and what is wrong with it."""
+    chance = random.Random(f"kill {SEED}")
+    await begin(str(path))
+    expected, epoch = Expected(), 0
+    with victims(path, mode) as children:
+        for _ in range(rounds):
+            kept = children.live_for(chance.uniform(0, LIFE_S_MAX))
+            async with SqliteStore(path) as store:
+                found = await store.leaderships(NAMES)
+                held = await store.controller()
+                assert held is None or held.epoch >= epoch
+                epoch = held.epoch if held else epoch
+            yield expected.change, expected.fault(found, kept)
+
+
+async def test_what_was_acknowledged_survives_sigkill_and_nothing_is_there_by_halves(tmp_path: Path) -> None:
+    last = deaths = 0
+    async for change, fault in hunt(tmp_path / "kactl.db", mode="honest", rounds=ROUNDS):
+        assert fault is None, f"seed {SEED}, round {deaths}: {fault}"
+        last, deaths = change, deaths + 1
+
+    print(f"seed {SEED}: {deaths} kills, {last} changes")
+    assert deaths == ROUNDS
+    assert last > ROUNDS  # otherwise they were killed before they did anything
+
+
+@pytest.mark.parametrize("mode", ["early", "halves"])
+async def test_a_store_that_lies_is_found_out(tmp_path: Path, mode: str) -> None:
+    faults = [fault async for _, fault in hunt_until_found(tmp_path / "kactl.db", mode)]
+
+    assert faults[-1] is not None
+
+
+async def hunt_until_found(path: Path, mode: str) -> AsyncIterator[tuple[int, str | None]]:
+    async for change, fault in hunt(path, mode=mode, rounds=50):
+        yield change, fault
+        if fault:
+            return
