@@ -34,7 +34,7 @@ class Both:
 def leaderships(draw: st.DrawFn, replicas: list[int], pool: tuple[int, ...]) -> Leadership:
     """Mostly sane: an ISR out of the assignment, led by one of it. Sometimes empty, stray, or led by somebody else."""
     isr = draw(st.lists(st.sampled_from(replicas), unique=True)) if replicas else []
-    if draw(st.integers(0, 5)) == 0:
+    if draw(st.booleans()):
         strays = draw(st.lists(st.sampled_from(pool), max_size=2, unique=True))
         isr = draw(st.permutations(list(dict.fromkeys([*isr, *strays]))))
     return Leadership(

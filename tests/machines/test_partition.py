@@ -8,7 +8,7 @@ import pytest
 from kactl.cluster import Cluster
 from kactl.election import Election
 from kactl.machines import partition
-from kactl.model import PartitionState
+from kactl.model import PartitionState, ReplicaState
 from kactl.rows import CHANGED_COLUMNS, Change, Refusal
 from tests.seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
 
@@ -107,14 +107,23 @@ def test_no_first_leader_over_leadership_that_is_known() -> None:
     assert leaves_no_trace(change)
 
 
-def test_no_election_without_leadership() -> None:
+@pytest.mark.parametrize("election", Election)
+def test_no_election_without_leadership(election: Election) -> None:
     cluster = in_state(NEW)
     cluster.set_states(cluster.table.all(), OFFLINE)
+    rows, anybody = rows_of(cluster), np.ones(1, np.bool_)
 
-    change = plan(cluster, ONLINE)
+    change = partition.elect(rows, election, cluster.now, unclean=anybody, controller_epoch=EPOCH)
 
     assert change.refusal.tolist() == [Refusal.NO_LEADERSHIP]
     assert leaves_no_trace(change)
+
+
+def test_a_replica_that_is_only_left_over_cannot_lead_first() -> None:
+    seed = PartitionSeed(replicas=(1,), state=NEW, states={9: ReplicaState.OFFLINE})
+    cluster = ClusterSeed(live=frozenset({9}), partitions={T0: seed}).columns()
+
+    assert plan(cluster, ONLINE).refusal.tolist() == [Refusal.NO_ONLINE_REPLICA]
 
 
 @pytest.mark.parametrize("before", [ONLINE, OFFLINE])
