@@ -109,7 +109,7 @@ def check_file(path: Path) -> None:
     except OSError as error:
         remedy = "let the user that kactl runs as read and write it"
         raise _refused(path, f"cannot be opened for reading and writing ({error.strerror})", remedy) from error
-    if not os.access(path.parent, os.W_OK):
+    if not os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         remedy = "let the user that kactl runs as write to it, or name a file elsewhere"
         raise _refused(path, f"stands in the folder {path.parent}, which cannot be written to", remedy)
     if not size:

@@ -1,0 +1,317 @@
+"""A file that is damaged, or something else, is refused by its name with a remedy, and is left as it was."""
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from kactl.errors import StoreDamaged
+from kactl.model import Assignment, TopicPartition, TopicRef
+from kactl.store import Names
+from kactl.stores.sqlite import SqliteStore, journal
+from tests.contracts.store_clients import ALL, SESSION_MS, broker, lead, write
+
+pytestmark = pytest.mark.anyio
+
+NOBODY = 65_534
+
+
+@pytest.fixture
+async def file(tmp_path: Path) -> Path:
+    """A store with some changes in it, cleanly closed."""
+    path = tmp_path / "kactl.db"
+    async with SqliteStore(path) as store:
+        fence = await lead(store)
+        await store.set_topic_config("orders", {"a": "b"})
+        await store.notify_isr(ALL)
+        await store.create_topic(TopicRef("other"), {0: Assignment((1,))}, {})
+        for version in range(5):
+            await store.commit(write(ALL, leader_epoch=version + 1, expected=version), fence)
+    return path
+
+
+async def refused(path: Path) -> StoreDamaged:
+    """The refusal of a file, with everything in its folder left byte for byte."""
+    before = content(path.parent)
+    with pytest.raises(StoreDamaged) as caught:
+        async with SqliteStore(path):
+            pass
+    assert content(path.parent) == before
+    assert str(path) in str(caught.value)
+    assert caught.value.remedy_text in str(caught.value)
+    return caught.value
+
+
+def content(folder: Path) -> dict[str, bytes | None]:
+    return {entry.name: entry.read_bytes() if entry.is_file() else None for entry in folder.iterdir()}
+
+
+async def test_a_text_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("remember the milk\n" * 100)
+
+    assert "no SQLite database" in (await refused(path)).reason
+
+
+async def test_a_short_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "short.db"
+    path.write_bytes(b"SQLite format 3\x00")
+
+    assert "no SQLite database" in (await refused(path)).reason
+
+
+async def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "kactl.db"
+    path.touch()
+
+    refusal = await refused(path)
+
+    assert "empty" in refusal.reason
+    assert "backup" in refusal.remedy_text
+
+
+async def test_a_folder_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    path.mkdir()
+
+    assert "folder" in (await refused(path)).reason
+
+
+async def test_what_is_no_plain_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+
+    assert "no plain file" in (await refused(path)).reason
+
+
+async def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "kactl.db"
+
+    with pytest.raises(StoreDamaged, match=r"missing/kactl\.db: cannot be created"):
+        async with SqliteStore(path):
+            pass
+
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_the_database_of_another_program_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE meta (epoch INTEGER)")
+        connection.commit()
+
+    assert "another program" in (await refused(path)).reason
+
+
+async def test_a_later_schema_is_refused(file: Path) -> None:
+    patch(file, 60, (2).to_bytes(4, "big"))
+
+    refusal = await refused(file)
+
+    assert "schema version 2" in refusal.reason
+    assert "later" in refusal.remedy_text
+
+
+@pytest.mark.parametrize("kept", [0.3, 0.9, 0.999])
+async def test_a_file_that_was_cut_short_is_refused(file: Path, kept: float) -> None:
+    os.truncate(file, int(file.stat().st_size * kept))
+
+    assert "cut short" in (await refused(file)).reason
+
+
+async def test_damaged_pages_are_refused(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as connection:
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'topics'").fetchone()
+        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+    patch(file, (root - 1) * page_bytes, b"\xff" * 64)
+
+    assert "damaged" in (await refused(file)).reason
+
+
+async def test_a_missing_table_is_refused(file: Path) -> None:
+    spoil(file, "DROP TABLE notifications")
+
+    assert "no table notifications" in (await refused(file)).reason
+
+
+FRAMES = {
+    "change 3 is damaged": ("journal", "frame", "seq = 3"),
+    "assignment of topic orders is damaged": ("topics", "assignment", "name = 'orders'"),
+    "configuration of topic orders is damaged": ("configs", "data", "topic = 'orders'"),
+    "notification 1 is damaged": ("notifications", "data", "id = 1"),
+}
+
+
+@pytest.mark.parametrize(("reason", "where"), FRAMES.items(), ids=FRAMES.keys())
+@pytest.mark.parametrize("at", ["first", "middle", "last"])
+async def test_one_flipped_bit_of_a_frame_is_found(
+    file: Path, reason: str, where: tuple[str, str, str], at: str
+) -> None:
+    table, column, condition = where
+    with closing(sqlite3.connect(file)) as connection:
+        (frame,) = connection.execute(f"SELECT {column} FROM {table} WHERE {condition}").fetchone()
+    begin = file.read_bytes().index(frame)
+    place = begin + {"first": 8, "middle": len(frame) // 2, "last": len(frame) - 1}[at]
+    patch(file, place, bytes([file.read_bytes()[place] ^ 0x10]))
+
+    refusal = await refused(file)
+
+    assert reason in refusal.reason
+    assert "checksum" in refusal.reason
+
+
+async def test_the_registration_of_a_broker_that_was_damaged_is_found(tmp_path: Path, file: Path) -> None:
+    copy = tmp_path / "copy.db"
+    async with SqliteStore(file) as store:
+        session = await store.new_session(SESSION_MS)
+        await session.register(broker(7))
+        with closing(sqlite3.connect(file)) as connection, closing(sqlite3.connect(copy)) as other:
+            connection.backup(other)
+    spoil(copy, "UPDATE brokers SET data = x'00112233445566778899'")
+
+    with pytest.raises(StoreDamaged, match="registration of broker 7 is damaged"):
+        async with SqliteStore(copy):
+            pass
+
+
+async def test_a_missing_change_is_found(file: Path) -> None:
+    spoil(file, "DELETE FROM journal WHERE seq = 3")
+
+    assert "change 3 is missing" in (await refused(file)).reason
+
+
+async def test_a_change_in_the_place_of_another_is_found(file: Path) -> None:
+    spoil(file, "UPDATE journal SET frame = (SELECT frame FROM journal WHERE seq = 2) WHERE seq = 4")
+
+    assert "change 4 is damaged (it is change 2)" in (await refused(file)).reason
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("DELETE FROM snapshot WHERE part = 1", "part 1 of the snapshot is missing"),
+        ("UPDATE snapshot SET frame = zeroblob(100) WHERE part = 0", "part 0 of the snapshot is damaged"),
+    ],
+)
+async def test_a_damaged_snapshot_is_found(
+    file: Path, query: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "PART_ROWS", 2)
+    monkeypatch.setattr(journal, "CHANGES_MAX", 1)
+    async with SqliteStore(file) as store:
+        await store._thread.run(store._thread.database.tidy)
+    spoil(file, query)
+
+    assert reason in (await refused(file)).reason
+
+
+async def test_damage_is_found_in_a_file_that_was_not_cleanly_closed(file: Path, tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    left.mkdir()
+    async with SqliteStore(file) as store:
+        await store.set_topic_config("orders", {"a": "c"})
+        for suffix in ("", "-wal"):
+            shutil.copyfile(f"{file}{suffix}", left / f"kactl.db{suffix}")
+    path = left / "kactl.db"
+    frame = b"kcf1"
+    patch(path, path.read_bytes().index(frame) + 8, b"\xff")
+    before = path.read_bytes(), Path(f"{path}-wal").read_bytes()
+
+    with pytest.raises(StoreDamaged, match="damaged"):
+        async with SqliteStore(path):
+            pass
+
+    assert (path.read_bytes(), Path(f"{path}-wal").read_bytes()) == before
+
+
+@pytest.mark.parametrize("which", ["file", "folder"])
+async def test_what_may_not_be_written_is_refused(file: Path, which: str) -> None:
+    with readable_by_all(file) as path:
+        (path if which == "file" else path.parent).chmod(0o444 if which == "file" else 0o555)
+        before = path.read_bytes()
+        with unprivileged(), pytest.raises(StoreDamaged, match="writ") as caught:
+            async with SqliteStore(path):
+                pass
+        assert path.read_bytes() == before
+        assert "kactl runs as" in caught.value.remedy_text
+
+
+async def test_a_folder_that_may_not_be_written_gets_no_file(file: Path) -> None:
+    with readable_by_all(file) as path:
+        path.parent.chmod(0o555)
+        with unprivileged(), pytest.raises(StoreDamaged, match="cannot be created"):
+            async with SqliteStore(path.parent / "new.db"):
+                pass
+
+
+async def test_a_refused_file_that_is_mended_is_opened(file: Path) -> None:
+    whole = file.read_bytes()
+    os.truncate(file, 1000)
+    await refused(file)
+    file.write_bytes(whole)
+
+    async with SqliteStore(file) as store:
+        found = await store.leaderships(Names.of([*ALL, TopicPartition("other", 0)]))
+
+    assert found.partition_epoch.tolist() == [5, 5, 5, -1]
+
+
+async def test_a_name_with_odd_characters_is_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "50% #1 ?mode=memory&ü.db"
+    async with SqliteStore(path) as store:
+        await store.create_topic(TopicRef("a"), {}, {})
+
+    async with SqliteStore(path) as store:
+        assert await store.topics() == ["a"]
+    assert path.is_file()
+
+
+async def test_nothing_is_left_beside_a_file_that_was_closed(file: Path) -> None:
+    assert list(content(file.parent)) == [file.name]
+
+
+def patch(path: Path, at: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
+def spoil(path: Path, query: str) -> None:
+    """Change what the tables hold, and leave one file."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(query)
+        connection.commit()
+
+
+@contextmanager
+def readable_by_all(file: Path) -> Iterator[Path]:
+    """A copy where a user without rights can find it."""
+    folder = Path(tempfile.mkdtemp(prefix="kactl-test-"))
+    try:
+        copy = folder / file.name
+        shutil.copyfile(file, copy)
+        if not os.geteuid():
+            shutil.chown(folder, NOBODY)
+            shutil.chown(copy, NOBODY)
+        yield copy
+    finally:
+        folder.chmod(0o700)
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """As a user to whom rights apply."""
+    seteuid: Callable[[int], None] = os.seteuid
+    user = os.geteuid()
+    if not user:
+        seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        seteuid(user)
