@@ -1,1 +1,90 @@
 """A cluster controller with Kafka's semantics: it decides who leads every partition and tells every broker."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kactl.actors.system import Controller, Snapshot
+    from kactl.clock import Clock, SystemClock
+    from kactl.errors import BadRequest, ErrorCode, KactlError, NotController, NotFound, Remedy, TopicExists
+    from kactl.events import ElectionKind, ElectionResult
+    from kactl.history import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, Reset, TopicEvent
+    from kactl.model import Assignment, Broker, PartitionState, PartitionView, ReplicaState, TopicPartition, TopicRef
+    from kactl.participant.group import Participants
+    from kactl.participant.listener import Listener
+    from kactl.participant.participant import Participant
+    from kactl.store import Store
+    from kactl.stores.memory import MemoryStore
+    from kactl.stores.sqlite import SqliteStore
+    from kactl.transport import Transport
+    from kactl.transports.memory import MemoryHub
+
+__all__ = [
+    "AnyEvent",
+    "Assignment",
+    "BadRequest",
+    "Broker",
+    "BrokerEvent",
+    "Clock",
+    "Controller",
+    "ControllerEvent",
+    "ElectionKind",
+    "ElectionResult",
+    "ErrorCode",
+    "KactlError",
+    "Listener",
+    "MemoryHub",
+    "MemoryStore",
+    "NotController",
+    "NotFound",
+    "Participant",
+    "Participants",
+    "PartitionEvent",
+    "PartitionState",
+    "PartitionView",
+    "Remedy",
+    "ReplicaEvent",
+    "ReplicaState",
+    "Reset",
+    "Snapshot",
+    "SqliteStore",
+    "Store",
+    "SystemClock",
+    "TopicEvent",
+    "TopicExists",
+    "TopicPartition",
+    "TopicRef",
+    "Transport",
+]
+
+# Where each public name lives. It is imported when it is first asked for: the command line needs none of them, and
+# numpy alone takes longer to import than a command may take.
+_HOME = {
+    "actors.system": ("Controller", "Snapshot"),
+    "clock": ("Clock", "SystemClock"),
+    "errors": ("BadRequest", "ErrorCode", "KactlError", "NotController", "NotFound", "Remedy", "TopicExists"),
+    "events": ("ElectionKind", "ElectionResult"),
+    "history": ("AnyEvent", "BrokerEvent", "ControllerEvent", "PartitionEvent", "ReplicaEvent", "Reset", "TopicEvent"),
+    "model": ("Assignment", "Broker", "PartitionState", "PartitionView", "ReplicaState", "TopicPartition", "TopicRef"),
+    "participant.group": ("Participants",),
+    "participant.listener": ("Listener",),
+    "participant.participant": ("Participant",),
+    "store": ("Store",),
+    "stores.memory": ("MemoryStore",),
+    "stores.sqlite": ("SqliteStore",),
+    "transport": ("Transport",),
+    "transports.memory": ("MemoryHub",),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""The command `kactl`: asks a running server, or is one."""

@@ -1,0 +1,5 @@
+"""`python -m kactl.cli` is `kactl`."""
+
+from .main import main
+
+main()

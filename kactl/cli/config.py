@@ -1,0 +1,75 @@
+"""`kactl config`: read a configuration as a server would, and start nothing."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import click
+import msgspec
+
+from . import output
+from .settings import Settings, options
+
+FILE_DEFAULT: Final = "kactl.toml"
+_file = click.argument("file", default=FILE_DEFAULT)
+
+
+@click.group()
+def config() -> None:
+    """Check a configuration, or show what it amounts to."""
+
+
+@config.command()
+@_file
+@options
+def validate(settings: Settings, *, file: str) -> None:
+    """Check FILE, and what the environment lays over it.  [kactl.toml]"""
+    from .setup import read_config
+
+    read_config(file)
+    settings.note(f"{file}: everything in it can be used.")
+
+
+@config.command()
+@_file
+@options
+def show(settings: Settings, *, file: str) -> None:
+    """Show all values as a server would use them, in TOML.  [kactl.toml]"""
+    from .setup import read_config
+
+    form = settings.only("table", "json", "jsonl")
+    values = _plain(read_config(file))
+    if form == "json":
+        output.print_json(values)
+    elif form == "jsonl":
+        output.print_jsonl([values])
+    else:
+        output.print_lines(_toml(values))
+
+
+def _plain(section: msgspec.Struct) -> dict[str, Any]:
+    """A section as it is written: keys with dashes, durations with their unit."""
+    from kactl.config import Duration
+
+    values: dict[str, Any] = {}
+    for field in msgspec.structs.fields(section):
+        value = getattr(section, field.name)
+        if isinstance(value, msgspec.Struct):
+            values[field.encode_name] = _plain(value)
+        else:
+            values[field.encode_name] = f"{int(value)}ms" if isinstance(value, Duration) else value
+    return values
+
+
+def _toml(values: dict[str, Any]) -> Iterator[str]:
+    """The lines of a document; sections are one level deep."""
+    yield from (f"{key} = {_literal(value)}" for key, value in values.items() if not isinstance(value, dict))
+    for name, section in values.items():
+        if isinstance(section, dict):
+            yield ""
+            yield f"[{name}]"
+            yield from (f"{key} = {_literal(value)}" for key, value in section.items())
+
+
+def _literal(value: str | int | bool) -> str:
+    # A TOML string, number or boolean is written as in JSON.
+    return msgspec.json.encode(value).decode()

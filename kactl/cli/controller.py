@@ -1,0 +1,48 @@
+"""`kactl controller`: the controller of a cluster of real brokers."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from .config import FILE_DEFAULT
+from .exits import Exit, Failure
+from .settings import Settings, options
+from .up import LOG_LEVELS
+
+if TYPE_CHECKING:
+    from .setup import Stop
+
+
+@click.command(short_help="Run the controller of real Kafka brokers.")
+@click.option("--config", "file", metavar="FILE", default=FILE_DEFAULT, show_default=True, help="The configuration.")
+@click.option("--takeover", is_flag=True, help="Take the controllership from whoever holds it.")
+@click.option("--log-level", type=LOG_LEVELS, default="info", show_default=True, help="What to log to stderr.")
+@click.option("--uvloop/--no-uvloop", default=True, help="Use uvloop where it is installed.  [yes]")
+@options
+def controller(settings: Settings, *, file: str, takeover: bool, log_level: str, uvloop: bool) -> None:
+    """Run a controller over ZooKeeper, for unmodified Kafka brokers, until Ctrl-C.
+
+    It contests for the controllership as every broker does, and stands by while somebody else has it. `--takeover`
+    does not wait for that.
+    """
+    from . import setup
+    from .serving import over_zookeeper
+
+    config = setup.read_config(file, {"controller.takeover": True} if takeover else {})
+    if config.store.kind != "zookeeper":
+        raise Failure(
+            f"{file}: store.kind: real brokers keep their cluster in ZooKeeper, not in {config.store.kind}: "
+            'write kind = "zookeeper" and connect = "host:2181/chroot", or run `kactl up`',
+            Exit.USAGE,
+        )
+    setup.log_to_stderr("debug" if settings.verbose else log_level)
+
+    async def serve(stop: "Stop") -> None:
+        async with over_zookeeper(config) as server:
+            stop.started = True
+            settings.note(f"controller {config.node_id} serves its API at {server.address.url}; Ctrl-C stops it")
+            await stop.asked()
+            settings.note("stopping: the controllership is given up ...")
+
+    setup.check_listen(config.api.address)
+    setup.run(serve, uvloop=uvloop)

@@ -1,0 +1,78 @@
+"""How the command line ends: exit codes, and errors that carry one.
+
+An error is one sentence on stderr that names the thing, the reason and the remedy; where JSON is wanted it is the
+server's problem document, or one of the same form.
+"""
+
+import enum
+from typing import IO, Any
+
+import click
+import msgspec
+
+from kactl.admin.schema import FieldError, Problem
+
+
+class Exit(enum.IntEnum):
+    """What the exit code tells."""
+
+    DONE = 0  # done, or nothing to do
+    FAILED = 1  # the operation failed, or some partitions did
+    USAGE = 2  # the command line cannot be understood
+    UNREACHABLE = 3  # the server cannot be reached, or did not answer in time
+    PRECONDITION = 6  # not the controller, a stale epoch, or not confirmed
+
+
+class Failure(click.ClickException):
+    """The command cannot do what it was asked to.
+
+    Attributes:
+        message: what, why, and what to do about it.
+        code: how to exit.
+        problem: the problem document, where the server sent one.
+    """
+
+    def __init__(self, message: str, code: Exit = Exit.FAILED, *, problem: Problem | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.problem = problem
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]  # a constant there
+        return self.code
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"{click.style('error:', fg='red', bold=True)} {self.message}", file=file, err=file is None)
+
+    def show_json(self) -> None:
+        """The problem document on stderr, in one line."""
+        shown = {"title": "the command failed", "detail": self.message} if self.problem is None else self.problem
+        click.echo(msgspec.json.encode(shown), err=True)
+
+
+# Kafka's names of errors that say: ask somebody else, or look again first.
+_PRECONDITIONS = frozenset({"NOT_CONTROLLER", "STALE_CONTROLLER_EPOCH"})
+
+
+def refused(problem: Problem) -> Failure:
+    """The failure that a problem document of the server stands for."""
+    if problem.error_name in _PRECONDITIONS or problem.status == 412:
+        code = Exit.PRECONDITION
+    elif problem.error_name == "REQUEST_TIMED_OUT" or problem.status == 504:
+        code = Exit.UNREACHABLE
+    else:
+        code = Exit.FAILED
+    return Failure(_sentence(problem), code, problem=problem)
+
+
+def _sentence(problem: Problem) -> str:
+    lines = [f"{problem.detail or problem.title} ({problem.error_name})"]
+    lines += [_field(error) for error in problem.errors if error.detail not in problem.detail]
+    if problem.retriable:
+        lines.append("nothing is wrong with the request: try again")
+    return "\n  ".join(lines)
+
+
+def _field(error: FieldError) -> str:
+    where = error.pointer or error.parameter or error.header
+    return f"{where}: {error.detail}" if where else error.detail

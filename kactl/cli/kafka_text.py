@@ -1,0 +1,35 @@
+"""What Kafka's own tools print, byte for byte, for scripts that read it.
+
+Source: kafka-topics.sh of Kafka 3.9, in ZooKeeper mode.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from kactl.admin.schema import PartitionInfo, TopicInfo
+
+
+def described(topic: TopicInfo, config: Mapping[str, str], partitions: Iterable[PartitionInfo]) -> Iterator[str]:
+    """The lines of `--describe` for one topic."""
+    configs = ",".join(f"{key}={value}" for key, value in sorted(config.items()))
+    id_ = f"\tTopicId: {topic.id}" if topic.id is not None else ""
+    yield (
+        f"Topic: {topic.name}{id_}\tPartitionCount: {topic.partitions}"
+        f"\tReplicationFactor: {topic.replication_factor}\tConfigs: {configs}"
+    )
+    for partition in partitions:
+        yield _partition(partition) + ("\tMarkedForDeletion: true" if topic.deleting else "")
+
+
+def _partition(partition: PartitionInfo) -> str:
+    leader = "none" if partition.leader < 0 else str(partition.leader)
+    line = (
+        f"\tTopic: {partition.topic}\tPartition: {partition.partition}\tLeader: {leader}"
+        f"\tReplicas: {_joined(partition.replicas)}\tIsr: {_joined(partition.isr)}"
+    )
+    if partition.adding or partition.removing:
+        line += f"\tAdding Replicas: {_joined(partition.adding)}\tRemoving Replicas: {_joined(partition.removing)}"
+    return line + "\tElr: N/A\tLastKnownElr: N/A"
+
+
+def _joined(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, brokers))

@@ -1,0 +1,114 @@
+"""Whole servers, put together: store, participants, controller, admin API.
+
+Participants and controller are clients of the store each for themselves, as they would be on machines of their own.
+So participants register before the controller contests, and finds them alive; and the controller resigns before they
+go, so that an orderly stop changes nobody's leadership.
+"""
+
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
+
+from kactl.actors.system import Controller
+from kactl.admin.metrics import telemetry_for_server
+from kactl.admin.server import Address, serve
+from kactl.config import Config
+from kactl.participant.group import Participants
+from kactl.stores.sqlite import SqliteStore
+from kactl.transports.memory import MemoryHub
+
+# A controller that waits for a lease to end waits for the session's timeout; a takeover comes on top.
+TAKEOVER_MS = 60_000
+
+
+class Server(NamedTuple):
+    """What runs."""
+
+    controller: Controller
+    participants: Participants | None
+    address: Address
+
+
+@contextlib.asynccontextmanager
+async def embedded(config: Config, note: Callable[[str], None]) -> AsyncIterator[Server]:
+    """A cluster in this process, kept in SQLite; active when the block begins.
+
+    Args:
+        note: is told what is waited for.
+
+    Raises:
+        StoreDamaged, BrokerIdTaken, BadConfig: see their own words; nothing runs then.
+        ActionTimedOut: the controllership did not become ours in time.
+    """
+    session_timeout_ms = config.store.session_timeout
+    hub = MemoryHub()
+    provider, render_metrics = telemetry_for_server()
+    async with contextlib.AsyncExitStack() as stack:
+        brokers_store = await stack.enter_async_context(SqliteStore(config.store.path))
+        if await brokers_store.brokers() or await brokers_store.controller() is not None:
+            note(
+                "the process that ran here before did not end in order: "
+                f"waiting until its sessions have expired (about {session_timeout_ms / 1000:g} s) ..."
+            )
+        participants = await stack.enter_async_context(
+            Participants(config.participants.count, store=brokers_store, hub=hub, session_timeout_ms=session_timeout_ms)
+        )
+        controller = await stack.enter_async_context(
+            Controller(
+                config.node_id,
+                store=SqliteStore(config.store.path, session_timeout_ms=session_timeout_ms),
+                hub=hub,
+                unclean_leader_election=config.controller.unclean_leader_election,
+                take_over=config.controller.takeover,
+                meter_provider=provider,
+            )
+        )
+        address = await stack.enter_async_context(
+            serve(controller, config, participants=participants, render_metrics=render_metrics)
+        )
+        await controller.wait_active(timeout_ms=session_timeout_ms + TAKEOVER_MS)
+        yield Server(controller, participants, address)
+
+
+@contextlib.asynccontextmanager
+async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
+    """A controller for real brokers; it may have to stand by for as long as another one is active.
+
+    Raises:
+        BadConfig, StoreError: see their own words; nothing runs then.
+    """
+    from kactl.stores.zookeeper import ZooKeeperStore
+    from kactl.transports.kafka import KafkaTransport
+
+    level = _level(config.kafka.ibp)
+    provider, render_metrics = telemetry_for_server()
+    transport = KafkaTransport(
+        controller_id=config.node_id,
+        ibp=config.kafka.ibp,
+        listener_name=config.kafka.listener_name,
+        request_timeout_ms=config.controller.controller_socket_timeout,
+    )
+    store = ZooKeeperStore(
+        config.store.connect,
+        session_timeout_ms=config.store.session_timeout,
+        max_in_flight=config.store.max_in_flight,
+        batch_partitions=config.store.batch_partitions,
+    )
+    controller = Controller(
+        config.node_id,
+        store=store,
+        transport=transport,
+        topic_ids=level >= (2, 8),
+        recovery=level >= (3, 2),
+        unclean_leader_election=config.controller.unclean_leader_election,
+        take_over=config.controller.takeover,
+        meter_provider=provider,
+    )
+    async with controller, serve(controller, config, render_metrics=render_metrics) as address:
+        yield Server(controller, None, address)
+
+
+def _level(ibp: str) -> tuple[int, ...]:
+    """The release of an inter-broker protocol version; the transport has refused what is none."""
+    return tuple(map(int, re.findall(r"\d+", ibp)[:2]))

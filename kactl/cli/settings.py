@@ -1,0 +1,93 @@
+"""The options that every command takes, before or behind its name; the one nearer to the command wins."""
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from .client import Api
+from .exits import Exit, Failure
+
+DEFAULT_SERVER: Final = "http://127.0.0.1:8080"
+DEFAULT_TIMEOUT_S: Final = 30.0
+# 'kafka' is for `topic describe` alone: the lines of kafka-topics.sh.
+OUTPUTS: Final = ("table", "json", "jsonl", "kafka")
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class Settings:
+    """What was said on the command line and in the environment, about all commands."""
+
+    def __init__(self) -> None:
+        self.server = os.environ.get("KACTL_SERVER") or DEFAULT_SERVER
+        self.output = "table"
+        self.timeout_s = DEFAULT_TIMEOUT_S
+        self.quiet = False
+        self.verbose = False
+
+    def take(self, given: dict[str, Any]) -> None:
+        """Keep what was said; None was not."""
+        for name, value in given.items():
+            if value is not None:
+                setattr(self, name, value)
+
+    @property
+    def api(self) -> Api:
+        return Api(self.server, timeout_s=self.timeout_s, verbose=self.verbose)
+
+    def note(self, text: str) -> None:
+        """Something that is good to know, and no data."""
+        if not self.quiet:
+            click.echo(text, err=True)
+
+    def only(self, *outputs: str) -> str:
+        """The form of output, if the command has it.
+
+        Raises:
+            Failure: USAGE.
+        """
+        if self.output not in outputs:
+            raise Failure(f"-o: this command has no output {self.output!r}; it has {', '.join(outputs)}", Exit.USAGE)
+        return self.output
+
+
+def _server(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    if value is None or "://" in value:
+        return value
+    return f"http://{value}"
+
+
+_OPTIONS: Final = (
+    click.option("--server", metavar="URL", callback=_server, help=f"The server to ask.  [{DEFAULT_SERVER}]"),
+    click.option("-o", "--output", type=click.Choice(OUTPUTS), help="The form of the output.  [table]"),
+    click.option(
+        "--timeout",
+        "timeout_s",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help=f"How long an answer may take.  [{DEFAULT_TIMEOUT_S:g}]",
+    ),
+    click.option("-q", "--quiet", is_flag=True, default=None, help="Data only, no remarks."),
+    click.option("-v", "--verbose", is_flag=True, default=None, help="Say what is asked of the server."),
+)
+_NAMES: Final = ("server", "output", "timeout_s", "quiet", "verbose")
+
+
+def options(command: _Command) -> _Command:
+    """Give a command the common options, and its function the `Settings` as first argument."""
+
+    @click.pass_context
+    @functools.wraps(command)
+    def run(ctx: click.Context, /, *args: Any, **kwargs: Any) -> Any:
+        settings = ctx.ensure_object(Settings)
+        settings.take({name: kwargs.pop(name) for name in _NAMES})
+        return command(settings, *args, **kwargs)
+
+    decorated: Any = run
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    kept: _Command = decorated
+    return kept

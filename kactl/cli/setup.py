@@ -1,0 +1,155 @@
+"""What a server needs before it runs: a configuration, logging, a folder that nobody else uses, the event loop."""
+
+import contextlib
+import fcntl
+import importlib.util
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from kactl.config import Config, Listen, load
+from kactl.errors import KactlError
+
+from .exits import Exit, Failure
+
+LOCK_FILE: Final = "lock"
+_LINE: Final = "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s: %(message)s"
+
+
+def read_config(path: str | None, overrides: Mapping[str, object] | None = None) -> Config:
+    """The configuration: defaults, file, environment, command line.
+
+    Raises:
+        Failure: USAGE, naming the key, what is wrong and what would be right.
+    """
+    try:
+        return load(path, os.environ, overrides)
+    except KactlError as error:
+        raise Failure(str(error), Exit.USAGE) from None
+
+
+def log_to_stderr(level: str) -> None:
+    """Logging for the whole process: one line for each record."""
+    logging.basicConfig(stream=sys.stderr, level=level.upper(), format=_LINE, datefmt="%H:%M:%S")
+
+
+def check_listen(listen: Listen) -> None:
+    """Find out that an address is taken before anything else is begun.
+
+    Raises:
+        Failure: it cannot be listened on.
+    """
+    where = f"{listen.host}:{listen.port}"
+    try:
+        found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in found:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+                probe.listen(1)
+    except OSError as error:
+        raise Failure(
+            f"--listen: {where} cannot be listened on ({error.strerror}): "
+            "stop who listens there, or name another address with --listen"
+        ) from None
+
+
+@contextlib.contextmanager
+def held(folder: Path, *, url: str) -> Iterator[None]:
+    """Keep a data folder to ourselves; it is made where there is none. A process that is killed holds it no more.
+
+    Args:
+        url: told to whoever wants it meanwhile.
+
+    Raises:
+        Failure: another process uses it, or it cannot be used.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / LOCK_FILE).open("a+", encoding="utf-8")
+    except OSError as error:
+        raise Failure(
+            f"--data-dir: {folder} cannot be used ({error.strerror}): name another folder with --data-dir"
+        ) from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise Failure(
+                f"--data-dir: {folder} is in use by {holder}: stop it, or name another folder with --data-dir"
+            ) from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()}, which serves {url}\n")
+        file.flush()
+        yield
+        file.truncate(0)
+
+
+class Stop:
+    """How a server learns that it is to end.
+
+    Attributes:
+        started: set by the server when it runs; before that, a signal cancels it.
+    """
+
+    def __init__(self) -> None:
+        self.started = False
+        self._asked = anyio.Event()
+
+    async def asked(self) -> None:
+        """Wait for the signal."""
+        await self._asked.wait()
+
+    def ask(self) -> bool:
+        """Tell the server, if it listens already and was not told before."""
+        if not self.started or self._asked.is_set():
+            return False
+        self._asked.set()
+        return True
+
+
+def run(serve: Callable[[Stop], Awaitable[None]], *, uvloop: bool) -> None:
+    """Run a server until SIGINT or SIGTERM; a second signal cancels what takes too long to end.
+
+    Raises:
+        Failure: what the server failed over, if it was foreseen.
+    """
+    use_uvloop = uvloop and importlib.util.find_spec("uvloop") is not None
+    try:
+        anyio.run(_until_told, serve, backend_options={"use_uvloop": use_uvloop})
+    except BaseException as error:
+        reason = _foreseen(error)
+        if reason is None:
+            raise
+        raise Failure(str(reason)) if isinstance(reason, KactlError) else reason from error
+
+
+async def _until_told(serve: Callable[[Stop], Awaitable[None]]) -> None:
+    stop = Stop()
+
+    async def listen() -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for _ in signals:
+                if not stop.ask():
+                    tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(listen)
+        await serve(stop)
+        tasks.cancel_scope.cancel()
+
+
+def _foreseen(error: BaseException) -> KactlError | Failure | None:
+    """The one error behind a group of errors, if it is one that explains itself."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error if isinstance(error, KactlError | Failure) else None

@@ -1,0 +1,144 @@
+"""`kactl topic`: create, list and describe topics."""
+
+import re
+
+import click
+
+from kactl.admin.schema import TIMEOUT_MS_MAX, TopicCreated, TopicCreation, TopicDetail
+
+from . import output
+from .client import quoted
+from .exits import Exit, Failure
+from .get import list_topics, show_partitions
+from .kafka_text import described
+from .output import NONE
+from .settings import Settings, options
+
+
+@click.group()
+def topic() -> None:
+    """Create, list and describe topics."""
+
+
+@topic.command()
+@click.argument("name")
+@click.option("--partitions", type=int, metavar="N", help="How many partitions.  [1]")
+@click.option("--replication-factor", type=int, metavar="N", help="How many replicas each of them has.  [1]")
+@click.option(
+    "--assignment",
+    "assigned",
+    multiple=True,
+    metavar="P:ID,ID",
+    help="In their place: the replicas of one partition, the preferred leader first; repeat it for each.",
+)
+@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="An override; may be repeated.")
+@click.option("--dry-run", is_flag=True, help="Check it, and change nothing.")
+@options
+def create(
+    settings: Settings,
+    *,
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    assigned: tuple[str, ...],
+    configs: tuple[str, ...],
+    dry_run: bool,
+) -> None:
+    """Create a topic, and wait until all of its partitions have a leader."""
+    form = settings.only("table", "json", "jsonl")
+    if assigned and (partitions is not None or replication_factor is not None):
+        raise click.UsageError("give either --assignment, or --partitions and --replication-factor, not both")
+    asked = TopicCreation(
+        name=name,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        assignment=_assignment(assigned),
+        config=dict(map(_override, configs)),
+        dry_run=dry_run,
+        timeout_ms=_wait_ms(settings.timeout_s),
+    )
+    made = settings.api.post("/v1/topics", asked, TopicCreated)
+    if form == "json":
+        output.print_json(made)
+    elif form == "jsonl":
+        output.print_jsonl([made])
+    elif dry_run:
+        settings.note(f"Topic {made.name} could be created. Nothing was changed.")
+    else:
+        settings.note(f"Created topic {made.name}.")
+
+
+@topic.command("list")
+@options
+def list_(settings: Settings) -> None:
+    """List the topics."""
+    list_topics(settings)
+
+
+@topic.command()
+@click.argument("name")
+@options
+def describe(settings: Settings, *, name: str) -> None:
+    """Show one topic with all of its partitions; `-o kafka` prints it as kafka-topics.sh does."""
+    form = settings.only("table", "json", "jsonl", "kafka")
+    api = settings.api
+    found = api.get(f"/v1/topics/{quoted(name)}", TopicDetail)
+    if form == "json":
+        output.print_json(found)
+        return
+    members, _ = api.partitions({"topic": name})
+    if form == "jsonl":
+        output.print_jsonl(members)
+        return
+    if found.config is None:
+        raise Failure(f"topic {name}: its overrides could not be read now; try again", Exit.FAILED)
+    if form == "kafka":
+        output.print_lines(described(found.topic, found.config, members))
+        return
+    overrides = ", ".join(f"{key}={value}" for key, value in sorted(found.config.items()))
+    output.print_lines(
+        output.pairs(
+            [
+                ("topic", found.topic.name + (" (being deleted)" if found.topic.deleting else "")),
+                ("id", found.topic.id or NONE),
+                ("partitions", str(found.topic.partitions)),
+                ("replication", str(found.topic.replication_factor)),
+                ("overrides", overrides or NONE),
+            ]
+        )
+    )
+    output.print_lines([""])
+    show_partitions(settings, members)
+
+
+def _assignment(assigned: tuple[str, ...]) -> list[list[int]] | None:
+    """`0:1,2,3` for each partition, as a list by partition."""
+    if not assigned:
+        return None
+    by_partition: dict[int, list[int]] = {}
+    for text in assigned:
+        parts = re.fullmatch(r"(\d+):(\d+(?:,\d+)*)", text, re.ASCII)
+        if parts is None:
+            raise click.BadParameter(f"{text!r} is no assignment: write 0:1,2,3", param_hint="--assignment")
+        partition = int(parts[1])
+        if partition in by_partition:
+            raise click.BadParameter(f"partition {partition} is given twice", param_hint="--assignment")
+        by_partition[partition] = [int(broker) for broker in parts[2].split(",")]
+    if sorted(by_partition) != list(range(len(by_partition))):
+        raise click.BadParameter("partitions are numbered from 0 without a gap", param_hint="--assignment")
+    return [by_partition[partition] for partition in range(len(by_partition))]
+
+
+def _override(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise click.BadParameter(f"{text!r} is no override: write key=value", param_hint="--config")
+    return key, value
+
+
+# The server's own time limit lies below ours, so that it is the one to say what takes so long.
+_MARGIN = 0.9
+
+
+def _wait_ms(timeout_s: float) -> int:
+    return min(max(1, int(timeout_s * 1000 * _MARGIN)), TIMEOUT_MS_MAX)

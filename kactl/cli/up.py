@@ -1,0 +1,137 @@
+"""`kactl up`: a whole cluster in one process."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from .exits import Exit, Failure
+from .output import count
+from .settings import DEFAULT_SERVER, Settings, options
+
+if TYPE_CHECKING:
+    from kactl.config import Config
+
+    from .serving import Server
+    from .setup import Stop
+
+DATA_DIR: Final = ".kactl"
+STORE_FILE: Final = "kactl.db"
+# Where nothing else is said. Brokers in one's own process die on request only, so that silence is noticed soon enough;
+# and a start after a kill waits for no longer.
+SESSION_TIMEOUT: Final = "4s"
+# The participants have the ids from 1 on.
+NODE_ID: Final = 0
+
+LOG_LEVELS: Final = click.Choice(["debug", "info", "warning", "error"])
+
+
+@click.command(short_help="Run a cluster in one process.")
+@click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help=f"Where it is kept.  [{DATA_DIR}]")
+@click.option("--participants", type=click.IntRange(0, 1000), metavar="N", help="How many brokers it has.  [3]")
+@click.option("--listen", metavar="HOST:PORT", help="Where the API listens.  [127.0.0.1:8080]")
+@click.option("--config", "file", metavar="FILE", help="A kactl.toml; what is said here goes before it.")
+@click.option("--demo", is_flag=True, help="Create a topic, kill a broker, and show how leaders move.")
+@click.option("--log-level", type=LOG_LEVELS, default="error", show_default=True, help="What to log to stderr.")
+@click.option("--uvloop/--no-uvloop", default=True, help="Use uvloop where it is installed.  [yes]")
+@options
+def up(
+    settings: Settings,
+    *,
+    data_dir: Path | None,
+    participants: int | None,
+    listen: str | None,
+    file: str | None,
+    demo: bool,
+    log_level: str,
+    uvloop: bool,
+) -> None:
+    """Run a cluster in one process: store, brokers, controller and admin API.
+
+    Everything is kept in the data folder: stop it with Ctrl-C, start it again, and the cluster is as it was, also
+    after a kill.
+    """
+    from . import setup
+    from .demo import check_demo, run_demo
+    from .serving import embedded
+
+    config = setup.read_config(file, _overrides(file, data_dir, participants, listen))
+    if config.store.kind != "sqlite":
+        raise Failure(
+            f"{file}: store.kind: `kactl up` keeps its cluster in SQLite, not in {config.store.kind}: "
+            'write kind = "sqlite", or run `kactl controller` for brokers of their own',
+            Exit.USAGE,
+        )
+    if 1 <= config.node_id <= config.participants.count:
+        raise Failure(
+            f"{file}: node-id: {config.node_id} is the id of one of the {config.participants.count} participants: "
+            "choose 0, or a number above them",
+            Exit.USAGE,
+        )
+    if demo:
+        check_demo(config)
+    setup.log_to_stderr("debug" if settings.verbose else log_level)
+
+    async def serve(stop: "Stop") -> None:
+        async with embedded(config, note=settings.note) as server:
+            stop.started = True
+            _introduce(config, server)
+            if demo:
+                await run_demo(server, stop, session_timeout_ms=config.store.session_timeout)
+            else:
+                await stop.asked()
+            click.echo("Stopping: the controllership is given up, the brokers leave ...")
+
+    store = Path(config.store.path)
+    with setup.held(store.parent, url=f"http://{config.api.listen}"):
+        setup.check_listen(config.api.address)
+        setup.run(serve, uvloop=uvloop)
+    click.echo(f"Stopped. The cluster is kept in {store}.")
+
+
+def _overrides(
+    file: str | None, data_dir: Path | None, participants: int | None, listen: str | None
+) -> dict[str, object]:
+    """What the command line says about the configuration; and, where there is no file, what suits one process."""
+    overrides: dict[str, object] = {"participants.count": participants, "api.listen": listen}
+    if file is None:
+        data_dir = Path(DATA_DIR) if data_dir is None else data_dir
+        for key, value in (("node-id", NODE_ID), ("store.session-timeout", SESSION_TIMEOUT)):
+            if _variable(key) not in os.environ:
+                overrides[key] = value
+    if data_dir is not None:
+        overrides["store.path"] = str(data_dir / STORE_FILE)
+    return overrides
+
+
+def _variable(key: str) -> str:
+    return "KACTL_" + key.upper().replace("-", "_").replace(".", "__")
+
+
+def _introduce(config: "Config", server: "Server") -> None:
+    """Say what runs, and how to talk to it."""
+    controller, members, address = server
+    assert members is not None
+    now = controller.snapshot()
+    url = address.url
+    command = "kactl" if url == DEFAULT_SERVER else f"kactl --server {url}"
+    brokers = f"brokers {members.ids[0]} to {members.ids[-1]}" if members.ids else "no brokers"
+    state = f"{count(now.topics, 'topic')}, {count(now.partitions, 'partition')}"
+    first = members.ids[0] if members.ids else 1
+    lines = [
+        f"{click.style('kactl is up', bold=True)}: controller {config.node_id} under epoch {now.epoch}, {brokers}",
+        f"  kept in  {config.store.path}  ({state})",
+        f"  API at   {url}  (description: /openapi.json, metrics: /metrics)",
+        "",
+        "From another terminal:",
+        f"  {command} topic create clicks --partitions 6 --replication-factor {max(1, min(3, len(members)))}",
+        f"  {command} get partitions",
+        f"  {command} watch",
+        f"  {command} broker kill {first}",
+        f"  curl -s {url}/v1/controller",
+        f"  curl -N {url}/v1/events/stream",
+        "",
+        "Ctrl-C stops it, and the cluster is kept.",
+    ]
+    click.echo("\n".join(lines))

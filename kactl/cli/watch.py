@@ -1,0 +1,132 @@
+"""`kactl watch`: what happens, as it happens."""
+
+import fnmatch
+from collections.abc import Mapping
+from typing import Any, Final, get_args
+
+import click
+
+from kactl.admin.schema import (
+    AnyEvent,
+    BrokerEvent,
+    ControllerEvent,
+    ControllerInfo,
+    EventKind,
+    PartitionEvent,
+    ReplicaEvent,
+    ResetEvent,
+    TopicEvent,
+)
+
+from . import output
+from .output import BAD, GOOD, PLAIN, WARN
+from .settings import Settings, options
+from .sse import EventStream
+
+_KINDS: Final = get_args(EventKind)
+# Replicas move with their brokers and partitions: shown on request only.
+_DEFAULT_KINDS: Final = tuple(kind for kind in _KINDS if kind != "replica")
+
+
+def _kinds(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
+    if value is None:
+        return _DEFAULT_KINDS
+    kinds = tuple(kind.strip() for kind in value.split(",") if kind.strip())
+    for kind in kinds:
+        if kind not in _KINDS:
+            raise click.BadParameter(f"{kind!r} is none of {', '.join(_KINDS)}")
+    return kinds
+
+
+@click.command(short_help="Show what happens, as it happens.")
+@click.option(
+    "--types",
+    "kinds",
+    metavar="KIND,..",
+    callback=_kinds,
+    help=f"Only these: {', '.join(_KINDS)}.  [all but replica]",
+)
+@click.option("--topic", metavar="T", help="Only what concerns this topic; * and ? stand for any characters.")
+@click.option("--since", type=click.IntRange(min=0), metavar="SEQ", help="Begin behind this event; 0: the oldest held.")
+@click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="End after so many.")
+@options
+def watch(
+    settings: Settings,
+    *,
+    kinds: tuple[str, ...],
+    topic: str | None,
+    since: int | None,
+    limit: int | None,
+) -> None:
+    """Show what happens, as it happens, until Ctrl-C.
+
+    A connection that breaks is made again, and goes on behind the last event that was read. What could not be
+    followed any more is told by a `reset`: look at the present state with `kactl get`, then read on.
+    """
+    form = settings.only("table", "jsonl")
+    if since is None:
+        # Asked for first, so that nothing is missed if the connection breaks before the first event.
+        since = settings.api.get("/v1/controller", ControllerInfo).as_of.seq
+    stream = EventStream(settings.server, after=since, kinds=kinds, timeout_s=settings.timeout_s)
+    shown = 0
+    try:
+        for event in stream.follow(on_break=settings.note):
+            if topic is not None and not _concerns(event, topic):
+                continue
+            if form == "jsonl":
+                output.print_jsonl([event])
+            else:
+                output.print_lines([line(event)])
+            shown += 1
+            if shown == limit:
+                return
+    except KeyboardInterrupt:
+        return
+
+
+def _concerns(event: AnyEvent, topic: str) -> bool:
+    """Whether an event speaks of a topic that is wanted; a reset speaks of all of them."""
+    if isinstance(event, TopicEvent | PartitionEvent | ReplicaEvent):
+        return fnmatch.fnmatchcase(event.topic, topic.replace("[", "[[]"))
+    return isinstance(event, ResetEvent)
+
+
+def line(event: AnyEvent) -> str:
+    """One event in words."""
+    what, said, colour = _told(event)
+    when = output.time_of_day(event.time_ms)
+    return output.GAP.join((when, f"#{event.seq}", f"{what:<10}", click.style(said, **colour)))
+
+
+def _told(event: AnyEvent) -> tuple[str, str, Mapping[str, Any]]:
+    """What an event speaks of, what it says, and its colour."""
+    match event:
+        case ControllerEvent():
+            cause = f": {event.cause}" if event.cause else ""
+            said = f"{event.controller_id} {event.what} under epoch {event.controller_epoch}{cause}"
+            return "controller", said, GOOD if event.what == "elected" else WARN
+        case BrokerEvent():
+            epoch = f" under epoch {event.broker_epoch}" if event.broker_epoch >= 0 else ""
+            return "broker", f"{event.broker} {event.what}{epoch}", BAD if "failed" in event.what else PLAIN
+        case TopicEvent():
+            return "topic", f"{event.topic} {event.what}", PLAIN
+        case PartitionEvent():
+            return "partition", *_partition(event)
+        case ReplicaEvent():
+            said = f"{event.topic}-{event.partition} on {event.broker}  {event.from_state} -> {event.to_state}"
+            return "replica", said, PLAIN
+        case ResetEvent():
+            return "reset", f"events up to {event.seq} are gone: see the present state with `kactl get`", WARN
+
+
+def _partition(event: PartitionEvent) -> tuple[str, Mapping[str, Any]]:
+    moved = event.to_state if event.from_state == event.to_state else f"{event.from_state} -> {event.to_state}"
+    said = (
+        f"{event.topic}-{event.partition}  {moved}  leader {output.broker(event.leader)}"
+        f"  epoch {output.broker(event.leader_epoch)}  isr {output.numbers(event.isr)}"
+    )
+    if event.recovering:
+        said += "  recovering"
+    if event.refused:
+        return f"{said}  refused: {event.refused}", BAD
+    return said, WARN if event.to_state == "offline" else PLAIN
