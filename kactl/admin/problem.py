@@ -14,7 +14,7 @@ CONTENT_TYPE: Final = "application/problem+json"
 RETRY_AFTER_S: Final = 1
 _CAPITAL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
-_PLACE: Final = re.compile(r" - at `(?:key in )?\$(.*)`$")
+_PLACE: Final = re.compile(r" - at (?:`key` in )?`\$(.*)`$")
 _FIELD: Final = re.compile(r"(?:unknown|missing required) field `(.*)`", re.DOTALL)
 
 
@@ -80,7 +80,7 @@ def of(error: Exception, *, instance: str, controller: ProblemController) -> tup
             instance=instance,
             controller=controller,
         )
-    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+    if status == HTTPStatus.SERVICE_UNAVAILABLE and retriable:
         headers = {"Retry-After": str(RETRY_AFTER_S)} | headers
     problem = Problem(
         type=f"urn:kactl:problem:{title.lower().replace(' ', '-')}",

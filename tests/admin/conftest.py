@@ -1,0 +1,113 @@
+"""A real server on loopback over a real controller, in front of a store in memory and participants of this process."""
+
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+
+from kactl.actors.system import Controller
+from kactl.admin.metrics import telemetry_for_server
+from kactl.admin.server import serve
+from kactl.config import load
+from kactl.participant.group import Participants
+from kactl.stores.memory import MemoryStore
+from kactl.transports.memory import MemoryHub
+from tests.clocks import ManualClock, settle
+
+JSON = {"Content-Type": "application/json"}
+
+
+@dataclasses.dataclass
+class Answered:
+    """A response, read to its end."""
+
+    status: int
+    headers: Any
+    body: bytes
+
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+    def read(self, wanted: Any) -> Any:
+        """The body, which has to be what the API promises."""
+        assert self.headers["Content-Type"].startswith("application/json"), self.body
+        return msgspec.json.decode(self.body, type=wanted)
+
+
+@dataclasses.dataclass
+class Served:
+    """One server, and a client of it."""
+
+    controller: Controller
+    participants: Participants | None
+    clock: ManualClock
+    url: str
+    http: aiohttp.ClientSession
+
+    async def ask(self, method: str, path: str, **more: Any) -> Answered:
+        async with self.http.request(method, self.url + path, **more) as response:
+            return Answered(response.status, response.headers, await response.read())
+
+    async def get(self, path: str, **more: Any) -> Answered:
+        return await self.ask("GET", path, **more)
+
+    async def post(self, path: str, body: Any = None, **more: Any) -> Answered:
+        return await self.ask("POST", path, json={} if body is None else body, **more)
+
+    async def state(self) -> Any:
+        """Everything that a request could change."""
+        views = [self.controller.partitions_of(topic.name) for topic in self.controller.topics()]
+        return self.controller.snapshot(), views, await self.controller.store.topics(), self.controller.brokers()
+
+
+@contextlib.asynccontextmanager
+async def served(
+    *, brokers: int | None = 3, store: MemoryStore | None = None, node_id: int = 0, listen: str = "127.0.0.1:0"
+) -> AsyncIterator[Served]:
+    """A server with so many participants; None runs none."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock) if store is None else store
+    hub = MemoryHub()
+    provider, render = telemetry_for_server()
+    config = load(None, {}, {"node-id": node_id, "api.listen": listen, "cluster": "test"})
+    async with contextlib.AsyncExitStack() as stack:
+        controller = await stack.enter_async_context(
+            Controller(node_id, store=store, hub=hub, clock=clock, meter_provider=provider)
+        )
+        participants = None
+        if brokers is not None:
+            participants = Participants(brokers, store=store, hub=hub, clock=clock)
+            await stack.enter_async_context(participants)
+        await settle()
+        address = await stack.enter_async_context(
+            serve(controller, config, participants=participants, render_metrics=render)
+        )
+        http = await stack.enter_async_context(aiohttp.ClientSession())
+        yield Served(controller, participants, clock, address.url, http)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Served]:
+    """Three participants and a topic of four partitions."""
+    async with served() as opened:
+        await opened.controller.create_topic("orders", partitions=4, replication_factor=3)
+        await settle()
+        yield opened
+
+
+@pytest.fixture
+async def standby() -> AsyncIterator[Served]:
+    """An instance beside the controller 5."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    async with (
+        Controller(5, store=store, clock=clock) as other,
+        served(brokers=None, store=store.another(), node_id=6) as opened,
+    ):
+        await other.wait_active()
+        await settle()
+        yield opened

@@ -1,0 +1,459 @@
+"""What can be looked at, page by page, and by whom it is answered."""
+
+import pytest
+
+from kactl.admin.schema import (
+    BrokerInfo,
+    BrokerList,
+    ClusterInfo,
+    ControllerInfo,
+    EventPage,
+    PartitionInfo,
+    PartitionPage,
+    Probe,
+    TopicDetail,
+    TopicPage,
+)
+from kactl.admin.views import find_partitions
+from kactl.telemetry import COUNTERS, GAUGES
+from tests.admin.conftest import Served
+from tests.clocks import settle
+
+pytestmark = pytest.mark.anyio
+
+
+# -- probes ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz"])
+async def test_a_controller_lives_and_is_ready(server: Served, path: str) -> None:
+    answer = await server.get(path)
+
+    assert answer.status == 200
+    assert answer.read(Probe).status == "ok"
+
+
+async def test_the_leader_says_so_and_who_it_is(server: Served) -> None:
+    answer = await server.get("/leader")
+
+    assert answer.status == 200
+    assert answer.read(ControllerInfo) == (await server.get("/v1/controller")).read(ControllerInfo)
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/leader"])
+async def test_probes_answer_head_as_they_answer_get(server: Served, standby: Served, path: str) -> None:
+    for one in (server, standby):
+        head = await one.ask("HEAD", path)
+
+        assert head.status == (await one.get(path)).status
+        assert head.body == b""
+
+
+async def test_a_standby_is_ready_and_no_leader(standby: Served) -> None:
+    assert (await standby.get("/livez")).status == 200
+    assert (await standby.get("/readyz")).read(Probe) == Probe(status="ok", detail="standing by for controller 5")
+    leader = await standby.get("/leader")
+    assert leader.status == 503
+    assert leader.read(ControllerInfo).active_id == 5
+    assert not leader.read(ControllerInfo).is_active
+
+
+async def test_who_knows_of_no_controller_is_not_ready(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server.controller.loop, "active_id", None)
+
+    answer = await server.get("/readyz")
+
+    assert answer.status == 503
+    assert answer.read(Probe) == Probe(status="starting", detail="nobody is known to be the controller")
+
+
+async def test_who_is_still_taking_over_is_not_ready_and_answers_nothing_of_the_cluster(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server.controller.loop, "ready", False)
+
+    assert (await server.get("/readyz")).status == 503
+    refused = await server.get("/v1/partitions")
+    assert refused.status == 503
+    assert refused.json()["title"] == "Taking over"
+    assert refused.headers["Retry-After"] == "1"
+
+
+CLUSTER_PATHS = [
+    "/v1/cluster",
+    "/v1/brokers",
+    "/v1/brokers/1",
+    "/v1/topics",
+    "/v1/topics/orders",
+    "/v1/topics/orders/partitions/0",
+    "/v1/partitions",
+]
+
+
+@pytest.mark.parametrize("path", CLUSTER_PATHS)
+async def test_a_standby_does_not_answer_as_if_there_were_nothing(standby: Served, path: str) -> None:
+    answer = await standby.get(path)
+
+    assert answer.status == 503
+    problem = answer.json()
+    assert (problem["error_code"], problem["error_name"], problem["retriable"]) == (41, "NOT_CONTROLLER", True)
+    assert problem["controller"] == {"id": 5, "epoch": 0}
+    assert answer.headers["Retry-After"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/topics", {"name": "x", "replication_factor": 1}),
+        ("/v1/elections", {"type": "preferred", "all": True}),
+    ],
+)
+async def test_a_standby_changes_nothing_and_names_the_controller(standby: Served, path: str, body: object) -> None:
+    answer = await standby.post(path, body)
+
+    assert answer.status == 503
+    assert answer.json()["error_name"] == "NOT_CONTROLLER"
+    assert "the controller is 5" in answer.json()["detail"]
+    assert await standby.controller.store.topics() == []
+
+
+# -- the controller and the cluster ------------------------------------------------------------------------------------
+
+
+async def test_the_controller_tells_who_and_since_when_it_is(server: Served) -> None:
+    info = (await server.get("/v1/controller")).read(ControllerInfo)
+
+    assert (info.node_id, info.active_id, info.epoch, info.cluster) == (0, 0, 1, "test")
+    assert (info.is_active, info.ready) == (True, True)
+    assert info.since_ms == server.clock.now_ms()
+    assert (info.state, info.state_number, info.changes) == ("Idle", 0, 1)
+    assert info.participants == (1, 2, 3)
+
+
+async def test_since_when_is_not_known_once_the_event_of_it_has_gone(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server.controller.history, "_limit", 1)
+    await server.controller.create_topic("more")
+
+    assert (await server.get("/v1/controller")).read(ControllerInfo).since_ms is None
+
+
+async def test_the_cluster_in_numbers(server: Served) -> None:
+    info = (await server.get("/v1/cluster")).read(ClusterInfo)
+
+    assert (info.brokers, info.brokers_dead, info.topics, info.partitions) == (3, 0, 1, 4)
+    assert (info.offline_partitions, info.under_replicated_partitions, info.preferred_imbalance) == (0, 0, 0)
+    assert info.as_of.seq == server.controller.history.seq
+
+
+# -- brokers -----------------------------------------------------------------------------------------------------------
+
+
+async def test_brokers_with_what_they_lead_and_hold(server: Served) -> None:
+    brokers = (await server.get("/v1/brokers")).read(BrokerList).items
+
+    assert [broker.id for broker in brokers] == [1, 2, 3]
+    assert [broker.leaders for broker in brokers] == [2, 1, 1]
+    assert [broker.leader_skew for broker in brokers] == [50.0, -25.0, -25.0]
+    assert [(broker.replicas, broker.replica_skew) for broker in brokers] == [(4, 0.0)] * 3
+    assert all(broker.state == "live" and broker.participant and broker.epoch is not None for broker in brokers)
+    assert (await server.get("/v1/brokers/2")).read(BrokerInfo) == brokers[1]
+
+
+async def test_a_broker_that_nobody_knows_is_not_found(server: Served) -> None:
+    answer = await server.get("/v1/brokers/9")
+
+    assert answer.status == 404
+    assert answer.json()["error_name"] == "BROKER_ID_NOT_REGISTERED"
+    assert answer.json()["detail"] == "there is no broker 9"
+
+
+async def test_a_dead_broker_is_listed_for_what_is_assigned_to_it(server: Served) -> None:
+    assert server.participants is not None
+    await server.participants.kill(3)
+    await server.clock.advance(30_000)
+
+    broker = (await server.get("/v1/brokers/3")).read(BrokerInfo)
+    cluster = (await server.get("/v1/cluster")).read(ClusterInfo)
+
+    assert (broker.state, broker.epoch, broker.leaders, broker.replicas) == ("dead", None, 0, 4)
+    assert broker.out_of_sync == 4
+    assert (cluster.brokers, cluster.brokers_dead, cluster.under_replicated_partitions) == (2, 1, 4)
+
+
+# -- topics and partitions ---------------------------------------------------------------------------------------------
+
+
+async def test_topics_by_name_and_page(server: Served) -> None:
+    for name in ("a", "z"):
+        await server.controller.create_topic(name)
+
+    first = (await server.get("/v1/topics?limit=2")).read(TopicPage)
+    second = (await server.get(f"/v1/topics?limit=2&cursor={first.next_cursor}")).read(TopicPage)
+
+    assert [topic.name for topic in (*first.items, *second.items)] == ["a", "orders", "z"]
+    assert (first.matched, second.next_cursor) == (3, None)
+    orders = first.items[1]
+    assert (orders.partitions, orders.replication_factor, orders.deleting) == (4, 3, False)
+    assert orders.id is not None
+    assert len(orders.id) == 22
+
+
+async def test_a_topic_with_its_overrides_and_partitions(server: Served) -> None:
+    await server.controller.store.set_topic_config("orders", {"retention.ms": "1"})
+
+    detail = (await server.get("/v1/topics/orders")).read(TopicDetail)
+
+    assert detail.config == {"retention.ms": "1"}
+    assert detail.topic.name == "orders"
+    assert [info.partition for info in detail.partitions.items] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/v1/topics/nix", "there is no topic nix"),
+        ("/v1/topics/*", "there is no topic *"),
+        ("/v1/topics/nix/partitions/0", "there is no partition nix-0"),
+        ("/v1/topics/orders/partitions/4", "there is no partition orders-4"),
+    ],
+)
+async def test_what_is_not_there_is_not_found(server: Served, path: str, said: str) -> None:
+    answer = await server.get(path)
+
+    assert answer.status == 404
+    assert answer.json()["error_name"] == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert answer.json()["detail"] == said
+
+
+async def test_a_partition_says_what_the_controller_knows(server: Served) -> None:
+    info = (await server.get("/v1/topics/orders/partitions/1")).read(PartitionInfo)
+    known = server.controller.partition("orders-1")
+
+    assert known is not None
+    assert (info.leader, info.leader_epoch, info.isr, info.replicas) == (
+        known.leader,
+        known.leader_epoch,
+        known.isr,
+        known.replicas,
+    )
+    assert info.state == "online"
+    assert info.preferred_leader == info.replicas[0]
+    assert info.replica_states == dict.fromkeys(info.replicas, "online")
+    assert not info.offline
+    assert not info.under_replicated
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", 9),
+        ("topic=orders", 4),
+        ("topic=orders&topic=a", 5),
+        ("topic=o*,b?", 8),
+        ("topic=[a]", 0),
+        ("topic=nix", 0),
+        ("leader=1&topic=orders", 2),
+        ("leader=-1", 0),
+        ("replica=9", 0),
+        ("replica=3&topic=orders", 4),
+        ("state=online", 9),
+        ("state=offline", 0),
+        ("state=offline,online", 9),
+        ("offline=true", 0),
+        ("offline=false", 9),
+        ("urp=1", 0),
+    ],
+)
+async def test_partitions_are_those_of_which_everything_holds(server: Served, query: str, found: int) -> None:
+    await server.controller.create_topic("a", assignment={0: [3]})
+    await server.controller.create_topic("b1", partitions=4)
+
+    page = (await server.get(f"/v1/partitions?{query}")).read(PartitionPage)
+
+    assert page.matched == len(page.items) == found
+    names = [(info.topic, info.partition) for info in page.items]
+    assert names == sorted(names)
+
+
+async def test_a_partition_without_a_leader_is_found_as_offline(server: Served) -> None:
+    await server.controller.create_topic("alone", assignment={0: [3]})
+    assert server.participants is not None
+    await server.participants.kill(3)
+    await server.clock.advance(30_000)
+
+    for query in ("offline=1", "state=offline", "leader=-1"):
+        page = (await server.get(f"/v1/partitions?{query}")).read(PartitionPage)
+
+        assert [(info.topic, info.offline, info.leader) for info in page.items] == [("alone", True, -1)]
+    urp = (await server.get("/v1/partitions?urp=true")).read(PartitionPage)
+    # The last one in sync stays in the ISR, so that it can come back as the leader.
+    assert [info.topic for info in urp.items] == ["orders"] * 4
+    assert all(info.under_replicated for info in urp.items)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 100])
+async def test_pages_together_are_all_and_each_once(server: Served, limit: int) -> None:
+    await server.controller.create_topic("a", partitions=2)
+    await server.controller.create_topic("z", partitions=1)
+    seen: list[tuple[str, int]] = []
+    cursor = ""
+
+    while True:
+        page = (await server.get(f"/v1/partitions?limit={limit}{cursor}")).read(PartitionPage)
+        seen += [(info.topic, info.partition) for info in page.items]
+        assert page.matched == 7
+        if page.next_cursor is None:
+            break
+        cursor = f"&cursor={page.next_cursor}"
+
+    assert seen == [("a", 0), ("a", 1), *(("orders", partition) for partition in range(4)), ("z", 0)]
+
+
+async def test_a_cursor_outlives_the_topic_it_stands_in(server: Served) -> None:
+    await server.controller.create_topic("a", partitions=2)
+    first = (await server.get("/v1/partitions?limit=1")).read(PartitionPage)
+
+    server.controller.cluster.remove_topic("a")
+    second = (await server.get(f"/v1/partitions?limit=1&cursor={first.next_cursor}")).read(PartitionPage)
+
+    assert [(info.topic, info.partition) for info in second.items] == [("orders", 0)]
+
+
+async def test_a_long_page_lets_others_have_their_turn(server: Served) -> None:
+    await server.controller.create_topic("long", partitions=1200, replication_factor=1)
+    from kactl.admin.schema import PartitionQuery
+
+    found = find_partitions(server.controller.cluster, PartitionQuery(topic=["long"], limit=10_000))
+    infos = await found.infos()
+
+    assert [info.partition for info in infos] == list(range(1200))
+
+
+# -- events, metrics and what is not there -----------------------------------------------------------------------------
+
+
+async def test_events_page_by_page(server: Served) -> None:
+    everything = (await server.get("/v1/events")).read(EventPage)
+    assert [event.seq for event in everything.items] == list(range(1, server.controller.history.seq + 1))
+    assert everything.next_after == everything.as_of.seq
+
+    page = (await server.get("/v1/events?after=2&limit=3")).read(EventPage)
+    assert page.items == everything.items[2:5]
+    assert page.next_after == 5
+
+    topics = (await server.get("/v1/events?kinds=topic,controller")).read(EventPage)
+    assert [(event.__struct_config__.tag, event.what) for event in topics.items] == [
+        ("controller", "elected"),
+        ("topic", "created"),
+    ]
+
+
+async def test_events_that_are_gone_are_a_reset(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server.controller.history, "_limit", 3)
+    await server.controller.create_topic("more")
+
+    page = (await server.get("/v1/events?after=0")).read(EventPage)
+
+    assert page.items[0].__struct_config__.tag == "reset"
+    assert page.items[0].seq == server.controller.history.oldest - 1
+
+
+async def test_metrics_have_the_documented_names(server: Served) -> None:
+    answer = await server.get("/metrics")
+
+    text = answer.body.decode()
+    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    for name, unit, _ in GAUGES:
+        assert f"# TYPE {name.replace('.', '_').lower()}{'_seconds' if unit == 's' else ''} gauge" in text, name
+    for name, *_ in COUNTERS:
+        assert f"# TYPE {name.replace('.', '_').lower()}_total counter" in text, name
+    assert "\nkafka_controller_active_count 1.0" in text
+    assert 'kafka_controller_event_process_duration_seconds_bucket{kafka_controller_state="TopicChange"' in text
+    assert "kafka_controller_partition_count 4.0" in text
+
+
+async def test_two_servers_measure_apart(server: Served, standby: Served) -> None:
+    assert b"\nkafka_controller_active_count 1.0" in (await server.get("/metrics")).body
+    assert b"\nkafka_controller_active_count 0.0" in (await standby.get("/metrics")).body
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "title"),
+    [
+        ("GET", "/", 404, "No such route"),
+        ("GET", "/v1", 404, "No such route"),
+        ("GET", "/v1/topics/orders/", 404, "No such route"),
+        ("DELETE", "/v1/topics/orders", 405, "Method not allowed"),
+        ("PUT", "/v1/topics", 405, "Method not allowed"),
+        ("HEAD", "/v1/events/stream", 405, None),
+        ("GET", "/v1/elections", 405, "Method not allowed"),
+    ],
+)
+async def test_what_is_no_route_is_said_to_be_none(
+    server: Served, method: str, path: str, status: int, title: str | None
+) -> None:
+    answer = await server.ask(method, path)
+
+    assert answer.status == status
+    if title is not None:
+        assert answer.headers["Content-Type"] == "application/problem+json"
+        assert answer.json()["title"] == title
+        assert answer.json()["instance"] == path
+    if status == 405:
+        assert answer.headers["Allow"]
+
+
+@pytest.mark.parametrize(
+    ("path", "parameter"),
+    [
+        ("/v1/partitions?limit=0", "limit"),
+        ("/v1/partitions?limit=10001", "limit"),
+        ("/v1/partitions?limit=many", "limit"),
+        ("/v1/partitions?limit=1&limit=2", "limit"),
+        ("/v1/partitions?state=asleep", "state"),
+        ("/v1/partitions?leader=-2", "leader"),
+        ("/v1/partitions?leader=99999999999", "leader"),
+        ("/v1/partitions?offline=maybe", "offline"),
+        ("/v1/partitions?sort=downtime", "sort"),
+        ("/v1/partitions?cursor=%00", "cursor"),
+        ("/v1/partitions?cursor=WzFd", "cursor"),
+        ("/v1/partitions?cursor=WyJhIiwtMV0", "cursor"),
+        ("/v1/partitions?cursor=%C3%A4", "cursor"),
+        ("/v1/topics?cursor=x", "cursor"),
+        ("/v1/topics?topic=x", "topic"),
+        ("/v1/events?after=-1", "after"),
+        ("/v1/events?kinds=weather", "kinds"),
+        ("/v1/events/stream?after=x", "after"),
+        ("/v1/brokers/one", "id"),
+        ("/v1/brokers/-1", "id"),
+        ("/v1/topics/orders/partitions/99999999999", "partition"),
+        ("/livez?verbose=1", "verbose"),
+    ],
+)
+async def test_a_parameter_that_cannot_be_used_is_named(server: Served, path: str, parameter: str) -> None:
+    answer = await server.get(path)
+
+    assert answer.status == 400
+    problem = answer.json()
+    assert problem["errors"][0]["parameter"] == parameter
+    assert problem["detail"].startswith(f"{parameter}: ")
+    assert problem["error_name"] == "INVALID_REQUEST"
+
+
+async def test_an_error_of_our_own_is_a_problem_too(
+    server: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(server.controller, "snapshot", broken)
+
+    answer = await server.get("/v1/cluster")
+
+    assert answer.status == 500
+    assert answer.json()["error_name"] == "UNKNOWN_SERVER_ERROR"
+    assert b"a bug" not in answer.body
+    assert "a bug" in caplog.text
+    await settle()

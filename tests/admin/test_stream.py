@@ -1,0 +1,205 @@
+"""The event stream: it begins where the client left off, and no client is waited for without end."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import anyio
+import msgspec
+import pytest
+
+from kactl.admin import server as server_module
+from kactl.admin import stream
+from kactl.admin.schema import AnyEvent
+from kactl.history import BrokerEvent
+from tests.admin.conftest import Served, served
+from tests.clocks import settle
+
+pytestmark = pytest.mark.anyio
+PATIENCE_S = 20
+
+
+class Blocks:
+    """The blocks of a stream, one by one."""
+
+    def __init__(self, response: Any) -> None:
+        self.response = response
+
+    async def next(self) -> dict[str, str]:
+        """The fields of one block; a comment has the empty name."""
+        block: dict[str, str] = {}
+        with anyio.fail_after(PATIENCE_S):
+            while (line := (await self.response.content.readline()).decode()) not in ("\n", ""):
+                name, _, value = line.rstrip("\n").partition(": ")
+                block[name] = value
+        return block
+
+    async def event(self) -> AnyEvent:
+        block = await self.next()
+        event: AnyEvent = msgspec.json.decode(block["data"], type=AnyEvent)
+        assert block["event"] == event.__struct_config__.tag
+        assert block["id"] == str(event.seq)
+        return event
+
+
+@contextlib.asynccontextmanager
+async def opened(server: Served, query: str = "", **headers: str) -> AsyncIterator[Blocks]:
+    async with server.http.get(f"{server.url}/v1/events/stream{query}", headers=headers) as response:
+        assert response.status == 200
+        assert response.headers["Content-Type"] == "text/event-stream"
+        yield Blocks(response)
+
+
+async def test_a_client_is_told_what_happens_from_now_on(server: Served) -> None:
+    seq = server.controller.history.seq
+    async with opened(server) as blocks:
+        assert await blocks.next() == {"retry": "2000", "id": str(seq)}
+
+        await server.controller.create_topic("new")
+
+        event = await blocks.event()
+        assert (event.seq, event.__struct_config__.tag) == (seq + 1, "topic")
+
+
+async def test_a_client_goes_on_behind_the_event_it_saw_last(server: Served) -> None:
+    async with opened(server, **{"Last-Event-ID": "2"}) as blocks:
+        assert (await blocks.next())["id"] == "2"
+        assert [(await blocks.event()).seq for _ in range(3)] == [3, 4, 5]
+
+
+async def test_what_was_seen_goes_before_what_was_first_asked_for(server: Served) -> None:
+    async with opened(server, "?after=1", **{"Last-Event-ID": "4"}) as blocks:
+        await blocks.next()
+        assert (await blocks.event()).seq == 5
+
+
+async def test_a_client_may_begin_with_any_event(server: Served) -> None:
+    async with opened(server, "?after=0") as blocks:
+        await blocks.next()
+        seen = [await blocks.event() for _ in range(server.controller.history.seq)]
+
+    assert [event.seq for event in seen] == list(range(1, server.controller.history.seq + 1))
+    assert seen[0].__struct_config__.tag == "controller"
+
+
+async def test_only_the_kinds_that_were_asked_for_come(server: Served) -> None:
+    async with opened(server, "?after=0&kinds=topic&kinds=controller") as blocks:
+        await blocks.next()
+        assert [(await blocks.event()).__struct_config__.tag for _ in range(2)] == ["controller", "topic"]
+
+        await server.controller.create_topic("new")
+
+        assert (await blocks.event()).__struct_config__.tag == "topic"
+
+
+async def test_who_comes_back_too_late_is_told_to_read_anew(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = server.controller.history
+    monkeypatch.setattr(history, "_limit", 2)
+    await server.controller.create_topic("new")
+
+    async with opened(server, **{"Last-Event-ID": "1"}) as blocks:
+        await blocks.next()
+        reset = await blocks.event()
+
+        assert (reset.__struct_config__.tag, reset.seq) == ("reset", history.oldest - 1)
+        assert (await blocks.event()).seq == history.oldest
+
+
+async def test_a_number_of_another_process_is_a_reset(server: Served) -> None:
+    async with opened(server, **{"Last-Event-ID": "123456"}) as blocks:
+        await blocks.next()
+        reset = await blocks.event()
+
+        assert (reset.__struct_config__.tag, reset.seq) == ("reset", server.controller.history.seq)
+
+
+@pytest.mark.parametrize("id_", ["x", "-1", "1.5", "9" * 30])
+async def test_what_is_no_number_is_refused(server: Served, id_: str) -> None:
+    answer = await server.get("/v1/events/stream", headers={"Last-Event-ID": id_})
+
+    assert answer.status == 400
+    assert answer.json()["errors"][0]["header"] == "Last-Event-ID"
+
+
+async def test_a_quiet_stream_is_kept_alive(server: Served) -> None:
+    async with opened(server) as blocks:
+        await blocks.next()
+        for _ in range(2):
+            await server.clock.advance(stream.PING_MS)
+
+            assert await blocks.next() == {"": "ping"}
+
+
+async def test_a_quiet_stream_leaves_nothing_behind(server: Served) -> None:
+    async with opened(server) as blocks:
+        await blocks.next()
+        await settle()
+        waiting, tasks = len(server.controller.history._waiting), len(asyncio.all_tasks())
+
+        for _ in range(5):
+            await server.clock.advance(stream.PING_MS)
+            await blocks.next()
+        await settle()
+
+        assert len(server.controller.history._waiting) == waiting
+        assert len(asyncio.all_tasks()) == tasks
+
+
+async def test_streams_have_a_bound(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "STREAMS_MAX", 1)
+    async with opened(server) as blocks:
+        await blocks.next()
+
+        refused = await server.get("/v1/events/stream")
+
+        assert refused.status == 503
+        assert refused.json()["title"] == "Too many streams"
+        assert refused.json()["retriable"]
+
+
+async def test_a_client_that_is_gone_frees_its_place(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "STREAMS_MAX", 1)
+    async with opened(server) as blocks:
+        await blocks.next()
+        blocks.response.close()
+
+    with anyio.fail_after(PATIENCE_S):
+        while True:
+            await server.clock.advance(stream.PING_MS)
+            async with server.http.get(f"{server.url}/v1/events/stream") as again:
+                if again.status == 200:
+                    break
+                assert again.status == 503
+
+
+async def test_a_client_that_does_not_read_is_cut_off(server: Served) -> None:
+    at = urlsplit(server.url)
+    reader, writer = await asyncio.open_connection(at.hostname, at.port, limit=1024)
+    writer.write(b"GET /v1/events/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    await reader.readuntil(b"retry: ")
+    for _ in range(80_000):  # more than the buffers of both ends and the kernel's between them hold
+        server.controller.history.add(BrokerEvent(what="x" * 200, broker=1, broker_epoch=1))
+    received = 0
+
+    with anyio.fail_after(PATIENCE_S), contextlib.suppress(ConnectionError):
+        for _ in range(5):
+            await server.clock.advance(stream.STALLED_MS)
+        while content := await reader.read(1 << 20):
+            received += len(content)
+
+    assert 0 < received < 80_000 * 200
+    writer.close()
+
+
+async def test_a_stream_ends_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "SHUTDOWN_TIMEOUT_S", 3600)
+    async with aiohttp.ClientSession() as http:
+        with anyio.fail_after(PATIENCE_S):
+            async with served() as server:
+                response = await http.get(f"{server.url}/v1/events/stream")
+                await Blocks(response).next()
+
+            assert await response.content.read() == b""

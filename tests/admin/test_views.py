@@ -1,0 +1,193 @@
+"""Pages of partitions against the same question asked of objects, and errors as problems."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kactl.admin import cursor, problem
+from kactl.admin.problem import Refused
+from kactl.admin.schema import PartitionQuery, ProblemController
+from kactl.admin.tallies import shares
+from kactl.admin.views import STATE_NAMES, find_partition, find_partitions
+from kactl.cluster import Cluster
+from kactl.errors import ControllerMoved, InvalidReplicaAssignment, NotController, StoreUnavailable, TopicExists
+from kactl.model import NO_LEADER, Assignment, Leadership, PartitionState, PartitionView, TopicPartition
+from kactl.store import Assignments, Leaderships
+
+TOPICS = ("b", "a", "b-1", "ab", "c")
+BROKERS = st.integers(1, 4)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Cluster:
+    """A cluster as it could never be, and a reader must bear it all the same."""
+    cluster = Cluster(0)
+    for topic in draw(st.permutations(TOPICS)):
+        for partition in draw(st.sets(st.integers(0, 6), max_size=4)):
+            name = TopicPartition(topic, partition)
+            replicas = tuple(draw(st.lists(BROKERS, min_size=1, max_size=3, unique=True)))
+            at = cluster.put_assignments(Assignments.of({name: Assignment(replicas)}))
+            if draw(st.booleans()):
+                isr = tuple(draw(st.lists(st.sampled_from(replicas), unique=True)))
+                leadership = Leadership(draw(st.sampled_from((*replicas, NO_LEADER))), 3, isr, 2, 1)
+                cluster.put_leaderships(at, Leaderships.of([leadership]))
+            cluster.set_states(at, draw(st.sampled_from(list(PartitionState)[:3])))
+    for topic in draw(st.sets(st.sampled_from(TOPICS), max_size=2)):
+        cluster.remove_topic(topic)
+    for topic in draw(st.sets(st.sampled_from(TOPICS), max_size=1)):
+        cluster.queue_deletion([topic])
+        if draw(st.booleans()):
+            cluster.begin_deletion([topic])
+    return cluster
+
+
+queries = st.builds(
+    PartitionQuery,
+    state=st.lists(st.sampled_from(["new", "online", "offline"]), max_size=2),
+    leader=st.none() | st.integers(-1, 4),
+    replica=st.none() | st.integers(1, 4),
+    topic=st.lists(st.sampled_from([*TOPICS, "a*", "?", "*"]), max_size=2),
+    offline=st.none() | st.booleans(),
+    urp=st.none() | st.booleans(),
+    limit=st.integers(1, 5),
+)
+
+
+def views(cluster: Cluster) -> list[PartitionView]:
+    table = cluster.table
+    return sorted((table.view(int(row)) for row in table.all()), key=lambda view: view.name)
+
+
+def wanted(cluster: Cluster, query: PartitionQuery, view: PartitionView) -> bool:
+    """The question, asked of one object."""
+    fits = {"a*": view.topic.startswith("a"), "?": len(view.topic) == 1, "*": True}
+    offline = view.state is PartitionState.OFFLINE and view.topic not in cluster.deletion_started
+    lagging = view.leader_epoch >= 0 and not set(view.replicas) <= set(view.isr)
+    return (
+        (not query.state or STATE_NAMES[view.state] in query.state)
+        and query.leader in (None, view.leader)
+        and (query.replica is None or query.replica in view.replicas)
+        and (not query.topic or any(fits.get(each, view.topic == each) for each in query.topic))
+        and query.offline in (None, offline)
+        and query.urp in (None, lagging and view.topic not in cluster.topics_to_delete)
+    )
+
+
+@pytest.mark.anyio
+@given(cluster=clusters(), query=queries)
+async def test_pages_hold_what_the_question_asked_of_each_partition_would(
+    cluster: Cluster, query: PartitionQuery
+) -> None:
+    expected = [view for view in views(cluster) if wanted(cluster, query, view)]
+    seen: list[Any] = []
+    place = None
+
+    while True:
+        found = find_partitions(cluster, PartitionQuery(**{**_fields(query), "cursor": place}))
+        page = await found.infos()
+        assert len(page) <= query.limit
+        assert found.matched == len(expected)
+        seen += page
+        if (place := found.next_cursor) is None:
+            break
+
+    assert [(info.topic, info.partition) for info in seen] == [(view.topic, view.partition) for view in expected]
+    for info, view in zip(seen, expected, strict=True):
+        assert (info.leader, info.leader_epoch, info.isr) == (view.leader, view.leader_epoch, view.isr)
+        assert (info.replicas, info.adding, info.removing) == (view.replicas, view.adding, view.removing)
+        assert info.state == STATE_NAMES[view.state]
+        assert info.replica_states.keys() == view.replica_states.keys()
+        assert info == find_partition(cluster, view.topic, view.partition)
+
+
+def _fields(query: PartitionQuery) -> dict[str, Any]:
+    return {name: getattr(query, name) for name in query.__struct_fields__}
+
+
+@given(cluster=clusters())
+def test_shares_are_what_counting_objects_gives(cluster: Cluster) -> None:
+    held = shares(cluster.table)
+
+    for broker in range(1, 5):
+        mine = [view for view in views(cluster) if broker in view.replicas]
+        assert held.replicas.get(broker, 0) == len(mine)
+        assert held.leaders.get(broker, 0) == sum(view.leader == broker for view in views(cluster))
+        lagging = sum(view.leader_epoch >= 0 and broker not in view.isr for view in mine)
+        assert held.out_of_sync.get(broker, 0) == lagging
+
+
+def test_brokers_with_very_large_ids_are_counted_too() -> None:
+    cluster = Cluster(0)
+    cluster.put_assignments(Assignments.of({TopicPartition("a", 0): Assignment((2_000_000_000, 1))}))
+
+    assert shares(cluster.table).replicas == {1: 1, 2_000_000_000: 1}
+
+
+def test_nobody_but_the_owner_writes_a_column() -> None:
+    cluster = Cluster(0)
+    cluster.put_assignments(Assignments.of({TopicPartition("a", 0): Assignment((1,))}))
+
+    with pytest.raises(ValueError, match="read-only"):
+        cluster.table.column("leader")[0] = 7
+
+    cluster.table.set_states(np.array([0]), PartitionState.OFFLINE)  # the owner still does
+
+
+@given(st.text(max_size=250), st.integers(0, 2**31 - 1))
+def test_a_cursor_comes_back_as_it_went(topic: str, partition: int) -> None:
+    assert cursor.read(cursor.write(topic, partition)) == (topic, partition)
+
+
+@given(st.text(max_size=30))
+def test_no_other_text_is_a_cursor_that_breaks(text: str) -> None:
+    try:
+        found = cursor.read(text)
+    except Refused as refused:
+        found = None
+        told = refused.errors[0].parameter
+    else:
+        told = "cursor"
+
+    assert told == "cursor"
+    assert found is None or isinstance(found[1], int)
+
+
+@pytest.mark.parametrize(
+    ("path", "pointer"),
+    [
+        ("", ""),
+        ("name", "/name"),
+        (".name", "/name"),
+        ("assignment.0", "/assignment/0"),
+        (".partitions[3].topic", "/partitions/3/topic"),
+        (".config[...]", "/config"),
+        ("a/b", "/a~1b"),
+        ("a~b", "/a~0b"),
+    ],
+)
+def test_a_path_as_a_pointer(path: str, pointer: str) -> None:
+    assert problem.pointer(path) == pointer
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "name", "retriable", "pointers"),
+    [
+        (TopicExists("a"), 409, "TOPIC_ALREADY_EXISTS", False, []),
+        (InvalidReplicaAssignment("assignment.1", "no"), 400, "INVALID_REPLICA_ASSIGNMENT", False, ["/assignment/1"]),
+        (NotController(3), 503, "NOT_CONTROLLER", True, []),
+        (ControllerMoved(ours=1, theirs=2), 409, "STALE_CONTROLLER_EPOCH", True, []),
+        # Nobody knows what has become of it: to send it again blindly could be wrong.
+        (StoreUnavailable("gone"), 503, "UNKNOWN_SERVER_ERROR", False, []),
+        (RuntimeError("secret"), 500, "UNKNOWN_SERVER_ERROR", False, []),
+    ],
+)
+def test_errors_are_problems(error: Exception, status: int, name: str, retriable: bool, pointers: list[str]) -> None:
+    told, headers = problem.of(error, instance="/v1/x", controller=ProblemController(id=3, epoch=0))
+
+    assert (told.status, told.error_name, told.retriable, told.instance) == (status, name, retriable, "/v1/x")
+    assert [each.pointer for each in told.errors] == pointers
+    assert ("Retry-After" in headers) == (status == 503 and retriable)
+    assert "secret" not in told.detail
