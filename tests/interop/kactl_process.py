@@ -1,0 +1,115 @@
+"""kactl as a process of its own: `kactl controller` over a real ZooKeeper, killed and asked like any other server."""
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+import msgspec
+
+from .processes import POLL_S, Process, free_port
+
+START_S: Final = 30.0
+STOP_S: Final = 15.0
+
+
+class KactlController:
+    """One instance. It keeps its ports over any number of starts."""
+
+    def __init__(self, node_id: int, *, folder: Path, zookeeper: str, ibp: str = "2.6", takeover: bool = False) -> None:
+        """Prepare; nothing runs before `start`.
+
+        Args:
+            takeover: take the controllership from whoever holds it when starting.
+        """
+        self.node_id = node_id
+        self.folder = folder
+        self.port = free_port()
+        self.process: Process | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        self._config = folder / "kactl.toml"
+        self._config.write_text(
+            f"""
+node-id = {node_id}
+cluster = "interop"
+[store]
+kind = "zookeeper"
+connect = "{zookeeper}"
+session-timeout = "6s"
+[controller]
+takeover = {"true" if takeover else "false"}
+[kafka]
+ibp = "{ibp}"
+listener-name = "INTERNAL"
+[api]
+listen = "127.0.0.1:{self.port}"
+"""
+        )
+
+    def start(self, *, active: bool = True) -> None:
+        """Launch, and wait until it answers; until it is the controller and has taken over if `active`."""
+        self.process = Process(
+            [sys.executable, "-m", "kactl.cli", "controller", "--config", str(self._config)],
+            output=self.folder / "kactl.log",
+        )
+        self.until(lambda: self._answers(ready=active), "it answers", START_S)
+
+    def stop(self) -> None:
+        """SIGTERM, and wait; it gives the controllership up."""
+        assert self.process is not None
+        self.process.stop(STOP_S)
+
+    def kill(self) -> None:
+        """SIGKILL. Harmless when it does not run."""
+        if self.process is not None:
+            self.process.kill()
+
+    def get(self, path: str) -> Any:
+        """The answer to GET `path`, as plain values."""
+        with urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+            return msgspec.json.decode(answer.read())
+
+    def post(self, path: str, **asked: object) -> Any:
+        """The answer to POST `path`."""
+        request = Request(
+            f"http://127.0.0.1:{self.port}{path}",
+            msgspec.json.encode(asked),
+            {"Content-Type": "application/json"},
+            method="POST",
+        )
+        with urlopen(request, timeout=60) as answer:
+            return msgspec.json.decode(answer.read())
+
+    def partitions(self) -> dict[str, dict[str, Any]]:
+        """All partitions by name."""
+        found: dict[str, dict[str, Any]] = {}
+        cursor = ""
+        while True:
+            page = self.get(f"/v1/partitions?limit=10000{cursor}")
+            found |= {f"{each['topic']}-{each['partition']}": each for each in page["items"]}
+            if page["next_cursor"] is None:
+                return found
+            cursor = f"&cursor={page['next_cursor']}"
+
+    def until(self, reached: Callable[[], bool], what: str, timeout_s: float) -> float:
+        """Wait until something is so; the seconds that it took.
+
+        Raises:
+            HarnessError: it was not so within `timeout_s`, or the process ended.
+        """
+        began = time.monotonic()
+        assert self.process is not None
+        while not reached():
+            if not self.process.alive or time.monotonic() - began > timeout_s:
+                raise self.process.error(f"not within {timeout_s:g} s: {what}")
+            time.sleep(POLL_S)
+        return time.monotonic() - began
+
+    def _answers(self, *, ready: bool) -> bool:
+        try:
+            return bool(self.get("/v1/controller")["ready"]) or not ready
+        except (URLError, ConnectionError, TimeoutError):
+            return False

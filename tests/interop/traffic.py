@@ -1,0 +1,127 @@
+"""Ordinary clients at work: a producer and a group consumer that go on while the cluster is broken under them."""
+
+import threading
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer
+
+from .processes import HarnessError
+
+_FLUSH_S = 60.0
+_JOIN_S = 90.0
+
+
+class Traffic:
+    """Writes numbered records with an idempotent producer, and reads them in a group, each in a thread of its own."""
+
+    def __init__(self, bootstrap: str, topic: str, *, group: str = "readers") -> None:
+        self.topic = topic
+        self.acknowledged: set[int] = set()
+        self.read: set[int] = set()
+        self.errors: list[str] = []
+        self._bootstrap = bootstrap
+        self._group = group
+        self._writing = threading.Event()
+        self._reading = threading.Event()
+        self._progress = threading.Condition()
+        self._threads = [threading.Thread(target=self._write), threading.Thread(target=self._read)]
+
+    def __enter__(self) -> Self:
+        self._writing.set()
+        self._reading.set()
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writing.clear()
+        self._reading.clear()
+        for thread in self._threads:
+            thread.join(_JOIN_S)
+
+    def wait_acknowledged(self, more: int, timeout_s: float) -> None:
+        """Wait until `more` records than now are acknowledged and read.
+
+        Raises:
+            HarnessError: they were not within `timeout_s`.
+        """
+        with self._progress:
+            acknowledged, read = len(self.acknowledged) + more, len(self.read) + more
+            if not self._progress.wait_for(
+                lambda: len(self.acknowledged) >= acknowledged and len(self.read) >= read, timeout_s
+            ):
+                raise HarnessError(
+                    f"traffic stands still: {len(self.acknowledged)} of {acknowledged} acknowledged, "
+                    f"{len(self.read)} of {read} read after {timeout_s:g} s; errors: {self.errors[-3:]}"
+                )
+
+    def finish(self, timeout_s: float) -> None:
+        """Stop writing, and wait until everything that was acknowledged has been read.
+
+        Raises:
+            HarnessError: something was not read within `timeout_s`.
+        """
+        self._writing.clear()
+        self._threads[0].join(_FLUSH_S + 5)
+        with self._progress:
+            if not self._progress.wait_for(lambda: self.acknowledged <= self.read, timeout_s):
+                lost = sorted(self.acknowledged - self.read)
+                raise HarnessError(f"{len(lost)} acknowledged records were not read: {lost[:10]}; {self.errors[-3:]}")
+
+    def _write(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "delivery.timeout.ms": 60_000,
+                "topic.metadata.refresh.interval.ms": 1_000,
+            }
+        )
+        number = 0
+        while self._writing.is_set():
+            producer.produce(self.topic, str(number).encode(), on_delivery=self._delivered)
+            number += 1
+            producer.poll(0.005)
+        producer.flush(_FLUSH_S)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        with self._progress:
+            if error is not None:
+                self.errors.append(str(error))
+                return
+            value = message.value()
+            assert value is not None
+            self.acknowledged.add(int(value))
+            self._progress.notify_all()
+
+    def _read(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": self._group,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 6_000,
+                "topic.metadata.refresh.interval.ms": 1_000,
+                "allow.auto.create.topics": True,
+            }
+        )
+        consumer.subscribe([self.topic])
+        try:
+            while self._reading.is_set():
+                message = consumer.poll(0.1)
+                if message is None:
+                    continue
+                with self._progress:
+                    if message.error() is not None:
+                        self.errors.append(str(message.error()))
+                        continue
+                    value = message.value()
+                    assert value is not None
+                    self.read.add(int(value))
+                    self._progress.notify_all()
+        finally:
+            consumer.close()
