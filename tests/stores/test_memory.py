@@ -1,0 +1,107 @@
+"""What a store in memory does beside the contract: sessions end by a clock that a test moves."""
+
+import pytest
+
+from kactl.errors import IllegalState, SessionExpired, TopicExists
+from kactl.model import Assignment, TopicPartition
+from kactl.store import Assignments, Changed, Store
+from kactl.stores.memory import MemoryState, MemoryStore
+from tests.clocks import ManualClock
+from tests.contracts.store_clients import Ear, broker
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("kept_alive", [True, False])
+async def test_a_broker_lives_by_being_kept_alive(kept_alive: bool) -> None:
+    clock = ManualClock()
+    async with MemoryStore(clock=clock) as store:
+        ear = Ear(store)
+        session = await store.new_session(1_000)
+        await session.register(broker(1))
+        await store.brokers()
+
+        for _ in range(5):
+            await clock.advance(900)
+            if kept_alive:
+                await session.keep_alive()
+
+        assert [event.what for event in ear.heard] == ([] if kept_alive else [Changed.BROKERS])
+        assert (1 in await store.brokers()) is kept_alive
+
+
+async def test_a_session_lasts_to_its_last_millisecond() -> None:
+    clock = ManualClock()
+    async with MemoryStore(clock=clock) as store:
+        session = await store.new_session(1_000)
+        await session.register(broker(1))
+
+        await clock.advance(999)
+        alive = await store.brokers()
+        await clock.advance(1)
+
+        assert list(alive) == [1]
+        assert await store.brokers() == {}
+        with pytest.raises(SessionExpired):
+            await session.keep_alive()
+
+
+async def test_what_is_stored_outlives_its_clients() -> None:
+    state = MemoryState()
+    wanted = {TopicPartition("orders", at): Assignment((1, 2)) for at in range(3)}
+    async with MemoryStore(state) as store:
+        await store.create_topics(Assignments.of(wanted))
+        await store.contest(1)
+
+    async with MemoryStore(state) as store, store.another() as other:
+        assert dict((await other.assignments(["orders"])).items()) == wanted
+        assert (await other.contest(2)).epoch == 2
+        assert await store.controller() is not None
+
+
+async def test_of_many_topics_one_that_exists_keeps_all_out() -> None:
+    async with MemoryStore() as store:
+        await store.create_topics(Assignments.of({TopicPartition("b", 0): Assignment((1,))}))
+
+        with pytest.raises(TopicExists):
+            await store.create_topics(Assignments.of({TopicPartition(name, 0): Assignment((1,)) for name in "abc"}))
+
+        assert await store.topics() == ["b"]
+
+
+async def test_several_changes_between_two_reads_are_one_event() -> None:
+    async with MemoryStore() as store:
+        ear = Ear(store)
+        await store.topics()
+
+        for name in "abc":
+            await store.create_topics(Assignments.of({TopicPartition(name, 0): Assignment((1,))}))
+
+        assert [event.what for event in ear.heard] == [Changed.TOPICS]
+
+
+async def test_leaving_ends_all_sessions() -> None:
+    async with MemoryStore() as store:
+        async with store.another() as leaving:
+            session = await leaving.new_session(60_000)
+            await session.register(broker(1))
+            await leaving.contest(1)
+
+        assert await store.brokers() == {}
+        assert await store.controller() is None
+        await session.close()
+
+
+async def test_a_store_is_used_inside_its_block_only() -> None:
+    store: Store = MemoryStore()
+
+    with pytest.raises(IllegalState):
+        await store.topics()
+    with pytest.raises(IllegalState):
+        await store.__aexit__(None, None, None)
+
+
+async def test_an_error_in_the_block_goes_through() -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with MemoryStore():
+            raise ZeroDivisionError

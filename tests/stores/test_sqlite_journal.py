@@ -1,0 +1,213 @@
+"""A snapshot and the changes since amount to what was committed, for the one who wrote it and for all others."""
+
+import random
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kactl.errors import StoreUnavailable
+from kactl.model import NO_VERSION, Assignment, Fence, TopicPartition, TopicRef
+from kactl.store import Assignments, Leaderships, Names
+from kactl.stores.sqlite import SqliteStore, database, journal
+from kactl.stores.sqlite.database import Database
+from tests.clocks import ManualClock
+from tests.contracts.store_clients import ALL, lead, write
+
+pytestmark = pytest.mark.anyio
+
+MANY_MEMBERS = random.Random(3).choices(range(2**31), k=2_000)
+NAMES = [TopicPartition("wide", at) for at in range(40)]
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    # The clock stands still: nothing is tidied but by a test.
+    async with SqliteStore(tmp_path / "kactl.db", clock=ManualClock()) as store:
+        await store.create_topic(TopicRef("wide"), {at: Assignment((1, 2)) for at in range(40)}, {})
+        yield store
+
+
+async def change(store: SqliteStore, fence: Fence, rounds: range) -> None:
+    """Each round writes some partitions, with the number of the round as leader epoch."""
+    for round_ in rounds:
+        names = random.Random(round_).sample(NAMES, 7)
+        version = (await store.leaderships(Names.of(names))).partition_epoch
+        await store.commit(write(names, leader_epoch=round_, expected=version.tolist()), fence)
+
+
+async def tidy(store: SqliteStore) -> None:
+    await store._thread.run(store._thread.database.tidy)
+
+
+def tables(path: Path) -> dict[str, int]:
+    """How many rows stand in each."""
+    with closing(sqlite3.connect(path)) as connection:
+        return {
+            name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("journal", "snapshot")
+        }
+
+
+def same(one: Leaderships, other: Leaderships) -> bool:
+    return all(one.one(at) == other.one(at) for at in range(len(NAMES)))
+
+
+async def test_a_commit_is_forced_to_disk(store: SqliteStore) -> None:
+    connection = store._thread.database
+
+    settings = [await store._thread.run(connection.one, f"PRAGMA {name}") for name in ("synchronous", "journal_mode")]
+
+    assert settings == [2, "wal"]  # 2 is FULL
+
+
+async def test_a_change_is_one_row(store: SqliteStore) -> None:
+    fence = await store.contest(1)
+    before = tables(store.path)["journal"]
+
+    await store.commit(write(NAMES), fence)
+
+    assert tables(store.path)["journal"] == before + 1
+
+
+async def test_a_change_of_nothing_is_no_row(store: SqliteStore) -> None:
+    fence = await store.contest(1)
+    await store.commit(write(NAMES), fence)
+    before = tables(store.path)
+
+    committed = await store.commit(write(NAMES, expected=NO_VERSION), fence)
+
+    assert not committed.kept.any()
+    assert tables(store.path) == before
+
+
+async def test_a_long_journal_gives_way_to_a_snapshot(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "CHANGES_MAX", 10)
+    monkeypatch.setattr(journal, "PART_ROWS", 16)
+    fence = await store.contest(1)
+
+    await change(store, fence, range(30))
+    await tidy(store)
+    standing = tables(store.path)
+    await change(store, fence, range(30, 35))
+
+    found = await store.leaderships(Names.of(NAMES))
+    assert (standing["journal"], standing["snapshot"]) == (0, 3)
+    async with SqliteStore(store.path) as other:
+        assert same(await other.leaderships(Names.of(NAMES)), found)
+
+
+async def test_a_journal_of_many_bytes_gives_way_to_a_snapshot(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "JOURNAL_BYTES_MIN", 100)
+    fence = await store.contest(1)
+
+    await store.commit(write(NAMES, leader=list(range(40))), fence)
+    await tidy(store)
+
+    assert tables(store.path) == {"journal": 0, "snapshot": 1}
+
+
+async def test_another_process_follows_changes_and_snapshots(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "CHANGES_MAX", 5)
+    fence = await store.contest(1)
+    await store.commit(write(NAMES), fence)
+    async with SqliteStore(store.path, clock=ManualClock()) as other:
+        for begin in range(0, 60, 4):
+            await change(store, fence, range(begin, begin + 4))
+            if begin % 3:
+                await tidy(store)  # the other one did not see what this drops
+
+            ours, theirs = [await client.leaderships(Names.of(NAMES)) for client in (store, other)]
+            assert same(ours, theirs)
+            if begin % 5 == 0:
+                state = ours.one(0)
+                assert state is not None
+                assert await other.write_isr(NAMES[0], state, expected=state.partition_epoch)
+
+
+async def test_two_processes_that_tidy_leave_one_snapshot(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "CHANGES_MAX", 2)
+    fence = await store.contest(1)
+    async with SqliteStore(store.path) as other:
+        await change(store, fence, range(10))
+        found = await other.leaderships(Names.of(NAMES))
+        for client in (store, other, store):
+            await tidy(client)
+
+        assert tables(store.path) == {"journal": 0, "snapshot": 1}
+        assert same(await store.leaderships(Names.of(NAMES)), found)
+        assert (await other.commit(write(NAMES[:1], expected=int(found.partition_epoch[0])), fence)).version[0] >= 0
+
+
+async def test_the_log_is_moved_into_the_file(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "LOG_BYTES_MAX", 1)
+    fence = await store.contest(1)
+    await store.commit(write(NAMES), fence)
+
+    await tidy(store)
+
+    with closing(sqlite3.connect(f"file:{store.path}?immutable=1", uri=True)) as alone:  # without the log
+        assert alone.execute("SELECT count(*) FROM journal").fetchone() == (1,)
+
+
+async def test_a_log_that_was_cut_anywhere_holds_a_prefix(store: SqliteStore, tmp_path: Path) -> None:
+    fence = await store.contest(1)
+    await store.commit(write(NAMES), fence)
+    for round_ in range(1, 20):
+        await store.commit(write(NAMES, leader_epoch=round_, expected=round_ - 1), fence)
+    whole, log = store.path.read_bytes(), Path(f"{store.path}-wal").read_bytes()
+    chance, seen = random.Random(7), set()
+    cuts = [*sorted(chance.randrange(len(log)) for _ in range(40)), len(log)]
+
+    for number, cut in enumerate(cuts):
+        path = tmp_path / f"cut-{number}.db"
+        path.write_bytes(whole)
+        Path(f"{path}-wal").write_bytes(log[:cut])
+        async with SqliteStore(path) as other:
+            found = await other.leaderships(Names.of(NAMES))
+        epochs = set(found.leader_epoch.tolist())
+        assert len(epochs) == 1, f"log cut at {cut}: a change is there by halves"
+        seen.add(epochs.pop())
+
+    assert max(seen) == 19
+    assert len(seen) > 5
+
+
+async def test_a_commit_that_fails_leaves_the_columns_as_the_file_is(store: SqliteStore) -> None:
+    fence = await store.contest(1)
+    await store.commit(write(NAMES), fence)
+    held = store._thread.database
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as full:
+        (pages,) = full.execute("PRAGMA page_count").fetchone()
+    await store._thread.run(held.one, f"PRAGMA max_page_count = {pages}")
+    before = await store.leaderships(Names.of(NAMES))
+
+    with pytest.raises(StoreUnavailable, match="full"):
+        await store.commit(write(NAMES, isr=[MANY_MEMBERS] * 40, expected=0), fence)
+
+    assert same(await store.leaderships(Names.of(NAMES)), before)
+    await store._thread.run(held.one, "PRAGMA max_page_count = 1000000")
+    assert (await store.commit(write(NAMES, expected=0), fence)).kept.all()
+
+
+async def test_many_topics_are_created_at_once(store: SqliteStore) -> None:
+    wanted = {TopicPartition(f"m{topic}", at): Assignment((topic, at)) for topic in range(20) for at in range(topic)}
+
+    await store.create_topics(Assignments.of(wanted))
+
+    assert dict((await store.assignments(await store.topics())).items()).items() >= wanted.items()
+
+
+async def test_a_copy_of_a_running_store_opens(store: SqliteStore, tmp_path: Path) -> None:
+    await lead(store)
+    copy = tmp_path / "copy.db"
+    for suffix in ("", "-wal"):
+        shutil.copyfile(f"{store.path}{suffix}", f"{copy}{suffix}")
+
+    assert len(Database(copy).journal.entries) == len(ALL)

@@ -1,0 +1,191 @@
+"""Sessions end by the clock, whoever looks first; a process that was silent for too long finds out."""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import anyio
+import pytest
+
+from kactl.errors import ControllerMoved, IllegalState, SessionExpired, StoreError
+from kactl.store import Changed, Store
+from kactl.stores.sqlite import SqliteStore, database
+from kactl.stores.sqlite.lease import POLL_MS
+from tests.clocks import ManualClock
+from tests.contracts.store_clients import WAIT_S, Ear, broker
+
+pytestmark = pytest.mark.anyio
+
+TIMEOUT_MS = 6_000
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def store(tmp_path: Path, clock: ManualClock) -> AsyncIterator[SqliteStore]:
+    async with SqliteStore(tmp_path / "kactl.db", clock=clock, session_timeout_ms=TIMEOUT_MS) as store:
+        yield store
+
+
+async def pass_time(clock: ManualClock, total_ms: float, *stores: SqliteStore) -> None:
+    """Let time pass in steps, with every thread at rest after each."""
+    for _ in range(int(total_ms / POLL_MS)):
+        await clock.advance(POLL_MS)
+        for store in stores:
+            await store._thread.run(int)  # after all that was begun
+
+
+async def test_the_office_is_held_for_as_long_as_its_holder_lives(store: SqliteStore, clock: ManualClock) -> None:
+    ear = Ear(store)
+    await store.contest(1)
+
+    await pass_time(clock, 3 * TIMEOUT_MS, store)
+
+    assert await store.controller() is not None
+    assert ear.heard == []
+
+
+async def test_a_session_is_kept_alive_in_time_and_not_too_often(store: SqliteStore, clock: ManualClock) -> None:
+    expiries = set()
+    for _ in range(TIMEOUT_MS // POLL_MS):
+        await pass_time(clock, POLL_MS, store)
+        expiries.add(await store._thread.run(store._thread.database.one, "SELECT expires_ms FROM sessions"))
+        assert min(expiries) > 0
+        assert max(expiries) > clock.now_ms()
+
+    assert len(expiries) in (3, 4)
+
+
+async def test_a_standby_is_elected_when_the_holder_was_killed(store: SqliteStore, clock: ManualClock) -> None:
+    ear = Ear(store)
+    killed = SqliteStore(store.path, clock=clock, session_timeout_ms=TIMEOUT_MS)
+    await killed._thread.open()
+    await killed._lease.open()  # and nobody tends it
+    old = await killed.contest(1)
+    await store.controller()
+
+    await pass_time(clock, TIMEOUT_MS - POLL_MS, store)
+    with pytest.raises(ControllerMoved):
+        await store.contest(2)
+    await pass_time(clock, 2 * POLL_MS, store)
+
+    await ear.hear(Changed.CONTROLLER_GONE)
+    assert (await store.contest(2)).epoch == old.epoch + 1
+    with pytest.raises(SessionExpired):
+        await killed.contest(1, take_over=True)
+    await killed._close()
+
+
+async def test_an_office_whose_time_is_up_is_vacant_even_if_nobody_looked(tmp_path: Path) -> None:
+    clock = ManualClock()
+    path = tmp_path / "kactl.db"
+    killed = SqliteStore(path, clock=clock, session_timeout_ms=TIMEOUT_MS)
+    await killed._thread.open()
+    await killed._lease.open()
+    await killed.contest(1)
+    await killed._thread.close()
+    await clock.advance(TIMEOUT_MS)
+
+    async with SqliteStore(path, clock=clock) as store:
+        assert await store.controller() is None
+        assert (await store.contest(2)).epoch == 2
+
+
+async def test_a_process_that_slept_too_long_finds_out(store: SqliteStore, clock: ManualClock) -> None:
+    ear = Ear(store)
+    await store.contest(1)
+    first = store.session_id
+
+    clock._passed_ms += TIMEOUT_MS  # nothing ran meanwhile
+    await pass_time(clock, 2 * POLL_MS, store)
+
+    await ear.hear(Changed.SESSION_LOST)
+    await ear.hear(Changed.SESSION_OPENED)
+    assert store.session_id > first
+    assert await store.controller() is None
+
+
+@pytest.mark.parametrize("kept_alive", [True, False])
+async def test_a_broker_lives_by_being_kept_alive(store: SqliteStore, clock: ManualClock, kept_alive: bool) -> None:
+    session = await store.new_session(1_000)
+    await session.register(broker(1))
+
+    for _ in range(5):
+        await pass_time(clock, 900, store)
+        if kept_alive:
+            await session.keep_alive()
+
+    assert (1 in await store.brokers()) is kept_alive
+
+
+async def test_a_silent_brokers_id_is_free_at_once(store: SqliteStore, clock: ManualClock) -> None:
+    silent, next_one = await store.new_session(1_000), await store.new_session(60_000)
+    epoch = await silent.register(broker(1))
+
+    clock._passed_ms += 1_000
+
+    assert await next_one.register(broker(1)) > epoch
+
+
+async def test_leaving_ends_all_sessions(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "kactl.db") as store:
+        async with SqliteStore(store.path) as leaving:
+            session = await leaving.new_session(60_000)
+            await session.register(broker(1))
+            await leaving.contest(1)
+
+        assert await store.brokers() == {}
+        assert await store.controller() is None
+        with pytest.raises(SessionExpired):
+            await session.keep_alive()
+        await session.close()
+
+
+async def test_a_busy_file_is_tried_again(
+    tmp_path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 0.0)
+    async with SqliteStore(tmp_path / "kactl.db", clock=clock, session_timeout_ms=TIMEOUT_MS) as store:
+        with closing(sqlite3.connect(store.path, isolation_level=None)) as blocking:
+            blocking.execute("BEGIN IMMEDIATE")
+
+            with pytest.raises(StoreError, match="nothing was changed"):
+                await store.contest(1)
+            await pass_time(clock, TIMEOUT_MS / 2, store)
+        await pass_time(clock, POLL_MS, store)
+
+        assert sum("tried again" in record.message for record in caplog.records) == 1
+        assert (await store.contest(1)).epoch == 1
+
+
+async def test_a_store_is_used_inside_its_block_only(tmp_path: Path) -> None:
+    store: Store = SqliteStore(tmp_path / "kactl.db")
+
+    with pytest.raises(IllegalState):
+        await store.topics()
+    with pytest.raises(IllegalState):
+        await store.__aexit__(None, None, None)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_cancelled_caller_leaves_a_store_that_works(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "kactl.db") as store:
+        for _ in range(20):
+            with anyio.move_on_after(0):
+                await store.contest(1, take_over=True)
+        with anyio.fail_after(WAIT_S):
+            fence = await store.contest(1, take_over=True)
+
+        held = await store.controller()
+        assert held is not None
+        assert held.epoch == fence.epoch
+
+
+async def test_an_error_in_the_block_goes_through(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with SqliteStore(tmp_path / "kactl.db"):
+            raise ZeroDivisionError
