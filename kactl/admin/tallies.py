@@ -4,12 +4,12 @@ import base64
 import bisect
 import dataclasses
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from kactl.cluster import Cluster
-from kactl.model import ZERO_ID
+from kactl.model import NO_BROKER, ZERO_ID
 from kactl.rows import Ints, some
 from kactl.table import Table
 
@@ -87,20 +87,20 @@ def shares(table: Table) -> Shares:
     """What each broker leads and holds."""
     replicas, assigned = table.column("replicas"), table.column("assigned")
     lagging = assigned & ~table.column("in_sync") & (table.column("leader_epoch") >= 0)
-    leader = table.column("leader")
     return Shares(
-        _counted(leader[leader >= 0]),
-        _counted(replicas[assigned]),
+        _counted(table.column("leader")),
+        _counted(np.where(assigned, replicas, np.int32(NO_BROKER))),
         _counted(replicas[lagging]),
     )
 
 
 def _counted(brokers: Ints) -> dict[int, int]:
-    if not len(brokers):
-        return {}
-    if brokers.max() <= _DENSE_ID_MAX:
-        counts = np.bincount(brokers)
-        ids = np.flatnonzero(counts)
-        return dict(zip(ids.tolist(), counts[ids].tolist(), strict=True))
-    ids, counts = np.unique(brokers, return_counts=True)
-    return dict(zip(ids.tolist(), counts.tolist(), strict=True))
+    """How often each broker stands in a column; what is negative is none."""
+    ids: Any
+    if brokers.max(initial=-1) > _DENSE_ID_MAX:
+        ids, counts = np.unique(brokers, return_counts=True)
+    else:
+        counts = np.bincount(np.maximum(brokers, NO_BROKER).ravel() + 1)
+        ids = np.arange(-1, len(counts) - 1)
+    known = (ids >= 0) & (counts > 0)
+    return dict(zip(ids[known].tolist(), counts[known].tolist(), strict=True))

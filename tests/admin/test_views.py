@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kactl.admin import cursor, problem
+from kactl.admin import views as views_module
 from kactl.admin.problem import Refused
 from kactl.admin.schema import PartitionQuery, ProblemController
 from kactl.admin.tallies import shares
@@ -77,10 +78,13 @@ def wanted(cluster: Cluster, query: PartitionQuery, view: PartitionView) -> bool
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("whole", [0, 5, views_module._SORTED_WHOLE_MAX])
 @given(cluster=clusters(), query=queries)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_pages_hold_what_the_question_asked_of_each_partition_would(
-    cluster: Cluster, query: PartitionQuery
+    cluster: Cluster, query: PartitionQuery, whole: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(views_module, "_SORTED_WHOLE_MAX", whole)
     expected = [view for view in views(cluster) if wanted(cluster, query, view)]
     seen: list[Any] = []
     place = None
