@@ -59,9 +59,9 @@ def partition_seeds(draw: st.DrawFn, pool: tuple[int, ...]) -> PartitionSeed:
             if role != "-":
                 (adding if role == "a" else removing).append(member)
     leadership = draw(leaderships(replicas, pool)) if draw(st.integers(0, 3)) else None
-    states: dict[int, ReplicaState] = {}
+    states = dict.fromkeys(replicas, ReplicaState.ONLINE)
     if replicas:
-        states = draw(st.dictionaries(st.sampled_from(replicas), st.sampled_from(ReplicaState)))
+        states |= draw(st.dictionaries(st.sampled_from(replicas), st.sampled_from(ReplicaState)))
     if draw(st.integers(0, 5)) == 0:  # left over by a replica that the assignment no longer names
         states |= draw(st.dictionaries(st.sampled_from(pool), st.sampled_from(ReplicaState), max_size=1))
     known = [*replicas, *(leadership.isr if leadership else ())]
@@ -111,4 +111,6 @@ def clusters(*, partitions_max: int = 4) -> st.SearchStrategy[Both]:
 
 
 def brokers() -> st.SearchStrategy[int]:
-    return st.sampled_from(sorted({*BROKERS, *FAR_BROKERS}))
+    """A broker that is likely to hold something."""
+    both = sorted(set(BROKERS) & set(FAR_BROKERS))
+    return st.sampled_from([*both, *both, *BROKERS, *FAR_BROKERS])
