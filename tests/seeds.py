@@ -259,6 +259,7 @@ def plain_stops(request: StopReplica) -> dict[TopicPartition, dict[str, Any]]:
             "leader_epoch": int(request.leader_epoch[at]),
             "delete": bool(request.delete[at]),
         }
+    assert list(request.topic) == sorted(request.topic), "the rows of a topic stand side by side"
     return found
 
 

@@ -10,7 +10,7 @@ import pytest
 from kactl.batch import Addressed, RequestBatch, deletion_answers
 from kactl.cluster import Cluster
 from kactl.errors import IllegalState
-from kactl.model import Leadership
+from kactl.model import Assignment, Leadership
 from kactl.store import Leaderships
 from kactl.wire import LeaderAndIsr, PartitionErrors, StopReplica, StopReplicaResponse, UpdateMetadata
 from tests.oracle.batch import ObjectBatch
@@ -547,3 +547,22 @@ def test_many_partitions_stand_side_by_side_by_topic() -> None:
     sent = gathered.flush()
 
     assert list(map(plain_request, sent)) == list(map(plain_object_request, expected.flush()))
+
+
+def test_a_topic_that_grew_later_stands_side_by_side_all_the_same() -> None:
+    gathered = Gathered(SEED)
+    gathered.cluster.put_assignment(tp("foo-2"), Assignment((2,)))
+    gathered.leadership("foo-2", led(2, 3, (2,), 1))
+
+    gathered.lead([2], *ALL, "foo-2")
+    gathered.stop([2], *ALL, "foo-2", delete=True)
+    sent = gathered.flush()
+
+    for request in (of_kind(sent, LeaderAndIsr)[2].states, of_kind(sent, UpdateMetadata)[2].states):
+        assert [ref.name for ref in request.topics] == ["foo", "bar"]
+    assert [ref.name for ref in of_kind(sent, StopReplica)[2].topics] == ["foo", "bar"]
+    leaders = {FOO0: 1, FOO1: 2, tp("foo-2"): 2, BAR1: 3}
+    assert {name: entry["leader"] for name, entry in led_by(sent, 2).items()} == leaders
+    assert {name: entry["leader"] for name, entry in metadata(sent, 2).items()} == leaders
+    epochs = {FOO0: 4, FOO1: 5, tp("foo-2"): 3, BAR1: 6}
+    assert {name: entry["leader_epoch"] for name, entry in stops(sent, 2).items()} == epochs
