@@ -1,6 +1,7 @@
 """A cluster controller with Kafka's semantics: it decides who leads every partition and tells every broker."""
 
 import importlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -76,6 +77,10 @@ _HOME = {
     "transports.memory": ("MemoryHub",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+
+# A host program that has not set up logging hears nothing from us, in place of unasked lines on stderr.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kactl.admin.schema import AnyEvent
+from kactl.admin.schema import AnyEvent, ControllerInfo, EventPage, ResetEvent
 
-from .client import connected, refusal
+from .client import Api, connected, refusal
 from .exits import Exit, Failure
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ class EventStream:
         kinds: of events; all if empty.
     """
 
-    def __init__(self, server: str, *, after: int | None, kinds: Iterable[str] = (), timeout_s: float) -> None:
-        self._server = server
-        self._last_id = None if after is None else str(after)
-        self._timeout_s = timeout_s
+    def __init__(self, api: Api, *, after: int | None, kinds: Iterable[str] = ()) -> None:
+        self._api = api
+        self._after = after
+        self._last: AnyEvent | None = None  # the event of number `after`
         self._retry_s = RETRY_S
         self._connected_once = False
         wanted = ",".join(kinds)
@@ -47,35 +47,53 @@ class EventStream:
         Raises:
             Failure: the first connection could not be made, or the server refused one.
         """
+        if self._after is None:
+            # Asked for first, so that nothing is missed if the connection breaks before the first event.
+            self._after = self._api.get("/v1/controller", ControllerInfo).as_of.seq
+        self._last = self._event(self._after)
         broken = False
         while True:
             try:
-                yield from self._connect(on_open=(lambda: on_break("connected again")) if broken else None)
+                if broken:
+                    self._go_on(on_break)
+                yield from self._connect()
             except Failure as failure:
                 if not self._connected_once or failure.code != Exit.UNREACHABLE:
                     raise
                 if not broken:
-                    on_break(f"{failure.message.split(':  ')[0]}; trying again every {self._retry_s:g} s")
+                    on_break(f"{failure.message.split(': start')[0]}; trying again every {self._retry_s:g} s")
                 broken = True
             time.sleep(self._retry_s)
 
-    def _connect(self, *, on_open: Callable[[], None] | None) -> Iterator[AnyEvent]:
+    def _go_on(self, on_break: Callable[[str], None]) -> None:
+        """Find out whether the server still counts as it did: a new process begins anew, with other events."""
+        assert self._after is not None
+        if self._after == 0 or self._event(self._after) == self._last:
+            on_break("connected again")
+            return
+        self._after = 0
+        on_break("connected again, to a server that was started anew: what has happened since its start follows")
+
+    def _event(self, seq: int) -> AnyEvent | None:
+        """The event of one number; None if it is not held."""
+        if seq < 1:
+            return None
+        found = self._api.get("/v1/events", EventPage, {"after": seq - 1, "limit": 1}).items
+        return found[0] if found and found[0].seq == seq and not isinstance(found[0], ResetEvent) else None
+
+    def _connect(self) -> Iterator[AnyEvent]:
         """Events of one connection, from behind the last one that was read, until it breaks with a Failure."""
-        with connected(self._server, self._timeout_s) as connection:
-            headers = {"Accept": "text/event-stream"}
-            if self._last_id is not None:
-                headers["Last-Event-ID"] = self._last_id
+        with connected(self._api.server, self._api.timeout_s) as connection:
+            headers = {"Accept": "text/event-stream", "Last-Event-ID": str(self._after)}
             connection.request("GET", self._path, None, headers)
             response = connection.getresponse()
             if response.status != 200:
-                raise refusal(self._server, response.status, response.read())
+                raise refusal(self._api.server, response.status, response.read())
             self._connected_once = True
             if connection.sock is not None:
                 connection.sock.settimeout(SILENCE_MAX_S)
-            if on_open is not None:
-                on_open()
             yield from self._events(response)
-        raise Failure(f"{self._server} has closed the stream of events", Exit.UNREACHABLE)
+        raise Failure(f"{self._api.server} has closed the stream of events", Exit.UNREACHABLE)
 
     def _events(self, response: "HTTPResponse") -> Iterator[AnyEvent]:
         data = list[str]()
@@ -84,19 +102,19 @@ class EventStream:
             value = value.removeprefix(" ")
             if field == "data":
                 data.append(value)
-            elif field == "id":
-                self._last_id = value
             elif field == "retry" and value.isdecimal():
                 self._retry_s = int(value) / 1000
             elif not line.strip() and data:
-                yield self._decode("\n".join(data))
+                event = self._decode("\n".join(data))
                 data.clear()
+                self._after, self._last = event.seq, None if isinstance(event, ResetEvent) else event
+                yield event
 
     def _decode(self, document: str) -> AnyEvent:
         try:
             event: AnyEvent = msgspec.json.decode(document, type=AnyEvent)
         except msgspec.MsgspecError as error:
             raise Failure(
-                f"{self._server} sent an event that cannot be read ({error}): is it a kactl server of this version?"
+                f"{self._api.server} sent an event that cannot be read ({error}): is it a kactl server of this version?"
             ) from None
         return event

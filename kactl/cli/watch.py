@@ -10,7 +10,6 @@ from kactl.admin.schema import (
     AnyEvent,
     BrokerEvent,
     ControllerEvent,
-    ControllerInfo,
     EventKind,
     PartitionEvent,
     ReplicaEvent,
@@ -64,10 +63,7 @@ def watch(
     followed any more is told by a `reset`: look at the present state with `kactl get`, then read on.
     """
     form = settings.only("table", "jsonl")
-    if since is None:
-        # Asked for first, so that nothing is missed if the connection breaks before the first event.
-        since = settings.api.get("/v1/controller", ControllerInfo).as_of.seq
-    stream = EventStream(settings.server, after=since, kinds=kinds, timeout_s=settings.timeout_s)
+    stream = EventStream(settings.api, after=since, kinds=kinds)
     shown = 0
     try:
         for event in stream.follow(on_break=settings.note):

@@ -1,0 +1,190 @@
+"""Commands that ask and tell: what goes right, what is refused, and in which form."""
+
+import re
+
+import msgspec
+import pytest
+
+from kactl.admin.schema import (
+    BrokerInfo,
+    ControllerInfo,
+    ElectionAnswer,
+    PartitionInfo,
+    Problem,
+    TopicDetail,
+    TopicInfo,
+)
+
+from .server import Up, kactl
+
+
+def test_a_topic_is_created_listed_and_described(up: Up) -> None:
+    made = up("topic", "create", "bills", "--partitions", "2", "--replication-factor", "3", "--config", "a.b=c")
+    listed = up("topic", "list", "-o", "json")
+    described = up("topic", "describe", "bills")
+
+    assert (made.code, made.out, made.err) == (0, "", "Created topic bills.\n")
+    topics = listed.json(list[TopicInfo])
+    assert [(each.partitions, each.replication_factor) for each in topics if each.name == "bills"] == [(2, 3)]
+    assert described.code == 0
+    assert re.search(r"^overrides +a\.b=c$", described.out, re.MULTILINE)
+    assert re.search(r"^bills-1 +online +\d +0 +[\d,]{5} +[\d,]{5}$", described.out, re.MULTILINE)
+
+
+def test_a_topic_is_described_as_kafkas_tools_do(up: Up) -> None:
+    up("topic", "create", "mail", "--assignment", "0:2,3", "--assignment", "1:3,1", "--config", "x=1")
+    topic = up("topic", "describe", "mail", "-o", "json")
+
+    lines = up("topic", "describe", "mail", "-o", "kafka").out.splitlines()
+
+    id_ = topic.json(TopicDetail).topic.id
+    assert lines == [
+        f"Topic: mail\tTopicId: {id_}\tPartitionCount: 2\tReplicationFactor: 2\tConfigs: x=1",
+        "\tTopic: mail\tPartition: 0\tLeader: 2\tReplicas: 2,3\tIsr: 2,3\tElr: N/A\tLastKnownElr: N/A",
+        "\tTopic: mail\tPartition: 1\tLeader: 3\tReplicas: 3,1\tIsr: 3,1\tElr: N/A\tLastKnownElr: N/A",
+    ]
+
+
+def test_a_dry_run_creates_nothing(up: Up) -> None:
+    done = up("topic", "create", "never", "--partitions", "4", "--dry-run")
+
+    assert (done.code, done.err) == (0, "Topic never could be created. Nothing was changed.\n")
+    assert up("topic", "describe", "never").code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["describe", "nowhere"], 1, "there is no topic nowhere"),
+        (["create", "a b"], 1, "only ASCII letters"),
+        (["create", "wide", "--replication-factor", "9"], 1, "9 replicas need 9 live brokers, and there are 3"),
+        (["create", "odd", "--assignment", "0:1,7"], 1, "brokers [7] are not registered"),
+        (["create", "odd", "--assignment", "0=1"], 2, "write 0:1,2,3"),
+        (["create", "odd", "--assignment", "1:1"], 2, "numbered from 0 without a gap"),
+        (["create", "odd", "--assignment", "0:1", "--assignment", "0:2"], 2, "given twice"),
+        (["create", "odd", "--assignment", "0:1", "--partitions", "1"], 2, "not both"),
+        (["create", "odd", "--config", "novalue"], 2, "write key=value"),
+        (["create"], 2, "Missing argument"),
+        (["list", "-o", "kafka"], 2, "this command has no output 'kafka'"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_changes_nothing(up: Up, arguments: list[str], code: int, said: str) -> None:
+    before = up("topic", "list").out
+
+    refused = up("topic", *arguments)
+
+    assert (refused.code, refused.out) == (code, "")
+    assert said in refused.err
+    assert up("topic", "list").out == before
+
+
+def test_a_topic_that_exists_is_refused_with_a_document_where_json_is_wanted(up: Up) -> None:
+    up("topic", "create", "twice")
+
+    refused = up("topic", "create", "twice", "-o", "json")
+
+    problem = msgspec.json.decode(refused.err, type=Problem)
+    assert (refused.code, refused.out) == (1, "")
+    assert (problem.status, problem.error_name) == (409, "TOPIC_ALREADY_EXISTS")
+
+
+def test_lists_are_the_apis_own_documents_in_json(up: Up) -> None:
+    up("topic", "create", "lists", "--partitions", "3", "--replication-factor", "2")
+
+    controller = up("get", "controller", "-o", "json")
+    brokers = up("get", "brokers", "-o", "jsonl")
+    partitions = up("get", "partitions", "--topic", "li?ts", "-o", "jsonl")
+
+    assert controller.json(ControllerInfo).is_active
+    assert [each.id for each in brokers.jsonl(BrokerInfo)] == [1, 2, 3]
+    found = partitions.jsonl(PartitionInfo)
+    assert [(each.topic, each.partition) for each in found] == [("lists", number) for number in range(3)]
+
+
+def test_partitions_are_chosen_by_who_leads_and_holds_them(up: Up) -> None:
+    up("topic", "create", "picks", "--assignment", "0:1,2", "--assignment", "1:2,3", "--assignment", "2:3,1")
+
+    def picked(*options: str) -> list[int]:
+        return [each.partition for each in up.partitions("--topic", "picks", *options)]
+
+    assert picked("--leader", "2") == [1]
+    assert picked("--replica", "1") == [0, 2]
+    assert picked("--leader", "1", "--replica", "3") == []
+    assert picked("--offline") == picked("--urp") == []
+    assert picked("--limit", "2") == [0, 1]
+    assert "2 of 3 are shown" in up("get", "partitions", "--topic", "picks", "--limit", "2").err
+    assert up("get", "partitions", "--topic", "picks", "--limit", "2", "-q").err == ""
+
+
+@pytest.mark.parametrize("what", ["controller", "brokers", "topics", "partitions"])
+def test_tables_have_no_colour_where_there_is_no_terminal(up: Up, what: str) -> None:
+    shown = up("get", what)
+
+    assert shown.code == 0
+    assert shown.out
+    assert "\x1b" not in shown.out + shown.err
+
+
+def test_elections_are_shown_held_and_refused(up: Up) -> None:
+    up("topic", "create", "votes", "--partitions", "2", "--replication-factor", "3")
+
+    preview = up("elect", "preferred", "--topic", "votes", "--dry-run")
+    held = up("elect", "preferred", "-p", "votes-0", "--yes", "-o", "json", "--reason", "a test")
+    partly = up("elect", "unclean", "-p", "votes-0", "-p", "votes-9", "--yes")
+
+    assert (preview.code, preview.err) == (0, "2 not needed. Nothing was changed.\n")
+    answer = held.json(ElectionAnswer)
+    assert (held.code, [each.outcome for each in answer.results]) == (0, ["not_needed"])
+    assert partly.code == 1
+    assert "failed: the partition does not exist (UNKNOWN_TOPIC_OR_PARTITION)" in partly.out
+    assert partly.err == "1 not needed, 1 failed.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["preferred", "--all"], 6, "not confirmed: there is no terminal to ask on"),
+        (["preferred"], 2, "exactly one of"),
+        (["preferred", "--all", "--topic", "a"], 2, "exactly one of"),
+        (["unclean", "-p", "nodash"], 2, "'nodash' is not a partition: write it as topic-0"),
+        (["sideways", "--all"], 2, "'sideways' is not one of"),
+        (["preferred", "--topic", "nowhere", "--yes"], 1, "there is no topic nowhere"),
+    ],
+)
+def test_elections_that_cannot_be_held(up: Up, arguments: list[str], code: int, said: str) -> None:
+    refused = up("elect", *arguments)
+
+    assert (refused.code, refused.out) == (code, "")
+    assert said in refused.err
+
+
+def test_brokers_that_are_not_there_cannot_be_killed(up: Up) -> None:
+    refused = up("broker", "kill", "9")
+
+    assert refused.code == 1
+    assert "there is no broker 9" in refused.err
+
+
+@pytest.mark.parametrize("server", ["http://127.0.0.1:1", "127.0.0.1:1"])
+def test_a_server_that_is_not_there_is_told_apart(server: str) -> None:
+    alone = kactl("--server", server, "get", "topics")
+    from_outside = kactl("watch", env={"KACTL_SERVER": "http://127.0.0.1:1"})
+
+    assert (alone.code, from_outside.code) == (3, 3)
+    assert "http://127.0.0.1:1 cannot be reached (Connection refused): start a server with `kactl up`" in alone.err
+
+
+def test_a_server_that_does_not_answer_is_given_up(up: Up) -> None:
+    up.process.pause()
+    try:
+        silent = up("--timeout", "0.2", "get", "topics")
+    finally:
+        up.process.resume()
+
+    assert silent.code == 3
+    assert "did not answer within 0.2 s" in silent.err
+
+
+def test_a_url_that_is_none_is_a_mistake_of_usage() -> None:
+    assert kactl("--server", "ftp://x", "get", "topics").code == 2
+    assert kactl("--server", "http://x:port", "get", "topics").code == 2

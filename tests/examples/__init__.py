@@ -1,0 +1,1 @@
+"""Programs that the documentation shows, whole, and that are run as they stand."""
