@@ -4,8 +4,10 @@ import sys
 from typing import Final
 
 MISSING: Final = """\
-kactl: the command line needs the package {name!r}, which is not installed.
-Install it with:  pip install 'kactl[server]'"""
+kactl: this needs the package {name!r}, which is not installed.
+Install it with:  pip install 'kactl[{extra}]'"""
+# Who brings what is not brought by the extra of the command line itself.
+EXTRA_OF: Final = {"kazoo": "server,zookeeper", "kio": "server,kafka"}
 # What a shell says of a command that cannot be run.
 EXIT_CANNOT_RUN: Final = 126
 
@@ -14,12 +16,14 @@ def main() -> None:
     """Run the command line and leave with its exit code."""
     try:
         from .root import kactl
+
+        kactl(prog_name="kactl")
     except ModuleNotFoundError as missing:
-        if missing.name is None or missing.name.split(".")[0] == "kactl":
+        name = (missing.name or "").split(".")[0]
+        if name in ("", "kactl"):
             raise  # a fault of ours, not of the installation
-        print(MISSING.format(name=missing.name), file=sys.stderr)
+        print(MISSING.format(name=name, extra=EXTRA_OF.get(name, "server")), file=sys.stderr)
         sys.exit(EXIT_CANNOT_RUN)
-    kactl()
 
 
 if __name__ == "__main__":

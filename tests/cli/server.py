@@ -66,13 +66,13 @@ class Up:
         self.process = self.start()
 
     @property
-    def _command(self) -> list[str]:
+    def command(self) -> list[str]:
         return [*KACTL, "up", "--data-dir", str(self.data_dir), "--listen", f"127.0.0.1:{self.port}"]
 
     def start(self, *more: str) -> Process:
         """Start it, and wait until it is the controller."""
         self.process = Process(
-            [*self._command, *self.options, *more],
+            [*self.command, *self.options, *more],
             output=self.folder / "up.log",
         )
         self.process.wait_for_line("kactl is up", START_S)

@@ -1,0 +1,143 @@
+"""`kactl up` over its life: stopped, killed, started again, wanted twice; brokers that die and come back."""
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from kactl.admin.schema import BrokerInfo
+
+from .server import START_S, STOP_S, Up, kactl
+
+WHAT_STAYS = ("topic", "partition", "leader", "leader_epoch", "isr", "replicas", "partition_epoch")
+
+
+def kept(up: Up) -> list[tuple[object, ...]]:
+    """What a restart must not change."""
+    return [tuple(getattr(each, name) for name in WHAT_STAYS) for each in up.partitions()]
+
+
+def kill_broker(up: Up, broker: int) -> None:
+    """Kill it, and wait until nothing is led by it."""
+    assert up("broker", "kill", str(broker)).code == 0
+    up.until(lambda: not up.partitions("--leader", str(broker)), f"nothing is led by {broker}")
+    up.until(lambda: not up.partitions("--offline"), "everything is led")
+
+
+def test_what_is_stopped_goes_on_where_it_was(own_up: Up) -> None:
+    own_up("topic", "create", "orders", "--partitions", "4", "--replication-factor", "3")
+    kill_broker(own_up, 1)
+    before, epoch = kept(own_up), own_up.epoch()
+
+    own_up.process.signal(signal.SIGINT)
+    code = own_up.process.wait(STOP_S)
+    said = own_up.process.text
+    own_up.start("--participants", "3")
+
+    assert code == 0
+    assert f"Stopped. The cluster is kept in {own_up.data_dir / 'kactl.db'}." in said
+    assert "Traceback" not in said
+    assert own_up.epoch() == epoch + 1
+    own_up.until(lambda: not own_up.partitions("--urp"), "broker 1 is in sync again")
+    after = kept(own_up)
+    assert [row[:4] for row in after] == [row[:4] for row in before]  # leaders and leader epochs among them
+
+
+def test_what_is_killed_waits_for_its_lease_and_goes_on(own_up: Up) -> None:
+    own_up("topic", "create", "orders", "--partitions", "4", "--replication-factor", "3", "--config", "a=b")
+    before, epoch = kept(own_up), own_up.epoch()
+
+    own_up.process.kill()
+    own_up.start()
+
+    assert "did not end in order: waiting until its sessions have expired (about 4 s)" in own_up.process.text
+    assert own_up.epoch() == epoch + 1
+    assert kept(own_up) == before
+    assert own_up("topic", "create", "more").code == 0
+
+
+def test_a_stop_during_the_start_is_a_stop(own_up: Up) -> None:
+    own_up.process.kill()
+    process = type(own_up.process)(own_up.command, output=own_up.folder / "up.log")
+    process.wait_for_line("waiting until its sessions have expired", START_S)
+
+    process.signal(signal.SIGINT)
+
+    assert process.wait(STOP_S) == 0
+    assert "Traceback" not in process.text
+
+
+def test_a_folder_and_a_port_are_used_by_one(up: Up, tmp_path: Path) -> None:
+    same_folder = kactl("up", "--data-dir", up.data_dir, "--listen", "127.0.0.1:0")
+    same_port = kactl("up", "--data-dir", tmp_path / "new", "--listen", f"127.0.0.1:{up.port}")
+
+    assert (same_folder.code, same_port.code) == (1, 1)
+    holder = f"{up.data_dir} is in use by process {up.process.pid}, which serves {up.url}"
+    assert f"error: --data-dir: {holder}: stop it, or name another folder with --data-dir" in same_folder.err
+    assert f"error: --listen: 127.0.0.1:{up.port} cannot be listened on (Address already in use)" in same_port.err
+    assert not (tmp_path / "new" / "kactl.db").exists()
+
+
+def test_a_file_that_is_no_store_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "kactl.db").write_text("mine")
+
+    refused = kactl("up", "--data-dir", tmp_path, "--listen", "127.0.0.1:0")
+
+    assert refused.code == 1
+    assert refused.err.startswith(f"error: {tmp_path / 'kactl.db'}: ")
+    assert "Traceback" not in refused.err
+    assert (tmp_path / "kactl.db").read_text() == "mine"
+
+
+def test_others_lead_while_a_broker_is_dead_and_it_comes_back_in_sync(up: Up) -> None:
+    up("topic", "create", "failing", "--partitions", "6", "--replication-factor", "3")
+    led = len(up.partitions("--topic", "failing", "--leader", "2"))
+
+    kill_broker(up, 2)
+    brokers = up("get", "brokers", "-o", "jsonl").jsonl(BrokerInfo)
+    shrunk = up.partitions("--topic", "failing")
+    again = up("broker", "restart", "2")
+    up.until(lambda: not up.partitions("--urp"), "every replica is in sync")
+    back = up("elect", "preferred", "--topic", "failing", "--yes")
+
+    assert led == 2
+    assert [each.state for each in brokers] == ["live", "dead", "live"]
+    assert all(each.leader != 2 and sorted(each.isr) == [1, 3] for each in shrunk)
+    assert (again.code, again.err) == (0, "Restarted broker 2.\n")
+    assert "2 moved, 4 not needed." in back.err
+    assert len(up.partitions("--topic", "failing", "--leader", "2")) == led
+
+
+def test_the_demo_shows_leaders_moving_and_goes_on(tmp_path: Path) -> None:
+    demo = Up(tmp_path, "--demo")
+    try:
+        demo.process.wait_for_line("that was the demo", START_S)
+        said = demo.process.text
+        assert demo("topic", "describe", "orders").code == 0
+    finally:
+        demo.close()
+
+    moves = re.findall(r"^[\d:.]{12}  orders-\d+ +1 -> [23] +1  [23],[23]$", said, re.MULTILINE)
+    assert len(moves) == 4
+    assert re.search(r"broker 1 is killed; it leads 4 partitions", said)
+    assert re.search(r"every partition has a leader again: \d\.\d\d s after the kill", said)
+    assert re.search(r"every replica is in sync again", said)
+    assert "\x1b" not in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--demo", "--participants", "2"], "2 participants are too few for 3 replicas"),
+        (["--listen", "nowhere"], "'nowhere' is no address"),
+        (["--config", "absent.toml"], "absent.toml: there is no such file"),
+        (["--participants", "-1"], "Invalid value for '--participants'"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(tmp_path: Path, options: list[str], said: str) -> None:
+    refused = kactl("up", *options, cwd=tmp_path)
+
+    assert refused.code == 2
+    assert said in refused.err
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,123 @@
+"""What needs no server: help, configurations, controllers that cannot be, and an installation that lacks packages."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kactl as package
+from tests import tree
+
+from .server import kactl
+
+EMBED = tree.ROOT / "tests" / "examples" / "embed.py"
+
+
+def test_help_is_there_for_all_commands_and_imports_little() -> None:
+    code = (
+        "import sys\nsys.argv = ['kactl', '--help']\nimport kactl.cli.main\n"
+        "try:\n    kactl.cli.main.main()\nfinally:\n    print(*sorted(sys.modules), file=sys.stderr)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], cwd=tree.ROOT, capture_output=True, text=True, check=True)
+
+    for command in ("up", "controller", "topic", "get", "elect", "broker", "watch", "config"):
+        assert f"  {command} " in done.stdout
+    loaded = set(done.stderr.split())
+    assert not loaded & {"aiohttp", "anyio", "asyncio", "http.client", "kazoo", "kio", "numpy", "opentelemetry", "rich"}
+
+
+@pytest.mark.parametrize("name", ["click", "aiohttp"])
+def test_a_package_that_is_missing_is_named_with_the_way_to_get_it(name: str, tmp_path: Path) -> None:
+    code = (
+        f"import sys\nsys.modules[{name!r}] = None\nsys.argv = ['kactl', 'up']\nfrom kactl.cli.main import main\nmain()"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(tree.ROOT)},
+    )
+
+    assert done.returncode == 126
+    assert f"this needs the package '{name}'" in done.stderr
+    assert "pip install 'kactl[server]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_configuration_is_checked_and_shown(tmp_path: Path) -> None:
+    file = tmp_path / "kactl.toml"
+    file.write_text('node-id = 7\n[store]\nkind = "zookeeper"\nconnect = "127.0.0.1:2181/kafka"\n')
+
+    checked = kactl("config", "validate", file)
+    shown = kactl("config", "show", file, env={"KACTL_STORE__SESSION_TIMEOUT": "9s"})
+
+    assert (checked.code, checked.err) == (0, f"{file}: everything in it can be used.\n")
+    assert shown.code == 0
+    assert 'session-timeout = "9000ms"' in shown.out
+    (tmp_path / "shown.toml").write_text(shown.out)
+    assert kactl("config", "show", tmp_path / "shown.toml").out == shown.out
+
+
+def test_a_key_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "kactl.toml"
+    file.write_text("node-id = 7\n[api]\nlistne = 1\n")
+
+    refused = kactl("config", "validate", file)
+
+    assert refused.code == 2
+    assert "api.listne" in refused.err
+    assert "did you mean listen?" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("node-id = 1\n", "real brokers keep their cluster in ZooKeeper, not in sqlite"),
+        ('[store]\nkind = "zookeeper"\nconnect = "x"\n', "node-id: is missing"),
+        ('node-id = 1\n[store]\nkind = "zookeeper"\n', "store.connect: is missing"),
+        (
+            'node-id = 1\n[kafka]\nibp = "1.0"\n[store]\nkind = "zookeeper"\nconnect = "127.0.0.1:1"\n',
+            "from 2.6 to 3.9",
+        ),
+    ],
+)
+def test_a_controller_that_cannot_be_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "kactl.toml").write_text(text + '[api]\nlisten = "127.0.0.1:0"\n')
+
+    refused = kactl("controller", cwd=tmp_path)
+
+    assert refused.code in (1, 2)
+    assert said in refused.err
+    assert "Traceback" not in refused.err
+
+
+def test_the_program_that_embeds_a_cluster_runs_as_it_stands(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(EMBED)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+        env={**os.environ, "PYTHONPATH": str(tree.ROOT)},
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == [
+        "orders-0 is led by 2, in sync are (2, 3)",
+        "orders-3 is led by 3, in sync are (3, 2)",
+    ]
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_public_name_is_there() -> None:
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+    assert set(package.__all__) == set(package._MODULE_OF)
+    assert not hasattr(package, "Nonsense")
