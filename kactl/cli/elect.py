@@ -54,9 +54,9 @@ def elect(
     asked = ElectionRequest(
         type=kind, partitions=None if everything else chosen, all=everything, dry_run=dry_run, reason=reason
     )
-    if not (dry_run or yes):
-        _confirm(settings, asked)
-    answer = settings.api.post("/v1/elections", asked, ElectionAnswer)
+    answer = None if dry_run or yes else _confirm(settings, asked)
+    if answer is None:
+        answer = settings.api.post("/v1/elections", asked, ElectionAnswer)
     _show(settings, answer)
     if any(result.outcome == "failed" for result in answer.results):
         click.get_current_context().exit(Exit.FAILED)
@@ -75,8 +75,11 @@ def _partition(text: str) -> PartitionName:
     return PartitionName(topic=name.topic, partition=name.partition)
 
 
-def _confirm(settings: Settings, asked: ElectionRequest) -> None:
+def _confirm(settings: Settings, asked: ElectionRequest) -> ElectionAnswer | None:
     """Show what would be, and ask.
+
+    Returns:
+        what would be, if no leader would change, so that there is nothing to ask; None if the answer was yes.
 
     Raises:
         Failure: PRECONDITION; the answer was no, or there is nobody to be asked.
@@ -86,6 +89,8 @@ def _confirm(settings: Settings, asked: ElectionRequest) -> None:
             "not confirmed: there is no terminal to ask on; look with --dry-run, then say --yes", Exit.PRECONDITION
         )
     preview = settings.api.post("/v1/elections", msgspec.structs.replace(asked, dry_run=True), ElectionAnswer)
+    if not any(result.outcome == "ok" for result in preview.results):
+        return preview
     for line in _table(preview.results, _WOULD):
         click.echo(line, err=True)
     click.echo(_summary(preview.results, _WOULD), err=True)
@@ -93,6 +98,7 @@ def _confirm(settings: Settings, asked: ElectionRequest) -> None:
         click.secho("Records that only dead replicas hold will be lost for good.", err=True, **BAD)
     if not click.confirm("Go on?", err=True):
         raise Failure("not confirmed: nothing was changed", Exit.PRECONDITION)
+    return None
 
 
 def _show(settings: Settings, answer: ElectionAnswer) -> None:

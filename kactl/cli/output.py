@@ -27,7 +27,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> list[str]:
     """The lines of a table; a cell may come with its colour. Columns of numbers are aligned to the right."""
     kept = [[_split(cell) for cell in row] for row in rows]
     widths = [max(len(name), *(len(row[at][0]) for row in kept), 0) for at, name in enumerate(header)]
-    right = [bool(kept) and all(_is_number(row[at][0]) for row in kept) for at in range(len(header))]
+    right = [_is_numeric([row[at][0] for row in kept]) for at in range(len(header))]
     lines = [_line([(name, {"bold": True}) for name in header], widths, right)]
     return lines + [_line(row, widths, right) for row in kept]
 
@@ -90,8 +90,10 @@ def _split(cell: Cell) -> tuple[str, Mapping[str, Any]]:
     return cell if isinstance(cell, tuple) else (str(cell), PLAIN)
 
 
-def _is_number(text: str) -> bool:
-    return text == NONE or text.lstrip("-").replace(",", "").replace(".", "").isdecimal()
+def _is_numeric(column: Sequence[str]) -> bool:
+    """Whether there are numbers, and nothing else but dashes for none."""
+    numbers_ = [text for text in column if text != NONE]
+    return bool(numbers_) and all(text.isdecimal() for text in numbers_)
 
 
 def _line(cells: Sequence[tuple[str, Mapping[str, Any]]], widths: Sequence[int], right: Sequence[bool]) -> str:

@@ -91,7 +91,7 @@ def line(event: AnyEvent) -> str:
     """One event in words."""
     what, said, colour = _told(event)
     when = output.time_of_day(event.time_ms)
-    return output.GAP.join((when, f"#{event.seq}", f"{what:<10}", click.style(said, **colour)))
+    return output.GAP.join((when, f"{f'#{event.seq}':<6}", f"{what:<10}", click.style(said, **colour)))
 
 
 def _told(event: AnyEvent) -> tuple[str, str, Mapping[str, Any]]:
