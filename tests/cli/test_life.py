@@ -8,7 +8,7 @@ import pytest
 
 from kactl.admin.schema import BrokerInfo
 
-from .server import START_S, STOP_S, Up, kactl
+from .server import QUICK, START_S, STOP_S, Up, kactl
 
 WHAT_STAYS = ("topic", "partition", "leader", "leader_epoch", "isr", "replicas", "partition_epoch")
 
@@ -51,7 +51,7 @@ def test_what_is_killed_waits_for_its_lease_and_goes_on(own_up: Up) -> None:
     own_up.process.kill()
     own_up.start()
 
-    assert "did not end in order: waiting until its sessions have expired (about 4 s)" in own_up.process.text
+    assert "did not end in order: waiting until its sessions have expired (about 2 s)" in own_up.process.text
     assert own_up.epoch() == epoch + 1
     assert kept(own_up) == before
     assert own_up("topic", "create", "more").code == 0
@@ -59,7 +59,7 @@ def test_what_is_killed_waits_for_its_lease_and_goes_on(own_up: Up) -> None:
 
 def test_a_stop_during_the_start_is_a_stop(own_up: Up) -> None:
     own_up.process.kill()
-    process = type(own_up.process)(own_up.command, output=own_up.folder / "up.log")
+    process = type(own_up.process)(own_up.command, output=own_up.folder / "up.log", env=QUICK)
     process.wait_for_line("waiting until its sessions have expired", START_S)
 
     process.signal(signal.SIGINT)
