@@ -15,8 +15,9 @@ Source: the classic controller's AbstractControllerBrokerRequestBatch.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -42,16 +43,6 @@ class Addressed(NamedTuple):
     request: Request
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Share:
-    """What one addition says to one broker: some rows of it."""
-
-    rows: Rows
-    which: RowNumbers
-    flag: Bools  # is new, or delete; by row of the share
-    epoch: Ints | None = None  # of a StopReplica
-
-
 class RequestBatch:
     """See the module. One batch belongs to one machine."""
 
@@ -61,8 +52,8 @@ class RequestBatch:
 
     def clear(self) -> None:
         """Drop everything that was gathered."""
-        self._lead: dict[int, list[_Share]] = {}
-        self._stop: dict[int, list[_Share]] = {}
+        self._lead: list[_Said] = []
+        self._stop: list[_Said] = []
         self._metadata: list[tuple[Rows, Bools]] = []
         self._metadata_brokers: set[int] = set()
 
@@ -75,7 +66,7 @@ class RequestBatch:
         if self._lead or self._stop or self._metadata_brokers:
             raise IllegalState(
                 "a batch of requests was begun while the one before was not sent: "
-                f"LeaderAndIsr for {sorted(self._lead)}, StopReplica for {sorted(self._stop)}, "
+                f"LeaderAndIsr for {_brokers_of(self._lead)}, StopReplica for {_brokers_of(self._stop)}, "
                 f"UpdateMetadata for {sorted(self._metadata_brokers)}"
             )
 
@@ -86,16 +77,30 @@ class RequestBatch:
         if not len(rows):
             return
         flags = np.broadcast_to(np.asarray(is_new, np.bool_), (len(rows),))
-        for broker, which in _by_broker(rows.replicas, notify):
-            self._lead.setdefault(broker, []).append(_Share(rows, which, flags[which]))
+        brokers, positions = _pairs(rows.replicas, notify)
+        if len(brokers):
+            columns = {
+                **_leadership(rows),
+                "adding": _listed(rows.adding, rows),
+                "removing": _listed(rows.removing, rows),
+                "recovering": rows.recovering,
+                "flag": flags,
+            }
+            self._lead.append(_taken(columns, brokers, positions))
         self.update_metadata(self._cluster.brokers, rows)
 
     def stop(self, rows: Rows, which: Bools, *, delete: bool) -> None:
         """StopReplica for the replicas `which`, bool[W, n], of `rows`."""
-        epoch = self._cluster.stop_replica_epoch(rows)
-        for broker, mine in _by_broker(rows.replicas, which):
-            share = _Share(rows, mine, np.full(len(mine), delete), epoch[mine])
-            self._stop.setdefault(broker, []).append(share)
+        brokers, positions = _pairs(rows.replicas, which)
+        if len(brokers):
+            columns = {
+                "at": rows.at,
+                "topic": rows.topic,
+                "partition": rows.partition,
+                "leader_epoch": self._cluster.stop_replica_epoch(rows),
+                "flag": np.full(len(rows), delete),
+            }
+            self._stop.append(_taken(columns, brokers, positions))
 
     def update_metadata(self, brokers: Iterable[int], rows: Rows | None = None) -> None:
         """UpdateMetadata to `brokers`; they get one even if there are no rows to speak of."""
@@ -122,24 +127,21 @@ class RequestBatch:
         return requests
 
     def _leader_and_isr(self, registered: dict[int, Broker]) -> Iterable[Addressed]:
-        for broker, shares in sorted(self._lead.items()):
-            if broker not in registered:
-                continue
-            rows, is_new = _newest(shares)
-            rows, is_new = _grouped(rows, is_new)
-            leaders = np.unique(rows.leader).tolist()
+        for broker, said in _by_broker(self._lead, registered):
             request = LeaderAndIsr(
                 controller_id=self._cluster.controller_id,
                 controller_epoch=self._cluster.fence.epoch,
                 broker_epoch=registered[broker].epoch,
-                states=dataclasses.replace(
-                    self._states(rows),
-                    adding=_listed(rows.adding, rows),
-                    removing=_listed(rows.removing, rows),
-                    is_new=is_new,
-                    recovering=rows.recovering,
+                states=self._states(
+                    said,
+                    adding=said["adding"],
+                    removing=said["removing"],
+                    is_new=said["flag"],
+                    recovering=said["recovering"],
                 ),
-                live_leaders=tuple(registered[leader] for leader in leaders if leader in registered),
+                live_leaders=tuple(
+                    registered[leader] for leader in np.unique(said["leader"]).tolist() if leader in registered
+                ),
             )
             yield Addressed(broker, request)
 
@@ -162,14 +164,14 @@ class RequestBatch:
     def _metadata_states(self) -> PartitionStates:
         """The partitions of the batch, once for all brokers."""
         if not self._metadata:
-            return self._states(self._cluster.table.rows(np.zeros(0, np.intp)))
+            return self._states(_leadership(self._cluster.table.rows(np.zeros(0, np.intp))))
         rows, offline = self._metadata[0]
         if len(self._metadata) > 1:
             rows = _join([each for each, _ in self._metadata])
             offline = np.concatenate([_tall(each, len(rows.replicas)) for _, each in self._metadata], axis=1)
             last = _last_of(rows.at)
             rows, offline = rows.take(last), offline[:, last]
-        order = _order(rows)
+        order = _order(rows.topic, rows.partition)
         if order is not None:
             rows, offline = rows.take(order), offline[:, order]
         queued = rows.queued
@@ -179,45 +181,28 @@ class RequestBatch:
                 leader_epoch=choose(queued, np.int32(0), rows.leader_epoch),
                 partition_epoch=choose(queued, np.int32(0), rows.partition_epoch),
             )
-        return dataclasses.replace(
-            self._states(rows), offline_replicas=members(offline, rows.replicas) if offline.any() else None
-        )
+        offline_replicas = members(offline, rows.replicas) if offline.any() else None
+        return self._states(_leadership(rows), offline_replicas=offline_replicas)
 
     def _stop_replica(self, registered: dict[int, Broker]) -> Iterable[Addressed]:
-        for broker, shares in sorted(self._stop.items()):
-            if broker not in registered:
-                continue
-            rows, delete = _newest(shares)
-            epoch = np.concatenate([share.epoch for share in shares if share.epoch is not None])
-            if len(shares) > 1:
-                epoch = epoch[_last_of(np.concatenate([share.rows.at[share.which] for share in shares]))]
-            rows, delete, epoch = _grouped(rows, delete, epoch)
-            refs, topic = self._cluster.table.topics_of(rows.topic)
+        for broker, said in _by_broker(self._stop, registered):
+            refs, topic = self._cluster.table.topics_of(said["topic"])
             request = StopReplica(
                 controller_id=self._cluster.controller_id,
                 controller_epoch=self._cluster.fence.epoch,
                 broker_epoch=registered[broker].epoch,
                 topics=refs,
                 topic=topic,
-                partition=rows.partition,
-                leader_epoch=epoch,
-                delete=delete,
+                partition=said["partition"],
+                leader_epoch=said["leader_epoch"],
+                delete=said["flag"],
             )
             yield Addressed(broker, request)
 
-    def _states(self, rows: Rows) -> PartitionStates:
-        refs, topic = self._cluster.table.topics_of(rows.topic)
-        return PartitionStates(
-            topics=refs,
-            topic=topic,
-            partition=rows.partition,
-            controller_epoch=rows.controller_epoch,
-            leader=rows.leader,
-            leader_epoch=rows.leader_epoch,
-            isr=members(rows.in_sync, rows.replicas),
-            partition_epoch=rows.partition_epoch,
-            replicas=members(rows.assigned, rows.replicas),
-        )
+    def _states(self, said: "_Said", **columns: Any) -> PartitionStates:
+        refs, topic = self._cluster.table.topics_of(said["topic"])
+        named = {name: said[name] for name in _LEADERSHIP_ON_THE_WIRE}
+        return PartitionStates(topics=refs, topic=topic, **named, **columns)
 
 
 def deletion_answers(request: StopReplica, response: StopReplicaResponse, cluster: Cluster) -> PartitionErrors:
@@ -235,37 +220,110 @@ def deletion_answers(request: StopReplica, response: StopReplicaResponse, cluste
     return PartitionErrors(errors.topics, errors.topic[which], errors.partition[which], errors.error[which])
 
 
-def _by_broker(brokers: Ints, which: Bools) -> Iterable[tuple[int, RowNumbers]]:
-    """For each broker among the slots `which`, the positions of its rows, ascending."""
-    slots, positions = np.nonzero(which)
+# What is said to brokers, as columns by name; one row for each broker and partition. `broker` ascends, and what is said
+# to one broker stands in table order. Lists of brokers are int32[W, m], or None where all are empty.
+_Said = dict[str, Any]
+
+_LEADERSHIP_ON_THE_WIRE: Final = (
+    "partition",
+    "controller_epoch",
+    "leader",
+    "leader_epoch",
+    "isr",
+    "partition_epoch",
+    "replicas",
+)
+
+
+def _leadership(rows: Rows) -> _Said:
+    """What every broker may hear of a partition."""
+    return {
+        "at": rows.at,
+        "topic": rows.topic,
+        "partition": rows.partition,
+        "controller_epoch": rows.controller_epoch,
+        "leader": rows.leader,
+        "leader_epoch": rows.leader_epoch,
+        "isr": members(rows.in_sync, rows.replicas),
+        "partition_epoch": rows.partition_epoch,
+        "replicas": members(rows.assigned, rows.replicas),
+    }
+
+
+def _pairs(brokers: Ints, which: Bools) -> tuple[Ints, RowNumbers]:
+    """The brokers in the slots `which`, ascending, and the position of the row of each; positions ascend for each."""
+    positions, slots = np.nonzero(which.T)
     named = brokers[slots, positions]
-    if not len(named):
-        return
-    top = int(named.max())
+    if (named == NO_BROKER).any():
+        positions, named = positions[named != NO_BROKER], named[named != NO_BROKER]
     # Sixteen bits are sorted by radix, several times faster than by comparison.
-    keys = named.astype(np.uint16) if named.min() >= 0 and top < 1 << 16 else named
-    # Positions ascend within a slot only; sorting by position first keeps each broker's rows in table order.
+    keys = named.astype(np.uint16) if not len(named) or named.max() < 1 << 16 else named
     order = np.argsort(keys, kind="stable")
-    sorted_names = named[order]
-    bounds = np.flatnonzero(np.diff(sorted_names)) + 1
-    for part in np.split(order, bounds):
-        broker = int(named[part[0]])
-        if broker != NO_BROKER:
-            yield broker, np.sort(positions[part])
+    return named[order], positions[order]
 
 
-def _newest(shares: list[_Share]) -> tuple[Rows, Bools]:
-    """One row for each partition: the newest, with a flag that stays once it was set. In the order of `_last_of`."""
-    if len(shares) == 1:
-        (share,) = shares
-        return share.rows.take(share.which), share.flag
-    rows = _join([share.rows.take(share.which) for share in shares])
-    flags = np.concatenate([share.flag for share in shares])
-    last = _last_of(rows.at)
-    _, inverse = np.unique(rows.at, return_inverse=True)
-    ever = np.zeros(len(last), np.bool_)
-    np.logical_or.at(ever, inverse, flags)
-    return rows.take(last), ever[inverse[last]]
+def _taken(columns: _Said, brokers: Ints, positions: RowNumbers) -> _Said:
+    taken = {name: None if column is None else column[..., positions] for name, column in columns.items()}
+    return {"broker": brokers, **taken}
+
+
+def _brokers_of(said: list[_Said]) -> list[int]:
+    return sorted({broker for each in said for broker in np.unique(each["broker"]).tolist()})
+
+
+def _by_broker(additions: list[_Said], registered: dict[int, Broker]) -> Iterable[tuple[int, _Said]]:
+    """What is said to each registered broker, by id: the newest word on each partition, in table order.
+
+    A flag stays once it was set.
+    """
+    if not additions:
+        return
+    said = additions[0]
+    if len(additions) > 1:
+        said = _joined(additions)
+        key = said["broker"].astype(np.int64) << 40 | said["at"]
+        last = _last_of(key)
+        if len(last) < len(key):
+            _, mentioned = np.unique(key, return_inverse=True)
+            ever = np.zeros(len(last), np.bool_)
+            np.logical_or.at(ever, mentioned, said["flag"])
+            said = _picked(said, last) | {"flag": ever}
+    order = _order(said["broker"].astype(np.int64) << 32 | said["topic"], said["partition"])
+    if order is not None:
+        said = _picked(said, order)
+    brokers = said["broker"]
+    bounds = [0, *(np.flatnonzero(np.diff(brokers)) + 1).tolist(), len(brokers)]
+    for begin, end in itertools.pairwise(bounds):
+        broker = int(brokers[begin])
+        if broker in registered:
+            yield broker, _picked(said, slice(begin, end))
+
+
+def _picked(said: _Said, which: Any) -> _Said:
+    return {name: None if column is None else column[..., which] for name, column in said.items()}
+
+
+def _joined(additions: list[_Said]) -> _Said:
+    """Additions one behind the other; narrower lists are filled up."""
+    columns: _Said = {}
+    for name in additions[0]:
+        values = [each[name] for each in additions]
+        if all(value is None for value in values):
+            columns[name] = None
+            continue
+        if name in _LISTS:
+            width = max(len(value) for value in values if value is not None)
+            values = [
+                np.full((width, len(each["at"])), NO_BROKER, np.int32)
+                if value is None
+                else _tall(value, width, NO_BROKER)
+                for value, each in zip(values, additions, strict=True)
+            ]
+        columns[name] = np.concatenate(values, axis=-1)
+    return columns
+
+
+_LISTS: Final = frozenset({"isr", "replicas", "adding", "removing"})
 
 
 def _last_of(at: RowNumbers) -> RowNumbers:
@@ -294,19 +352,12 @@ def _tall(column: Any, width: int, empty: int = 0) -> Any:
     return np.pad(column, ((0, missing), (0, 0)), constant_values=empty) if missing else column
 
 
-def _order(rows: Rows) -> RowNumbers | None:
+def _order(topic: Any, partition: Ints) -> RowNumbers | None:
     """The order by topic and partition; None if they stand in it already."""
-    step = np.diff(rows.topic)
-    if (step > 0).all() or ((step >= 0).all() and (np.diff(rows.partition)[step == 0] > 0).all()):
+    step = np.diff(topic)
+    if (step > 0).all() or ((step >= 0).all() and (np.diff(partition)[step == 0] > 0).all()):
         return None
-    return np.lexsort((rows.partition, rows.topic))
-
-
-def _grouped(rows: Rows, *columns: Any) -> Any:
-    order = _order(rows)
-    if order is None:
-        return rows, *columns
-    return rows.take(order), *(column[order] for column in columns)
+    return np.lexsort((partition, topic))
 
 
 def _listed(which: Bools, rows: Rows) -> Ints | None:

@@ -8,15 +8,16 @@ by a `Reset` to read the present state anew.
 import asyncio
 import collections
 import dataclasses
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator
 from typing import Final
 
 import msgspec
 import numpy as np
 
 from kactl.clock import Clock
-from kactl.model import PartitionState, ReplicaState, TopicRef
+from kactl.model import PartitionState, ReplicaState
 from kactl.rows import REFUSAL_TEXT, Bools, Bytes, Change, Ints, Refusal, Rows
+from kactl.topics import AllTopics
 
 # A restart of a large cluster fits; at some 60 bytes an entry this is a few megabytes.
 RING_LIMIT: Final = 100_000
@@ -107,7 +108,7 @@ class _Partitions:
     first: int
     time_ms: int
     controller_epoch: int
-    topics: Sequence[TopicRef]
+    topics: AllTopics
     before: Bytes
     after: Rows
     refusal: Bytes
@@ -143,7 +144,7 @@ class _Replicas:
     first: int
     time_ms: int
     controller_epoch: int
-    topics: Sequence[TopicRef]
+    topics: AllTopics
     topic: Ints
     partition: Ints
     broker: Ints
@@ -195,7 +196,7 @@ class History:
         stamped = msgspec.structs.replace(event, seq=self._next, time_ms=self._clock.now_ms())
         self._append(_Single(self._next, stamped))
 
-    def add_partitions(self, change: Change, topics: Sequence[TopicRef], *, controller_epoch: int) -> None:
+    def add_partitions(self, change: Change, topics: AllTopics, *, controller_epoch: int) -> None:
         """What was committed and applied, or refused, of some partitions."""
         if len(change):
             self._append(
@@ -211,7 +212,7 @@ class History:
             )
 
     def add_replicas(
-        self, rows: Rows, moved: Bools, after: ReplicaState, topics: Sequence[TopicRef], *, controller_epoch: int
+        self, rows: Rows, moved: Bools, after: ReplicaState, topics: AllTopics, *, controller_epoch: int
     ) -> None:
         """The moves of the replicas `moved`, bool[W, n]; moves to the same state are passed over."""
         slots, positions = np.nonzero(moved & (rows.replica_state != after))

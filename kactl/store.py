@@ -193,7 +193,7 @@ class Leaderships:
 class Names:
     """n partitions by name, as columns: `topics[topic[i]].name`-`partition[i]`."""
 
-    topics: tuple[TopicRef, ...]
+    topics: Sequence[TopicRef]
     topic: Ints
     partition: Ints
 

@@ -29,6 +29,7 @@ from kactl.model import (
 )
 from kactl.rows import CHANGED_COLUMNS, Bools, Change, Ints, Live, RowNumbers, Rows, some
 from kactl.store import Assignments, Leaderships, Names
+from kactl.topics import AllTopics, Topics
 
 # One growth step; small, because a table that is loaded in bulk is allocated to its size.
 _GROWTH: Final = 1.25
@@ -81,7 +82,7 @@ class Table:
         self._free: list[int] = []
         self._topics: dict[str, Topic] = {}
         self._by_number: list[Topic | None] = []
-        self._refs: list[TopicRef] = []
+        self._refs = AllTopics()
         self._queued = np.zeros(0, np.bool_)  # by topic number
         self._dirs_offline = False  # whether a failed directory is marked anywhere; spares a column where not
         for name, (dtype, empty) in _PER_ROW.items():
@@ -155,7 +156,7 @@ class Table:
         return topic
 
     @property
-    def refs(self) -> Sequence[TopicRef]:
+    def refs(self) -> AllTopics:
         """Every topic there ever was by number, also those that are gone; for those who keep numbers."""
         return self._refs
 
@@ -170,13 +171,15 @@ class Table:
             topic = Topic(len(self._by_number), TopicRef(name, topic_id), np.full(0, NO_ROW, np.int32))
             self._topics[name] = topic
             self._by_number.append(topic)
-            self._refs.append(topic.ref)
+            self._refs.add(topic.ref)
             if topic.number >= len(self._queued):
                 self._queued = np.concatenate([self._queued, np.zeros(max(64, len(self._queued)), np.bool_)])
         elif topic_id != ZERO_ID:
             if topic.ref.id not in (ZERO_ID, topic_id):
                 raise IllegalState(f"topic {name} has the id {topic.ref.id.hex()} and was given {topic_id.hex()}")
-            topic.ref = self._refs[topic.number] = TopicRef(name, topic_id)
+            if topic.ref.id != topic_id:
+                topic.ref = TopicRef(name, topic_id)
+                self._refs.replace(topic.number, topic.ref)
         return topic
 
     def remove_topic(self, name: str) -> None:
@@ -373,7 +376,7 @@ class Table:
         refs, topic = self.topics_of(self._columns["topic"][at])
         return Names(refs, topic, self._columns["partition"][at])
 
-    def topics_of(self, numbers: Ints) -> tuple[tuple[TopicRef, ...], Ints]:
+    def topics_of(self, numbers: Ints) -> tuple[Topics, Ints]:
         """The topics that a column of topic numbers names, and for each row its place among them.
 
         Where the column ascends, as it does in table order, the topics are in the order of the rows.
@@ -383,10 +386,9 @@ class Table:
         step = np.diff(numbers)
         if (step < 0).any():
             named, place = np.unique(numbers, return_inverse=True)
-            return tuple(self._refs[number] for number in named.tolist()), place.astype(np.int32)
+            return Topics(self._refs, named), place.astype(np.int32)
         np.not_equal(step, 0, out=begins[1:])
-        refs = tuple(self._refs[number] for number in numbers[begins].tolist())
-        return refs, np.cumsum(begins, dtype=np.int32) - np.int32(1)
+        return Topics(self._refs, numbers[begins]), np.cumsum(begins, dtype=np.int32) - np.int32(1)
 
     def rows_at(self, names: Names) -> RowNumbers:
         """The row of each partition, NO_ROW where it is unknown."""

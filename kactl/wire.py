@@ -8,6 +8,7 @@ Names of fields are the protocol's. How a transport writes them down is its own 
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -37,7 +38,7 @@ class PartitionStates:
         offline_replicas: None in LeaderAndIsr.
     """
 
-    topics: tuple[TopicRef, ...]
+    topics: Sequence[TopicRef]
     topic: Ints
     partition: Ints
     controller_epoch: Ints
@@ -99,7 +100,7 @@ class StopReplica:
     controller_id: int
     controller_epoch: int
     broker_epoch: int
-    topics: tuple[TopicRef, ...]
+    topics: Sequence[TopicRef]
     topic: Ints
     partition: Ints
     leader_epoch: Ints

@@ -1,7 +1,7 @@
 """The replicas that a broker hosts: what it was told last about each, and has done."""
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -144,7 +144,7 @@ class Hosted:
         rows = np.array([row], np.intp)
         self.isr = put_lists(self.isr, rows, np.array(state.isr, np.int32).reshape(-1, 1))
 
-    def _rows_of(self, topics: tuple[TopicRef, ...], topic: Ints, partition: Ints) -> RowNumbers:
+    def _rows_of(self, topics: Sequence[TopicRef], topic: Ints, partition: Ints) -> RowNumbers:
         names = names_of(topics)
         rows = self.index.find(names, topic, partition)
         absent = rows == ABSENT
@@ -185,6 +185,6 @@ def names_of(topics: Iterable[TopicRef]) -> list[str]:
     return [topic.name for topic in topics]
 
 
-def ids_of(topics: tuple[TopicRef, ...]) -> Ids:
+def ids_of(topics: Sequence[TopicRef]) -> Ids:
     """The ids of some topics, as a column; empty where a topic has none."""
     return np.array([b"" if topic.id == ZERO_ID else topic.id for topic in topics], _ID)

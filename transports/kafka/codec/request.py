@@ -9,16 +9,16 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from kactl.errors import IllegalState
-from kactl.model import Broker, Endpoint, TopicRef
+from kactl.model import Broker, Endpoint
 from kactl.wire import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 
-from .primitive import NO_TAGS, array, nullable_string, string, uvarint
+from .heading import Headings, HeadingsKept
+from .primitive import NO_TAGS, array, nullable_string, string
 from .row import BOOL, INT8, INT32, LIST, Layout, topics_in_bytes
 from .version import Versions
 
@@ -47,9 +47,6 @@ _STOP_REPLICA: Final[Layout] = (("partition", INT32), ("leader_epoch", INT32), (
 # Source: the protocol's table of security protocols.
 _SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
-# Openings of topics that are kept, by how many partitions follow: a few for each of ten thousand topics.
-_KEPT_OPENINGS: Final = 100_000
-
 _NOT_KRAFT: Final = b"\0"
 _INCREMENTAL: Final = b"\0"  # what a controller over ZooKeeper calls every LeaderAndIsr
 
@@ -75,6 +72,8 @@ class Encoder:
         name = client_id.encode()
         self._client_id = struct.pack(">h", len(name)) + name
         self._bodies = _Bodies()
+        self._with_ids = HeadingsKept(ids=True)
+        self._without_ids = HeadingsKept(ids=False)
         self._brokers: tuple[tuple[Broker, ...], bytes] | None = None
 
     def frame(self, request: Request, correlation_id: int) -> Frame:
@@ -96,7 +95,7 @@ class Encoder:
             case StopReplica():
                 key, version = STOP_REPLICA, self._versions.stop_replica
                 opening = _sender(request, kraft=version >= 4)
-                body = (_stop_replica(request), b"")
+                body = (self._stop_replica(request), b"")
         states, rest = body
         header = struct.pack(">hhi", key, version, correlation_id) + self._client_id + NO_TAGS
         end = rest + NO_TAGS
@@ -121,7 +120,7 @@ class Encoder:
     def _leader_and_isr(self, states: PartitionStates) -> memoryview:
         version = self._versions.leader_and_isr
         layout = _LEADER_AND_ISR_6 if version >= 6 else _LEADER_AND_ISR
-        return _partitions(layout, states, ids=version >= 5)
+        return _partitions(layout, states, self._headings(states, ids=version >= 5))
 
     def _live_leaders(self, leaders: tuple[Broker, ...]) -> bytes:
         """Where leaders are. One that lacks the listener is left out; brokers look among the live brokers anyway."""
@@ -133,7 +132,15 @@ class Encoder:
         return array(found)
 
     def _update_metadata(self, states: PartitionStates) -> memoryview:
-        return _partitions(_UPDATE_METADATA, states, ids=self._versions.update_metadata >= 7)
+        ids = self._versions.update_metadata >= 7
+        return _partitions(_UPDATE_METADATA, states, self._headings(states, ids=ids))
+
+    def _stop_replica(self, request: StopReplica) -> memoryview:
+        columns = {name: getattr(request, name) for name, _ in _STOP_REPLICA}
+        return topics_in_bytes(_STOP_REPLICA, columns, self._headings(request, ids=False), request.topic)
+
+    def _headings(self, named: PartitionStates | StopReplica, *, ids: bool) -> Headings:
+        return (self._with_ids if ids else self._without_ids).of(named.topics)
 
     def _live_brokers(self, brokers: tuple[Broker, ...]) -> bytes:
         kept = self._brokers
@@ -183,25 +190,8 @@ def _sender(request: Request, *, kraft: bool) -> bytes:
     )
 
 
-@lru_cache(_KEPT_OPENINGS)
-def _opening(topic: TopicRef, count: int) -> bytes:
-    """What ends the topic before and stands before the `count` partitions of this one."""
-    return NO_TAGS + string(topic.name) + uvarint(count + 1)
-
-
-@lru_cache(_KEPT_OPENINGS)
-def _opening_with_id(topic: TopicRef, count: int) -> bytes:
-    return NO_TAGS + string(topic.name) + topic.id + uvarint(count + 1)
-
-
-def _partitions(layout: Layout, states: PartitionStates, *, ids: bool) -> memoryview:
-    columns = {name: getattr(states, name) for name, _ in layout}
-    return topics_in_bytes(layout, columns, states.topics, states.topic, _opening_with_id if ids else _opening)
-
-
-def _stop_replica(request: StopReplica) -> memoryview:
-    columns = {name: getattr(request, name) for name, _ in _STOP_REPLICA}
-    return topics_in_bytes(_STOP_REPLICA, columns, request.topics, request.topic, _opening)
+def _partitions(layout: Layout, states: PartitionStates, headings: Headings) -> memoryview:
+    return topics_in_bytes(layout, {name: getattr(states, name) for name, _ in layout}, headings, states.topic)
 
 
 def endpoint_of(broker: Broker, listener_name: str) -> Endpoint | None:

@@ -7,9 +7,9 @@ is then scattered over the places that its records have among the others and amo
     number of topics │ heading t0 │ record │ record │ tags │ heading t1 │ record │ tags │ ...
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,8 @@ import numpy.typing as npt
 from kactl.model import NO_BROKER
 from kactl.rows import Ints, RowNumbers
 
-from .primitive import EMPTY_ARRAY, NO_TAGS, uvarint
-
-T = TypeVar("T")
+from .heading import Headings
+from .primitive import EMPTY_ARRAY, NO_TAGS, UVARINT_SIZE_MAX, uvarint
 
 # (name of the column, numpy type), in the order of the wire. The tagged fields at a record's end are not named.
 Layout = tuple[tuple[str, str], ...]
@@ -36,45 +35,47 @@ _KEPT_SHAPES: Final = 1024
 _RADIX_KEYS: Final = 1 << 16
 # Records that are filled at a time: 4096 of about 60 bytes stay in a core's cache until they are scattered.
 _FILLED_AT_ONCE: Final = 4096
+# Openings of one size for which a scatter of their own is cheaper than their bytes one by one.
+_WORTH_A_GROUP: Final = 16
 
 _Group = tuple[RowNumbers | slice, "_Record"]
 _Record = tuple[npt.NDArray[Any], tuple[int, ...]]  # one record with its lists' lengths set, all else zero; the lengths
 
 
-def topics_in_bytes(
-    layout: Layout, columns: Columns, topics: Sequence[T], topic: Ints, opening: Callable[[T, int], bytes]
-) -> memoryview:
+def topics_in_bytes(layout: Layout, columns: Columns, headings: Headings, topic: Ints) -> memoryview:
     """The array of topics, each an array of partitions in the order of the rows.
 
     Args:
         layout: of one partition.
         columns: what `layout` names, n rows each.
-        topics: those without rows are passed over.
-        topic: int32[n], index into `topics`; equal ones side by side.
-        opening: what stands before a topic's partitions, given their number; it begins with the end, NO_TAGS, of the
-            topic before.
+        headings: what stands before the number of partitions of each topic. Those without rows are passed over.
+        topic: int32[n], index into `headings`; equal ones side by side.
     """
     if not len(topic):
         return memoryview(EMPTY_ARRAY)
     begins = np.concatenate(([0], np.flatnonzero(topic[1:] != topic[:-1]) + 1))
-    lengths = np.diff(begins, append=len(topic))
-    spoken_of = zip(topic[begins].tolist(), lengths.tolist(), strict=True)
-    openings = [opening(topics[at], length) for at, length in spoken_of]
-    openings[0] = uvarint(len(openings) + 1) + openings[0][len(NO_TAGS) :]  # no topic before it that has to be ended
-    opening_sizes = np.fromiter(map(len, openings), np.int64, len(openings))
+    counts = np.diff(begins, append=len(topic))
+    headings = headings.take(topic[begins])
+    opening = headings.size + _uvarint_sizes(counts + 1)
+    lead = np.frombuffer(uvarint(len(counts) + 1), np.uint8)
 
     groups = list(_by_shape(layout, columns, len(topic)))
     sizes = np.empty(len(topic), np.int64)
     for rows, (template, _) in groups:
         sizes[rows] = template.itemsize
-    ends = np.cumsum(sizes) + np.repeat(np.cumsum(opening_sizes), lengths)
+    # Before a record stand all records before it, all openings up to its topic's, and the tags that end each topic.
+    before = len(lead) + np.cumsum(opening) + np.arange(len(counts)) * len(NO_TAGS)
+    places = np.cumsum(sizes) - sizes + np.repeat(before, counts)
+    ends = places[begins + counts - 1] + sizes[begins + counts - 1]
 
     out = np.empty(int(ends[-1]) + len(NO_TAGS), np.uint8)
-    places = ends - sizes
-    _put_openings(out, places[begins] - opening_sizes, openings, opening_sizes)
+    out[: len(lead)] = lead
+    openings = places[begins] - opening
+    _put_headings(out, openings, headings)
+    _put_uvarints(out, openings + headings.size, counts + 1)
     for rows, record in groups:
         _put_records(out, places, rows, record, layout, columns)
-    out[-1:] = np.frombuffer(NO_TAGS, np.uint8)
+    out[ends] = np.frombuffer(NO_TAGS, np.uint8)
     out.flags.writeable = False
     return out.data
 
@@ -124,11 +125,38 @@ def _record(layout: Layout, lengths: tuple[int, ...]) -> _Record:
     return record, lengths
 
 
-def _put_openings(out: npt.NDArray[np.uint8], begins: RowNumbers, openings: list[bytes], sizes: RowNumbers) -> None:
-    """Byte by byte; openings are short and there is one per topic."""
-    content = np.frombuffer(b"".join(openings), np.uint8)
-    shifts = begins - (np.cumsum(sizes) - sizes)
-    out[np.arange(len(content)) + np.repeat(shifts, sizes)] = content
+def _put_headings(out: npt.NDArray[np.uint8], places: RowNumbers, headings: Headings) -> None:
+    """Each heading at its place: in one piece where many are of one size, byte by byte where hardly two are."""
+    sizes, begins = headings.size, headings.begin
+    present = np.unique(sizes)
+    if len(present) * _WORTH_A_GROUP > len(headings):
+        within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        out[within + np.repeat(places, sizes)] = headings.content[within + np.repeat(begins, sizes)]
+        return
+    for size in present.tolist():
+        some = slice(None) if len(present) == 1 else np.flatnonzero(sizes == size)
+        _pieces_of(out, size)[places[some]] = _pieces_of(headings.content, size)[begins[some]]
+
+
+def _uvarint_sizes(values: RowNumbers) -> RowNumbers:
+    """How many bytes each value takes: seven bits to a byte."""
+    sizes = np.ones(len(values), np.int64)
+    for bits in range(7, 7 * UVARINT_SIZE_MAX, 7):
+        sizes += values >= 1 << bits
+    return sizes
+
+
+def _put_uvarints(out: npt.NDArray[np.uint8], places: RowNumbers, values: RowNumbers) -> None:
+    sizes = _uvarint_sizes(values)
+    for at in range(int(sizes.max())):
+        here = sizes > at
+        more = (sizes[here] > at + 1) << 7
+        out[places[here] + at] = values[here] >> 7 * at & 0x7F | more
+
+
+def _pieces_of(content: npt.NDArray[np.uint8], size: int) -> npt.NDArray[Any]:
+    """The `size` bytes from each place on, as one value that numpy copies whole."""
+    return np.ndarray((len(content) - size + 1,), f"V{size}", buffer=content, strides=(1,))
 
 
 def _put_records(
@@ -140,11 +168,10 @@ def _put_records(
     columns: Columns,
 ) -> None:
     template, lengths = record
-    whole = np.dtype(f"V{template.itemsize}")  # numpy copies it in one piece, where it would copy fields one by one
-    anywhere = np.ndarray((len(out) - template.itemsize + 1,), whole, buffer=out, strides=(1,))
+    anywhere = _pieces_of(out, template.itemsize)  # copied in one piece, where numpy would copy fields one by one
     for some in _pieces(rows):
         here = places[some]
-        records = np.repeat(template.view(whole), len(here)).view(template.dtype)
+        records = np.repeat(template.view(anywhere.dtype), len(here)).view(template.dtype)
         left = iter(lengths)
         for name, kind in layout:
             column = columns[name]
@@ -155,7 +182,7 @@ def _put_records(
                 records[name] = column[some]
             elif length:
                 records[name] = _lists(column[:, some], length)
-        anywhere[here] = records.view(whole)
+        anywhere[here] = records.view(anywhere.dtype)
 
 
 def _pieces(rows: RowNumbers | slice) -> Iterator[RowNumbers | slice]:

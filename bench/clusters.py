@@ -1,0 +1,94 @@
+"""Synthetic clusters: topics of equal size, replicas and leaders spread evenly, all of them in sync."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+
+from kactl.model import NO_VERSION, Assignment, Broker, Endpoint, Fence, TopicRef
+from kactl.store import Assignments, Leaderships, Names, Store, Write
+
+# Rows in one write; a first leader of every partition in one go would be a journal entry of its own kind of size.
+_ROWS_AT_ONCE = 100_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shape:
+    """How large a cluster is."""
+
+    partitions: int
+    topics: int
+    brokers: int
+    replication_factor: int = 3
+
+    @property
+    def per_topic(self) -> int:
+        return self.partitions // self.topics
+
+    def refs(self) -> tuple[TopicRef, ...]:
+        return tuple(
+            TopicRef(f"topic-{number:06d}", number.to_bytes(16, "big")) for number in range(1, self.topics + 1)
+        )
+
+    def registered(self) -> list[Broker]:
+        return [
+            Broker(id_, 1000 + id_, (Endpoint("INTERNAL", f"broker-{id_}.example", 9092),))
+            for id_ in range(1, self.brokers + 1)
+        ]
+
+    def assignments(self) -> Assignments:
+        """Leaders go round the brokers, followers with a stride that changes with every round."""
+        number = np.arange(self.partitions, dtype=np.int32)
+        leader = number % self.brokers
+        stride = 1 + (number // self.brokers) % (self.brokers - self.replication_factor + 1)
+        followers = [(leader + stride + step) % self.brokers for step in range(self.replication_factor - 1)]
+        replicas = np.stack([leader, *followers]).astype(np.int32) + np.int32(1)
+        nothing = np.zeros(replicas.shape, np.bool_)
+        return Assignments(
+            self.refs(),
+            number // np.int32(self.per_topic),
+            number % np.int32(self.per_topic),
+            replicas,
+            nothing,
+            nothing,
+        )
+
+    def leaderships(self, assignments: Assignments, *, controller_epoch: int) -> Leaderships:
+        """First leaders as they are stored: version 0, leader epoch 0."""
+        count = self.partitions
+        return Leaderships(
+            status=np.zeros(count, np.uint8),
+            leader=assignments.replicas[0].copy(),
+            leader_epoch=np.zeros(count, np.int32),
+            isr=assignments.replicas,
+            partition_epoch=np.zeros(count, np.int32),
+            controller_epoch=np.full(count, controller_epoch, np.int32),
+            recovering=np.zeros(count, np.bool_),
+        )
+
+    def writes(self, assignments: Assignments) -> Iterator[Write]:
+        """The same as writes into a store that has the topics."""
+        for begin in range(0, self.partitions, _ROWS_AT_ONCE):
+            part = slice(begin, begin + _ROWS_AT_ONCE)
+            count = len(assignments.partition[part])
+            yield Write(
+                names=Names(assignments.topics, assignments.topic[part], assignments.partition[part]),
+                leader=assignments.replicas[0, part],
+                leader_epoch=np.zeros(count, np.int32),
+                isr=assignments.replicas[:, part],
+                recovering=np.zeros(count, np.bool_),
+                expected=np.full(count, NO_VERSION, np.int32),
+            )
+
+
+async def fill(store: Store, shape: Shape, fence: Fence) -> Assignments:
+    """Put a cluster into a store, the way a controller and an admin would."""
+    assignments = shape.assignments()
+    bounds = np.searchsorted(assignments.topic, np.arange(shape.topics + 1))
+    for number, ref in enumerate(assignments.topics):
+        held = assignments.replicas[:, bounds[number] : bounds[number + 1]].T.tolist()
+        await store.create_topic(ref, {at: Assignment(tuple(each)) for at, each in enumerate(held)}, {})
+    for write in shape.writes(assignments):
+        committed = await store.commit(write, fence)
+        assert committed.kept.all()
+    return assignments

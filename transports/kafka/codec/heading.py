@@ -1,0 +1,78 @@
+"""What stands before the partitions of a topic: its name, and in newer versions its id. Made once for each topic.
+
+Kept as one long array of bytes by the topics' numbers, so that the headings of ten thousand topics are copied to their
+places without a word of Python for each.
+"""
+
+import dataclasses
+import threading
+import weakref
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from kactl.model import TopicRef
+from kactl.topics import AllTopics, Topics
+
+from .primitive import string
+
+Sizes = npt.NDArray[np.int64]
+Content = npt.NDArray[np.uint8]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Headings:
+    """Headings of some topics: `content[begin[i]:begin[i] + size[i]]`."""
+
+    content: Content
+    begin: Sizes
+    size: Sizes
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    def take(self, which: npt.NDArray[np.int32]) -> "Headings":
+        return Headings(self.content, self.begin[which], self.size[which])
+
+
+@dataclasses.dataclass(slots=True)
+class _Kept:
+    """The headings of all topics of one table, as far as they were asked for."""
+
+    replaced: int
+    headings: Headings
+
+
+class HeadingsKept:
+    """Headings by topic, for as long as the table lives that numbers them. May be used by several threads."""
+
+    def __init__(self, *, ids: bool) -> None:
+        self._ids = ids
+        self._lock = threading.Lock()
+        self._kept: weakref.WeakKeyDictionary[AllTopics, _Kept] = weakref.WeakKeyDictionary()
+
+    def of(self, topics: Sequence[TopicRef]) -> Headings:
+        """The headings of `topics`, in their order."""
+        if not isinstance(topics, Topics):
+            return self._made(list(topics))
+        with self._lock:
+            kept = self._kept.get(topics.all)
+            if kept is None or kept.replaced != topics.all.replaced:
+                kept = self._kept[topics.all] = _Kept(topics.all.replaced, self._made([]))
+            if len(kept.headings) < len(topics.all):
+                kept.headings = _joined(kept.headings, self._made(topics.all.since(len(kept.headings))))
+            return kept.headings.take(topics.numbers)
+
+    def _made(self, refs: list[TopicRef]) -> Headings:
+        made = [string(ref.name) + ref.id if self._ids else string(ref.name) for ref in refs]
+        size = np.fromiter(map(len, made), np.int64, len(made))
+        return Headings(np.frombuffer(b"".join(made), np.uint8), np.cumsum(size) - size, size)
+
+
+def _joined(first: Headings, second: Headings) -> Headings:
+    return Headings(
+        np.concatenate([first.content, second.content]),
+        np.concatenate([first.begin, second.begin + len(first.content)]),
+        np.concatenate([first.size, second.size]),
+    )
