@@ -112,7 +112,8 @@ class Controller:
         self.store: Store = MemoryStore(clock=self.clock) if store is None else store
         self.hub = MemoryHub() if hub is None else hub
         self.cluster = Cluster(node_id, recovery=recovery)
-        self.history = History(self.clock)
+        # In microseconds no process counts as fast as time goes by, so that numbers go on rising over restarts.
+        self.history = History(self.clock, first=self.clock.now_ms() * 1000)
         self.telemetry = Telemetry(meter_provider, tracer_provider)
         self.channels = Channels(
             MemoryTransport(self.hub, clock=self.clock) if transport is None else transport,

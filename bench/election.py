@@ -36,6 +36,7 @@ from kactl.events import BrokersChanged
 from kactl.history import History
 from kactl.machines import partition, replica
 from kactl.model import Broker, PartitionState, ReplicaState
+from kactl.rows import Change
 from kactl.store import Store
 from kactl.stores.memory import MemoryStore
 from kactl.stores.sqlite import SqliteStore
@@ -150,7 +151,7 @@ class Bench:
         table = self.cluster.table
         at = table.with_replica_on([broker])
         rows = table.rows(at)
-        change = partition.Change.of(
+        change = Change.of(
             rows,
             in_sync=rows.assigned,
             leader=rows.replicas[0],

@@ -28,7 +28,7 @@ from kactl.model import (
     TopicPartition,
 )
 from kactl.rows import Bools, Change, Ints, Live, RowNumbers, Rows, choose, preferred_imbalance
-from kactl.store import Assignments, Leaderships
+from kactl.store import Assignments, Leaderships, Names
 from kactl.table import NO_ROW, Table
 
 NOT_ACTIVE: Final = Fence(epoch=0, version=0)
@@ -133,14 +133,15 @@ class Cluster:
 
     def put_assignments(self, loaded: Assignments) -> RowNumbers:
         """Put what is assigned; the rows of it."""
-        known = [row for name in _few(loaded) if (row := self.table.row(name)) != NO_ROW]
-        before = self._imbalanced(known) if known else 0
+        known = self.table.rows_at(Names(loaded.topics, loaded.topic, loaded.partition))
+        known = known[known != NO_ROW]
+        before = self._imbalanced(known)
         at = self.table.put_assignments(loaded)
         for ref in loaded.topics:
             # A topic may have been queued before anything was known of it.
             if ref.name in self.topics_to_delete:
                 self.table.queue_topic(ref.name, True)
-        self.imbalance_count += (self._imbalanced(known) if known else 0) - before
+        self.imbalance_count += self._imbalanced(known) - before
         return at
 
     def put_assignment(self, name: TopicPartition, assignment: Assignment) -> int:
@@ -228,8 +229,8 @@ class Cluster:
 
     # -- counting ------------------------------------------------------------------------------------------------------
 
-    def _imbalanced(self, at: RowNumbers | list[int]) -> int:
-        return int(np.count_nonzero(preferred_imbalance(self.table.rows(np.asarray(at, np.intp)))))
+    def _imbalanced(self, at: RowNumbers) -> int:
+        return int(np.count_nonzero(preferred_imbalance(self.table.rows(at)))) if len(at) else 0
 
     def _offline_step(self, rows: Rows, after: Any) -> int:
         """By how much the offline counter moves when `rows` get the states `after`."""
@@ -249,9 +250,3 @@ class Cluster:
         rows = self.table.rows(self.table.all())
         offline = (rows.state == PartitionState.OFFLINE) & self._not_started(rows)
         return int(np.count_nonzero(offline)), int(np.count_nonzero(preferred_imbalance(rows)))
-
-
-def _few(loaded: Assignments) -> Iterable[TopicPartition]:
-    """The partitions by name."""
-    for topic, partition in zip(loaded.topic.tolist(), loaded.partition.tolist(), strict=True):
-        yield TopicPartition(loaded.topics[topic].name, partition)

@@ -26,7 +26,7 @@ _READ_AT_ONCE: Final = 500
 
 
 class Event(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
-    """Common to all: `seq` rises by one from event to event and begins anew with the process."""
+    """Common to all: `seq` rises by one from event to event, and never goes back."""
 
     seq: int = 0
     time_ms: int = 0
@@ -169,14 +169,21 @@ class _Replicas:
 
 
 class History:
-    """The ring. Written by the controller's own actors, read by anybody in the same event loop."""
+    """The ring. Written by the controller's own actors, read by anybody in the same event loop.
 
-    def __init__(self, clock: Clock, *, limit: int = RING_LIMIT) -> None:
+    Args:
+        limit: how many events are held; the newest entry is held whole, however many it is.
+        first: the number of the first event. One that is higher than any number of the process before lets a reader
+            who comes back after a restart see that it missed something.
+    """
+
+    def __init__(self, clock: Clock, *, limit: int = RING_LIMIT, first: int = 1) -> None:
         self._clock = clock
         self._limit = limit
         self._ring: collections.deque[_Single | _Partitions | _Replicas] = collections.deque()
         self._held = 0
-        self._next = 1
+        self._dropped = False
+        self._next = first
         self._waiting: list[asyncio.Future[None]] = []
 
     @property
@@ -238,6 +245,7 @@ class History:
         # The newest entry stays whole, however large it is.
         while self._held > self._limit and len(self._ring) > 1:
             self._held -= len(self._ring.popleft())
+            self._dropped = True
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             if not future.done():
@@ -248,7 +256,7 @@ class History:
     def read(
         self, after: int, *, limit: int = _READ_AT_ONCE, kinds: Collection[str] = ()
     ) -> tuple[list[AnyEvent], int]:
-        """Events behind number `after`.
+        """Events behind number `after`; 0 is the beginning of this process.
 
         Args:
             kinds: of `KINDS`; all if empty.
@@ -258,14 +266,14 @@ class History:
             where events behind `after` are no longer held, or `after` lies in the future (another process counted).
         """
         found: list[AnyEvent] = []
+        if after == 0 and not self._dropped:
+            after = self.oldest - 1
         if after > self.seq or after < self.oldest - 1:
             after = self.seq if after > self.seq else self.oldest - 1
             found.append(Reset(seq=after, time_ms=self._clock.now_ms()))
         wanted = _TAGS if not kinds else {tag: kind for tag, kind in _TAGS.items() if kind in kinds}
         at = after
-        for entry in self._ring:
-            if entry.first + len(entry) - 1 <= after:
-                continue
+        for entry in self._behind(after):
             if isinstance(entry, _Partitions | _Replicas) and _KIND_OF[type(entry)] not in wanted.values():
                 at = entry.first + len(entry) - 1
                 continue
@@ -276,6 +284,15 @@ class History:
                 if type(event) in wanted:
                     found.append(event)
         return found, at
+
+    def _behind(self, after: int) -> Iterator[_Single | _Partitions | _Replicas]:
+        """The entries that hold events behind number `after`, oldest first; found from the newest on."""
+        found = []
+        for entry in reversed(self._ring):
+            if entry.first + len(entry) - 1 <= after:
+                break
+            found.append(entry)
+        return reversed(found)
 
     async def follow(self, after: int | None = None, *, kinds: Collection[str] = ()) -> AsyncIterator[AnyEvent]:
         """Events from now on, or from behind number `after`, for as long as the reader reads."""

@@ -4,6 +4,7 @@ import importlib
 import io
 import struct
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -121,7 +122,7 @@ def _entity(kio: Any, request: Request, listener_name: str) -> Any:
     return kio.UpdateMetadataRequest(**sender, topic_states=topics, live_brokers=brokers)
 
 
-def _grouped(kind: Any, topics: tuple[TopicRef, ...], topic: list[int], partitions: list[Any]) -> tuple[Any, ...]:
+def _grouped(kind: Any, topics: Sequence[TopicRef], topic: list[int], partitions: list[Any]) -> tuple[Any, ...]:
     has_ids = "topic_id" in kind.__dataclass_fields__
     groups: dict[int, list[Any]] = {}
     for at, partition in zip(topic, partitions, strict=True):
