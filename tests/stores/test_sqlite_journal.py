@@ -6,10 +6,11 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from kactl.errors import StoreUnavailable
+from kactl.errors import Remedy, StoreUnavailable
 from kactl.model import NO_VERSION, Assignment, Fence, TopicPartition, TopicRef
 from kactl.store import Assignments, Leaderships, Names
 from kactl.stores.sqlite import SqliteStore, database, journal
@@ -194,6 +195,59 @@ async def test_a_commit_that_fails_leaves_the_columns_as_the_file_is(store: Sqli
     assert same(await store.leaderships(Names.of(NAMES)), before)
     await store._thread.run(held.one, "PRAGMA max_page_count = 1000000")
     assert (await store.commit(write(NAMES, expected=0), fence)).kept.all()
+
+
+async def test_a_commit_that_the_database_refuses_at_its_end_changes_nothing(store: SqliteStore) -> None:
+    fence = await store.contest(1)
+    await store.commit(write(NAMES), fence)
+    refusing = """
+        PRAGMA foreign_keys = ON;
+        CREATE TEMP TABLE parent (id INTEGER PRIMARY KEY);
+        CREATE TEMP TABLE child (id INTEGER REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED);
+        CREATE TEMP TRIGGER refuse AFTER INSERT ON main.journal BEGIN INSERT INTO child VALUES (1); END;
+    """
+    await store._thread.run(store._thread.database.connection.executescript, refusing)
+    before = await store.leaderships(Names.of(NAMES))
+
+    with pytest.raises(StoreUnavailable, match="FOREIGN KEY"):
+        await store.commit(write(NAMES, leader=2, expected=0), fence)
+
+    assert same(await store.leaderships(Names.of(NAMES)), before)
+    await store._thread.run(store._thread.database.connection.execute, "DROP TRIGGER refuse")
+    assert (await store.commit(write(NAMES, leader=3, expected=0), fence)).kept.all()
+    async with SqliteStore(store.path) as other:
+        assert (await other.leaderships(Names.of(NAMES))).leader.tolist() == [3] * 40
+
+
+class Forgetful:
+    """A connection that keeps a commit and then fails to say so."""
+
+    def __init__(self, real: sqlite3.Connection) -> None:
+        self.real = real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def execute(self, query: str, *values: Any) -> sqlite3.Cursor:
+        done = self.real.execute(query, *values)
+        if query == "COMMIT":
+            raise sqlite3.OperationalError("disk I/O error")
+        return done
+
+
+async def test_a_commit_of_unknown_outcome_can_be_read_back(store: SqliteStore) -> None:
+    fence = await store.contest(1)
+    await store.commit(write(NAMES), fence)
+    held = store._thread.database
+    held.connection = cast(sqlite3.Connection, Forgetful(held.connection))
+
+    with pytest.raises(StoreUnavailable) as caught:
+        await store.commit(write(NAMES, leader=2, expected=0), fence)
+
+    held.connection = cast(Forgetful, held.connection).real
+    assert caught.value.remedy is Remedy.READ_BACK
+    assert (await store.leaderships(Names.of(NAMES))).partition_epoch.tolist() == [1] * 40
+    assert (await store.commit(write(NAMES, leader=3, expected=1), fence)).kept.all()
 
 
 async def test_many_topics_are_created_at_once(store: SqliteStore) -> None:

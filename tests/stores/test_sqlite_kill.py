@@ -27,8 +27,10 @@ pytestmark = pytest.mark.anyio
 # Another one for other moments; when each child dies is a matter of the machine, too.
 SEED: Final = os.environ.get("KACTL_TEST_SEED", "2026")
 ROUNDS: Final = 200
-# Long enough for a child to open the file, be elected and commit some changes; so some die before, most among them.
-LIFE_S_MAX: Final = 0.15
+# How many changes a child makes at the most before its time begins to run out. One in four waits for none of them, and
+# dies while it opens the file or is elected.
+CHANGES_MAX: Final = 20
+LIFE_S_MAX: Final = 0.03
 # A busy machine may take this long to start an interpreter, or to reap a child. It is an end to waiting, no measure.
 PATIENCE_S: Final = 60.0
 
@@ -43,22 +45,34 @@ class Victims:
         self._said = process.stdout.fileno()
         self._rest = b""
 
-    def live_for(self, life_s: float) -> int:
-        """Let one live and kill it. The last change of which it said that it was kept; 0 if it said nothing."""
+    def live(self, changes: int, life_s: float) -> int:
+        """Let one live until it has made some changes, and a little longer, and kill it.
+
+        Returns:
+            the last change of which it said that it was kept; 0 if it said nothing.
+        """
         self._commands.write(b"go\n")
         self._commands.flush()
         begun = next(self._lines(PATIENCE_S))
         assert begun[0] == "begun", begun
-        kept = 0
-        for word, number in self._lines(life_s):
-            assert word == "kept", f"the child ended by itself: {word}"
-            kept = int(number)
+        kept = self._read_kept(PATIENCE_S, changes) if changes else 0
+        kept = self._read_kept(life_s) or kept
         os.kill(int(begun[1]), signal.SIGKILL)
         for word, number in self._lines(PATIENCE_S):
             if word == "gone":
                 return kept
             kept = int(number)
         raise AssertionError("a child that was killed is still there")
+
+    def _read_kept(self, patience_s: float, count: int | None = None) -> int:
+        """The last of so many changes, or of all that are made in time; 0 if there is none."""
+        kept = seen = 0
+        for word, number in self._lines(patience_s):
+            assert word == "kept", f"the child ended by itself: {word}"
+            kept, seen = int(number), seen + 1
+            if seen == count:
+                break
+        return kept
 
     def _lines(self, patience_s: float) -> Iterator[tuple[str, str]]:
         """What is said until time is up."""
@@ -68,8 +82,8 @@ class Victims:
                 line, self._rest = self._rest.split(b"\n", 1)
                 word, _, number = line.decode().partition(" ")
                 yield word, number
-            ready, _, _ = select.select([self._said], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or not select.select([self._said], [], [], left_s)[0]:
                 return
             read = os.read(self._said, 65_536)
             assert read, "the process that starts the children has died"
@@ -131,7 +145,8 @@ async def hunt(path: Path, *, mode: str, rounds: int) -> AsyncIterator[tuple[int
     expected, epoch = Expected(), 0
     with victims(path, mode) as children:
         for _ in range(rounds):
-            kept = children.live_for(chance.uniform(0, LIFE_S_MAX))
+            changes = chance.choice([0, *chance.choices(range(1, CHANGES_MAX), k=3)])
+            kept = children.live(changes, chance.uniform(0, LIFE_S_MAX))
             async with SqliteStore(path) as store:
                 found = await store.leaderships(NAMES)
                 held = await store.controller()
