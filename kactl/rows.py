@@ -41,7 +41,6 @@ class Refusal(enum.IntEnum):
     STORE_FAILED = 7  # the store answered with an error; the outcome has been read back
     CONFIG_UNREADABLE = 8  # whether an unclean election is allowed could not be read
     ASKED_TO_LEAD = 9  # a replica that is about to be created is the leader already
-    MISSING_STATE = 10  # its ISR was to be shrunk and no state is stored (a topic that is being deleted)
 
 
 REFUSAL_TEXT: Final[Mapping[Refusal, str]] = {
@@ -55,7 +54,6 @@ REFUSAL_TEXT: Final[Mapping[Refusal, str]] = {
     Refusal.STORE_FAILED: "the store failed",
     Refusal.CONFIG_UNREADABLE: "its topic's configuration could not be read",
     Refusal.ASKED_TO_LEAD: "the new replica is being asked to become the leader",
-    Refusal.MISSING_STATE: "its topic is being deleted and no state is stored",
 }
 
 

@@ -181,13 +181,13 @@ class KafkaConnection:
         if endpoint is None:
             known = ", ".join(endpoint.listener for endpoint in self.broker.endpoints) or "none"
             raise self._unreachable(
-                f"it has no listener {name} (it has: {known}): set kactl's kafka.listener_name to one that every "
+                f"it has no listener {name} (it has: {known}): set kactl's kafka.listener-name to one that every "
                 f"broker has, or add {name} to the broker's advertised.listeners"
             )
         if endpoint.protocol != "PLAINTEXT":
             raise self._unreachable(
                 f"its listener {name} speaks {endpoint.protocol}, kactl speaks PLAINTEXT only: set kactl's "
-                "kafka.listener_name to a PLAINTEXT listener, or give the brokers one for the controller alone"
+                "kafka.listener-name to a PLAINTEXT listener, or give the brokers one for the controller alone"
             )
         return endpoint
 

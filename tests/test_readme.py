@@ -1,0 +1,49 @@
+"""The README says what is so: its program is the one that is tested, its configuration can be read, its files exist."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from kactl.config import load
+from tests.tree import ROOT
+
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_its_program_is_the_one_that_is_run_as_a_test() -> None:
+    (program,) = blocks("python")
+
+    assert program == (ROOT / "tests" / "examples" / "embed.py").read_text()
+
+
+def test_its_configuration_can_be_used(tmp_path: Path) -> None:
+    (text,) = blocks("toml")
+    file = tmp_path / "kactl.toml"
+    file.write_text(text)
+
+    config = load(file)
+
+    assert config.node_id == tomllib.loads(text)["node-id"]
+    assert config.store.kind == "zookeeper"
+    assert config.controller.takeover
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:kactl|actors|transports)/[\w/.]*)`", README))))
+def test_the_files_that_it_names_are_there(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize("path", re.findall(r"\]\((?!http)([^)]+)\)", README))
+def test_the_pages_that_it_points_at_are_there(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize("target", re.findall(r"^make (\w+)$", README, re.MULTILINE))
+def test_the_targets_that_it_names_are_in_the_makefile(target: str) -> None:
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
