@@ -18,8 +18,8 @@ from .schema import BUSY_TIMEOUT_S, check_file, check_structure, create, damaged
 # Moving the write-ahead log into the file costs a second force to disk. It is done between changes, not within one,
 # and at this size, which keeps the log smaller than the file of a large cluster.
 LOG_BYTES_MAX: Final = 4 << 20
-# What a transaction writes besides its frame: some pages of 16 KiB.
-_OVERHEAD_BYTES: Final = 64 << 10
+# What a transaction writes besides its frame: some pages.
+_OVERHEAD_BYTES: Final = 16 << 10
 
 _SEALED: Final = (
     ("brokers", "id", "data", "registration of broker {}"),

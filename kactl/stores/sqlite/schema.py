@@ -12,8 +12,6 @@ from kactl.errors import StoreDamaged
 # Stands in the header of the file: "kact".
 APPLICATION_ID: Final = 0x6B616374
 SCHEMA_VERSION: Final = 1
-# Changes are blobs of up to some megabytes; fewer and larger pages write them faster (measured: 16 KiB over 4 KiB).
-PAGE_BYTES: Final = 16_384
 
 # Another process holds the write lock for as long as one commit takes, or one snapshot of a large cluster: a second at
 # the most on a slow disk. After five it is stuck.
@@ -75,7 +73,6 @@ def create(path: Path) -> None:
     try:
         connection = sqlite3.connect(new, isolation_level=None)
         try:
-            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
