@@ -8,7 +8,8 @@ One contract suite runs over every store. Semantics follow Kafka's use of ZooKee
 the call returns; a write under a fence that is no longer the stored one changes nothing and raises ControllerMoved;
 every write of an entry raises its version by one, beginning at 0.
 
-A watched read arms a watch: `brokers`, `topics`, `assignments`, `deletions`, the two notifications and `controller`.
+A watched read arms a watch: `brokers`, `topics`, `assignments`, `topic_configs`, `default_config`, `deletions`, the two
+notifications and `controller`.
 After a change of what was read, one event comes at least; several changes may come as one event. Whoever gets an event
 reads again before acting.
 """
@@ -280,6 +281,7 @@ class Changed(enum.Enum):
     TOPICS = "topics"  # a topic came or vanished
     TOPIC = "topic"  # the assignment of one topic; `name` is the topic
     TOPIC_CONFIG = "topic config"  # the configuration of one topic; `name` is the topic
+    DEFAULT_CONFIG = "default config"  # the configuration of all brokers
     DELETIONS = "deletions"  # a topic was marked for deletion
     ISR_NOTIFICATIONS = "isr notifications"
     LOG_DIR_NOTIFICATIONS = "log dir notifications"
@@ -422,6 +424,15 @@ class Store(Protocol):
 
     async def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
         """Replace a topic's overrides. Not fenced."""
+
+    async def default_config(self) -> dict[str, str]:
+        """What is set for all brokers, over what each has in its own settings; {} where there is nothing.
+
+        One that cannot be read is logged and counts as {}: the settings of each instance hold then.
+        """
+
+    async def set_default_config(self, config: Mapping[str, str]) -> None:
+        """Replace what is set for all brokers; an admin's write, not fenced. {} leaves each to its own settings."""
 
     async def deletions(self) -> list[str]:
         """The topics that are marked for deletion, sorted."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kactl import said as said_module
 from kactl.batch import Addressed, RequestBatch, deletion_answers
 from kactl.cluster import Cluster
 from kactl.errors import IllegalState
@@ -566,3 +567,30 @@ def test_a_topic_that_grew_later_stands_side_by_side_all_the_same() -> None:
     assert {name: entry["leader"] for name, entry in metadata(sent, 2).items()} == leaders
     epochs = {FOO0: 4, FOO1: 5, tp("foo-2"): 3, BAR1: 6}
     assert {name: entry["leader_epoch"] for name, entry in stops(sent, 2).items()} == epochs
+
+
+def test_what_does_not_fit_one_request_is_sent_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Gathered(SEED)
+    whole.lead([2], *ALL)
+    whole.stop([2], *ALL, delete=False)
+    expected = whole.batch.flush()
+    monkeypatch.setattr(said_module, "PARTITIONS_OF_A_REQUEST_MAX", 2)
+    parted = Gathered(SEED)
+    parted.lead([2], *ALL)
+    parted.stop([2], *ALL, delete=False)
+
+    sent = [request for broker, request in parted.batch.flush() if broker == 2]
+
+    assert [type(request) for request in sent] == [LeaderAndIsr] * 2 + [UpdateMetadata] * 2 + [StopReplica] * 2
+    assert [_size(request) for request in sent] == [2, 1] * 3
+    parts = [Addressed(2, request) for request in sent]
+    (lead,) = [request for broker, request in expected if broker == 2 and isinstance(request, LeaderAndIsr)]
+    said = [led_by([part], 2) for part in parts[:2]]
+    assert said[0] | said[1] == led_by([Addressed(2, lead)], 2)
+
+
+def _size(request: object) -> int:
+    if isinstance(request, StopReplica):
+        return len(request)
+    assert isinstance(request, LeaderAndIsr | UpdateMetadata)
+    return len(request.states)

@@ -186,6 +186,16 @@ class MemoryStore:
         state.configs[topic] = dict(config)
         state.changed(Changed.TOPIC_CONFIG, topic)
 
+    async def default_config(self) -> dict[str, str]:
+        state = await self._turn()
+        self._watches.arm(Changed.DEFAULT_CONFIG)
+        return dict(state.default_config)
+
+    async def set_default_config(self, config: Mapping[str, str]) -> None:
+        state = await self._turn()
+        state.default_config = dict(config)
+        state.changed(Changed.DEFAULT_CONFIG)
+
     async def deletions(self) -> list[str]:
         """None: there is no call that marks a topic for deletion."""
         await self._turn()

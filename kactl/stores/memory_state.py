@@ -35,6 +35,7 @@ class MemoryState:
         self.topics: dict[str, Topic] = {}
         self.topic_numbers: dict[str, int] = {}
         self.configs: dict[str, dict[str, str]] = {}
+        self.default_config: dict[str, str] = {}
         self.entries = EntryTable()
         self.notifications: dict[str, Notification] = {}
         self.notification_ids = itertools.count()

@@ -620,3 +620,22 @@ async def test_contesting_in_vain_is_no_error() -> None:
         with pytest.raises(ControllerMoved):
             await w.store.contest(300)
         assert w.controller.is_active
+
+
+async def test_a_controller_that_ends_by_a_bug_resigns_and_begins_anew() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+        real = w.controller.telemetry.processed
+
+        def broken(state: str, duration_ms: float) -> None:
+            w.controller.telemetry.processed = real  # type: ignore[method-assign]
+            raise ZeroDivisionError("a bug outside of any handler")
+
+        w.controller.telemetry.processed = broken  # type: ignore[method-assign]
+        await w.start(3)
+        await w.clock.advance(5_000)
+
+        assert w.controller.is_active
+        assert w.controller.cluster.fence.epoch == 2
+        assert sorted(w.controller.cluster.brokers) == [1, 2, 3]
+        await w.check()

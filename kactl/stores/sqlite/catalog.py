@@ -92,6 +92,17 @@ class Catalog:
             self._write_config(topic, config)
             self._database.stamp(Changed.TOPIC_CONFIG, topic)
 
+    def default_config(self) -> dict[str, str]:
+        with self._database.reading():
+            data = self._database.one("SELECT data FROM default_config")
+            return {} if data is None else _CONFIG.decode(unseal(data))
+
+    def set_default_config(self, config: Mapping[str, str]) -> None:
+        data = seal(_ENCODER.encode(dict(config)))
+        with self._database.writing() as connection:
+            connection.execute("INSERT OR REPLACE INTO default_config VALUES (1, ?)", (data,))
+            self._database.stamp(Changed.DEFAULT_CONFIG)
+
     def _write_config(self, topic: str, config: Mapping[str, str]) -> None:
         data = seal(_ENCODER.encode(dict(config)))
         self._database.connection.execute("INSERT OR REPLACE INTO configs VALUES (?, ?)", (topic, data))

@@ -25,6 +25,7 @@ _SEALED: Final = (
     ("brokers", "id", "data", "registration of broker {}"),
     ("topics", "name", "assignment", "assignment of topic {}"),
     ("configs", "topic", "data", "configuration of topic {}"),
+    ("default_config", "id", "data", "configuration of all brokers"),
     ("notifications", "id", "data", "notification {}"),
 )
 

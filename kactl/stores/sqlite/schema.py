@@ -46,6 +46,7 @@ CREATE TABLE topics (
     assignment BLOB NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE configs (topic TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE default_config (id INTEGER PRIMARY KEY CHECK (id = 1), data BLOB NOT NULL);  -- of all brokers
 CREATE TABLE notifications (id INTEGER PRIMARY KEY AUTOINCREMENT, broker INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE journal (seq INTEGER PRIMARY KEY, frame BLOB NOT NULL);
 CREATE TABLE snapshot (part INTEGER PRIMARY KEY, frame BLOB NOT NULL);
@@ -57,7 +58,18 @@ CREATE INDEX stamps_by_stamp ON stamps (stamp);
 INSERT INTO meta VALUES (1, 0, NULL, NULL, NULL, 0, -1, 0, 0, 0);
 """
 
-TABLES: Final = ("brokers", "configs", "journal", "meta", "notifications", "sessions", "snapshot", "stamps", "topics")
+TABLES: Final = (
+    "brokers",
+    "configs",
+    "default_config",
+    "journal",
+    "meta",
+    "notifications",
+    "sessions",
+    "snapshot",
+    "stamps",
+    "topics",
+)
 
 
 def create(path: Path) -> None:

@@ -145,6 +145,13 @@ class SqliteStore:
     async def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
         await self._thread.run(self._thread.catalog.set_config, topic, config)
 
+    async def default_config(self) -> dict[str, str]:
+        arm = partial(self._watches.arm, Changed.DEFAULT_CONFIG)
+        return await self._thread.watch(arm, self._thread.catalog.default_config)
+
+    async def set_default_config(self, config: Mapping[str, str]) -> None:
+        await self._thread.run(self._thread.catalog.set_default_config, config)
+
     async def deletions(self) -> list[str]:
         """None: there is no call that marks a topic for deletion."""
         return []

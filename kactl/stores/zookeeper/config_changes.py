@@ -1,4 +1,4 @@
-"""Changed configurations of topics, told from the notices that tools and brokers lay under /config/changes.
+"""Changed configurations, of topics and of all brokers, told from the notices that tools and brokers lay under /config/changes.
 
 A controller that lives in a broker learns of them from its broker; this one looks for itself. It never deletes them.
 """
@@ -22,7 +22,7 @@ class ConfigChanges:
     """Follows the notices from the first look on.
 
     Args:
-        changed: gets TOPIC_CONFIG for each topic of a new notice.
+        changed: gets TOPIC_CONFIG or DEFAULT_CONFIG for each new notice that speaks of a topic or of all brokers.
     """
 
     def __init__(self, client: Client, watches: Watches, changed: Callable[[StoreEvent], None]) -> None:
@@ -84,8 +84,11 @@ class ConfigChanges:
         try:
             assert isinstance(node, tuple), node
             topic = layout.decode_config_change(node[0])
+            of_all = layout.is_default_config_change(node[0])
         except (layout.Malformed, AssertionError) as error:
             log.warning("%s is no notice and is passed over: %s", path, error)
             return
         if topic is not None:
             self._changed(StoreEvent(Changed.TOPIC_CONFIG, topic))
+        elif of_all:
+            self._changed(StoreEvent(Changed.DEFAULT_CONFIG))

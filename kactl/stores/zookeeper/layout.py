@@ -22,6 +22,7 @@ BROKERS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
 CONFIG_CHANGES: Final = "/config/changes"
 TOPIC_CONFIGS: Final = "/config/topics"
+DEFAULT_CONFIG: Final = "/config/brokers/<default>"
 DELETIONS: Final = "/admin/delete_topics"
 ISR_NOTIFICATIONS: Final = "/isr_change_notification"
 LOG_DIR_NOTIFICATIONS: Final = "/log_dir_event_notification"
@@ -53,6 +54,9 @@ PERSISTENT: Final = (
     "/config/ips",
     "/cluster",
 )
+
+# What a notice calls those whose configuration is DEFAULT_CONFIG.
+_ALL_BROKERS: Final = "brokers/<default>"
 
 _INT32_MAX: Final = 2**31 - 1
 _LOG_DIR_FAILED: Final = 1
@@ -198,14 +202,32 @@ class _ConfigChangeNode(msgspec.Struct):
 
 
 def encode_config_change(name: str) -> bytes:
-    return msgspec.json.encode({"version": 2, "entity_path": f"topics/{name}"})
+    """A notice that the configuration of a topic changed."""
+    return _encode_entity(f"topics/{name}")
 
 
 def decode_config_change(data: bytes | None) -> str | None:
     """The topic whose configuration changed; None if it was that of something else."""
-    node = _decode(_config_change, data)
-    kind, _, name = (node.entity_path or f"{node.entity_type}/{node.entity_name}").partition("/")
+    kind, _, name = _decode_entity(data).partition("/")
     return name if kind == "topics" and name else None
+
+
+def encode_default_config_change() -> bytes:
+    """A notice that the configuration of all brokers changed."""
+    return _encode_entity(_ALL_BROKERS)
+
+
+def is_default_config_change(data: bytes | None) -> bool:
+    return _decode_entity(data) == _ALL_BROKERS
+
+
+def _encode_entity(path: str) -> bytes:
+    return msgspec.json.encode({"version": 2, "entity_path": path})
+
+
+def _decode_entity(data: bytes | None) -> str:
+    node = _decode(_config_change, data)
+    return node.entity_path or f"{node.entity_type}/{node.entity_name}"
 
 
 # -- leadership --------------------------------------------------------------------------------------------------------

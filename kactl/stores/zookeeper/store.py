@@ -17,7 +17,7 @@ from kactl.errors import BadConfig, StoreError
 from kactl.model import Assignment, Broker, ControllerRecord, Fence, Leadership, TopicPartition, TopicRef
 from kactl.store import Assignments, Changed, Committed, Leaderships, Names, Notification, Session, StoreEvent, Write
 
-from . import controllership, layout, notification, registration, request, state_node, topic_node
+from . import config_node, controllership, layout, notification, registration, request, state_node, topic_node
 from .client import Client
 from .config_changes import ConfigChanges
 from .session import ZooKeeperSession
@@ -137,10 +137,20 @@ class ZooKeeperStore:
         await topic_node.write_assignment(self._client, topic, assignment, fence)
 
     async def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
-        return await topic_node.configs(self._client, topics)
+        if self._watches is not None:
+            self._config_changes.begin()
+        return await config_node.of_topics(self._client, topics)
 
     async def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
-        await topic_node.set_config(self._client, topic, config)
+        await config_node.set_of_topic(self._client, topic, config)
+
+    async def default_config(self) -> dict[str, str]:
+        if self._watches is not None:
+            self._config_changes.begin()
+        return await config_node.of_all_brokers(self._client)
+
+    async def set_default_config(self, config: Mapping[str, str]) -> None:
+        await config_node.set_of_all_brokers(self._client, config)
 
     async def deletions(self) -> list[str]:
         return await topic_node.names(self._client, layout.DELETIONS, self._watches)

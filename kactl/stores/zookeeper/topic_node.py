@@ -1,4 +1,4 @@
-"""Topics: their assignments, their configurations, and the marks that ask for their deletion.
+"""Topics: their assignments, and the marks that ask for their deletion.
 
 Source: KafkaZkClient.getFullReplicaAssignmentForTopics, AdminZkClient.createTopicWithAssignment.
 """
@@ -15,7 +15,7 @@ from kactl.errors import InvalidPartitions, NotFound, StoreError, TopicExists
 from kactl.model import ZERO_ID, Assignment, Fence, TopicPartition, TopicRef
 from kactl.store import Assignments, Outcome
 
-from . import fenced, layout, request
+from . import config_node, fenced, layout, request
 from .client import Client
 from .watches import Kind, Watches
 
@@ -87,7 +87,7 @@ async def create(
         [
             request.multi(
                 [
-                    _config_operation(client, config_path, config, exists=config_there is not None),
+                    config_node.put_or_create(client, config_path, config, exists=config_there is not None),
                     request.create(client.path(path), data),
                 ]
             )
@@ -148,53 +148,3 @@ def _stored_id(name: str, found: Any) -> bytes:
     except layout.Malformed as error:
         log.warning("the node of topic %s, which held no assignment, is replaced: %s", name, error)
         return ZERO_ID
-
-
-# -- configurations ----------------------------------------------------------------------------------------------------
-
-
-async def configs(client: Client, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
-    """See `Store.topic_configs`."""
-    wanted = list(dict.fromkeys(topics))
-    nodes = await client.read_all([layout.topic_config(name) for name in wanted])
-    return {name: _config(name, node) for name, node in zip(wanted, nodes, strict=True)}
-
-
-def _config(name: str, node: Any) -> dict[str, str] | None:
-    if isinstance(node, NoNodeError):
-        return {}
-    if isinstance(node, ZookeeperError):
-        log.warning("the configuration of topic %s could not be read: %r", name, node)
-        return None
-    try:
-        return layout.decode_config(node[0])
-    except layout.Malformed as error:
-        log.warning("the configuration of topic %s is none: %s", name, error)
-        return None
-
-
-async def set_config(client: Client, name: str, config: Mapping[str, str]) -> None:
-    """Replace the overrides, and tell brokers and controllers in the way that they watch for.
-
-    Source: AdminZkClient.changeEntityConfig.
-    """
-    path = layout.topic_config(name)
-    notice = request.create(
-        client.path(f"{layout.CONFIG_CHANGES}/{layout.CONFIG_CHANGE_PREFIX}"),
-        layout.encode_config_change(name),
-        sequential=True,
-    )
-    there = await client.ask(client.exists(path))
-    operation = _config_operation(client, path, config, exists=there is not None)
-    error = request.first_error(await client.ask(request.multi([operation, notice])))
-    if isinstance(error, NoNodeError | NodeExistsError):
-        # It came or went in between, or our own first try was done before the connection broke.
-        operation = _config_operation(client, path, config, exists=isinstance(error, NodeExistsError))
-        error = request.first_error(await client.ask(request.multi([operation, notice])))
-    if error is not None:
-        raise StoreError(f"the configuration of topic {name!r} could not be written: {error!r}")
-
-
-def _config_operation(client: Client, path: str, config: Mapping[str, str], *, exists: bool) -> Any:
-    data = layout.encode_config(config)
-    return request.put(client.path(path), data) if exists else request.create(client.path(path), data)

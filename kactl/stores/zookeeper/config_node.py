@@ -1,0 +1,79 @@
+"""Configurations: what is set for single topics, and what is set for all brokers.
+
+Source: AdminZkClient.fetchEntityConfig, changeEntityConfig.
+"""
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
+
+from kactl.errors import StoreError
+
+from . import layout, request
+from .client import Client
+
+log = logging.getLogger(__name__)
+
+_ALL_BROKERS: Final = "all brokers"
+
+
+async def of_topics(client: Client, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
+    """See `Store.topic_configs`."""
+    wanted = list(dict.fromkeys(topics))
+    nodes = await client.read_all([layout.topic_config(name) for name in wanted])
+    return {name: _decode(f"topic {name}", node) for name, node in zip(wanted, nodes, strict=True)}
+
+
+async def of_all_brokers(client: Client) -> dict[str, str]:
+    """See `Store.default_config`."""
+    (node,) = await client.read_all([layout.DEFAULT_CONFIG])
+    return _decode(_ALL_BROKERS, node) or {}
+
+
+def _decode(whose: str, node: Any) -> dict[str, str] | None:
+    if isinstance(node, NoNodeError):
+        return {}
+    if isinstance(node, ZookeeperError):
+        log.warning("the configuration of %s could not be read: %r", whose, node)
+        return None
+    try:
+        return layout.decode_config(node[0])
+    except layout.Malformed as error:
+        log.warning("the configuration of %s is none: %s", whose, error)
+        return None
+
+
+async def set_of_topic(client: Client, name: str, config: Mapping[str, str]) -> None:
+    """See `Store.set_topic_config`."""
+    notice = layout.encode_config_change(name)
+    await _write(client, layout.topic_config(name), config, whose=f"topic {name!r}", notice=notice)
+
+
+async def set_of_all_brokers(client: Client, config: Mapping[str, str]) -> None:
+    """See `Store.set_default_config`."""
+    notice = layout.encode_default_config_change()
+    await _write(client, layout.DEFAULT_CONFIG, config, whose=_ALL_BROKERS, notice=notice)
+
+
+async def _write(client: Client, path: str, config: Mapping[str, str], *, whose: str, notice: bytes) -> None:
+    """Replace a configuration, and tell brokers and controllers in the way that they watch for."""
+    told = request.create(
+        client.path(f"{layout.CONFIG_CHANGES}/{layout.CONFIG_CHANGE_PREFIX}"), notice, sequential=True
+    )
+    there = await client.ask(client.exists(path))
+    operation = put_or_create(client, path, config, exists=there is not None)
+    error = request.first_error(await client.ask(request.multi([operation, told])))
+    if isinstance(error, NoNodeError | NodeExistsError):
+        # It came or went in between, or our own first try was done before the connection broke.
+        operation = put_or_create(client, path, config, exists=isinstance(error, NodeExistsError))
+        error = request.first_error(await client.ask(request.multi([operation, told])))
+    if error is not None:
+        raise StoreError(f"the configuration of {whose} could not be written: {error!r}")
+
+
+def put_or_create(client: Client, path: str, config: Mapping[str, str], *, exists: bool) -> Any:
+    """The request, or the part of a multi, that writes a configuration."""
+    data = layout.encode_config(config)
+    return request.put(client.path(path), data) if exists else request.create(client.path(path), data)
