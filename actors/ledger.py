@@ -13,7 +13,7 @@ import numpy as np
 from kactl.cluster import Cluster
 from kactl.errors import Remedy, StoreError
 from kactl.model import NO_VERSION
-from kactl.rows import Bools, Bytes, Change, Ints, Refusal, Rows, choose, members
+from kactl.rows import Bools, Bytes, Change, Ints, Refusal, RowNumbers, Rows, choose, members
 from kactl.store import Found, Outcome, Store, Write
 from kactl.table import in_sync_of
 
@@ -59,12 +59,11 @@ class Ledger:
         outcome = np.full(len(change), Outcome.KEPT, np.uint8)
         version = change.partition_epoch.copy()
         if writes.any():
-            part = change if writes.all() else change.take(writes)
             try:
-                outcome[writes], version[writes] = await self._write(part)
+                outcome[writes], version[writes] = await self._write(change, np.flatnonzero(writes))
             except StoreError as error:
                 _unless_over(error)
-                log.error("writing the leadership of %d partitions failed: %s", len(part), error)
+                log.error("writing the leadership of %d partitions failed: %s", np.count_nonzero(writes), error)
                 outcome[writes] = Outcome.FAILED
         kept = outcome == Outcome.KEPT
         final = change.committed(version)
@@ -72,22 +71,23 @@ class Ledger:
             final if kept.all() else final.take(kept), kept, outcome == Outcome.CONFLICT, outcome == Outcome.FAILED
         )
 
-    async def _write(self, change: Change) -> tuple[Bytes, Ints]:
+    async def _write(self, change: Change, which: RowNumbers) -> tuple[Bytes, Ints]:
+        """Write the rows at some positions; what became of each, and its new version."""
         rows = change.rows
         write = Write(
-            names=self._cluster.table.names(rows.at),
-            leader=change.leader,
-            leader_epoch=change.leader_epoch,
-            isr=members(change.in_sync, rows.replicas),
-            recovering=change.recovering,
-            expected=rows.partition_epoch,
+            names=self._cluster.table.names(rows.at[which]),
+            leader=change.leader[which],
+            leader_epoch=change.leader_epoch[which],
+            isr=members(change.in_sync[:, which], rows.replicas[:, which]),
+            recovering=change.recovering[which],
+            expected=rows.partition_epoch[which],
         )
         try:
             committed = await self._store.commit(write, self._cluster.fence)
         except StoreError as error:
             if error.remedy is not Remedy.READ_BACK:
                 raise
-            return await self._read_back(change, write)
+            return await self._read_back(change.take(which), write)
         return committed.outcome, committed.version
 
     async def _read_back(self, change: Change, write: Write) -> tuple[Bytes, Ints]:

@@ -77,9 +77,11 @@ class Replicas(Actor[MoveReplicas]):
     # -- going offline -------------------------------------------------------------------------------------------------
 
     async def _go_offline(self, message: MoveReplicas) -> None:
-        rows = self.cluster.table.rows(message.at)
-        named = np.unique(rows.replicas[_named(rows, message.brokers)]).tolist()
-        for broker in named:
+        brokers = message.brokers
+        if brokers is None:
+            rows = self.cluster.table.rows(message.at)
+            brokers = frozenset(np.unique(rows.replicas[_named(rows, None)]).tolist())
+        for broker in sorted(brokers):
             await self._broker_offline(message, broker)
 
     async def _broker_offline(self, message: MoveReplicas, broker: int) -> None:
@@ -125,7 +127,7 @@ class Replicas(Actor[MoveReplicas]):
             return
         self._apply(change, holds(change.rows, broker), ReplicaState.OFFLINE)
         if change.writes.any():
-            self._record_leadership(change.take(change.writes))
+            self._record_leadership(change)
         told = change.rows.has_leadership & ~change.rows.queued
         if told.any():
             change = change if told.all() else change.take(told)
@@ -146,7 +148,8 @@ class Replicas(Actor[MoveReplicas]):
         )
 
     def _record_leadership(self, change: Change) -> None:
-        self.history.add_partitions(change, self.cluster.table.refs, controller_epoch=self.cluster.fence.epoch)
+        epoch = self.cluster.fence.epoch
+        self.history.add_partitions(change, self.cluster.table.refs, controller_epoch=epoch, which=change.writes)
 
     def _refused(self, rows: Rows, refused: Bytes, target: ReplicaState) -> None:
         for reason in np.unique(refused[refused != Refusal.NONE]).tolist():

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kactl.model import NO_VERSION, Assignment, Broker, Endpoint, Fence, TopicRef
-from kactl.store import Assignments, Leaderships, Names, Store, Write
+from kactl.model import NO_VERSION, Broker, Endpoint, Fence, TopicRef
+from kactl.store import Assignments, Leaderships, Names, Write
+from kactl.stores.memory import MemoryStore
+from kactl.stores.sqlite import SqliteStore
 
 # Rows in one write; a first leader of every partition in one go would be a journal entry of its own kind of size.
 _ROWS_AT_ONCE = 100_000
@@ -81,13 +83,10 @@ class Shape:
             )
 
 
-async def fill(store: Store, shape: Shape, fence: Fence) -> Assignments:
-    """Put a cluster into a store, the way a controller and an admin would."""
+async def fill(store: MemoryStore | SqliteStore, shape: Shape, fence: Fence) -> Assignments:
+    """Put a cluster into a store: all topics at once, then the first leaders as a controller would."""
     assignments = shape.assignments()
-    bounds = np.searchsorted(assignments.topic, np.arange(shape.topics + 1))
-    for number, ref in enumerate(assignments.topics):
-        held = assignments.replicas[:, bounds[number] : bounds[number + 1]].T.tolist()
-        await store.create_topic(ref, {at: Assignment(tuple(each)) for at, each in enumerate(held)}, {})
+    await store.create_topics(assignments)
     for write in shape.writes(assignments):
         committed = await store.commit(write, fence)
         assert committed.kept.all()

@@ -19,7 +19,6 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -37,7 +36,6 @@ from kactl.history import History
 from kactl.machines import partition, replica
 from kactl.model import Broker, PartitionState, ReplicaState
 from kactl.rows import Change
-from kactl.store import Store
 from kactl.stores.memory import MemoryStore
 from kactl.stores.sqlite import SqliteStore
 from kactl.transports.kafka.codec import Encoder, versions_for
@@ -75,7 +73,7 @@ class EncodingChannels:
 class Bench:
     """A controller's deciding and committing parts over one cluster."""
 
-    def __init__(self, shape: Shape, store: Store) -> None:
+    def __init__(self, shape: Shape, store: MemoryStore | SqliteStore) -> None:
         self.shape = shape
         self.store = store
         self.registered = {broker.id: broker for broker in shape.registered()}
@@ -166,7 +164,7 @@ class Bench:
 @contextlib.asynccontextmanager
 async def running(shape: Shape, kind: str) -> AsyncIterator[Bench]:
     with tempfile.TemporaryDirectory(prefix="kactl-bench-") as folder:
-        store: Any = SqliteStore(Path(folder) / "kactl.db") if kind == "sqlite" else MemoryStore()
+        store: MemoryStore | SqliteStore = SqliteStore(Path(folder) / "kactl.db") if kind == "sqlite" else MemoryStore()
         async with store:
             bench = Bench(shape, store)
             await bench.load()

@@ -16,7 +16,7 @@ import numpy as np
 
 from kactl.clock import Clock
 from kactl.model import PartitionState, ReplicaState
-from kactl.rows import REFUSAL_TEXT, Bools, Bytes, Change, Ints, Refusal, Rows
+from kactl.rows import REFUSAL_TEXT, Bools, Bytes, Change, Ints, Refusal, RowNumbers, Rows
 from kactl.topics import AllTopics
 
 # A restart of a large cluster fits; at some 60 bytes an entry this is a few megabytes.
@@ -112,16 +112,18 @@ class _Partitions:
     before: Bytes
     after: Rows
     refusal: Bytes
+    which: RowNumbers | range  # the positions that are events; the others only came along
 
     def __len__(self) -> int:
-        return len(self.before)
+        return len(self.which)
 
     def expand(self, begin: int) -> Iterator[AnyEvent]:
         rows = self.after
-        for at in range(begin, len(self)):
+        for number in range(begin, len(self)):
+            at = int(self.which[number])
             isr = rows.replicas[:, at][rows.in_sync[:, at]]
             yield PartitionEvent(
-                seq=self.first + at,
+                seq=self.first + number,
                 time_ms=self.time_ms,
                 controller_epoch=self.controller_epoch,
                 topic=self.topics[int(rows.topic[at])].name,
@@ -203,9 +205,12 @@ class History:
         stamped = msgspec.structs.replace(event, seq=self._next, time_ms=self._clock.now_ms())
         self._append(_Single(self._next, stamped))
 
-    def add_partitions(self, change: Change, topics: AllTopics, *, controller_epoch: int) -> None:
-        """What was committed and applied, or refused, of some partitions."""
-        if len(change):
+    def add_partitions(
+        self, change: Change, topics: AllTopics, *, controller_epoch: int, which: Bools | None = None
+    ) -> None:
+        """What was committed and applied, or refused, of some partitions; of those of `which`, bool[n], if given."""
+        told = range(len(change)) if which is None or which.all() else np.flatnonzero(which)
+        if len(told):
             self._append(
                 _Partitions(
                     self._next,
@@ -215,6 +220,7 @@ class History:
                     change.rows.state,
                     change.after(),
                     change.refusal,
+                    told,
                 )
             )
 

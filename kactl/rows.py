@@ -120,8 +120,10 @@ class Rows:
 
     def take(self, which: Bools | RowNumbers) -> "Rows":
         """The rows that `which` names, by mask or by position; these very rows if a mask names all."""
-        if which.dtype == np.bool_ and which.all():
-            return self
+        if which.dtype == np.bool_:
+            if which.all():
+                return self
+            which = np.flatnonzero(which)  # once, where each column would look for itself
         return Rows(**{name: getattr(self, name)[..., which] for name in _ROWS_FIELDS})
 
     def replace(self, **columns: Any) -> "Rows":
@@ -178,9 +180,11 @@ class Change:
 
     def take(self, which: Bools | RowNumbers) -> "Change":
         """The change of the rows that `which` names; this very change if a mask names all."""
+        if which.dtype == np.bool_:
+            if which.all():
+                return self
+            which = np.flatnonzero(which)
         rows = self.rows.take(which)
-        if rows is self.rows:
-            return self
         columns = {}
         for name in _CHANGE_FIELDS:
             column = getattr(self, name)
