@@ -8,8 +8,8 @@ One contract suite runs over every store. Semantics follow Kafka's use of ZooKee
 the call returns; a write under a fence that is no longer the stored one changes nothing and raises ControllerMoved;
 every write of an entry raises its version by one, beginning at 0.
 
-A watched read arms a watch: `brokers`, `topics`, `assignments`, `topic_configs`, `default_config`, `deletions`, the two
-notifications and `controller`.
+A watched read arms a watch: `brokers`, `topics`, `assignments`, `default_config`, `deletions`, `controller` and the
+two notifications.
 After a change of what was read, one event comes at least; several changes may come as one event. Whoever gets an event
 reads again before acting.
 """

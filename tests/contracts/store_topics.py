@@ -39,6 +39,7 @@ class TopicContract:
             assert await store.log_dir_notifications() == []
             assert (await store.assignments(["orders"])).topics == ()
             assert (await store.assignments([])).topics == ()
+            assert await store.default_config() == {}
 
     async def test_a_created_topic_is_read_back(self, stores: Stores) -> None:
         async with stores.open_client() as store:
@@ -142,6 +143,40 @@ class TopicContract:
 
             configs = await store.topic_configs(["orders", "ghost"])
             assert configs == {"orders": {"unclean.leader.election.enable": "true", "ü": "ö"}, "ghost": {}}
+
+    async def test_what_is_set_for_all_brokers_is_replaced_and_no_topics_business(self, stores: Stores) -> None:
+        async with stores.open_client() as store, stores.open_client() as other:
+            await store.create_topic(ORDERS, THREE_PARTITIONS, {"a": "1"})
+
+            for config in ({"a": "2", "b": "3"}, {"unclean.leader.election.enable": "true", "ü": "ö"}, {}, {"c": "4"}):
+                await store.set_default_config(config)
+
+                assert await store.default_config() == config
+                assert await other.default_config() == config
+            assert await other.topic_configs(["orders", "ghost"]) == {"orders": {"a": "1"}, "ghost": {}}
+            assert await other.topics() == ["orders"]
+
+    async def test_what_is_set_for_all_brokers_outlives_who_set_it(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            await store.set_default_config({"a": "1"})
+
+        async with stores.open_client() as store:
+            assert await store.default_config() == {"a": "1"}
+
+    async def test_a_change_of_what_is_set_for_all_brokers_is_reported(self, stores: Stores) -> None:
+        async with stores.open_client() as watching, stores.open_client() as admin:
+            ear = Ear(watching)
+            await watching.default_config()
+
+            for config in ({"a": "1"}, {"a": "2"}, {}):
+                await admin.set_default_config(config)
+
+                await ear.hear(Changed.DEFAULT_CONFIG)
+                assert await watching.default_config() == config
+
+            await watching.set_default_config({"a": "3"})
+
+            await ear.hear(Changed.DEFAULT_CONFIG)
 
     async def test_topics_are_reported(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as admin:

@@ -1,6 +1,7 @@
-"""Changed configurations, of topics and of all brokers, told from the notices that tools and brokers lay under /config/changes.
+"""Changed configurations, of topics and of all brokers, told from the notices under /config/changes.
 
-A controller that lives in a broker learns of them from its broker; this one looks for itself. It never deletes them.
+Tools and brokers lay them there. A controller that lives in a broker learns of them from its broker; this one looks for
+itself. It never deletes them.
 """
 
 import logging

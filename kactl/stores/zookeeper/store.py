@@ -137,8 +137,6 @@ class ZooKeeperStore:
         await topic_node.write_assignment(self._client, topic, assignment, fence)
 
     async def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
-        if self._watches is not None:
-            self._config_changes.begin()
         return await config_node.of_topics(self._client, topics)
 
     async def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:

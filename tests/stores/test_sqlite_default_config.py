@@ -1,0 +1,39 @@
+"""What is set for all brokers, as the file of a SQLite store holds it."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kactl.errors import StoreDamaged
+from kactl.stores.sqlite import SqliteStore
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def file(tmp_path: Path) -> Path:
+    """A store in which something is set for all brokers, cleanly closed."""
+    path = tmp_path / "kactl.db"
+    async with SqliteStore(path) as store:
+        for value in ("1", "2"):
+            await store.set_default_config({"a": value})
+    return path
+
+
+async def test_it_is_there_when_the_file_is_opened_again(file: Path) -> None:
+    async with SqliteStore(file) as store:
+        assert await store.default_config() == {"a": "2"}
+
+
+async def test_damage_to_it_is_found_and_left_alone(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE default_config SET data = x'00112233445566778899'")
+    before = file.read_bytes()
+
+    with pytest.raises(StoreDamaged, match="the configuration of all brokers is damaged"):
+        async with SqliteStore(file):
+            pass
+
+    assert file.read_bytes() == before

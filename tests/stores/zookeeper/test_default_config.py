@@ -1,0 +1,90 @@
+"""What is set for all brokers: where Kafka keeps it, how tools tell of it, and what becomes of nonsense."""
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from kactl.store import Changed
+from kactl.stores.zookeeper import ZooKeeperStore, layout
+from tests.contracts.store_clients import SESSION_MS, Ear
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop]
+
+NODE = "/config/brokers/<default>"
+NOTICES = "/config/changes"
+TOLD = b'{"version":2,"entity_path":"brokers/<default>"}'
+
+
+@pytest.fixture
+async def store(connect: str) -> AsyncIterator[ZooKeeperStore]:
+    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as opened:
+        yield opened
+
+
+async def test_it_is_written_and_told_as_kafkas_tools_do(store: ZooKeeperStore, tree: Any) -> None:
+    for value in ("true", "false"):
+        await store.set_default_config({"unclean.leader.election.enable": value})
+
+        assert tree.get(NODE)[0] == b'{"version":1,"config":{"unclean.leader.election.enable":"%s"}}' % value.encode()
+
+    notices = sorted(tree.get_children(NOTICES))
+    assert [name.rstrip("0123456789") for name in notices] == ["config_change_"] * 2
+    assert [tree.get(f"{NOTICES}/{name}")[0] for name in notices] == [TOLD] * 2
+
+
+@pytest.mark.parametrize("notice", [TOLD, b'{"version":1,"entity_type":"brokers","entity_name":"<default>"}'])
+async def test_what_another_tool_sets_is_heard_and_read(store: ZooKeeperStore, tree: Any, notice: bytes) -> None:
+    ear = Ear(store)
+    tree.create(f"{NOTICES}/config_change_", TOLD, sequence=True)
+    assert await store.default_config() == {}
+
+    tree.create(NODE, b'{"version":1,"config":{"a":"b"}}')
+    tree.create(f"{NOTICES}/config_change_", b'{"version":2,"entity_path":"brokers/1"}', sequence=True)
+    tree.create(f"{NOTICES}/config_change_", notice, sequence=True)
+
+    await ear.hear(Changed.DEFAULT_CONFIG)
+    assert await store.default_config() == {"a": "b"}
+    assert ear.heard == []  # neither of what was told before, nor of one broker's own
+
+
+@pytest.mark.parametrize("data", [b"[]", b'{"config":{"a":1}}', b"\xff"])
+async def test_nonsense_is_logged_and_counts_as_nothing_until_it_is_replaced(
+    store: ZooKeeperStore, tree: Any, caplog: pytest.LogCaptureFixture, data: bytes
+) -> None:
+    tree.create(NODE, data)
+
+    with caplog.at_level(logging.WARNING, "kactl"):
+        assert await store.default_config() == {}
+
+    assert "the configuration of all brokers is none" in caplog.text
+    await store.set_default_config({"a": "b"})
+    assert await store.default_config() == {"a": "b"}
+
+
+async def test_a_node_that_may_not_be_read_is_logged_and_counts_as_nothing(
+    store: ZooKeeperStore, tree: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    await store.set_default_config({"a": "b"})
+    (acl,), _ = tree.get_acls(NODE)
+    tree.set_acls(NODE, [acl._replace(perms=acl.perms & ~1)])  # 1: to read
+
+    with caplog.at_level(logging.WARNING, "kactl"):
+        assert await store.default_config() == {}
+
+    assert "the configuration of all brokers could not be read" in caplog.text
+
+
+async def test_a_node_without_data_says_nothing(store: ZooKeeperStore, tree: Any) -> None:
+    tree.create(NODE, None)
+
+    assert await store.default_config() == {}
+
+
+def test_a_notice_speaks_of_a_topic_or_of_all_brokers_or_of_neither() -> None:
+    assert layout.encode_default_config_change() == TOLD
+    assert layout.is_default_config_change(TOLD)
+    assert layout.decode_config_change(TOLD) is None
+    assert not layout.is_default_config_change(layout.encode_config_change("orders"))
+    assert not layout.is_default_config_change(b'{"version":2,"entity_path":"brokers/1"}')
