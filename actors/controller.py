@@ -21,6 +21,7 @@ from kactl.events import (
     ControllerChanged,
     ControllerGone,
     ControllerState,
+    DefaultConfigChanged,
     ElectionRequested,
     ElectionResult,
     Event,
@@ -47,7 +48,7 @@ from .broker_answers import BrokerAnswers
 from .broker_events import BrokerEvents
 from .failover import Failover
 from .reach import Reach
-from .topic_events import TopicEvents
+from .topic_events import TopicEvents, UncleanDefault
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,16 @@ _ALWAYS: Final = frozenset(
 )
 # These say no more than "read again", and nothing may make the controller deaf to what they spoke of.
 _LOOK_AGAIN: Final = frozenset(
-    {BrokersChanged, BrokerModified, TopicsChanged, TopicModified, TopicConfigChanged, IsrNotified, LogDirNotified}
+    {
+        BrokersChanged,
+        BrokerModified,
+        TopicsChanged,
+        TopicModified,
+        TopicConfigChanged,
+        DefaultConfigChanged,
+        IsrNotified,
+        LogDirNotified,
+    }
 )
 # Somebody waits for the answer.
 _ASKED: Final = frozenset({ElectionRequested, TopicCreationRequested, ResignRequested, UncleanElectionsEnabled})
@@ -78,6 +88,7 @@ class ControllerLoop(Actor[Event]):
         topic_ids: whether topics without an id are given one (protocol level 2.8 and above).
         new_topic_id: makes an id of 16 bytes.
         take_over: whether to take the controllership from whoever holds it, at the first contest.
+        unclean: whether unclean elections are allowed by default; our own setting and the store's go there.
     """
 
     def __init__(
@@ -89,7 +100,7 @@ class ControllerLoop(Actor[Event]):
         topic_ids: bool,
         new_topic_id: Callable[[], bytes],
         take_over: bool,
-        set_unclean_default: Callable[[bool], None],
+        unclean: UncleanDefault,
     ) -> None:
         super().__init__("controller")
         self.reach = reach
@@ -104,9 +115,9 @@ class ControllerLoop(Actor[Event]):
         self.stopping = False
         self._later: set[asyncio.Task[None]] = set()
         self._take_over = take_over
-        self._set_unclean_default = set_unclean_default
+        self._unclean = unclean
         brokers = BrokerEvents(reach)
-        topics = TopicEvents(reach, topic_ids=topic_ids, new_topic_id=new_topic_id)
+        topics = TopicEvents(reach, topic_ids=topic_ids, new_topic_id=new_topic_id, unclean=unclean)
         answers = BrokerAnswers(reach)
         self._failover = Failover(reach, topics)
         self._handlers: dict[type[Event], Callable[[Any], Awaitable[Any]]] = {
@@ -122,6 +133,7 @@ class ControllerLoop(Actor[Event]):
             TopicsChanged: topics.on_topics_changed,
             TopicModified: topics.on_topic_modified,
             TopicConfigChanged: topics.on_topic_config_changed,
+            DefaultConfigChanged: topics.on_default_config_changed,
             TopicCreationRequested: topics.on_topic_creation_requested,
             IsrNotified: answers.on_isr_notified,
             LogDirNotified: answers.on_log_dir_notified,
@@ -313,6 +325,7 @@ class ControllerLoop(Actor[Event]):
         self.reach.channels.close()
         self.reach.batch.clear()
         self.cluster.reset()
+        self._unclean.unclean_stored = None
         if epoch:
             log.info("resigned from epoch %d: %s", epoch, cause)
             self.reach.history.add(
@@ -324,9 +337,11 @@ class ControllerLoop(Actor[Event]):
     # -- what is asked of it -------------------------------------------------------------------------------------------
 
     async def on_unclean_elections_enabled(self, event: UncleanElectionsEnabled) -> None:
-        log.info("unclean elections are %s by default", "enabled" if event.enabled else "disabled")
-        self._set_unclean_default(event.enabled)
-        if event.enabled and self.is_active:
+        log.info("unclean elections are %s by our own setting", "allowed" if event.enabled else "forbidden")
+        self._unclean.unclean_own = event.enabled
+        if self._unclean.unclean_default != event.enabled:
+            log.warning("our own setting has no effect while the store says otherwise for all brokers")
+        elif event.enabled and self.is_active:
             await self._failover.elect_offline()
 
     async def on_election_requested(self, event: ElectionRequested) -> list[ElectionResult]:

@@ -38,6 +38,7 @@ class Failover(Handlers):
         names = await store.topics()
         loaded = await self._topics.load_topics(names)
         await self._load_leaderships(loaded)
+        await self._topics.read_default_config()
         for broker in brokers.values():
             self.channels.add(broker)
         marked = await store.deletions()

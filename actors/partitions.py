@@ -31,7 +31,11 @@ class Partitions(Actor[Move]):
     """See the module.
 
     Args:
-        unclean_default: whether topics that say nothing allow unclean elections.
+        unclean_default: whether topics that say nothing allow unclean elections, unless the store says otherwise.
+
+    Attributes:
+        unclean_own: this instance's own setting.
+        unclean_stored: what the store says for all brokers, which wins; None if it says nothing.
     """
 
     def __init__(
@@ -42,10 +46,16 @@ class Partitions(Actor[Move]):
         self.store = store
         self.outbox = outbox
         self.history = history
-        self.unclean_default = unclean_default
+        self.unclean_own = unclean_default
+        self.unclean_stored: bool | None = None
         self.ledger = Ledger(cluster, store)
         self.batch = RequestBatch(cluster)
         self.unclean_elections = 0  # decisions, not writes: one that is planned again counts again
+
+    @property
+    def unclean_default(self) -> bool:
+        """Whether topics that say nothing allow unclean elections."""
+        return self.unclean_own if self.unclean_stored is None else self.unclean_stored
 
     async def receive(self, message: Move) -> Moved:
         """Make a move. Where the store has ended our session all rows have failed, and nothing was sent.

@@ -83,7 +83,8 @@ class Controller:
         transport: how brokers are reached; participants in this process, by way of `hub`, if None.
         topic_ids: whether topics get ids; False for brokers below protocol level 2.8.
         recovery: whether uncleanly elected leaders are told to recover; False below protocol level 3.2.
-        unclean_leader_election: whether topics that say nothing of it allow unclean elections.
+        unclean_leader_election: whether topics that say nothing of it allow unclean elections, as long as the store
+            says nothing of it for all brokers.
         take_over: take the controllership from whoever holds it, when starting.
         meter_provider, tracer_provider: of OpenTelemetry; the host program's if None.
 
@@ -141,7 +142,7 @@ class Controller:
             topic_ids=topic_ids,
             take_over=take_over,
             new_topic_id=_new_topic_id,
-            set_unclean_default=self._set_unclean_default,
+            unclean=self.partitions,
         )
         self._ref: Ref[Event] = self.loop.ref
         self._stack: AsyncExitStack | None = None
@@ -191,9 +192,6 @@ class Controller:
 
     def _put(self, event: Event) -> None:
         self._ref.tell(event)
-
-    def _set_unclean_default(self, allowed: bool) -> None:
-        self.partitions.unclean_default = allowed
 
     # -- what it can be asked for --------------------------------------------------------------------------------------
 
@@ -262,7 +260,10 @@ class Controller:
         return cast(list[ElectionResult], await self._ref.ask(ElectionRequested(kind, named, dry_run)))
 
     async def set_unclean_leader_election(self, allowed: bool) -> None:
-        """Whether topics that say nothing of it allow unclean elections from now on."""
+        """Whether topics that say nothing of it allow unclean elections from now on.
+
+        This is the instance's own setting. What `store.set_default_config` says for all brokers wins over it.
+        """
         await self._ref.ask(UncleanElectionsEnabled(allowed))
 
     async def resign(self) -> None:

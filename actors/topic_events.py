@@ -4,13 +4,14 @@ Source: the classic controller's processTopicChange, processPartitionModificatio
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
 
 import msgspec
 import numpy as np
 
 from kactl.election import Election
-from kactl.events import TopicConfigChanged, TopicCreationRequested, TopicModified, TopicsChanged
+from kactl.events import DefaultConfigChanged, TopicConfigChanged, TopicCreationRequested, TopicModified, TopicsChanged
 from kactl.history import TopicEvent
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.placement import check_creation
@@ -25,6 +26,24 @@ log = logging.getLogger(__name__)
 
 NEW, ONLINE, OFFLINE = PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE
 
+_UNCLEAN: Final = "unclean.leader.election.enable"
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+class UncleanDefault(Protocol):
+    """Whether topics that say nothing of it allow unclean elections. Kept by the machine of partitions.
+
+    Attributes:
+        unclean_own: the instance's own setting.
+        unclean_stored: what the store says for all brokers, which wins; None if it says nothing.
+    """
+
+    unclean_own: bool
+    unclean_stored: bool | None
+
+    @property
+    def unclean_default(self) -> bool: ...
+
 
 class TopicEvents(Handlers):
     """See the module.
@@ -32,10 +51,14 @@ class TopicEvents(Handlers):
     Args:
         topic_ids: whether topics without an id are given one.
         new_topic_id: makes an id of 16 bytes.
+        unclean: gets what the store says for all brokers.
     """
 
-    def __init__(self, reach: Reach, *, topic_ids: bool, new_topic_id: Callable[[], bytes]) -> None:
+    def __init__(
+        self, reach: Reach, *, topic_ids: bool, new_topic_id: Callable[[], bytes], unclean: UncleanDefault
+    ) -> None:
         super().__init__(reach)
+        self._unclean = unclean
         self._topic_ids = topic_ids
         self._new_topic_id = new_topic_id
 
@@ -104,11 +127,25 @@ class TopicEvents(Handlers):
     async def on_topic_config_changed(self, event: TopicConfigChanged) -> None:
         topic = self.cluster.table.topic(event.topic)
         config = (await self.store.topic_configs([event.topic])).get(event.topic) or {}
-        if topic is None or config.get("unclean.leader.election.enable", "").strip().lower() != "true":
+        if topic is None or config.get(_UNCLEAN, "").strip().lower() != "true":
             return
         at = np.intersect1d(self.cluster.table.in_state(NEW, OFFLINE), self.cluster.table.rows_of(topic))
         log.info("topic %s allows unclean elections: %d of its partitions want a leader", event.topic, len(at))
         await self.partitions.ask(Move(at, ONLINE, Election.OFFLINE))
+
+    async def on_default_config_changed(self, event: DefaultConfigChanged) -> None:
+        before = self._unclean.unclean_default
+        await self.read_default_config()
+        if self._unclean.unclean_default and not before:
+            await self.elect_offline()
+
+    async def read_default_config(self) -> None:
+        """Follow what the store says for all brokers; nobody is elected by this."""
+        before = self._unclean.unclean_default
+        self._unclean.unclean_stored = _stored_default(await self.store.default_config())
+        after = self._unclean.unclean_default
+        if after != before:
+            log.info("unclean elections are %s by default from now on", "allowed" if after else "forbidden")
 
     async def on_topic_creation_requested(self, event: TopicCreationRequested) -> TopicRef:
         topic, assignment = check_creation(event, self.cluster)
@@ -117,6 +154,20 @@ class TopicEvents(Handlers):
         if not event.dry_run:
             await self.store.create_topic(topic, assignment, event.config)
         return topic
+
+
+def _stored_default(config: Mapping[str, str]) -> bool | None:
+    """None where nothing is said, or nothing that makes sense.
+
+    Source: DynamicBrokerConfig.removeInvalidConfigs, which passes over a value that is no boolean.
+    """
+    text = config.get(_UNCLEAN)
+    if text is None:
+        return None
+    said = _BOOLEANS.get(text.strip().lower())
+    if said is None:
+        log.warning("%s=%r, set for all brokers, is neither true nor false and is passed over", _UNCLEAN, text)
+    return said
 
 
 def _reassigned(loaded: Assignments) -> Iterable[tuple[TopicPartition, Assignment]]:

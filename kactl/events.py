@@ -153,8 +153,17 @@ class TopicConfigChanged(Event, frozen=True):
     topic: str
 
 
+class DefaultConfigChanged(Event, frozen=True):
+    """What is set for all brokers changed; it may allow unclean elections now."""
+
+    state = ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
+
+
 class UncleanElectionsEnabled(Event, frozen=True):
-    """Topics that say nothing of it allow unclean elections from now on, or no longer. Answer: None."""
+    """This instance's own setting: topics that say nothing of it allow unclean elections from now on, or no longer.
+
+    What the store says for all brokers wins over it. Answer: None.
+    """
 
     state = ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
     enabled: bool = True
