@@ -66,7 +66,8 @@ class ControllerConfig(_Section, frozen=True):
     """`[controller]`.
 
     Attributes:
-        unclean_leader_election: whether topics that say nothing of it allow it.
+        unclean_leader_election: whether topics that say nothing of it allow it; a default for all brokers that is
+            kept in the store goes before it.
         takeover: take the controllership from whoever holds it, when starting.
         controller_socket_timeout: how long one request to a broker may take.
     """
