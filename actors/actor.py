@@ -10,9 +10,12 @@ draining it needs no switch of tasks for each message.
 
 import asyncio
 import collections
+import logging
 from typing import Any, Final, Generic, TypeVar
 
 from kactl.errors import KactlError, Remedy
+
+log = logging.getLogger(__name__)
 
 M = TypeVar("M")
 
@@ -64,7 +67,8 @@ class Inbox(Generic[M]):
         """
         if self._closed:
             raise ActorStopped(self._owner)
-        if len(self._messages) >= self._limit:
+        # What was put once is bounded by how many things there are to look at, and takes no room from others.
+        if not once and len(self._messages) - len(self._once) >= self._limit:
             self.refused += 1
             raise InboxFull(self._owner, self._limit)
         self._messages.append((message, asker, once))
@@ -72,7 +76,13 @@ class Inbox(Generic[M]):
             self._wake.set_result(None)
 
     def put_once(self, message: M) -> None:
-        """Take a message that says no more than "look again", unless the same waits already. It has to be hashable."""
+        """Take a message that says no more than "look again", unless the same waits already. It has to be hashable.
+
+        It is taken above the limit, too: what tells of a change only once, as a watch does, must not be lost.
+
+        Raises:
+            ActorStopped: nobody will read it.
+        """
         if message not in self._once:
             self.put(message, once=True)
             self._once.add(message)
@@ -152,7 +162,9 @@ class Actor(Generic[M]):
             result = await self.receive(message)
         except Exception as error:
             if asker.cancelled():
-                raise
+                # Whoever asked has given up, which must not be the end of the actor.
+                log.info("%s: nobody waits any more to hear that %s failed: %r", self.name, message, error)
+                return
             asker.set_exception(error)
         except BaseException:
             if not asker.done():

@@ -186,7 +186,7 @@ class History:
         self._held = 0
         self._dropped = False
         self._next = first
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: set[asyncio.Future[None]] = set()
 
     @property
     def seq(self) -> int:
@@ -252,7 +252,7 @@ class History:
         while self._held > self._limit and len(self._ring) > 1:
             self._held -= len(self._ring.popleft())
             self._dropped = True
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, set()
         for future in waiting:
             if not future.done():
                 future.set_result(None)
@@ -313,8 +313,12 @@ class History:
     async def changed(self) -> None:
         """Wait until something is added."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        await future
+        self._waiting.add(future)
+        try:
+            await future
+        finally:
+            # Whoever gives up must not be kept until something happens, in a cluster that rests for weeks.
+            self._waiting.discard(future)
 
 
 _TAGS: Final[dict[type, str]] = {

@@ -1,0 +1,125 @@
+"""The controller when things go wrong around it: the store, the callers, the brokers, and its own end."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
+
+import anyio
+import numpy as np
+import pytest
+
+from kactl.actors.actor import INBOX_LIMIT
+from kactl.actors.watcher import Watcher
+from kactl.errors import ErrorCode, IllegalState, StoreUnavailable, TopicExists
+from kactl.events import BrokersChanged, IsrNotified, LeaderAndIsrAnswered, Started, UpdateMetadataAnswered
+from kactl.model import Assignment, Fence, PartitionState, TopicPartition, TopicRef
+from kactl.store import Assignments, Changed, StoreEvent
+from kactl.wire import LeaderAndIsr, LeaderAndIsrResponse, PartitionErrors, Request, Response, UpdateMetadataResponse
+from tests.actors.world import Line, World, standby, world
+from tests.clocks import settle
+
+pytestmark = pytest.mark.anyio
+
+
+def fails(w: World, method: str, error: Exception, times: int = 1, *, done: bool = False) -> list[int]:
+    """Let a method of the controller's store fail some times, before it does anything or after it was `done`.
+
+    The one number in the list says how many failures are left.
+    """
+    return _fails(w.controller.store, method, error, times, done=done)
+
+
+def _fails(store: Any, method: str, error: Exception, times: int = 1, *, done: bool = False) -> list[int]:
+    real: Callable[..., Awaitable[Any]] = getattr(store, method)
+    left = [times]
+
+    async def failing(*args: Any, **named: Any) -> Any:
+        if not left[0]:
+            return await real(*args, **named)
+        left[0] -= 1
+        if done:
+            await real(*args, **named)
+        raise error
+
+    setattr(store, method, failing)
+    return left
+
+
+async def pass_time(w: World, seconds: int) -> None:
+    """Time passes, and the brokers stay alive meanwhile."""
+    for _ in range(seconds):
+        for session in w.sessions.values():
+            await session.keep_alive()
+        await w.clock.advance(1_000)
+
+
+AWAY = StoreUnavailable("the store is away")
+
+
+# -- callers -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_caller_that_gave_up_and_was_refused_does_not_end_the_controllership() -> None:
+    async with world(1, 2) as w:
+        real, gate = w.controller.store.create_topic, asyncio.Event()
+
+        async def slow(*args: Any) -> None:
+            await gate.wait()
+            await real(*args)
+            raise TopicExists("orders")
+
+        w.controller.store.create_topic = slow  # type: ignore[method-assign,assignment]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(w.controller.create_topic, "orders")
+            await settle()
+            tasks.cancel_scope.cancel()
+        gate.set()
+        await w.clock.advance(5_000)
+
+        assert w.controller.is_active
+        assert w.controller.cluster.fence.epoch == 1
+
+
+async def test_those_who_stop_waiting_for_events_leave_nothing_behind() -> None:
+    async with world(1) as w:
+        for _ in range(100):
+            with anyio.move_on_after(0):
+                await w.controller.history.changed()
+
+        assert len(w.controller.history._waiting) == 0
+
+
+# -- the inbox ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_full_inbox_loses_nothing_that_the_store_tells_only_once() -> None:
+    async with world(1) as w:
+        inbox = w.controller.loop.inbox
+        noise = UpdateMetadataAnswered(1, 1, UpdateMetadataResponse(0))
+        for _ in range(INBOX_LIMIT):
+            inbox.put(noise)
+
+        Watcher(inbox, w.controller.loop.clear_and_put)(StoreEvent(Changed.TOPIC, "orders"))
+        Watcher(inbox, w.controller.loop.clear_and_put)(StoreEvent(Changed.TOPIC, "orders"))
+
+        assert len(inbox) == INBOX_LIMIT + 1
+
+
+async def test_a_full_inbox_does_not_keep_the_controller_from_stopping() -> None:
+    async with world(1) as w:
+        second, _ = standby(w, 200)
+        async with second:
+            await settle()
+            for _ in range(INBOX_LIMIT):
+                second.loop.inbox.put(UpdateMetadataAnswered(1, 1, UpdateMetadataResponse(0)))
+
+
+async def test_an_event_that_fails_time_and_again_waits_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    async with world(1) as w:
+        fails(w, "brokers", ZeroDivisionError("a bug"), 1_000)
+        for _ in range(50):
+            await w.controller.loop.receive(BrokersChanged())
+
+        assert len(w.controller.loop._later) == 1
