@@ -53,13 +53,17 @@ class BrokerAnswers(Handlers):
 
     async def on_leader_and_isr_answered(self, event: LeaderAndIsrAnswered) -> None:
         response, broker = event.response, event.broker
+        registered = self.cluster.brokers.get(broker)
+        if registered is None or registered.epoch != event.broker_epoch:
+            log.info("broker %d answered under registration %d, which has ended", broker, event.broker_epoch)
+            return
         if response.error != ErrorCode.NONE:
             log.warning("broker %d refused a LeaderAndIsr with error %d", broker, response.error)
             if response.error == ErrorCode.STALE_CONTROLLER_EPOCH:
                 # It has heard a later controller; see whether that is so.
                 raise ControllerMoved(ours=self.epoch)
             return
-        if broker not in self.cluster.brokers or not len(response.partitions):
+        if not len(response.partitions):
             return
         table, errors = self.cluster.table, response.partitions
         failed = errors.error == ErrorCode.KAFKA_STORAGE_ERROR

@@ -23,12 +23,14 @@ from kactl.telemetry import Telemetry
 from kactl.transport import Connection, Transport
 from kactl.wire import LeaderAndIsrResponse, Request, Response, UpdateMetadataResponse
 
-from .actor import InboxFull
+from .actor import ActorStopped, InboxFull
 
 log = logging.getLogger(__name__)
 
 # Kafka's own pause between two tries.
 RETRY_BACKOFF_MS: Final = 100
+# The pause before a channel that ended by an error sends again: a request that cannot be sent at all must not spin.
+RENEWAL_PAUSE_MS: Final = 1000
 # A broker that is this far behind is told everything anew, which is one request of each kind.
 QUEUE_LIMIT: Final = 10_000
 
@@ -37,7 +39,9 @@ class Channel:
     """The way to one registration of one broker.
 
     Args:
-        deliver_event: takes the events that answers become; may raise InboxFull.
+        deliver_event: takes the events that answers become; may raise InboxFull, but not for BrokerLagged, and
+            ActorStopped at the very end.
+        pause_ms: before the first request.
     """
 
     def __init__(
@@ -48,8 +52,10 @@ class Channel:
         clock: Clock,
         telemetry: Telemetry,
         deliver_event: Callable[[Event], None],
+        pause_ms: float = 0,
     ) -> None:
         self.broker = broker
+        self._pause_ms = pause_ms
         self._connection = connection
         self._clock = clock
         self._telemetry = telemetry
@@ -80,6 +86,8 @@ class Channel:
     async def run(self) -> None:
         """Deliver, until cancelled."""
         try:
+            if self._pause_ms:
+                await self._clock.sleep_ms(self._pause_ms)
             while True:
                 while not self._queue:
                     self._wake = asyncio.get_running_loop().create_future()
@@ -116,9 +124,9 @@ class Channel:
     async def _answered(self, response: Response) -> None:
         event: Event
         if isinstance(response, LeaderAndIsrResponse):
-            event = LeaderAndIsrAnswered(self.broker.id, response)
+            event = LeaderAndIsrAnswered(self.broker.id, self.broker.epoch, response)
         elif isinstance(response, UpdateMetadataResponse):
-            event = UpdateMetadataAnswered(self.broker.id, response)
+            event = UpdateMetadataAnswered(self.broker.id, self.broker.epoch, response)
         else:
             # A StopReplica outside of a topic's deletion is not waited for by anybody.
             return
@@ -128,6 +136,8 @@ class Channel:
             except InboxFull:
                 # The controller is behind: hold this broker up rather than lose what it said.
                 await self._clock.sleep_ms(RETRY_BACKOFF_MS)
+            except ActorStopped:
+                return
             else:
                 return
 
@@ -159,7 +169,7 @@ class Channels:
     def all(self) -> list[Channel]:
         return [channel for channel, _ in self._channels.values()]
 
-    def add(self, broker: Broker) -> None:
+    def add(self, broker: Broker, *, pause_ms: float = 0) -> None:
         """Open a channel to a registration; nothing is connected before the first request."""
         if broker.id in self._channels:
             return
@@ -169,6 +179,7 @@ class Channels:
             clock=self._clock,
             telemetry=self._telemetry,
             deliver_event=self._deliver_event,
+            pause_ms=pause_ms,
         )
         self._channels[broker.id] = (channel, self._run(channel))
 
@@ -185,7 +196,7 @@ class Channels:
         log.error("%s ended by an error and is made anew", task.get_name(), exc_info=task.exception())
         for broker, (channel, running) in list(self._channels.items()):
             if running is task:
-                self._renew(channel.broker)
+                self._renew(channel.broker, pause_ms=RENEWAL_PAUSE_MS)
                 self._tell_lagged(broker)
 
     def remove(self, broker: int) -> None:
@@ -219,14 +230,12 @@ class Channels:
                 self._renew(held[0].broker)
                 self._tell_lagged(broker)
 
-    def _renew(self, broker: Broker) -> None:
+    def _renew(self, broker: Broker, *, pause_ms: float = 0) -> None:
         self.remove(broker.id)
-        self.add(broker)
+        self.add(broker, pause_ms=pause_ms)
 
     def _tell_lagged(self, broker: int) -> None:
         try:
             self._deliver_event(BrokerLagged(broker))
-        except InboxFull:
-            log.error(
-                "broker %d could not be put down for being told everything anew: the controller is behind", broker
-            )
+        except ActorStopped:
+            log.info("broker %d is not told everything anew: the controller has stopped", broker)

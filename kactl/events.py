@@ -173,10 +173,15 @@ class UncleanElectionsEnabled(Event, frozen=True):
 
 
 class LeaderAndIsrAnswered(Event, frozen=True):
-    """A broker answered a LeaderAndIsr (Kafka: LeaderAndIsrResponseReceived)."""
+    """A broker answered a LeaderAndIsr (Kafka: LeaderAndIsrResponseReceived).
+
+    Attributes:
+        broker_epoch: of the registration that the request was for; what it said does not hold for a later one.
+    """
 
     state = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
     broker: int
+    broker_epoch: int
     response: LeaderAndIsrResponse
 
 
@@ -185,6 +190,7 @@ class UpdateMetadataAnswered(Event, frozen=True):
 
     state = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED
     broker: int
+    broker_epoch: int
     response: UpdateMetadataResponse
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kactl.actors import channel as channels_module
 from kactl.actors.actor import InboxFull
-from kactl.actors.channel import RETRY_BACKOFF_MS, Channels
+from kactl.actors.channel import RENEWAL_PAUSE_MS, RETRY_BACKOFF_MS, Channels
 from kactl.batch import Addressed
 from kactl.errors import BrokerUnreachable
 from kactl.events import BrokerLagged, Event, LeaderAndIsrAnswered, UpdateMetadataAnswered
@@ -221,6 +221,10 @@ async def test_a_channel_that_ends_by_a_bug_is_made_anew_and_the_controller_is_t
     await settle()
 
     assert bench.events[0] == BrokerLagged(1)
+    assert bench.numbers(1) == []  # a request that cannot be sent at all must not spin
+
+    await bench.clock.advance(RENEWAL_PAUSE_MS)
+
     assert bench.numbers(1) == [2]
 
 

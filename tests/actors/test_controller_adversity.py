@@ -123,3 +123,61 @@ async def test_an_event_that_fails_time_and_again_waits_once(caplog: pytest.LogC
             await w.controller.loop.receive(BrokersChanged())
 
         assert len(w.controller.loop._later) == 1
+
+
+# -- brokers -----------------------------------------------------------------------------------------------------------
+
+
+async def test_what_an_earlier_registration_said_of_directories_does_not_hold_for_the_next() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+        epoch = w.controller.cluster.brokers[1].epoch
+        await w.start(1)
+        stored = await w.stored("orders-0")
+        failed = PartitionErrors(
+            ("orders",), np.zeros(1, np.int32), np.zeros(1, np.int32),
+            np.array([ErrorCode.KAFKA_STORAGE_ERROR], np.int16),
+        )  # fmt: skip
+
+        # It waited in the inbox behind the change of the registration.
+        await w.controller.loop.receive(LeaderAndIsrAnswered(1, epoch, LeaderAndIsrResponse(0, failed)))
+        await settle()
+
+        assert await w.stored("orders-0") == stored
+        assert w.controller.cluster.is_replica_online(1, TopicPartition("orders", 0))
+
+
+async def test_a_channel_that_cannot_send_at_all_is_not_tried_without_a_pause(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    async with world(1, 2) as w:
+        tries = 0
+        real: Callable[[Line, Request], Awaitable[Response]] = Line.deliver
+
+        async def broken(self: Line, request: Request) -> Response:
+            nonlocal tries
+            if self.broker == 2 and isinstance(request, LeaderAndIsr):
+                tries += 1
+                raise ZeroDivisionError("a bug")
+            return await real(self, request)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Line, "deliver", broken)
+            await w.create("orders", [[1, 2]])
+            await pass_time(w, 10)
+
+        assert 1 < tries < 20
+        await pass_time(w, 10)
+        assert set(w.brokers.told(2)) == {"orders-0"}
+
+
+async def test_registrations_that_no_broker_can_have_are_borne() -> None:
+    async with world(1, 2) as w:
+        await w.start(-7, 100)
+        await w.create("orders", [[1, 2], [-7, 1]])
+
+        assert (await w.stored("orders-0"))[0] == 1
+        assert (await w.stored("orders-1"))[0] == 1
+        await w.stop(-7)
+        await w.check()
