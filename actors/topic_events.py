@@ -3,6 +3,7 @@
 Source: the classic controller's processTopicChange, processPartitionModifications, onNewPartitionCreation.
 """
 
+import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
@@ -11,9 +12,10 @@ import msgspec
 import numpy as np
 
 from kactl.election import Election
+from kactl.errors import BadRequest, NotFound
 from kactl.events import DefaultConfigChanged, TopicConfigChanged, TopicCreationRequested, TopicModified, TopicsChanged
 from kactl.history import TopicEvent
-from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
+from kactl.model import NO_BROKER, Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.placement import check_creation
 from kactl.rows import some
 from kactl.store import Assignments, Names
@@ -24,7 +26,12 @@ from .reach import Handlers, Reach
 
 log = logging.getLogger(__name__)
 
-NEW, ONLINE, OFFLINE = PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE
+ABSENT, NEW = PartitionState.ABSENT, PartitionState.NEW
+ONLINE, OFFLINE = PartitionState.ONLINE, PartitionState.OFFLINE
+
+# A topic's rows are found by partition number, four bytes for each up to the highest. No entry that fits a store has
+# as many partitions as this; a higher number is a mistake, and would cost 4 MiB of memory and more.
+PARTITION_LIMIT: Final = 1 << 20
 
 _UNCLEAN: Final = "unclean.leader.election.enable"
 _BOOLEANS: Final = {"true": True, "false": False}
@@ -70,22 +77,32 @@ class TopicEvents(Handlers):
             self.cluster.remove_topic(name)
             self.history.add(TopicEvent(what="vanished", topic=name, controller_epoch=self.epoch))
         new = [name for name in listed if name not in known]
-        if not new:
-            return
-        loaded = await self.load_topics(new)
-        log.info("topics: %d new with %d partitions, %d gone", len(new), len(loaded), len(known - set(listed)))
-        for name in new:
-            self.history.add(TopicEvent(what="created", topic=name, controller_epoch=self.epoch))
+        if new:
+            await self._create(new)
+        log.info("topics: %d new, %d gone", len(new), len(known - set(listed)))
+
+    async def _create(self, names: list[str]) -> None:
+        """New topics begin. Those that are gone again, or cannot be read, stay unknown, and so are looked at again."""
+        loaded = await self.load_topics(names)
+        for ref in loaded.topics:
+            self.history.add(TopicEvent(what="created", topic=ref.name, controller_epoch=self.epoch))
         await self._create_partitions(loaded)
 
     async def on_topic_modified(self, event: TopicModified) -> None:
         """Partitions were added. What else changed in the entry is not for us to follow."""
-        loaded = await self.store.assignments([event.topic])
+        loaded = _bounded(await self.store.assignments([event.topic]))
         table = self.cluster.table
-        if table.topic(event.topic) is None or not len(loaded):
+        if not loaded.topics:
+            return
+        if table.topic(event.topic) is None:
+            # It could not be read when it came.
+            await self._create([event.topic])
             return
         rows = table.rows_at(Names(loaded.topics, loaded.topic, loaded.partition))
-        added = loaded.take(rows == NO_ROW)
+        was_empty = np.zeros(len(rows), np.bool_)
+        known = rows != NO_ROW
+        was_empty[known] = ~some(table.rows(rows[known]).assigned)
+        added = loaded.take(~known | (was_empty & some(loaded.replicas != NO_BROKER)))
         if not len(added):
             return
         if event.topic in self.cluster.topics_to_delete:
@@ -98,31 +115,50 @@ class TopicEvents(Handlers):
         await self._create_partitions(added)
 
     async def _create_partitions(self, loaded: Assignments) -> None:
-        at = self.cluster.table.rows_at(Names(loaded.topics, loaded.topic, loaded.partition))
-        await self.partitions.ask(Move(at, NEW))
+        table = self.cluster.table
+        at = table.rows_at(Names(loaded.topics, loaded.topic, loaded.partition))
+        # One that had no replicas until now is NEW already.
+        await self.partitions.ask(Move(at[table.rows(at).state == ABSENT], NEW))
         await self.move_replicas(at, ReplicaState.NEW)
         await self.partitions.ask(Move(at, ONLINE, Election.OFFLINE))
         await self.move_replicas(at, ReplicaState.ONLINE)
 
     async def load_topics(self, names: list[str]) -> Assignments:
-        """Read topics and put what is assigned; topics without an id get one."""
+        """Read topics and put what is assigned; topics without an id get one.
+
+        Returns:
+            what was put; topics that are gone, or cannot be read, are left out.
+
+        Raises:
+            StoreError: nothing was put.
+        """
         loaded = await self.store.assignments(names)
-        for name in names:
-            self.cluster.table.add_topic(name)
+        if self._topic_ids:
+            loaded = await self._with_ids(loaded)
+        loaded = _bounded(loaded)
         self.cluster.put_assignments(loaded)
         self.cluster.reassigning |= {name for name, held in _reassigned(loaded)}
-        if self._topic_ids:
-            await self._give_ids(loaded)
         return loaded
 
-    async def _give_ids(self, loaded: Assignments) -> None:
-        for ref in loaded.topics:
-            if any(ref.id):
-                continue
-            named = TopicRef(ref.name, self._new_topic_id())
-            assignment = {name.partition: held for name, held in loaded.items() if name.topic == ref.name}
-            await self.store.write_assignment(named, assignment, self.cluster.fence)
-            self.cluster.put_topic_id(named.name, named.id)
+    async def _with_ids(self, loaded: Assignments) -> Assignments:
+        """Topics without an id are written with one, before anything is known of them; without those that are gone."""
+        refs = list(loaded.topics)
+        nameless = [at for at, ref in enumerate(refs) if not any(ref.id)]
+        held: dict[str, dict[int, Assignment]] = {refs[at].name: {} for at in nameless}
+        for name, assignment in loaded.take(np.isin(loaded.topic, nameless)).items():
+            held[name.topic][name.partition] = assignment
+        gone = []
+        for at in nameless:
+            named = TopicRef(refs[at].name, self._new_topic_id())
+            try:
+                await self.store.write_assignment(named, held[named.name], self.cluster.fence)
+            except NotFound:
+                gone.append(at)
+            except BadRequest as refused:
+                log.warning("topic %s stays without an id: %s", named.name, refused)
+            else:
+                refs[at] = named
+        return _without_topics(dataclasses.replace(loaded, topics=tuple(refs)), gone)
 
     async def on_topic_config_changed(self, event: TopicConfigChanged) -> None:
         topic = self.cluster.table.topic(event.topic)
@@ -168,6 +204,29 @@ def _stored_default(config: Mapping[str, str]) -> bool | None:
     if said is None:
         log.warning("%s=%r, set for all brokers, is neither true nor false and is passed over", _UNCLEAN, text)
     return said
+
+
+def _bounded(loaded: Assignments) -> Assignments:
+    """Without partitions whose number no topic can have."""
+    fits = loaded.partition < PARTITION_LIMIT
+    if fits.all():
+        return loaded
+    topic, partition = loaded.topic[~fits][0], loaded.partition[~fits][0]
+    log.warning(
+        "%d partitions are passed over, their numbers are above %d; the first: %s-%d",
+        int(np.count_nonzero(~fits)), PARTITION_LIMIT - 1, loaded.topics[topic].name, partition,
+    )  # fmt: skip
+    return loaded.take(fits)
+
+
+def _without_topics(loaded: Assignments, gone: list[int]) -> Assignments:
+    """Without the topics at the indices `gone`."""
+    if not gone:
+        return loaded
+    stays = ~np.isin(np.arange(len(loaded.topics)), gone)
+    left = loaded.take(stays[loaded.topic])
+    topics = tuple(ref for ref, here in zip(loaded.topics, stays.tolist(), strict=True) if here)
+    return dataclasses.replace(left, topics=topics, topic=(np.cumsum(stays, dtype=np.int32) - 1)[left.topic])
 
 
 def _reassigned(loaded: Assignments) -> Iterable[tuple[TopicPartition, Assignment]]:

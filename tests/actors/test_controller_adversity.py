@@ -125,6 +125,98 @@ async def test_an_event_that_fails_time_and_again_waits_once(caplog: pytest.LogC
         assert len(w.controller.loop._later) == 1
 
 
+# -- topics ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_topic_whose_id_could_not_be_written_at_once_is_created_all_the_same() -> None:
+    async with world(1, 2) as w:
+        fails(w, "write_assignment", AWAY)
+
+        await w.create("orders", [[1, 2]])
+        await w.clock.advance(1_000)
+
+        assert await w.stored("orders-0") == (1, 0, (1, 2))
+        assert any(w.controller.topics()[0].id)
+        await w.check()
+
+
+async def test_a_topic_that_vanishes_before_it_gets_its_id_harms_no_other() -> None:
+    async with world(1, 2) as w:
+        real = w.controller.store.write_assignment
+
+        async def gone(topic: TopicRef, assignment: Any, fence: Any) -> None:
+            if topic.name == "brief":
+                w.store.state.topics.pop("brief", None)
+            await real(topic, assignment, fence)
+
+        w.controller.store.write_assignment = gone  # type: ignore[method-assign]
+        await w.store.create_topics(
+            Assignments.of({TopicPartition(name, 0): Assignment((1, 2)) for name in ("brief", "orders")})
+        )
+        await settle()
+
+        assert await w.stored("orders-0") == (1, 0, (1, 2))
+        assert [topic.name for topic in w.controller.topics()] == ["orders"]
+        await w.check()
+
+
+async def test_a_topic_that_vanished_between_two_reads_and_came_again_is_created() -> None:
+    async with world(1, 2) as w:
+        real = w.controller.store.assignments
+
+        async def gone(topics: Collection[str]) -> Assignments:
+            w.controller.store.assignments = real  # type: ignore[method-assign]
+            held = w.store.state.topics.pop("orders")
+            found = await real(topics)
+            w.store.state.topics["orders"] = held
+            w.store.state.changed(Changed.TOPICS)
+            return found
+
+        w.controller.store.assignments = gone  # type: ignore[method-assign]
+        await w.create("orders", [[1, 2]])
+
+        assert await w.stored("orders-0") == (1, 0, (1, 2))
+        await w.check()
+
+
+async def test_a_partition_number_beyond_all_bounds_costs_nothing_and_harms_no_other() -> None:
+    async with world(1) as w:
+        held = {0: Assignment((1,)), 2**31 - 1: Assignment((1,))}
+        await w.store.create_topic(TopicRef("orders"), held, {})
+        await settle()
+
+        assert await w.stored("orders-0") == (1, 0, (1,))
+        assert [view.partition for view in w.controller.partitions_of("orders")] == [0]
+        assert w.controller.cluster.table.nbytes < 1 << 20
+        # Nor is it taken out of what is stored, when the topic gets its id.
+        assert len(await w.store.assignments(["orders"])) == 2
+
+
+async def test_numbers_with_a_gap_and_brokers_named_twice_or_not_at_all_are_borne() -> None:
+    async with world(1, 2) as w:
+        held = {3: Assignment((1, 1, 2)), 700: Assignment(()), 41: Assignment((2,))}
+        await w.store.create_topic(TopicRef("orders"), held, {})
+        await settle()
+
+        assert await w.stored("orders-3") == (1, 0, (1, 2))
+        assert await w.stored("orders-41") == (2, 0, (2,))
+        assert w.known("orders-700").state == PartitionState.NEW
+        await w.check()
+
+
+async def test_a_partition_that_had_no_replicas_is_created_once_it_has_some() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1], []])
+        ref = w.controller.topics()[0]
+
+        await w.store.write_assignment(ref, {0: Assignment((1,)), 1: Assignment((2, 1))}, None)
+        await settle()
+
+        assert await w.stored("orders-1") == (2, 0, (1, 2))
+        assert w.brokers.told(2) == {"orders-1": (2, 0, (1, 2), True)}
+        await w.check()
+
+
 # -- brokers -----------------------------------------------------------------------------------------------------------
 
 
