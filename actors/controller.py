@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from kactl.clock import Clock
-from kactl.errors import ControllerMoved, KactlError, NotController, SessionExpired, StoreError
+from kactl.errors import ControllerMoved, IllegalState, KactlError, NotController, SessionExpired, StoreError
 from kactl.events import (
     BrokerLagged,
     BrokerModified,
@@ -67,6 +67,10 @@ _ALWAYS: Final = frozenset(
 # These say no more than "read again", and nothing may make the controller deaf to what they spoke of.
 _LOOK_AGAIN: Final = frozenset(
     {
+        Started,
+        ControllerChanged,
+        ControllerGone,
+        SessionOpened,
         BrokersChanged,
         BrokerModified,
         TopicsChanged,
@@ -113,8 +117,10 @@ class ControllerLoop(Actor[Event]):
         self.ready = False  # whether we are active and have taken over wholly
         self.elections_won = 0
         self.stopping = False
-        self._later: set[asyncio.Task[None]] = set()
+        self._later: dict[Event, asyncio.Task[None]] = {}
         self._take_over = take_over
+        # Whether the store may name us without our knowing the epoch: an election, or its end, got no answer.
+        self._perhaps_named = False
         self._unclean = unclean
         brokers = BrokerEvents(reach)
         topics = TopicEvents(reach, topic_ids=topic_ids, new_topic_id=new_topic_id, unclean=unclean)
@@ -162,10 +168,13 @@ class ControllerLoop(Actor[Event]):
             return await self._handle(message)
         except ControllerMoved as moved:
             log.info("%s: %s", message.label, moved)
-            await self._guarded(self._maybe_resign)
+            await self._moved(refused=type(message) is not LeaderAndIsrAnswered)
             if asked:
                 raise NotController(self.active_id) from moved
         except Exception as error:
+            if isinstance(error, IllegalState) and self.is_active:
+                # Nothing that we know can be relied on any more; whoever is elected next reads all of it anew.
+                await self._give_up(f"what should not be possible has happened: {error}")
             if asked:
                 raise
             log.exception("%s was abandoned: %s", message.label, error)
@@ -194,34 +203,34 @@ class ControllerLoop(Actor[Event]):
                 await self.clock.sleep_ms(pause_ms)
         return await handler(event)
 
-    def _look_again(self, event: Event) -> None:
+    def _look_again(self, event: Event, *, pause_ms: float = LOOK_AGAIN_MS) -> None:
         """Put an abandoned event down for later; the reading that it asked for may be what listens for the next."""
 
         async def later() -> None:
-            await self.clock.sleep_ms(LOOK_AGAIN_MS)
+            await self.clock.sleep_ms(pause_ms)
+            self._later.pop(event, None)
             try:
                 self.inbox.put_once(event)
             except KactlError as refused:
-                log.error("%s is not looked at again: %s", event.label, refused)
+                log.info("%s is not looked at again: %s", event.label, refused)
 
-        task = asyncio.get_running_loop().create_task(later(), name=f"look again: {event.label}")
-        self._later.add(task)
-        task.add_done_callback(self._later.discard)
+        # One that fails each time it is told of is still put down once.
+        if event not in self._later:
+            task = asyncio.get_running_loop().create_task(later(), name=f"look again: {event.label}")
+            self._later[event] = task
 
     async def run(self) -> None:
-        """Take one event after the other, until cancelled."""
+        """Take one event after the other, until cancelled; then nothing is sent any more."""
         try:
             await super().run()
+        except asyncio.CancelledError:
+            self.active_id = None
+            self._resign("the instance was stopped")
+            raise
         finally:
-            for task in self._later:
+            for task in self._later.values():
                 task.cancel()
-
-    async def _guarded(self, step: Callable[[], Awaitable[None]]) -> None:
-        """A step that must not throw: it is on the way out already."""
-        try:
-            await step()
-        except Exception as error:
-            log.exception("%s", error)
+            self._later.clear()
 
     def clear_and_put(self, event: Event) -> None:
         """Empty the queue, answer those who waited for an answer, and let `event` be the next.
@@ -236,7 +245,7 @@ class ControllerLoop(Actor[Event]):
     # -- the controllership --------------------------------------------------------------------------------------------
 
     async def on_started(self, event: Started) -> None:
-        await self._contest(take_over=self._take_over)
+        await self._contest()
 
     async def on_controller_changed(self, event: ControllerChanged) -> None:
         await self._maybe_resign()
@@ -261,16 +270,29 @@ class ControllerLoop(Actor[Event]):
         if self.is_active:
             await self._give_up("asked to resign")
 
-    async def _contest(self, *, take_over: bool = False) -> None:
-        """Take the controllership if nobody holds it, and everything that goes with it."""
+    async def _contest(self) -> None:
+        """Take the controllership if nobody holds it, and everything that goes with it.
+
+        It is taken from its holder at our first election, if we were told to; and from ourselves, if an election, or
+        its end, got no answer: nobody would ever act under it.
+        """
         if self.stopping or self.is_active:
             return
         record = await self.store.controller()
         self.active_id = record.id if record is not None else None
+        ours = self._perhaps_named and self.active_id == self.cluster.controller_id
+        take_over = self._take_over or ours
         if record is not None and not take_over:
             log.info("controller %d is active; this instance stands by", record.id)
             return
-        fence = await self.store.contest(self.cluster.controller_id, take_over=take_over)
+        # Until the store says otherwise. ControllerMoved says that we are not named.
+        self._perhaps_named = True
+        try:
+            fence = await self.store.contest(self.cluster.controller_id, take_over=take_over)
+        except ControllerMoved:
+            self._perhaps_named = False
+            raise
+        self._perhaps_named = self._take_over = False
         self.cluster.fence = fence
         self.active_id = self.cluster.controller_id
         self.elections_won += 1
@@ -286,6 +308,23 @@ class ControllerLoop(Actor[Event]):
             log.exception("taking over under epoch %d failed, the controllership is given up: %s", fence.epoch, error)
             await self._give_up("taking over failed")
             await self.clock.sleep_ms(CONTEST_BACKOFF_MS)
+
+    async def _moved(self, *, refused: bool) -> None:
+        """Something said that another is the controller: see whether it is so. Never throws.
+
+        Args:
+            refused: the store said so, by refusing our fence, which then is of no use even if it still names us.
+        """
+        try:
+            await self._maybe_resign()
+        except Exception as error:
+            log.exception("who is the controller cannot be told now: %s", error)
+            self._look_again(ControllerChanged())
+        else:
+            if refused and self.is_active:
+                self.active_id, self._perhaps_named = None, True
+                self._resign("the store refuses our fence, and still names us")
+                self._look_again(ControllerGone(), pause_ms=CONTEST_BACKOFF_MS)
 
     async def _maybe_resign(self) -> None:
         """See who is the controller; if it no longer is us under our epoch, resign."""
@@ -312,11 +351,16 @@ class ControllerLoop(Actor[Event]):
         except ControllerMoved as moved:
             log.info("somebody was faster: %s", moved)
         except StoreError as failed:
-            log.warning("the controllership will end with our session: %s", failed)
+            log.warning("the controllership ends with our session, unless we take it again: %s", failed)
+            self._perhaps_named = True
+            self._look_again(ControllerGone())
 
     async def abandon(self) -> None:
         """Give up everything after an error that should not have been; never raises."""
-        await self._guarded(lambda: self._give_up("an error ended the controller"))
+        try:
+            await self._give_up("an error ended the controller")
+        except Exception as error:
+            log.exception("%s", error)
 
     def _resign(self, cause: str) -> None:
         """Stop being the controller: nothing that waits is sent, nothing that was known is kept. Never fails."""

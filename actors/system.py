@@ -19,8 +19,9 @@ from opentelemetry import metrics, trace
 from kactl.batch import RequestBatch
 from kactl.clock import Clock, SystemClock
 from kactl.cluster import Cluster
-from kactl.errors import ActionTimedOut, BadRequest
+from kactl.errors import ActionTimedOut, BadRequest, KactlError
 from kactl.events import (
+    BrokerLagged,
     ElectionKind,
     ElectionRequested,
     ElectionResult,
@@ -172,9 +173,14 @@ class Controller:
 
     async def _stop(self) -> None:
         """Give up the controllership, and let go of all connections; bounded in time."""
+        self.loop.stopping = True
         with anyio.CancelScope(shield=True):
-            with anyio.move_on_after(STOP_TIMEOUT_S):
-                await self._ref.ask(ResignRequested(stop=True))
+            try:
+                with anyio.move_on_after(STOP_TIMEOUT_S):
+                    await self._ref.ask(ResignRequested(stop=True))
+            except KactlError as refused:
+                # It had ended before, or is too far behind; the store ends the controllership along with its session.
+                log.info("the controllership was not given up in order: %s", refused)
             self.channels.close()
             with anyio.move_on_after(STOP_TIMEOUT_S):
                 await self.channels.closed()
@@ -191,7 +197,11 @@ class Controller:
                 self._put(Started())
 
     def _put(self, event: Event) -> None:
-        self._ref.tell(event)
+        """Raises InboxFull or ActorStopped; the first never for what must not be lost."""
+        if isinstance(event, BrokerLagged | Started):
+            self.loop.inbox.put_once(event)
+        else:
+            self._ref.tell(event)
 
     # -- what it can be asked for --------------------------------------------------------------------------------------
 

@@ -90,6 +90,157 @@ async def test_those_who_stop_waiting_for_events_leave_nothing_behind() -> None:
         assert len(w.controller.history._waiting) == 0
 
 
+# -- the controllership ------------------------------------------------------------------------------------------------
+
+
+async def test_a_store_that_is_away_for_long_does_not_keep_anybody_from_contesting() -> None:
+    async with world(1) as w:
+        second, _ = standby(w, 200)
+        async with second:
+            await settle()
+            left = _fails(second.store, "controller", AWAY, 6)
+            w.controller.loop.stopping = True
+            await w.controller.resign()
+            await w.clock.advance(60_000)
+
+            assert left == [0]
+            assert second.is_active
+
+
+async def test_an_election_that_was_won_without_an_answer_is_held_again() -> None:
+    async with world(1) as w:
+        second, _ = standby(w, 200)
+        async with second:
+            await settle()
+            _fails(second.store, "contest", AWAY, done=True)
+            w.controller.loop.stopping = True
+            await w.controller.resign()
+            await w.clock.advance(60_000)
+
+            assert second.is_active
+            assert second.cluster.fence.epoch == 3
+
+
+async def test_a_controllership_that_could_not_be_given_up_is_taken_again() -> None:
+    async with world(1, 2) as w:
+        fails(w, "resign", AWAY)
+        await w.controller.resign()
+        assert not w.controller.is_active
+
+        await w.clock.advance(60_000)
+
+        assert w.controller.is_active
+        assert w.controller.cluster.fence.epoch == 2
+
+
+async def test_a_lost_fence_ends_the_controllership_even_if_the_store_names_us() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+        w.controller.cluster.fence = Fence(epoch=1, version=0)
+
+        await w.stop(1)
+        await pass_time(w, 20)
+
+        assert w.controller.is_active
+        assert w.controller.cluster.fence.epoch == 2
+        assert (await w.stored("orders-0"))[0] == 2
+        await w.check()
+
+
+async def test_who_is_the_controller_is_looked_up_later_if_it_cannot_be_now() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+        # A later controller that we do not hear of.
+        w.controller.store._watches._armed.clear()  # type: ignore[attr-defined]
+        await w.store.contest(200, take_over=True)
+        fails(w, "controller", AWAY)
+
+        await w.controller.loop.receive(IsrNotified())
+        await w.clock.advance(60_000)
+
+        assert not w.controller.is_active
+        assert w.controller.loop.active_id == 200
+
+
+async def test_the_controllership_is_taken_from_others_at_the_first_contest_only() -> None:
+    async with world(1) as w:
+        second, _ = standby(w, 200, take_over=True)
+        async with second:
+            await settle()
+            assert second.is_active
+            await second.loop.abandon()
+            await settle()
+            assert w.controller.is_active
+
+            second._put(Started())
+            await settle()
+
+            assert w.controller.is_active
+
+
+async def test_what_only_a_bug_can_bring_about_ends_in_a_new_election() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+        fails(w, "brokers", IllegalState("a batch was begun while another was not sent"))
+
+        await w.start(3)
+        await w.clock.advance(5_000)
+
+        assert w.controller.is_active
+        assert w.controller.cluster.fence.epoch == 2
+        assert sorted(w.controller.cluster.brokers) == [1, 2, 3]
+
+
+# -- its end -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_host_that_is_cancelled_stops_the_controller_and_its_channels() -> None:
+    async with world(1, 2) as w:
+        w.controller.loop.stopping = True
+        await w.controller.resign()
+        second, told = standby(w, 200)
+        with anyio.CancelScope() as scope:
+            async with second:
+                await settle()
+                assert second.is_active
+                told.silent.add(1)
+                await w.create("orders", [[1, 2]])
+                scope.cancel()
+                await anyio.sleep_forever()
+
+        assert scope.cancelled_caught
+        assert second.channels.all() == []
+        assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("channel")]
+        assert await w.store.controller() is None
+
+
+async def test_the_session_may_end_while_the_controller_stops() -> None:
+    async with world(1) as w:
+        second, _ = standby(w, 200)
+        async with second:
+            await settle()
+            gate = asyncio.Event()
+            real = second.store.controller
+
+            async def slow() -> Any:
+                await gate.wait()
+                return await real()
+
+            second.store.controller = slow  # type: ignore[method-assign]
+            w.controller.loop.stopping = True
+            await w.controller.resign()
+            await settle()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(second._stop)
+                await settle()
+                second.store.expire()  # type: ignore[attr-defined]
+                gate.set()
+
+            assert not second.is_active
+            assert second.loop.stopping
+            assert await w.store.controller() is None
+
+
 # -- the inbox ---------------------------------------------------------------------------------------------------------
 
 
