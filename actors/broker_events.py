@@ -5,7 +5,9 @@ Source: the classic controller's processBrokerChange, onBrokerStartup, onBrokerF
 
 import logging
 
-from kactl.events import BrokerLagged, BrokerModified, BrokersChanged
+import numpy as np
+
+from kactl.events import BrokerLagged, BrokerModified, BrokersChanged, WritesFailed
 from kactl.history import BrokerEvent
 from kactl.model import ReplicaState
 
@@ -29,7 +31,13 @@ class BrokerEvents(Handlers):
         if not (new or dead or bounced):
             return
         log.info("brokers: new %s, dead %s, bounced %s; registered %s", new, dead, bounced, sorted(registered))
-        for broker in (*bounced, *dead):
+        if cluster.controller_id in new:
+            log.error(
+                "broker %d has the id of this controller and will take itself for it: give the controller another id",
+                cluster.controller_id,
+            )
+        # Also of new ones, should an earlier event have got no further than that.
+        for broker in (*new, *bounced, *dead):
             self.channels.remove(broker)
         for broker in (*new, *bounced):
             self.channels.add(registered[broker])
@@ -81,6 +89,18 @@ class BrokerEvents(Handlers):
         self.history.add(self.broker_event("modified", now.id))
         self.tell_brokers(self.cluster.brokers)
         await self.tell_everything(now.id)
+
+    async def on_writes_failed(self, event: WritesFailed) -> None:
+        """Elections, first leaders, and replicas that are to leave ISRs: whatever the store did not keep."""
+        cluster, table = self.cluster, self.cluster.table
+        at = cluster.take_undone()
+        rows = table.rows(at)
+        gone = frozenset(np.unique(rows.replicas[rows.assigned]).tolist()) - cluster.brokers.keys()
+        await self.replicas_offline(np.intersect1d(at, table.with_replica_on(gone)), gone)
+        for broker in cluster.brokers:
+            failed = np.intersect1d(at, table.dirs_offline(broker))
+            if len(failed):
+                await self.replicas_offline(failed, frozenset({broker}))
 
     async def on_broker_lagged(self, event: BrokerLagged) -> None:
         if event.broker in self.cluster.brokers:

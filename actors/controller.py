@@ -38,6 +38,7 @@ from kactl.events import (
     TopicsChanged,
     UncleanElectionsEnabled,
     UpdateMetadataAnswered,
+    WritesFailed,
 )
 from kactl.history import ControllerEvent
 from kactl.telemetry import Telemetry
@@ -79,6 +80,7 @@ _LOOK_AGAIN: Final = frozenset(
         DefaultConfigChanged,
         IsrNotified,
         LogDirNotified,
+        WritesFailed,
     }
 )
 # Somebody waits for the answer.
@@ -136,6 +138,7 @@ class ControllerLoop(Actor[Event]):
             BrokersChanged: brokers.on_brokers_changed,
             BrokerModified: brokers.on_broker_modified,
             BrokerLagged: brokers.on_broker_lagged,
+            WritesFailed: brokers.on_writes_failed,
             TopicsChanged: topics.on_topics_changed,
             TopicModified: topics.on_topic_modified,
             TopicConfigChanged: topics.on_topic_config_changed,
@@ -182,6 +185,8 @@ class ControllerLoop(Actor[Event]):
                 self._look_again(message)
         finally:
             self.reach.batch.clear()
+            if self.cluster.is_undone:
+                self._look_again(WritesFailed())
             self.state = ControllerState.IDLE
             self.telemetry.processed(message.state.label, self.clock.monotonic_ms() - began_ms)
         return None

@@ -34,6 +34,11 @@ class Failover(Handlers):
         await store.delete_notifications(await store.log_dir_notifications(), cluster.fence)
         await store.delete_notifications(await store.isr_notifications(), cluster.fence)
         brokers = await store.brokers()
+        if cluster.controller_id in brokers:
+            log.error(
+                "broker %d has the id of this controller and will take itself for it: give the controller another id",
+                cluster.controller_id,
+            )
         cluster.add_brokers(brokers.values())
         names = await store.topics()
         loaded = await self._topics.load_topics(names)

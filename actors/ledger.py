@@ -66,6 +66,7 @@ class Ledger:
                 log.error("writing the leadership of %d partitions failed: %s", np.count_nonzero(writes), error)
                 outcome[writes] = Outcome.FAILED
         kept = outcome == Outcome.KEPT
+        self._cluster.leave_undone(change.rows.at[outcome == Outcome.FAILED])
         final = change.committed(version)
         return Settled(
             final if kept.all() else final.take(kept), kept, outcome == Outcome.CONFLICT, outcome == Outcome.FAILED
@@ -124,10 +125,12 @@ class Ledger:
         except StoreError as error:
             _unless_over(error)
             log.error("reading the leadership of %d partitions failed: %s", len(rows), error)
+            self._cluster.leave_undone(rows.at)
             return rows, np.full(len(rows), Refusal.STORE_FAILED, np.uint8)
         table.admit(rows.at, stored.isr)
         now = table.rows(rows.at)
         found = stored.found
+        self._cluster.leave_undone(rows.at[stored.status == Found.FAILED])
         refusal = choose(
             stored.status == Found.FAILED,
             np.uint8(Refusal.STORE_FAILED),

@@ -60,6 +60,7 @@ class Cluster:
         self.reassigning: set[TopicPartition] = set()
         self.offline_count = 0
         self.imbalance_count = 0
+        self._undone: list[RowNumbers] = []
 
     # -- brokers -------------------------------------------------------------------------------------------------------
 
@@ -226,6 +227,21 @@ class Cluster:
             return True
         rows = self.table.rows(self.table.rows_of(known))
         return bool((rows.replica_state[rows.assigned] == state).all())
+
+    def leave_undone(self, at: RowNumbers) -> None:
+        """Note rows for which the store failed: what was to become of them is to be tried again."""
+        if len(at):
+            self._undone.append(at)
+
+    @property
+    def is_undone(self) -> bool:
+        return bool(self._undone)
+
+    def take_undone(self) -> RowNumbers:
+        """The rows that were noted, each once and as far as they are still in use; none are noted afterwards."""
+        undone, self._undone = self._undone, []
+        at = np.unique(np.concatenate(undone)) if undone else np.zeros(0, np.intp)
+        return np.intersect1d(at, self.table.all())
 
     # -- counting ------------------------------------------------------------------------------------------------------
 

@@ -121,6 +121,12 @@ class BrokerLagged(Event, frozen=True):
     broker: int
 
 
+class WritesFailed(Event, frozen=True):
+    """The store failed for some partitions; what was to become of them is tried again."""
+
+    state = ControllerState.BROKER_CHANGE
+
+
 class TopicsChanged(Event, frozen=True):
     """Topics came or vanished."""
 

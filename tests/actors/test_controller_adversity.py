@@ -13,7 +13,7 @@ from kactl.actors.actor import INBOX_LIMIT
 from kactl.actors.watcher import Watcher
 from kactl.errors import ErrorCode, IllegalState, StoreUnavailable, TopicExists
 from kactl.events import BrokersChanged, IsrNotified, LeaderAndIsrAnswered, Started, UpdateMetadataAnswered
-from kactl.model import Assignment, Fence, PartitionState, TopicPartition, TopicRef
+from kactl.model import Assignment, Fence, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.store import Assignments, Changed, StoreEvent
 from kactl.wire import LeaderAndIsr, LeaderAndIsrResponse, PartitionErrors, Request, Response, UpdateMetadataResponse
 from tests.actors.world import Line, World, standby, world
@@ -415,9 +415,54 @@ async def test_a_channel_that_cannot_send_at_all_is_not_tried_without_a_pause(
         assert set(w.brokers.told(2)) == {"orders-0"}
 
 
-async def test_registrations_that_no_broker_can_have_are_borne() -> None:
+@pytest.mark.parametrize("times", [1, 3])
+async def test_what_the_store_did_not_keep_is_tried_again_without_a_new_event(times: int) -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("orders", [[1, 2], [2, 1], [1]])
+        left = fails(w, "commit", AWAY, times)
+
+        await w.stop(1)
+        assert (await w.stored("orders-0"))[0] != 2
+        await pass_time(w, 45)
+
+        assert left == [0]
+        assert (await w.stored("orders-0"))[::2] == (2, (2,))
+        assert (await w.stored("orders-1"))[::2] == (2, (2,))
+        assert (await w.stored("orders-2"))[::2] == (-1, (1,))
+        assert w.known("orders-0").replica_states[1] == w.known("orders-1").replica_states[1] == ReplicaState.OFFLINE
+        assert not w.controller.loop._later
+        await w.check()
+
+
+async def test_a_first_leader_that_the_store_did_not_keep_is_tried_again() -> None:
+    async with world(1, 2) as w:
+        fails(w, "commit", AWAY)
+
+        await w.create("orders", [[1, 2]])
+        await pass_time(w, 15)
+
+        assert await w.stored("orders-0") == (1, 0, (1, 2))
+        await w.check()
+
+
+async def test_a_failed_directory_whose_consequences_were_not_kept_has_them_later() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2], [2, 1]])
+        w.brokers.failed_dirs[1] = {"orders-0", "orders-1"}
+        fails(w, "commit", AWAY, 2)
+
+        await w.store.notify_log_dir(1)
+        await pass_time(w, 15)
+
+        assert (await w.stored("orders-0"))[::2] == (2, (2,))
+        assert (await w.stored("orders-1"))[::2] == (2, (2,))
+        await w.check()
+
+
+async def test_registrations_that_no_broker_can_have_are_borne(caplog: pytest.LogCaptureFixture) -> None:
     async with world(1, 2) as w:
         await w.start(-7, 100)
+        assert "broker 100 has the id of this controller" in caplog.text
         await w.create("orders", [[1, 2], [-7, 1]])
 
         assert (await w.stored("orders-0"))[0] == 1
