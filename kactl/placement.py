@@ -8,8 +8,10 @@ racks and a partition's replicas take as many racks as there are.
 import itertools
 from collections.abc import Mapping, Sequence
 
+from kactl import topic_config
 from kactl.cluster import Cluster
 from kactl.errors import (
+    BadConfig,
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
@@ -24,13 +26,16 @@ def check_creation(asked: TopicCreationRequested, cluster: Cluster) -> tuple[Top
     """The topic that was asked for, with an assignment; nothing is changed.
 
     Raises:
-        InvalidTopic, TopicExists, InvalidPartitions, InvalidReplicationFactor, InvalidReplicaAssignment.
+        InvalidTopic, TopicExists, BadConfig, InvalidPartitions, InvalidReplicationFactor, InvalidReplicaAssignment.
     """
     reason = check_topic_name(asked.topic)
     if reason is not None:
         raise InvalidTopic("name", reason)
     if cluster.table.topic(asked.topic) is not None:
         raise TopicExists(asked.topic)
+    unusable = topic_config.wrong(asked.config)
+    if unusable is not None:
+        raise BadConfig("config", ": ".join(unusable))
     if asked.assignment is not None:
         if asked.partitions is not None or asked.replication_factor is not None:
             raise InvalidReplicaAssignment(
