@@ -26,6 +26,7 @@ class Service:
         allow_writes: whether it listens on loopback only.
         closing: set when the server is about to end; streams end then.
         streams: how many event streams are open.
+        frames: what was last made for a stream, so that it is made once for all that stand at the same place.
         restarting: participants that are being restarted now.
     """
 
@@ -37,6 +38,7 @@ class Service:
     allow_writes: bool = False
     closing: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     streams: int = 0
+    frames: dict[tuple[int, int, frozenset[str]], tuple[bytes, int]] = dataclasses.field(default_factory=dict)
     restarting: set[int] = dataclasses.field(default_factory=set)
     _elected: tuple[int, int | None] = (0, None)
 

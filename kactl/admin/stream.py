@@ -32,6 +32,8 @@ STALLED_MS: Final = 30_000
 STREAMS_MAX: Final = 100
 # Some 100 kB a write: enough to be fast, little enough to give others their turn.
 EVENTS_AT_ONCE: Final = 500
+# Streams go side by side, so a few places suffice; with a write at each, they hold some 2 MB.
+PLACES_MAX: Final = 16
 
 _HEADERS: Final = {"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _encoder = msgspec.json.Encoder()
@@ -107,9 +109,9 @@ class _Stream:
                     # Waiting before reading: what is added after the read ends the wait below.
                     changed = _begun(history.changed())
                     await asyncio.sleep(0)
-                events, after = history.read(after, limit=EVENTS_AT_ONCE, kinds=kinds)
-                if events:
-                    await self._write(b"".join(map(_frame, events)), closing)
+                content, after = _frames(self._service, after, kinds)
+                if content:
+                    await self._write(content, closing)
                 elif after >= history.seq:
                     await asyncio.wait({changed, ping, closing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -132,6 +134,24 @@ class _Stream:
             writing.result()
         finally:
             await _ended(writing, stalled)
+
+
+def _frames(service: Service, after: int, kinds: frozenset[str]) -> tuple[bytes, int]:
+    """What lies behind number `after`, as it is sent, and where to go on.
+
+    A burst finds all streams at the same place, and making its frames costs far more than sending them: made for each
+    anew, those of a hundred streams would hold up everything else for a third of a second.
+    """
+    history = service.controller.history
+    place = (after, history.seq, kinds)  # what is held, and so what is read, changes only with the newest number
+    found = service.frames.get(place)
+    if found is None:
+        events, after = history.read(after, limit=EVENTS_AT_ONCE, kinds=kinds)
+        found = b"".join(map(_frame, events)), after
+        while len(service.frames) >= PLACES_MAX:
+            del service.frames[next(iter(service.frames))]
+        service.frames[place] = found
+    return found
 
 
 def _frame(event: AnyEvent) -> bytes:

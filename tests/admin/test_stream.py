@@ -11,6 +11,7 @@ import anyio
 import msgspec
 import pytest
 
+from kactl import history
 from kactl.admin import server as server_module
 from kactl.admin import stream
 from kactl.admin.schema import AnyEvent
@@ -62,6 +63,31 @@ async def test_a_client_is_told_what_happens_from_now_on(server: Served) -> None
 
         event = await blocks.event()
         assert (event.seq, event.__struct_config__.tag) == (seq + 1, "topic")
+
+
+async def test_streams_at_the_same_place_are_served_from_one_frame(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    frame = stream._frame
+
+    def noted(event: history.AnyEvent) -> bytes:
+        made.append(event.seq)
+        return frame(event)
+
+    monkeypatch.setattr(stream, "_frame", noted)
+    async with contextlib.AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(opened(server)) for _ in range(5)]
+        for blocks in streams:
+            await blocks.next()
+        seq = server.controller.history.seq
+        for _ in range(3):
+            server.controller.history.add(BrokerEvent(what="failed", broker=1, broker_epoch=1))
+
+        for blocks in streams:
+            assert [(await blocks.event()).seq for _ in range(3)] == [seq + 1, seq + 2, seq + 3]
+
+    assert made == [seq + 1, seq + 2, seq + 3]
 
 
 async def test_a_client_goes_on_behind_the_event_it_saw_last(server: Served) -> None:
