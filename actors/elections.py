@@ -24,6 +24,12 @@ _NOT_AVAILABLE = {
     ElectionKind.UNCLEAN: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
 }
 
+# What it means here that the strategy found nobody.
+_NOBODY = {
+    ElectionKind.PREFERRED: "its preferred replica is dead or not in sync",
+    ElectionKind.UNCLEAN: "none of its replicas is alive",
+}
+
 
 async def answer(asked: ElectionRequested, cluster: Cluster, partitions: Ref[Move]) -> list[ElectionResult]:
     """Hold the elections that were asked for; one result for each partition, in the order asked or by name."""
@@ -87,7 +93,8 @@ def _result(kind: ElectionKind, name: TopicPartition, previous: int, leader: int
     if refusal is Refusal.NONE:
         return ElectionResult(name.topic, name.partition, "ok", ErrorCode.NONE, "", leader, previous)
     code = ErrorCode.UNKNOWN_SERVER_ERROR if refusal is Refusal.STORE_FAILED else _NOT_AVAILABLE[kind]
-    return ElectionResult(name.topic, name.partition, "failed", code, REFUSAL_TEXT[refusal], previous, previous)
+    reason = _NOBODY[kind] if refusal is Refusal.NO_ELIGIBLE_LEADER else REFUSAL_TEXT[refusal]
+    return ElectionResult(name.topic, name.partition, "failed", code, reason, previous, previous)
 
 
 def _failed(name: TopicPartition, code: ErrorCode, message: str) -> ElectionResult:

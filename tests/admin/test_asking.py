@@ -88,6 +88,12 @@ REFUSED_TOPICS: dict[str, tuple[Any, int, str, str | None]] = {
     "a text in it": ({"name": "x", "assignment": [[1], ["2"]]}, 400, "INVALID_REQUEST", "/assignment/1/0"),
     "an unknown field": ({"name": "x", "partition": 3}, 400, "INVALID_REQUEST", "/partition"),
     "an override that is no text": ({"name": "x", "config": {"a": 1}}, 400, "INVALID_REQUEST", "/config"),
+    "an override that brokers would fail over": (
+        {"name": "x", "config": {"min.insync.replicas": "0"}},
+        400,
+        "INVALID_CONFIG",
+        "/config",
+    ),
     "an override without a name": ({"name": "x", "config": {"": "1"}}, 400, "INVALID_REQUEST", "/config"),
     "a negative timeout": ({"name": "x", "timeout_ms": -1}, 400, "INVALID_REQUEST", "/timeout_ms"),
     "too long a reason": ({"name": "x", "reason": "x" * 1001}, 400, "INVALID_REQUEST", "/reason"),
@@ -163,6 +169,20 @@ async def test_every_partition_that_was_asked_for_is_answered(server: Served) ->
         "UNKNOWN_TOPIC_OR_PARTITION",
         "UNKNOWN_TOPIC_OR_PARTITION",
     ]
+
+
+async def test_a_preferred_replica_that_is_dead_is_said_to_be_in_the_way(server: Served) -> None:
+    assert server.participants is not None
+    await server.participants[1].stop()
+    await settle()
+
+    body = {"type": "preferred", "all": True, "dry_run": True}
+    answer = (await server.post("/v1/elections", body)).read(ElectionAnswer)
+
+    assert {(one.outcome, one.message) for one in answer.results} == {
+        ("failed", "its preferred replica is dead or not in sync")
+    }
+    assert all(one.leader == one.previous != 1 for one in answer.results)
 
 
 REFUSED_ELECTIONS: dict[str, tuple[Any, str]] = {
