@@ -75,10 +75,13 @@ class Lease:
             await self._clock.sleep_ms(POLL_MS)
             try:
                 await self._tend_once()
+                if self._is_failing:
+                    _LOGGER.error("the store can be tended again")
                 self._is_failing = False
             except StoreError as error:
                 if not self._is_failing:
-                    _LOGGER.warning("the store cannot be tended, and is tried again every %d ms: %s", POLL_MS, error)
+                    # It soon costs the process its controllership, and nobody else tells the person who can help.
+                    _LOGGER.error("the store cannot be tended, and is tried again every %d ms: %s", POLL_MS, error)
                 self._is_failing = True
 
     async def _tend_once(self) -> None:
