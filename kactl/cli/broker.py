@@ -14,7 +14,7 @@ def broker() -> None:
     """Kill and restart brokers of `kactl up`."""
 
 
-@broker.command()
+@broker.command(short_help="Let a broker end without a word.")
 @click.argument("broker_id", type=int, metavar="ID")
 @options
 def kill(settings: Settings, *, broker_id: int) -> None:
@@ -25,7 +25,7 @@ def kill(settings: Settings, *, broker_id: int) -> None:
     _do(settings, broker_id, "kill", f"Killed broker {broker_id}; the controller notices when its session expires.")
 
 
-@broker.command()
+@broker.command(short_help="Start a broker again.")
 @click.argument("broker_id", type=int, metavar="ID")
 @options
 def restart(settings: Settings, *, broker_id: int) -> None:

@@ -20,7 +20,7 @@ def get() -> None:
     """Show what the controller knows."""
 
 
-@get.command()
+@get.command(short_help="List partitions and who leads them.")
 @click.option("--offline", is_flag=True, help="Only those without a leader.")
 @click.option("--urp", is_flag=True, help="Only under-replicated ones.")
 @click.option("--leader", type=int, metavar="ID", help="Only those led by this broker; -1: by nobody.")
@@ -46,7 +46,7 @@ def partitions(
         settings.note(f"{len(found):,} of {matched:,} are shown: narrow the choice, or raise --limit.")
 
 
-@get.command()
+@get.command(short_help="List the brokers.")
 @options
 def brokers(settings: Settings) -> None:
     """List the brokers: the registered ones, and the dead ones that still have replicas."""
@@ -61,7 +61,7 @@ def topics(settings: Settings) -> None:
     list_topics(settings)
 
 
-@get.command()
+@get.command(short_help="Show who is the controller.")
 @options
 def controller(settings: Settings) -> None:
     """Show who is the controller, and what the server that was asked is doing."""

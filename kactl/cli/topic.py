@@ -20,7 +20,7 @@ def topic() -> None:
     """Create, list and describe topics."""
 
 
-@topic.command()
+@topic.command(short_help="Create a topic.")
 @click.argument("name")
 @click.option("--partitions", type=int, metavar="N", help="How many partitions.  [1]")
 @click.option("--replication-factor", type=int, metavar="N", help="How many replicas each of them has.  [1]")
@@ -75,7 +75,7 @@ def list_(settings: Settings) -> None:
     list_topics(settings)
 
 
-@topic.command()
+@topic.command(short_help="Show one topic with its partitions.")
 @click.argument("name")
 @options
 def describe(settings: Settings, *, name: str) -> None:
