@@ -68,6 +68,10 @@ _TIMESTAMP: Final = re.compile("[0-9]{1,18}")
 _EXCERPT: Final = 80
 
 _BrokerId = Annotated[int, msgspec.Meta(ge=0, le=_INT32_MAX)]
+# One partition with many replicas costs a column for each of them, over all partitions. A hundred times what anybody
+# uses still fits; a longer list is a mistake.
+REPLICAS_MAX: Final = 1_000
+_BrokerIds = Annotated[list[_BrokerId], msgspec.Meta(max_length=REPLICAS_MAX)]
 _Leader = Annotated[int, msgspec.Meta(ge=-1, le=_INT32_MAX)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=_INT32_MAX)]
 
@@ -144,9 +148,9 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 class _TopicNode(msgspec.Struct, omit_defaults=False):
     version: int = 3
     topic_id: str | msgspec.UnsetType | None = msgspec.UNSET
-    partitions: dict[_Count, list[_BrokerId]] = {}
-    adding_replicas: dict[_Count, list[_BrokerId]] | None = {}
-    removing_replicas: dict[_Count, list[_BrokerId]] | None = {}
+    partitions: dict[_Count, _BrokerIds] = {}
+    adding_replicas: dict[_Count, _BrokerIds] | None = {}
+    removing_replicas: dict[_Count, _BrokerIds] | None = {}
 
 
 def encode_topic(topic_id: bytes, assignment: Mapping[int, Assignment]) -> bytes:
@@ -239,7 +243,7 @@ class StateNode(msgspec.Struct):
     controller_epoch: Annotated[int, msgspec.Meta(ge=-1, le=_INT32_MAX)]
     leader: _Leader
     leader_epoch: _Count
-    isr: list[_BrokerId]
+    isr: _BrokerIds
     leader_recovery_state: Annotated[int, msgspec.Meta(ge=0, le=1)] = 0
 
 

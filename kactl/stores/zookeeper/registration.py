@@ -26,6 +26,7 @@ _NO_PORT: Final = -1
 _PLAINTEXT: Final = "PLAINTEXT"
 _FIRST_WITH_ENDPOINTS: Final = 2
 _ID: Final = re.compile("[0-9]{1,10}")
+_ID_MAX: Final = 2**31 - 1
 
 
 class _Levels(msgspec.Struct):
@@ -154,7 +155,7 @@ def _read(number: int, node: Any, watches: Watches | None) -> Broker | None:
 
 
 def _is_id(name: str) -> bool:
-    if _ID.fullmatch(name):
+    if _ID.fullmatch(name) and int(name) <= _ID_MAX:
         return True
     log.warning("%s/%s is no broker", layout.BROKERS, name)
     return False

@@ -181,6 +181,7 @@ def test_nonsense_is_malformed_and_nothing_worse(decode: object, data: bytes | N
         b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[2147483648]}',
         b'{"controller_epoch":1,"leader":99999999999999999999,"leader_epoch":0,"isr":[1]}',
         b'{"controller_epoch":1,"leader":1.5,"leader_epoch":0,"isr":[1]}',
+        layout.encode_state(1, leader_epoch=0, isr=range(1001), controller_epoch=1, recovering=False),
         b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[1],"leader_recovery_state":2}',
     ],
 )
@@ -196,6 +197,7 @@ def test_a_state_that_lacks_something_or_does_not_fit_is_malformed(data: bytes) 
         b'{"partitions":{"-1":[1]}}',
         b'{"partitions":{"0":[-1]}}',
         b'{"partitions":{"0":1}}',
+        layout.encode_topic(ZERO_ID, {0: Assignment(tuple(range(1001)))}),
         b'{"partitions":{},"topic_id":"short"}',
         b'{"partitions":{},"topic_id":"++++++++++++++++++++++"}',
     ],

@@ -84,3 +84,12 @@ def test_host_and_port_are_those_of_the_first_plaintext_endpoint() -> None:
 def test_what_is_no_registration_is_malformed(data: bytes | None) -> None:
     with pytest.raises(Malformed):
         registration.decode(1, data, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_id"),
+    [("0", True), ("2147483647", True), ("2147483648", False), ("9999999999", False), ("-1", False), ("x", False)],
+)
+def test_only_what_fits_a_request_is_the_id_of_a_broker(name: str, is_id: bool) -> None:
+    # One that does not fit could not be told to any other broker, nor anything that is told along with it.
+    assert registration._is_id(name) == is_id
