@@ -181,7 +181,7 @@ def test_nonsense_is_malformed_and_nothing_worse(decode: object, data: bytes | N
         b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[2147483648]}',
         b'{"controller_epoch":1,"leader":99999999999999999999,"leader_epoch":0,"isr":[1]}',
         b'{"controller_epoch":1,"leader":1.5,"leader_epoch":0,"isr":[1]}',
-        layout.encode_state(1, leader_epoch=0, isr=range(1001), controller_epoch=1, recovering=False),
+        layout.encode_state(1, leader_epoch=0, isr=[*range(1001)], controller_epoch=1, recovering=False),
         b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[1],"leader_recovery_state":2}',
     ],
 )
