@@ -263,7 +263,8 @@ class ControllerLoop(Actor[Event]):
         await self._contest()
 
     async def on_session_lost(self, event: SessionLost) -> None:
-        self.active_id = None
+        # An election that was going on meanwhile may have been won in the next session already.
+        self.active_id, self._perhaps_named = None, True
         self._resign("the session with the store was lost")
 
     async def on_session_opened(self, event: SessionOpened) -> None:

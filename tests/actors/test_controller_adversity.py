@@ -191,6 +191,25 @@ async def test_what_only_a_bug_can_bring_about_ends_in_a_new_election() -> None:
         assert sorted(w.controller.cluster.brokers) == [1, 2, 3]
 
 
+async def test_a_session_that_ends_in_the_middle_of_an_election_does_not_leave_it_won_for_nobody() -> None:
+    async with world(1) as w:
+        store = w.controller.store
+        real = store.controller
+
+        async def lost_behind_it() -> Any:
+            store.controller = real  # type: ignore[method-assign]
+            record = await real()
+            store.expire()  # type: ignore[attr-defined]
+            return record
+
+        await w.controller.resign()
+        store.controller = lost_behind_it  # type: ignore[method-assign]
+        await settle()
+
+        assert w.controller.is_active
+        assert w.controller.loop.ready
+
+
 # -- its end -----------------------------------------------------------------------------------------------------------
 
 
