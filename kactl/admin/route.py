@@ -135,6 +135,14 @@ async def _body(route: Route, http: web.Request) -> Any:
             title="Unsupported media type",
             code=ErrorCode.INVALID_REQUEST,
         )
+    if http.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        raise problem.of_header(
+            "Content-Encoding",
+            "send the body as it is, not compressed",
+            status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            title="Unsupported media type",
+            code=ErrorCode.INVALID_REQUEST,
+        )
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             content = await http.read()

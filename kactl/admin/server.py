@@ -68,7 +68,11 @@ async def serve(
     """
     service = Service(controller, config, participants, render_metrics, openapi.rendered(ROUTES))
     runner = web.AppRunner(
-        _application(service), access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_TIMEOUT_S
+        _application(service),
+        access_log=None,
+        handle_signals=False,
+        shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+        auto_decompress=False,  # what unfolds to gigabytes would hold up the controller before it could be refused
     )
     await runner.setup()
     try:

@@ -289,6 +289,11 @@ NO_REQUESTS: dict[str, tuple[Ask, int, str]] = {
         415,
         "Unsupported media type",
     ),
+    "a compressed body": (
+        lambda s, p: s.ask("POST", p, data=b"{}", headers={**JSON, "Content-Encoding": "gzip"}),
+        415,
+        "Unsupported media type",
+    ),
     "a form": (lambda s, p: s.ask("POST", p, data={"type": "preferred"}), 415, "Unsupported media type"),
     "text": (
         lambda s, p: s.ask("POST", p, data=b"{}", headers={"Content-Type": "text/plain"}),
