@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from . import output
-from .settings import Settings, options
+from .settings import Settings, local_options
 
 FILE_DEFAULT: Final = "kactl.toml"
 _file = click.argument("file", default=FILE_DEFAULT)
@@ -20,7 +20,7 @@ def config() -> None:
 
 @config.command()
 @_file
-@options
+@local_options
 def validate(settings: Settings, *, file: str) -> None:
     """Check FILE, and what the environment lays over it.  [kactl.toml]"""
     from .setup import read_config
@@ -31,7 +31,7 @@ def validate(settings: Settings, *, file: str) -> None:
 
 @config.command()
 @_file
-@options
+@local_options
 def show(settings: Settings, *, file: str) -> None:
     """Show all values as a server would use them, in TOML.  [kactl.toml]"""
     from .setup import read_config

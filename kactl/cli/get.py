@@ -42,6 +42,8 @@ def partitions(
     wanted = {"offline": offline or None, "urp": urp or None, "leader": leader, "replica": replica, "topic": topic}
     found, matched = settings.api.partitions(wanted, limit=limit)
     show_partitions(settings, found)
+    if not matched:
+        settings.note("No partition is like that." if any(wanted.values()) else "There are no partitions.")
     if matched > len(found):
         settings.note(f"{len(found):,} of {matched:,} are shown: narrow the choice, or raise --limit.")
 

@@ -60,34 +60,42 @@ def _server(_: click.Context, __: click.Parameter, value: str | None) -> str | N
     return f"http://{value}"
 
 
-_OPTIONS: Final = (
-    click.option("--server", metavar="URL", callback=_server, help=f"The server to ask.  [{DEFAULT_SERVER}]"),
-    click.option("-o", "--output", type=click.Choice(OUTPUTS), help="The form of the output.  [table]"),
-    click.option(
+_OPTIONS: Final = {
+    "server": click.option("--server", metavar="URL", callback=_server, help=f"The server to ask.  [{DEFAULT_SERVER}]"),
+    "output": click.option("-o", "--output", type=click.Choice(OUTPUTS), help="The form of the output.  [table]"),
+    "timeout_s": click.option(
         "--timeout",
         "timeout_s",
         type=click.FloatRange(min=0, min_open=True),
         metavar="SECONDS",
         help=f"How long an answer may take.  [{DEFAULT_TIMEOUT_S:g}]",
     ),
-    click.option("-q", "--quiet", is_flag=True, default=None, help="Data only, no remarks."),
-    click.option("-v", "--verbose", is_flag=True, default=None, help="Say what is asked of the server."),
-)
-_NAMES: Final = ("server", "output", "timeout_s", "quiet", "verbose")
+    "quiet": click.option("-q", "--quiet", is_flag=True, default=None, help="Data only, no remarks."),
+    "verbose": click.option("-v", "--verbose", is_flag=True, default=None, help="Say more of what is done."),
+}
+_LOCAL: Final = ("output", "quiet", "verbose")
 
 
 def options(command: _Command) -> _Command:
     """Give a command the common options, and its function the `Settings` as first argument."""
+    return _with(command, tuple(_OPTIONS))
 
+
+def local_options(command: _Command) -> _Command:
+    """The same for a command that asks no server, and so has no use for what says which one."""
+    return _with(command, _LOCAL)
+
+
+def _with(command: _Command, names: tuple[str, ...]) -> _Command:
     @click.pass_context
     @functools.wraps(command)
     def run(ctx: click.Context, /, *args: Any, **kwargs: Any) -> Any:
         settings = ctx.ensure_object(Settings)
-        settings.take({name: kwargs.pop(name) for name in _NAMES})
+        settings.take({name: kwargs.pop(name) for name in names})
         return command(settings, *args, **kwargs)
 
     decorated: Any = run
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
+    for name in reversed(names):
+        decorated = _OPTIONS[name](decorated)
     kept: _Command = decorated
     return kept

@@ -116,6 +116,15 @@ def test_partitions_are_chosen_by_who_leads_and_holds_them(up: Up) -> None:
     assert up("get", "partitions", "--topic", "picks", "--limit", "2", "-q").err == ""
 
 
+def test_an_empty_list_says_so_to_a_person_only(up: Up) -> None:
+    none = up("get", "partitions", "--topic", "nobody-has-this-name")
+    quiet = up("-q", "get", "partitions", "--topic", "nobody-has-this-name")
+
+    assert (none.code, none.err) == (0, "No partition is like that.\n")
+    assert (quiet.code, quiet.err) == (0, "")
+    assert none.out == quiet.out
+
+
 @pytest.mark.parametrize("what", ["controller", "brokers", "topics", "partitions"])
 def test_tables_have_no_colour_where_there_is_no_terminal(up: Up, what: str) -> None:
     shown = up("get", what)

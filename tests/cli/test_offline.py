@@ -29,6 +29,24 @@ def test_help_is_there_for_all_commands_and_imports_little() -> None:
     assert not loaded & {"aiohttp", "anyio", "asyncio", "http.client", "kazoo", "kio", "numpy", "opentelemetry", "rich"}
 
 
+@pytest.mark.parametrize("command", [["up"], ["controller"], ["config", "show"], ["config", "validate"]], ids=" ".join)
+def test_a_command_that_asks_no_server_offers_no_choice_of_one(command: list[str]) -> None:
+    done = kactl(*command, "--help")
+
+    assert done.code == 0
+    assert "--quiet" in done.out
+    assert "--server" not in done.out
+    assert "--timeout" not in done.out
+
+
+@pytest.mark.parametrize("group", ["get", "topic", "broker"])
+def test_what_a_list_of_commands_says_is_whole(group: str) -> None:
+    _, _, commands = kactl(group, "--help").out.partition("Commands:")
+
+    assert commands
+    assert "..." not in commands
+
+
 @pytest.mark.parametrize("name", ["click", "aiohttp"])
 def test_a_package_that_is_missing_is_named_with_the_way_to_get_it(name: str, tmp_path: Path) -> None:
     code = (
