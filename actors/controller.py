@@ -254,8 +254,8 @@ class ControllerLoop(Actor[Event]):
 
     async def on_controller_changed(self, event: ControllerChanged) -> None:
         await self._maybe_resign()
-        if self.active_id is None:
-            # It came and went before we looked.
+        if self.active_id in (None, self.cluster.controller_id):
+            # It came and went before we looked, or names us and may have to be taken again.
             await self._contest()
 
     async def on_controller_gone(self, event: ControllerGone) -> None:

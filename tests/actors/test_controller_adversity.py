@@ -12,7 +12,14 @@ import pytest
 from kactl.actors.actor import INBOX_LIMIT
 from kactl.actors.watcher import Watcher
 from kactl.errors import ErrorCode, IllegalState, StoreUnavailable, TopicExists
-from kactl.events import BrokersChanged, IsrNotified, LeaderAndIsrAnswered, Started, UpdateMetadataAnswered
+from kactl.events import (
+    BrokersChanged,
+    ControllerChanged,
+    IsrNotified,
+    LeaderAndIsrAnswered,
+    Started,
+    UpdateMetadataAnswered,
+)
 from kactl.model import Assignment, Fence, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.store import Assignments, Changed, StoreEvent
 from kactl.wire import LeaderAndIsr, LeaderAndIsrResponse, PartitionErrors, Request, Response, UpdateMetadataResponse
@@ -119,6 +126,19 @@ async def test_an_election_that_was_won_without_an_answer_is_held_again() -> Non
 
             assert second.is_active
             assert second.cluster.fence.epoch == 3
+
+
+async def test_an_election_that_was_won_without_an_answer_is_held_again_whatever_was_told_of_it() -> None:
+    async with world(1) as w:
+        # It came and went before we looked: all that is told is that it changed.
+        w.controller.loop.active_id = None
+        w.controller.loop._resign("for a test")
+        await w.store.resign(Fence(epoch=1, version=1))
+        w.controller.loop.clear_and_put(ControllerChanged())
+        fails(w, "contest", AWAY, done=True)
+        await w.clock.advance(60_000)
+
+        assert w.controller.is_active
 
 
 async def test_a_controllership_that_could_not_be_given_up_is_taken_again() -> None:
