@@ -16,6 +16,7 @@ from . import output
 from .exits import Exit, Failure
 from .output import BAD, GOOD, PLAIN
 from .serving import Server
+from .settings import command_for
 from .setup import Stop
 
 TOPIC: Final = "orders"
@@ -52,7 +53,7 @@ async def run_demo(server: Server, stop: Stop, *, session_timeout_ms: int) -> No
 
 
 async def _story(server: Server, shown: "Shown", session_timeout_ms: int) -> None:
-    controller, participants, _ = server
+    controller, participants, address = server
     assert participants is not None
     if controller.cluster.table.topic(TOPIC) is None:
         shown.say(f"creating topic {TOPIC}: {PARTITIONS} partitions with {REPLICATION} replicas each")
@@ -89,7 +90,8 @@ async def _story(server: Server, shown: "Shown", session_timeout_ms: int) -> Non
     whole_ms = controller.clock.monotonic_ms() - restarted
     shown.say(f"every replica is in sync again, {whole_ms / 1000:.2f} s after the restart", GOOD)
     shown.say(
-        "that was the demo; the cluster goes on. `kactl elect preferred --all` gives the broker its partitions back"
+        f"that was the demo; the cluster goes on. `{command_for(address.url)} elect preferred --all` "
+        "gives the broker its partitions back"
     )
 
 

@@ -18,6 +18,11 @@ OUTPUTS: Final = ("table", "json", "jsonl", "kafka")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
+def command_for(url: str) -> str:
+    """What to type to reach a server; "kactl" where it is the one that is asked by default."""
+    return "kactl" if url == DEFAULT_SERVER else f"kactl --server {url}"
+
+
 class Settings:
     """What was said on the command line and in the environment, about all commands."""
 

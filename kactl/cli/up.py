@@ -8,7 +8,7 @@ import click
 
 from .exits import Exit, Failure
 from .output import count
-from .settings import DEFAULT_SERVER, Settings, local_options
+from .settings import Settings, command_for, local_options
 
 if TYPE_CHECKING:
     from kactl.config import Config
@@ -115,7 +115,7 @@ def _introduce(config: "Config", server: "Server") -> None:
     assert members is not None
     now = controller.snapshot()
     url = address.url
-    command = "kactl" if url == DEFAULT_SERVER else f"kactl --server {url}"
+    command = command_for(url)
     brokers = f"brokers {members.ids[0]} to {members.ids[-1]}" if members.ids else "no brokers"
     state = f"{count(now.topics, 'topic')}, {count(now.partitions, 'partition')}"
     first = members.ids[0] if members.ids else 1

@@ -115,6 +115,7 @@ def test_the_demo_shows_leaders_moving_and_goes_on(tmp_path: Path) -> None:
         demo.process.wait_for_line("that was the demo", START_S)
         said = demo.process.text
         assert demo("topic", "describe", "orders").code == 0
+        assert f"`kactl --server {demo.url} elect preferred --all`" in said
     finally:
         demo.close()
 
