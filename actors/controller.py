@@ -356,8 +356,9 @@ class ControllerLoop(Actor[Event]):
             await self.store.resign(fence)
         except ControllerMoved as moved:
             log.info("somebody was faster: %s", moved)
-        except StoreError as failed:
-            log.warning("the controllership ends with our session, unless we take it again: %s", failed)
+        except Exception as failed:
+            # Whatever it was: nobody else may take what the store still says is ours.
+            log.warning("the controllership ends with our session, unless we take it again: %r", failed)
             self._perhaps_named = True
             self._look_again(ControllerGone())
 
