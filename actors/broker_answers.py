@@ -58,7 +58,7 @@ class BrokerAnswers(Handlers):
             log.info("broker %d answered under registration %d, which has ended", broker, event.broker_epoch)
             return
         if response.error != ErrorCode.NONE:
-            log.warning("broker %d refused a LeaderAndIsr with error %d", broker, response.error)
+            self._refused(broker, "LeaderAndIsr", response.error)
             if response.error == ErrorCode.STALE_CONTROLLER_EPOCH:
                 # It has heard a later controller; see whether that is so.
                 raise ControllerMoved(ours=self.epoch)
@@ -83,4 +83,10 @@ class BrokerAnswers(Handlers):
 
     async def on_update_metadata_answered(self, event: UpdateMetadataAnswered) -> None:
         if event.response.error != ErrorCode.NONE:
-            log.error("broker %d refused an UpdateMetadata with error %d", event.broker, event.response.error)
+            self._refused(event.broker, "UpdateMetadata", event.response.error)
+
+    def _refused(self, broker: int, kind: str, error: int) -> None:
+        """Say that a broker refused a whole request; that it has registered anew meanwhile is part of its coming."""
+        name = ErrorCode(error).name if error in set(ErrorCode) else "an error that kactl does not know"
+        level = logging.INFO if error == ErrorCode.STALE_BROKER_EPOCH else logging.WARNING
+        log.log(level, "broker %d refused the %s: %s (%d)", broker, kind, name, error)

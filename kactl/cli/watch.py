@@ -65,6 +65,7 @@ def watch(
     form = settings.only("table", "jsonl")
     stream = EventStream(settings.api, after=since, kinds=kinds)
     shown = 0
+    settings.note("watching; Ctrl-C ends it")
     try:
         for event in stream.follow(on_break=settings.note):
             if topic is not None and not _concerns(event, topic):
@@ -91,7 +92,7 @@ def line(event: AnyEvent) -> str:
     """One event in words."""
     what, said, colour = _told(event)
     when = output.time_of_day(event.time_ms)
-    return output.GAP.join((when, f"{f'#{event.seq}':<6}", f"{what:<10}", click.style(said, **colour)))
+    return output.GAP.join((when, f"{f'#{event.seq}':<17}", f"{what:<10}", click.style(said, **colour)))
 
 
 def _told(event: AnyEvent) -> tuple[str, str, Mapping[str, Any]]:
