@@ -180,7 +180,8 @@ class ControllerLoop(Actor[Event]):
                 await self._give_up(f"what should not be possible has happened: {error}")
             if asked:
                 raise
-            log.exception("%s was abandoned: %s", message.label, error)
+            # Where an error says by itself what is the matter, the way there is of no interest.
+            log.error("%s was abandoned: %s", message.label, error, exc_info=not isinstance(error, KactlError))
             if type(message) in _LOOK_AGAIN:
                 self._look_again(message)
         finally:

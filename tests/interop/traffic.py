@@ -116,8 +116,11 @@ class Traffic:
                 if message is None:
                     continue
                 with self._progress:
-                    if message.error() is not None:
-                        self.errors.append(str(message.error()))
+                    error = message.error()
+                    if error is not None:
+                        # Until it is first written to the topic does not exist; the reader waits for it.
+                        if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART or self.read:
+                            self.errors.append(str(error))
                         continue
                     value = message.value()
                     assert value is not None

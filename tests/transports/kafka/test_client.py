@@ -206,7 +206,7 @@ def nobody(**endpoint: object) -> KafkaConnection:
 
 
 async def test_a_broker_without_the_listener_is_named_with_the_remedy() -> None:
-    with pytest.raises(BrokerUnreachable, match=r"broker 4: .*no listener INTERNAL \(it has: CLIENT\).*listener_name"):
+    with pytest.raises(BrokerUnreachable, match=r"broker 4: .*no listener INTERNAL \(it has: CLIENT\).*listener-name"):
         await nobody(listener="CLIENT").deliver(UPDATE)
 
 
