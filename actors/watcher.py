@@ -25,7 +25,7 @@ from kactl.events import (
 )
 from kactl.store import Changed, StoreEvent
 
-from .actor import Inbox
+from .actor import ActorStopped, Inbox
 
 log = logging.getLogger(__name__)
 
@@ -65,5 +65,8 @@ class Watcher:
             make = _EVENTS.get(change.what)
             if make is not None:
                 self._inbox.put_once(make(change.name))
+        except ActorStopped:
+            # Who gives the controllership up sees it go; nobody is left to whom that is news.
+            log.debug("%s %s changed after the controller had stopped", change.what.value, change.name)
         except KactlError as refused:
             log.error("a change in the store (%s %s) was lost: %s", change.what.value, change.name, refused)
