@@ -1,4 +1,4 @@
-"""What the store saw change reaches the controller once, and nobody is troubled when there is no controller any more."""
+"""What the store saw change reaches the controller once, and troubles nobody when there is no controller any more."""
 
 import logging
 
