@@ -80,9 +80,25 @@ class Bench:
         """Whether all three brokers are in every ISR."""
         return all(len(json.loads(data)["isr"]) == 3 for data, _ in self.states().values())
 
+    def settled(self) -> bool:
+        """Whether all brokers are registered, lead and are in sync, and kactl has taken over and knows of them."""
+        with Look(self.connect) as client:
+            registered = len(client.get_children("/brokers/ids"))
+        return registered == 3 and self.led() and self.whole() and self.seen() == 3
+
+    def seen(self) -> int:
+        """How many brokers kactl knows; none while it is not the controller, or takes over."""
+        try:
+            return int(self.kactl.get("/v1/cluster")["brokers"])
+        except HTTPError:
+            return 0
+
     def rules(self) -> None:
         """See that kactl rules: a broker dies, others lead what it led, and it is in sync again after its return."""
-        victim = self.kactl.partitions()[f"{TOPIC}-0"]["leader"]
+        # After what was done to them brokers may still be on their way back.
+        until(self.settled, "a cluster at rest", SESSION_S + 60)
+        (data, _) = self.states()[f"/brokers/topics/{TOPIC}/partitions/0/state"]
+        victim = json.loads(data)["leader"]
         self.cluster[victim].kill()
         until(lambda: self.led(without=victim), "new leaders", SESSION_S + MARGIN_S)
         assert self.holder()[0] == self.kactl.node_id
