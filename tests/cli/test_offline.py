@@ -127,9 +127,13 @@ def test_the_program_that_embeds_a_cluster_runs_as_it_stands(tmp_path: Path) -> 
     )
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert sorted(done.stdout.splitlines()) == [
+    assert done.stdout.splitlines() == [
         "orders-0 is led by 2, in sync are (2, 3)",
+        "orders-1 is led by 2, in sync are (2, 3)",
+        "orders-2 is led by 3, in sync are (3, 2)",
         "orders-3 is led by 3, in sync are (3, 2)",
+        "orders-4 is led by 2, in sync are (2, 3)",
+        "orders-5 is led by 3, in sync are (3, 2)",
     ]
     assert not list(tmp_path.iterdir())
 
