@@ -14,7 +14,7 @@ from typing import Final, Self, cast
 import anyio
 import msgspec
 import numpy as np
-from opentelemetry import metrics, trace
+from opentelemetry import metrics
 
 from kactl.batch import RequestBatch
 from kactl.clock import Clock, SystemClock
@@ -87,7 +87,7 @@ class Controller:
         unclean_leader_election: whether topics that say nothing of it allow unclean elections, as long as the store
             says nothing of it for all brokers.
         take_over: take the controllership from whoever holds it, when starting.
-        meter_provider, tracer_provider: of OpenTelemetry; the host program's if None.
+        meter_provider: of OpenTelemetry; the host program's if None.
 
     Nothing global is touched: no signal handlers, no logging, no event loop policy, no telemetry provider.
     """
@@ -105,7 +105,6 @@ class Controller:
         unclean_leader_election: bool = False,
         take_over: bool = False,
         meter_provider: metrics.MeterProvider | None = None,
-        tracer_provider: trace.TracerProvider | None = None,
     ) -> None:
         if node_id < 0:
             raise BadRequest("node_id", f"{node_id} is negative; choose a number that no broker has")
@@ -116,7 +115,7 @@ class Controller:
         self.cluster = Cluster(node_id, recovery=recovery)
         # In microseconds no process counts as fast as time goes by, so that numbers go on rising over restarts.
         self.history = History(self.clock, first=self.clock.now_ms() * 1000)
-        self.telemetry = Telemetry(meter_provider, tracer_provider)
+        self.telemetry = Telemetry(meter_provider)
         self.channels = Channels(
             MemoryTransport(self.hub, clock=self.clock) if transport is None else transport,
             clock=self.clock,

@@ -7,7 +7,7 @@ somebody collects (`observe`), and costs the path nothing.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from opentelemetry import metrics, trace
+from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
 # Bounds in seconds, fine where an election should lie.
@@ -45,16 +45,11 @@ class Telemetry:
     """The instruments of one controller instance.
 
     Args:
-        meter_provider, tracer_provider: None takes the host program's; without any, nothing is recorded.
+        meter_provider: None takes the host program's; without any, nothing is recorded.
     """
 
-    def __init__(
-        self,
-        meter_provider: metrics.MeterProvider | None = None,
-        tracer_provider: trace.TracerProvider | None = None,
-    ) -> None:
+    def __init__(self, meter_provider: metrics.MeterProvider | None = None) -> None:
         self._meter = metrics.get_meter("kactl", meter_provider=meter_provider)
-        self.tracer = trace.get_tracer("kactl", tracer_provider=tracer_provider)
         self._processed = self._histogram("kafka.controller.event.process.duration", "time to handle an event")
         self._queued = self._histogram("kafka.controller.event.queue.duration", "wait of an event before it is handled")
         self._waited = self._histogram("kafka.controller.broker.queue.duration", "wait of a request in its channel")
