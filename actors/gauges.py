@@ -41,7 +41,7 @@ def readings(
         "kactl.controller.epoch": _one(lambda: cluster.fence.epoch),
         "kactl.actor.mailbox.size": mailboxes(lambda actor: len(actor.inbox)),
         "kactl.actor.mailbox.refused.count": mailboxes(lambda actor: actor.inbox.refused),
-        "kactl.controller.change.count": _one(lambda: loop.elections_won),
+        "kactl.controller.change.count": _one(lambda: loop.controllership.elections_won),
         "kafka.leaderElection.unclean.count": _one(lambda: partitions.unclean_elections),
     }
 

@@ -20,19 +20,17 @@ from kactl.batch import RequestBatch
 from kactl.clock import Clock, SystemClock
 from kactl.cluster import Cluster
 from kactl.errors import ActionTimedOut, BadRequest, KactlError
-from kactl.events import (
-    BrokerLagged,
+from kactl.events import BrokerLagged, Event, Started
+from kactl.history import AnyEvent, History
+from kactl.model import NO_LEADER, Assignment, Broker, PartitionView, TopicPartition, TopicRef
+from kactl.requests import (
     ElectionKind,
     ElectionRequested,
     ElectionResult,
-    Event,
     ResignRequested,
-    Started,
     TopicCreationRequested,
     UncleanElectionsEnabled,
 )
-from kactl.history import AnyEvent, History
-from kactl.model import NO_LEADER, Assignment, Broker, PartitionView, TopicPartition, TopicRef
 from kactl.store import Store
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry import Telemetry
@@ -43,8 +41,8 @@ from .actor import Ref
 from .channel import Channels
 from .controller import ControllerLoop
 from .gauges import readings
+from .handlers.reach import Reach, Settings
 from .partitions import Partitions
-from .reach import Reach
 from .replicas import Replicas
 from .watcher import Watcher
 
@@ -134,16 +132,11 @@ class Controller:
             self.channels,
             self.history,
             RequestBatch(self.cluster),
+            self.clock,
+            Settings(new_topic_id=_new_topic_id, topic_ids=topic_ids, take_over=take_over),
+            enqueue=lambda event: self.loop.inbox.put_once(event),
         )
-        self.loop = ControllerLoop(
-            reach,
-            clock=self.clock,
-            telemetry=self.telemetry,
-            topic_ids=topic_ids,
-            take_over=take_over,
-            new_topic_id=_new_topic_id,
-            unclean=self.partitions,
-        )
+        self.loop = ControllerLoop(reach, telemetry=self.telemetry, unclean=self.partitions)
         self._ref: Ref[Event] = self.loop.ref
         self._stack: AsyncExitStack | None = None
         self.telemetry.observe(readings(self.loop, self.partitions, self.replicas, self.channels))
@@ -172,7 +165,7 @@ class Controller:
 
     async def _stop(self) -> None:
         """Give up the controllership, and let go of all connections; bounded in time."""
-        self.loop.stopping = True
+        self.loop.controllership.stopping = True
         with anyio.CancelScope(shield=True):
             try:
                 with anyio.move_on_after(STOP_TIMEOUT_S):
@@ -191,7 +184,7 @@ class Controller:
                 await self.loop.run()
             except Exception as error:
                 log.exception("the controller ended by an error; it resigns and begins anew: %s", error)
-                await self.loop.abandon()
+                await self.loop.controllership.abandon()
                 await self.clock.sleep_ms(RESTART_PAUSE_MS)
                 self._put(Started())
 
@@ -215,7 +208,9 @@ class Controller:
         Raises:
             ActionTimedOut.
         """
-        await self._until(lambda: self.is_active and self.loop.ready, "becoming the controller", timeout_ms)
+        await self._until(
+            lambda: self.is_active and self.loop.controllership.ready, "becoming the controller", timeout_ms
+        )
         return self.cluster.fence.epoch
 
     async def create_topic(

@@ -14,15 +14,20 @@ from kactl.events import (
     ControllerChanged,
     ControllerGone,
     DefaultConfigChanged,
+    DeletionsChanged,
     Event,
     IsrNotified,
+    LeadershipWritten,
     LogDirNotified,
+    PreferredElectionStored,
+    ReassignmentStored,
     SessionLost,
     SessionOpened,
     TopicConfigChanged,
     TopicModified,
     TopicsChanged,
 )
+from kactl.model import TopicPartition
 from kactl.store import Changed, StoreEvent
 
 from .actor import ActorStopped, Inbox
@@ -38,6 +43,10 @@ _EVENTS: Final[dict[Changed, Callable[[str], Event]]] = {
     Changed.TOPIC: TopicModified,
     Changed.TOPIC_CONFIG: TopicConfigChanged,
     Changed.DEFAULT_CONFIG: lambda _: DefaultConfigChanged(),
+    Changed.DELETIONS: lambda _: DeletionsChanged(),
+    Changed.REASSIGNMENT_REQUEST: lambda _: ReassignmentStored(),
+    Changed.PREFERRED_ELECTION_REQUEST: lambda _: PreferredElectionStored(),
+    Changed.LEADERSHIP: lambda name: LeadershipWritten(TopicPartition.parse(name)),
     Changed.ISR_NOTIFICATIONS: lambda _: IsrNotified(),
     Changed.LOG_DIR_NOTIFICATIONS: lambda _: LogDirNotified(),
     Changed.SESSION_OPENED: lambda _: SessionOpened(),

@@ -24,9 +24,9 @@ import numpy as np
 
 from bench.clusters import Shape, fill
 from bench.stages import Stages
-from kactl.actors.broker_events import BrokerEvents
+from kactl.actors.handlers.brokers import BrokerEvents
+from kactl.actors.handlers.reach import Reach, Settings
 from kactl.actors.partitions import Partitions
-from kactl.actors.reach import Reach
 from kactl.actors.replicas import Replicas
 from kactl.batch import Addressed, RequestBatch
 from kactl.clock import SystemClock
@@ -91,6 +91,9 @@ class Bench:
             self.channels,
             self.history,
             RequestBatch(self.cluster),
+            SystemClock(),
+            Settings(new_topic_id=lambda: bytes(16)),
+            enqueue=lambda event: None,
         )
         self.events = BrokerEvents(self.reach)
 

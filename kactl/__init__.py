@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from kactl.actors.system import Controller, Snapshot
     from kactl.clock import Clock, SystemClock
     from kactl.errors import BadRequest, ErrorCode, KactlError, NotController, NotFound, Remedy, TopicExists
-    from kactl.events import ElectionKind, ElectionResult
     from kactl.history import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, Reset, TopicEvent
     from kactl.model import Assignment, Broker, PartitionState, PartitionView, ReplicaState, TopicPartition, TopicRef
     from kactl.participant.group import Participants
     from kactl.participant.listener import Listener
     from kactl.participant.participant import Participant
+    from kactl.requests import ElectionKind, ElectionResult
     from kactl.store import Store
     from kactl.stores.memory import MemoryStore
     from kactl.stores.sqlite import SqliteStore
@@ -64,7 +64,7 @@ _HOME = {
     "actors.system": ("Controller", "Snapshot"),
     "clock": ("Clock", "SystemClock"),
     "errors": ("BadRequest", "ErrorCode", "KactlError", "NotController", "NotFound", "Remedy", "TopicExists"),
-    "events": ("ElectionKind", "ElectionResult"),
+    "requests": ("ElectionKind", "ElectionResult"),
     "history": ("AnyEvent", "BrokerEvent", "ControllerEvent", "PartitionEvent", "ReplicaEvent", "Reset", "TopicEvent"),
     "model": ("Assignment", "Broker", "PartitionState", "PartitionView", "ReplicaState", "TopicPartition", "TopicRef"),
     "participant.group": ("Participants",),

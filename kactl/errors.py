@@ -160,6 +160,88 @@ class NotFound(KactlError):
         self.name = name
 
 
+class BeingDeleted(KactlError):
+    """The topic waits for its deletion, and nothing else can be done to it."""
+
+    code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    http_status = 409
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"topic {topic!r} is being deleted: wait until it is gone")
+        self.topic = topic
+
+
+class TopicDeletionDisabled(KactlError):
+    """This controller was told not to delete topics."""
+
+    code = ErrorCode.TOPIC_DELETION_DISABLED
+    http_status = 403
+
+    def __init__(self) -> None:
+        super().__init__("deleting topics is switched off: set delete-topics = true in [controller] on every instance")
+
+
+class RequestWaits(KactlError):
+    """A request of that kind waits in the store already, and only one can."""
+
+    remedy = Remedy.RETRY
+    http_status = 409
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"a request for {what} waits already: wait until it has been carried out")
+        self.what = what
+
+
+class ReassignmentRunning(KactlError):
+    """The topic cannot be changed while its partitions are being reassigned."""
+
+    remedy = Remedy.RETRY
+    code = ErrorCode.REASSIGNMENT_IN_PROGRESS
+    http_status = 409
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"partitions of topic {topic!r} are being reassigned: wait for it, or cancel it")
+        self.topic = topic
+
+
+class StaleBrokerEpoch(KactlError):
+    """A broker spoke under a registration that is not the one we know."""
+
+    remedy = Remedy.RETRY
+    code = ErrorCode.STALE_BROKER_EPOCH
+    http_status = 409
+
+    def __init__(self, broker: int, theirs: int, known: int | None) -> None:
+        of_ours = "it is not registered" if known is None else f"it is registered under epoch {known}"
+        super().__init__(f"broker {broker} spoke under epoch {theirs}, and {of_ours}: ask again once both agree")
+        self.broker = broker
+
+
+class BrokerNotAvailable(KactlError):
+    """There is no such broker now."""
+
+    code = ErrorCode.BROKER_NOT_AVAILABLE
+    http_status = 404
+
+    def __init__(self, broker: int) -> None:
+        super().__init__(f"broker {broker} is not registered: start it, or name another")
+        self.broker = broker
+
+
+class BrokerNotRegistered(BrokerNotAvailable):
+    """The same, in words that brokers understand who ask for producer ids."""
+
+    code = ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+class ProducerIdsExhausted(KactlError):
+    """No block of producer ids is left below 2^63."""
+
+    def __init__(self, last: int) -> None:
+        super().__init__(f"the last producer id given away is {last}: no block is left above it")
+        self.last = last
+
+
 # -- the world's -------------------------------------------------------------------------------------------------------
 
 

@@ -1,19 +1,16 @@
 """Everything that can happen to the controller. One at a time, handled to its end before the next.
 
 Each kind has a `state`: what the controller is said to do meanwhile, numbered as in Kafka's metric ControllerState.
-A kind that is asked (by the admin API, by a broker) has an answer; one that had to make way for a resignation is
-answered with NotController.
+What is asked of the controller stands in `kactl.requests` and `kactl.broker_requests`.
 """
 
 import enum
-from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import msgspec
 
-from kactl.errors import ErrorCode
-from kactl.model import NO_LEADER, Assignment, TopicPartition
-from kactl.wire import LeaderAndIsrResponse, UpdateMetadataResponse
+from kactl.model import TopicPartition
+from kactl.wire import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
 
 
 class ControllerState(enum.IntEnum):
@@ -48,6 +45,12 @@ class Event(msgspec.Struct, frozen=True):
     """The root of all events."""
 
     state: ClassVar[ControllerState] = ControllerState.IDLE
+    # Handled whether we are the controller or not.
+    on_standby: ClassVar[bool] = False
+    # Says no more than "read again", and nothing may make the controller deaf to what it spoke of.
+    look_again: ClassVar[bool] = False
+    # Somebody waits for the answer; see `kactl.requests`.
+    asked: ClassVar[bool] = False
 
     @property
     def label(self) -> str:
@@ -61,41 +64,39 @@ class Started(Event, frozen=True):
     """The instance runs; it contests for the first time."""
 
     state = ControllerState.CONTROLLER_CHANGE
+    on_standby = True
+    look_again = True
 
 
 class ControllerChanged(Event, frozen=True):
     """The controllership was taken or changed hands: perhaps it is no longer ours."""
 
     state = ControllerState.CONTROLLER_CHANGE
+    on_standby = True
+    look_again = True
 
 
 class ControllerGone(Event, frozen=True):
     """Nobody holds the controllership; contest (Kafka: Reelect)."""
 
     state = ControllerState.CONTROLLER_CHANGE
+    on_standby = True
+    look_again = True
 
 
 class SessionLost(Event, frozen=True):
     """Our session with the store ended (Kafka: Expire). Everything that waited before it is void."""
 
     state = ControllerState.CONTROLLER_CHANGE
+    on_standby = True
 
 
 class SessionOpened(Event, frozen=True):
     """A new session stands after a loss; contest (Kafka: RegisterBrokerAndReelect)."""
 
     state = ControllerState.CONTROLLER_CHANGE
-
-
-class ResignRequested(Event, frozen=True):
-    """Give the controllership up. Answer: None.
-
-    Attributes:
-        stop: the instance is stopping, and does not contest again.
-    """
-
-    state = ControllerState.CONTROLLER_SHUTDOWN
-    stop: bool = False
+    on_standby = True
+    look_again = True
 
 
 # -- what the store saw change -----------------------------------------------------------------------------------------
@@ -105,12 +106,14 @@ class BrokersChanged(Event, frozen=True):
     """Brokers registered, or registrations ended."""
 
     state = ControllerState.BROKER_CHANGE
+    look_again = True
 
 
 class BrokerModified(Event, frozen=True):
     """The data of one registration changed."""
 
     state = ControllerState.BROKER_CHANGE
+    look_again = True
     broker: int
 
 
@@ -125,37 +128,78 @@ class WritesFailed(Event, frozen=True):
     """The store failed for some partitions; what was to become of them is tried again."""
 
     state = ControllerState.BROKER_CHANGE
+    look_again = True
 
 
 class TopicsChanged(Event, frozen=True):
     """Topics came or vanished."""
 
     state = ControllerState.TOPIC_CHANGE
+    look_again = True
 
 
 class TopicModified(Event, frozen=True):
     """The assignment of one topic changed (Kafka: PartitionModifications)."""
 
     state = ControllerState.TOPIC_CHANGE
+    look_again = True
     topic: str
+
+
+class DeletionsChanged(Event, frozen=True):
+    """Topics were marked for deletion (Kafka: TopicDeletion)."""
+
+    state = ControllerState.TOPIC_DELETION
+    look_again = True
+
+
+class ReassignmentStored(Event, frozen=True):
+    """Somebody left a request for reassignments in the store (Kafka: ZkPartitionReassignment)."""
+
+    state = ControllerState.ALTER_PARTITION_REASSIGNMENT
+    look_again = True
+
+
+class PreferredElectionStored(Event, frozen=True):
+    """Somebody left a request for preferred elections in the store (Kafka: ReplicaLeaderElection)."""
+
+    state = ControllerState.MANUAL_LEADER_BALANCE
+    look_again = True
+
+
+class LeadershipWritten(Event, frozen=True):
+    """A leader wrote the ISR of a partition that is watched (Kafka: PartitionReassignmentIsrChange)."""
+
+    state = ControllerState.ALTER_PARTITION_REASSIGNMENT
+    look_again = True
+    partition: TopicPartition
+
+
+class BalanceDue(Event, frozen=True):
+    """It is time to see whether leaders should return to preferred replicas."""
+
+    state = ControllerState.AUTO_LEADER_BALANCE
 
 
 class IsrNotified(Event, frozen=True):
     """Leaders have written ISRs."""
 
     state = ControllerState.ISR_CHANGE
+    look_again = True
 
 
 class LogDirNotified(Event, frozen=True):
     """A broker's log directory failed."""
 
     state = ControllerState.LOG_DIR_CHANGE
+    look_again = True
 
 
 class TopicConfigChanged(Event, frozen=True):
     """The overrides of one topic changed; they may allow unclean elections now."""
 
     state = ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
+    look_again = True
     topic: str
 
 
@@ -163,16 +207,7 @@ class DefaultConfigChanged(Event, frozen=True):
     """What is set for all brokers changed; it may allow unclean elections now."""
 
     state = ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
-
-
-class UncleanElectionsEnabled(Event, frozen=True):
-    """This instance's own setting: topics that say nothing of it allow unclean elections from now on, or no longer.
-
-    What the store says for all brokers wins over it. Answer: None.
-    """
-
-    state = ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
-    enabled: bool = True
+    look_again = True
 
 
 # -- what brokers answered ---------------------------------------------------------------------------------------------
@@ -200,67 +235,10 @@ class UpdateMetadataAnswered(Event, frozen=True):
     response: UpdateMetadataResponse
 
 
-# -- what is asked of it -----------------------------------------------------------------------------------------------
+class ReplicasDeleted(Event, frozen=True):
+    """A broker answered the order to delete replicas of a topic (Kafka: TopicDeletionStopReplicaResponseReceived)."""
 
-
-class ElectionKind(enum.Enum):
-    """What a person can ask for."""
-
-    PREFERRED = "preferred"
-    UNCLEAN = "unclean"
-
-
-class ElectionRequested(Event, frozen=True):
-    """Elect leaders. Answer: a list of ElectionResult, one for each partition that was asked for.
-
-    Attributes:
-        partitions: None for all; those that need no election are left out of the answer then.
-        dry_run: say what would be, and change nothing.
-    """
-
-    state = ControllerState.MANUAL_LEADER_BALANCE
-    election: ElectionKind
-    partitions: tuple[TopicPartition, ...] | None = None
-    dry_run: bool = False
-
-
-class ElectionResult(msgspec.Struct, frozen=True):
-    """What became of one partition.
-
-    Attributes:
-        outcome: "ok", "not_needed" or "failed"; of a dry run, what it would be.
-        error: Kafka's number; NONE if ok.
-        leader: now, or of a dry run what it would be; NO_LEADER if there is none.
-        previous: the leader before.
-    """
-
-    topic: str
-    partition: int
-    outcome: str
-    error: ErrorCode = ErrorCode.NONE
-    message: str = ""
-    leader: int = NO_LEADER
-    previous: int = NO_LEADER
-
-
-class TopicCreationRequested(Event, frozen=True):
-    """Create a topic. Answer: its TopicRef; its partitions come to life with the TopicsChanged that follows.
-
-    Attributes:
-        partitions, replication_factor: both, or neither and an assignment.
-        assignment: replicas by partition, numbered from 0 without a gap.
-        config: overrides, e.g. {"unclean.leader.election.enable": "true"}.
-        dry_run: check it, and change nothing.
-    """
-
-    state = ControllerState.TOPIC_CHANGE
-    topic: str
-    partitions: int | None = None
-    replication_factor: int | None = None
-    assignment: Mapping[int, Assignment] | None = None
-    config: Mapping[str, str] = {}
-    dry_run: bool = False
-
-
-# How many partitions one topic may be asked for; a topic's stored entry has to fit ZooKeeper's limit for one node.
-PARTITIONS_OF_A_TOPIC_MAX: Final = 50_000
+    state = ControllerState.TOPIC_DELETION
+    broker: int
+    broker_epoch: int
+    response: StopReplicaResponse

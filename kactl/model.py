@@ -172,6 +172,34 @@ class ControllerRecord(msgspec.Struct, frozen=True):
     since_ms: int  # wall clock, ms since 1970
 
 
+class Features(msgspec.Struct, frozen=True):
+    """The features that the cluster has agreed on.
+
+    Attributes:
+        levels: the finalized level of each feature, by name.
+        enabled: whether features are finalized at all (protocol level 2.7 and above).
+        format: of the stored entry: 1, or 2 from protocol level 3.3 on.
+        version: of the stored entry, which is the features' epoch; NO_VERSION for one that is to be written.
+    """
+
+    levels: dict[str, int] = {}
+    enabled: bool = True
+    format: int = 2
+    version: int = NO_VERSION
+
+
+class ProducerIdBlock(msgspec.Struct, frozen=True):
+    """The producer ids from `first` on, `length` of them, which are the broker's to give away."""
+
+    broker: int
+    first: int
+    length: int
+
+    @property
+    def last(self) -> int:
+        return self.first + self.length - 1
+
+
 def check_topic_name(name: str) -> str | None:
     """Why `name` cannot name a topic; None if it can.
 

@@ -18,8 +18,8 @@ from kactl.errors import (
     InvalidTopic,
     TopicExists,
 )
-from kactl.events import PARTITIONS_OF_A_TOPIC_MAX, TopicCreationRequested
 from kactl.model import Assignment, Broker, TopicRef, check_topic_name
+from kactl.requests import PARTITIONS_OF_A_TOPIC_MAX, TopicCreationRequested
 
 
 def check_creation(asked: TopicCreationRequested, cluster: Cluster) -> tuple[TopicRef, dict[int, Assignment]]:

@@ -8,8 +8,8 @@ One contract suite runs over every store. Semantics follow Kafka's use of ZooKee
 the call returns; a write under a fence that is no longer the stored one changes nothing and raises ControllerMoved;
 every write of an entry raises its version by one, beginning at 0.
 
-A watched read arms a watch: `brokers`, `topics`, `assignments`, `default_config`, `deletions`, `controller` and the
-two notifications.
+A watched read arms a watch: `brokers`, `topics`, `assignments`, `default_config`, `deletions`, `controller`, the two
+requests that wait, and the two notifications.
 After a change of what was read, one event comes at least; several changes may come as one event. Whoever gets an event
 reads again before acting.
 """
@@ -26,8 +26,10 @@ from kactl.model import (
     Assignment,
     Broker,
     ControllerRecord,
+    Features,
     Fence,
     Leadership,
+    ProducerIdBlock,
     TopicPartition,
     TopicRef,
 )
@@ -63,6 +65,7 @@ class Changed(enum.Enum):
     TOPIC_CONFIG = "topic config"  # the configuration of one topic; `name` is the topic
     DEFAULT_CONFIG = "default config"  # the configuration of all brokers
     DELETIONS = "deletions"  # a topic was marked for deletion
+    LEADERSHIP = "leadership"  # of one partition that is watched; `name` is the partition, as topic-0
     ISR_NOTIFICATIONS = "isr notifications"
     LOG_DIR_NOTIFICATIONS = "log dir notifications"
     REASSIGNMENT_REQUEST = "reassignment request"
@@ -214,8 +217,95 @@ class Store(Protocol):
     async def set_default_config(self, config: Mapping[str, str]) -> None:
         """Replace what is set for all brokers; an admin's write, not fenced. {} leaves each to its own settings."""
 
+    # -- deletion
+
+    async def mark_deletion(self, topic: str) -> None:
+        """Mark a topic for deletion, as Kafka's admin tools do; whether it exists is not looked at. Not fenced.
+
+        Raises:
+            BeingDeleted: it is marked already.
+        """
+
     async def deletions(self) -> list[str]:
         """The topics that are marked for deletion, sorted."""
+
+    async def unmark_deletions(self, topics: Collection[str], fence: Fence) -> None:
+        """Take away marks without deleting anything; those that are gone already are passed over.
+
+        Raises:
+            ControllerMoved: the fence is not the stored one.
+        """
+
+    async def delete_topic(self, topic: str, fence: Fence) -> None:
+        """Delete what is stored of a topic: assignment and leadership, then its configuration, then the mark.
+
+        The mark goes last, so that whoever comes after a crash finds it and goes on. What is gone is passed over.
+
+        Raises:
+            ControllerMoved: the fence is not the stored one.
+        """
+
+    async def partitions_begun(self, topic: str) -> list[int]:
+        """The partitions of a topic that something is stored of besides their assignment, ascending."""
+
+    # -- requests that wait in the store, as Kafka's older tools leave them
+
+    async def request_reassignment(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> None:
+        """Leave a request for reassignments; an admin's write, not fenced.
+
+        Raises:
+            RequestWaits: one waits already.
+        """
+
+    async def reassignment_request(self) -> dict[TopicPartition, tuple[int, ...]] | None:
+        """What is requested; None if nothing is. One that cannot be read is logged and counts as {}."""
+
+    async def set_reassignment_request(self, targets: Mapping[TopicPartition, tuple[int, ...]], fence: Fence) -> None:
+        """Replace what is left of the request; {} takes the request away.
+
+        Raises:
+            ControllerMoved: the fence is not the stored one.
+        """
+
+    async def request_preferred_election(self, partitions: Collection[TopicPartition]) -> None:
+        """Leave a request for preferred elections; an admin's write, not fenced.
+
+        Raises:
+            RequestWaits: one waits already.
+        """
+
+    async def preferred_election_request(self) -> list[TopicPartition] | None:
+        """What is requested; None if nothing is. One that cannot be read is logged and counts as []."""
+
+    async def delete_preferred_election_request(self, fence: Fence) -> None:
+        """Take the request away; nothing happens if there is none.
+
+        Raises:
+            ControllerMoved: the fence is not the stored one.
+        """
+
+    # -- features and producer ids
+
+    async def features(self) -> Features | None:
+        """The finalized features; None if nothing is stored. One that cannot be read is logged and raises
+        StoreDamaged: it must not be overwritten."""
+
+    async def write_features(self, features: Features, fence: Fence) -> Features:
+        """Store features, whatever stood there; the answer carries the version that they stand under now.
+
+        Raises:
+            ControllerMoved: the fence is not the stored one.
+        """
+
+    async def producer_ids(self) -> tuple[ProducerIdBlock | None, int]:
+        """The block that was given away last, None if none was, and its version; it is made ready if it is missing."""
+
+    async def write_producer_ids(self, block: ProducerIdBlock, *, expected: int) -> bool:
+        """Note a block as given away, if version `expected` still stands. Not fenced, as in Kafka.
+
+        Returns:
+            False if another version stands there.
+        """
 
     # -- leadership
 
@@ -231,6 +321,9 @@ class Store(Protocol):
             ControllerMoved: the fence is not the stored one. Rows may have been kept before that was found.
             StoreUnavailable: the outcome is unknown. Read back before writing again.
         """
+
+    async def watch_leaderships(self, names: Collection[TopicPartition]) -> None:
+        """From now on say LEADERSHIP for these partitions only, each time somebody writes one of them."""
 
     async def write_isr(self, name: TopicPartition, state: Leadership, *, expected: int) -> int | None:
         """A leader's own write of its ISR, as Kafka's brokers do below protocol level 2.7. Not fenced.

@@ -58,7 +58,7 @@ class Service:
         """
         if not self.controller.is_active:
             raise NotController(self.controller.loop.active_id)
-        if not self.controller.loop.ready:
+        if not self.controller.loop.controllership.ready:
             raise Refused(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "Taking over",
@@ -70,7 +70,7 @@ class Service:
     def since_ms(self) -> int | None:
         """Since when this instance is the controller; None if it is not, or the event of it is no longer kept."""
         epoch = self.controller.cluster.fence.epoch
-        if not self.controller.is_active or not self.controller.loop.ready:
+        if not self.controller.is_active or not self.controller.loop.controllership.ready:
             return None
         if self._elected[0] != epoch:
             self._elected = (epoch, self._find_election(epoch))

@@ -8,9 +8,9 @@ import click
 
 from kactl.actors.system import Controller
 from kactl.config import Config
-from kactl.events import ElectionKind
 from kactl.history import BrokerEvent, PartitionEvent
 from kactl.model import NO_LEADER, TopicPartition
+from kactl.requests import ElectionKind
 
 from . import output
 from .exits import Exit, Failure

@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from kactl.errors import ControllerMoved, NotController, StoreUnavailable, TopicExists
-from kactl.events import BrokersChanged, ElectionKind
+from kactl.events import BrokersChanged
 from kactl.history import BrokerEvent, ControllerEvent
 from kactl.model import NO_LEADER, Broker, Fence, PartitionState, ReplicaState, TopicPartition
+from kactl.requests import ElectionKind
 from kactl.store import Notification
 from kactl.wire import LeaderAndIsr, StopReplica, UpdateMetadata
 from tests.actors.world import CONTROLLER, World, kinds, partitions_of, standby, world
@@ -419,7 +420,7 @@ async def test_the_second_instance_stands_by_and_takes_over_with_a_higher_epoch(
             with pytest.raises(NotController, match="the controller is 100"):
                 await second.create_topic("x", partitions=1, replication_factor=1)
 
-            w.controller.loop.stopping = True
+            w.controller.loop.controllership.stopping = True
             await w.controller.resign()
             await settle()
 
@@ -498,7 +499,7 @@ async def test_taking_over_after_a_leader_died_costs_two_epochs() -> None:
         await w.create("orders", [[1, 2]])
         # The broker dies while nobody rules: the next controller takes it out of the ISR first, and then elects.
         second, _ = standby(w, 200)
-        w.controller.loop.stopping = True
+        w.controller.loop.controllership.stopping = True
         await w.controller.resign()
         await settle()
         await w.stop(1)
@@ -511,7 +512,7 @@ async def test_taking_over_after_a_leader_died_costs_two_epochs() -> None:
 async def test_old_notifications_are_taken_away_when_taking_over() -> None:
     async with world(1) as w:
         await w.create("orders", [[1]])
-        w.controller.loop.stopping = True
+        w.controller.loop.controllership.stopping = True
         await w.controller.resign()
         await w.store.notify_isr([TopicPartition.parse("orders-0")])
         await w.store.notify_log_dir(1)
@@ -537,7 +538,7 @@ async def test_a_takeover_that_fails_gives_the_controllership_up_and_is_tried_ag
 
         real = second.store.delete_notifications
         second.store.delete_notifications = broken  # type: ignore[method-assign,assignment]
-        w.controller.loop.stopping = True
+        w.controller.loop.controllership.stopping = True
         async with second:
             await settle()
             assert not second.is_active
@@ -778,7 +779,7 @@ async def test_a_new_controller_reads_what_is_set_for_all_brokers_before_it_elec
         await w.create("orders", [[1, 2]])
         await w.stop(2)
         await w.start(2)
-        w.controller.loop.stopping = True
+        w.controller.loop.controllership.stopping = True
         await w.controller.resign()
         await w.stop(1)
         await w.store.set_default_config(stored)

@@ -106,7 +106,7 @@ async def test_a_store_that_is_away_for_long_does_not_keep_anybody_from_contesti
         async with second:
             await settle()
             left = _fails(second.store, "controller", AWAY, 6)
-            w.controller.loop.stopping = True
+            w.controller.loop.controllership.stopping = True
             await w.controller.resign()
             await w.clock.advance(60_000)
 
@@ -120,7 +120,7 @@ async def test_an_election_that_was_won_without_an_answer_is_held_again() -> Non
         async with second:
             await settle()
             _fails(second.store, "contest", AWAY, done=True)
-            w.controller.loop.stopping = True
+            w.controller.loop.controllership.stopping = True
             await w.controller.resign()
             await w.clock.advance(60_000)
 
@@ -131,8 +131,8 @@ async def test_an_election_that_was_won_without_an_answer_is_held_again() -> Non
 async def test_an_election_that_was_won_without_an_answer_is_held_again_whatever_was_told_of_it() -> None:
     async with world(1) as w:
         # It came and went before we looked: all that is told is that it changed.
-        w.controller.loop.active_id = None
-        w.controller.loop._resign("for a test")
+        w.controller.loop.controllership.active_id = None
+        w.controller.loop.controllership.resign("for a test")
         await w.store.resign(Fence(epoch=1, version=1))
         w.controller.loop.clear_and_put(ControllerChanged())
         fails(w, "contest", AWAY, done=True)
@@ -188,7 +188,7 @@ async def test_the_controllership_is_taken_from_others_at_the_first_contest_only
         async with second:
             await settle()
             assert second.is_active
-            await second.loop.abandon()
+            await second.loop.controllership.abandon()
             await settle()
             assert w.controller.is_active
 
@@ -227,7 +227,7 @@ async def test_a_session_that_ends_in_the_middle_of_an_election_does_not_leave_i
         await settle()
 
         assert w.controller.is_active
-        assert w.controller.loop.ready
+        assert w.controller.loop.controllership.ready
 
 
 # -- its end -----------------------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ async def test_a_session_that_ends_in_the_middle_of_an_election_does_not_leave_i
 
 async def test_a_host_that_is_cancelled_stops_the_controller_and_its_channels() -> None:
     async with world(1, 2) as w:
-        w.controller.loop.stopping = True
+        w.controller.loop.controllership.stopping = True
         await w.controller.resign()
         second, told = standby(w, 200)
         with anyio.CancelScope() as scope:
@@ -266,7 +266,7 @@ async def test_the_session_may_end_while_the_controller_stops() -> None:
                 return await real()
 
             second.store.controller = slow  # type: ignore[method-assign]
-            w.controller.loop.stopping = True
+            w.controller.loop.controllership.stopping = True
             await w.controller.resign()
             await settle()
             async with anyio.create_task_group() as tasks:
@@ -276,7 +276,7 @@ async def test_the_session_may_end_while_the_controller_stops() -> None:
                 gate.set()
 
             assert not second.is_active
-            assert second.loop.stopping
+            assert second.loop.controllership.stopping
             assert await w.store.controller() is None
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from kactl.errors import KactlError, StoreError, StoreUnavailable
-from kactl.events import ElectionKind
 from kactl.model import Assignment
+from kactl.requests import ElectionKind
 from tests.actors.world import World, world
 from tests.clocks import settle
 
@@ -109,7 +109,7 @@ async def _storm(seed: int) -> None:
 
         cluster = w.controller.cluster
         assert w.controller.is_active
-        assert w.controller.loop.ready
+        assert w.controller.loop.controllership.ready
         assert sorted(cluster.brokers) == sorted(w.sessions)
         assert sorted(topic.name for topic in w.controller.topics()) == sorted(w.store.state.topics)
         assert len(cluster.table) == len(await w.store.assignments(list(w.store.state.topics)))

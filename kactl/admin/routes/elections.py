@@ -8,9 +8,9 @@ from kactl.admin.route import Asked
 from kactl.admin.schema import ElectionAnswer, ElectionRequest, ElectionResult, NoQuestion
 from kactl.admin.service import Service
 from kactl.errors import ActionTimedOut, BadRequest
-from kactl.events import ElectionKind
-from kactl.events import ElectionResult as Result
 from kactl.model import TopicPartition
+from kactl.requests import ElectionKind
+from kactl.requests import ElectionResult as Result
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ async def readyz(service: Service, asked: Nothing) -> Probe | Reply:
     """Ready is who has taken over as the controller, or stands by for the one that is known."""
     loop = service.controller.loop
     if service.controller.is_active:
-        if loop.ready:
+        if loop.controllership.ready:
             return Probe(status="ok", detail="this instance is the controller")
         return _starting("this instance has just been elected and is still loading the cluster")
     if loop.active_id is None:
@@ -46,13 +46,13 @@ def controller_info(service: Service) -> ControllerInfo:
         cluster=service.config.cluster,
         version=version(),
         is_active=controller.is_active,
-        ready=controller.is_active and loop.ready,
+        ready=controller.is_active and loop.controllership.ready,
         active_id=loop.active_id,
         epoch=controller.cluster.fence.epoch,
         since_ms=service.since_ms(),
         state=loop.state.label,
         state_number=loop.state.value,
-        changes=loop.elections_won,
+        changes=loop.controllership.elections_won,
         queue_size=len(loop.inbox),
         participants=service.participants.ids if service.participants is not None else (),
         as_of=service.as_of(),

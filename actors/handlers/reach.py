@@ -1,19 +1,48 @@
 """What every handler of the controller reaches for, and the few sentences that several of them say."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
+from kactl.actors.actor import Ref
+from kactl.actors.messages import Move, Moved, MoveReplicas
+from kactl.actors.outbox import BrokerChannels
 from kactl.batch import RequestBatch
+from kactl.clock import Clock
 from kactl.cluster import Cluster
 from kactl.election import Election
+from kactl.events import Event
 from kactl.history import BrokerEvent, History
 from kactl.model import PartitionState, ReplicaState
 from kactl.rows import RowNumbers
 from kactl.store import Store
 
-from .actor import Ref
-from .messages import Move, Moved, MoveReplicas
-from .outbox import BrokerChannels
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the controller was told when it was made; it stays so for as long as it lives.
+
+    Attributes:
+        topic_ids: whether topics without an id are given one (protocol level 2.8 and above).
+        alter_partition: whether leaders propose their ISRs (2.7 and above); below, they write them themselves.
+        feature_versioning: whether features are finalized in the store (2.7 and above).
+        delete_topics: whether topics may be deleted.
+        auto_balance: whether leaders return to their preferred replicas by themselves.
+        balance_interval_ms: how often that is looked at.
+        balance_percentage: for each broker, how many of the partitions that prefer it others may lead.
+        take_over: whether to take the controllership from whoever holds it, at the first contest.
+        new_topic_id: makes an id of 16 bytes.
+    """
+
+    new_topic_id: Callable[[], bytes]
+    topic_ids: bool = True
+    alter_partition: bool = True
+    feature_versioning: bool = True
+    delete_topics: bool = True
+    auto_balance: bool = True
+    balance_interval_ms: int = 300_000
+    balance_percentage: int = 10
+    take_over: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,6 +51,7 @@ class Reach:
 
     Attributes:
         batch: the controller's own; each machine has another.
+        enqueue: puts an event behind those that wait; one that waits already is not put again.
     """
 
     cluster: Cluster
@@ -31,6 +61,13 @@ class Reach:
     channels: BrokerChannels
     history: History
     batch: RequestBatch
+    clock: Clock
+    settings: Settings
+    enqueue: Callable[[Event], None]
+
+
+# Handles one event to its end; the result is the answer to one that was asked.
+Handler = Callable[[Any], Awaitable[Any]]
 
 
 class Handlers:
@@ -45,6 +82,12 @@ class Handlers:
         self.channels = reach.channels
         self.history = reach.history
         self.batch = reach.batch
+        self.clock = reach.clock
+        self.settings = reach.settings
+
+    def handlers(self) -> dict[type[Event], Handler]:
+        """The handler of each kind of event that is handled here."""
+        return {}
 
     @property
     def epoch(self) -> int:

@@ -9,18 +9,26 @@ import logging
 import numpy as np
 
 from kactl.errors import ControllerMoved, ErrorCode
-from kactl.events import IsrNotified, LeaderAndIsrAnswered, LogDirNotified, UpdateMetadataAnswered
+from kactl.events import Event, IsrNotified, LeaderAndIsrAnswered, LogDirNotified, UpdateMetadataAnswered
 from kactl.model import ReplicaState
 from kactl.rows import Change, RowNumbers
 from kactl.table import NO_ROW
 
-from .reach import Handlers
+from .reach import Handler, Handlers
 
 log = logging.getLogger(__name__)
 
 
 class BrokerAnswers(Handlers):
     """See the module."""
+
+    def handlers(self) -> dict[type[Event], Handler]:
+        return {
+            IsrNotified: self.on_isr_notified,
+            LogDirNotified: self.on_log_dir_notified,
+            LeaderAndIsrAnswered: self.on_leader_and_isr_answered,
+            UpdateMetadataAnswered: self.on_update_metadata_answered,
+        }
 
     async def on_isr_notified(self, event: IsrNotified) -> None:
         notifications = await self.store.isr_notifications()

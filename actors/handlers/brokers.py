@@ -7,17 +7,25 @@ import logging
 
 import numpy as np
 
-from kactl.events import BrokerLagged, BrokerModified, BrokersChanged, WritesFailed
+from kactl.events import BrokerLagged, BrokerModified, BrokersChanged, Event, WritesFailed
 from kactl.history import BrokerEvent
 from kactl.model import ReplicaState
 
-from .reach import Handlers
+from .reach import Handler, Handlers
 
 log = logging.getLogger(__name__)
 
 
 class BrokerEvents(Handlers):
     """New brokers are welcomed before dead ones are mourned; one that registered anew in between is both."""
+
+    def handlers(self) -> dict[type[Event], Handler]:
+        return {
+            BrokersChanged: self.on_brokers_changed,
+            BrokerModified: self.on_broker_modified,
+            BrokerLagged: self.on_broker_lagged,
+            WritesFailed: self.on_writes_failed,
+        }
 
     async def on_brokers_changed(self, event: BrokersChanged) -> None:
         cluster = self.cluster

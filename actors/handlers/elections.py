@@ -4,19 +4,26 @@ Source: the classic controller's processReplicaLeaderElection. Unlike there, eve
 answered, also one that has no leader yet or does not exist.
 """
 
+import logging
+
 import numpy as np
 
+from kactl.actors.actor import Ref
+from kactl.actors.messages import Move, Moved
 from kactl.cluster import Cluster
 from kactl.election import Election, nobody_in_sync_online
 from kactl.errors import ErrorCode
-from kactl.events import ElectionKind, ElectionRequested, ElectionResult
+from kactl.events import Event
 from kactl.machines import partition
 from kactl.model import NO_LEADER, PartitionState, TopicPartition
+from kactl.requests import ElectionKind, ElectionRequested, ElectionResult, UncleanElectionsEnabled
 from kactl.rows import REFUSAL_TEXT, Bools, Bytes, Ints, Refusal, RowNumbers, Rows, first
 from kactl.table import NO_ROW
 
-from .actor import Ref
-from .messages import Move, Moved
+from .reach import Handler, Handlers, Reach
+from .topics import UncleanDefault
+
+log = logging.getLogger(__name__)
 
 _ELECTIONS = {ElectionKind.PREFERRED: Election.PREFERRED, ElectionKind.UNCLEAN: Election.UNCLEAN}
 _NOT_AVAILABLE = {
@@ -29,6 +36,31 @@ _NOBODY = {
     ElectionKind.PREFERRED: "its preferred replica is dead or not in sync",
     ElectionKind.UNCLEAN: "none of its replicas is alive",
 }
+
+
+class Elections(Handlers):
+    """See the module."""
+
+    def __init__(self, reach: Reach, unclean: UncleanDefault) -> None:
+        super().__init__(reach)
+        self._unclean = unclean
+
+    def handlers(self) -> dict[type[Event], Handler]:
+        return {
+            ElectionRequested: self.on_election_requested,
+            UncleanElectionsEnabled: self.on_unclean_elections_enabled,
+        }
+
+    async def on_election_requested(self, event: ElectionRequested) -> list[ElectionResult]:
+        return await answer(event, self.cluster, self.partitions)
+
+    async def on_unclean_elections_enabled(self, event: UncleanElectionsEnabled) -> None:
+        log.info("unclean elections are %s by our own setting", "allowed" if event.enabled else "forbidden")
+        self._unclean.unclean_own = event.enabled
+        if self._unclean.unclean_default != event.enabled:
+            log.warning("our own setting has no effect while the store says otherwise for all brokers")
+        elif event.enabled and self.epoch:
+            await self.elect_offline()
 
 
 async def answer(asked: ElectionRequested, cluster: Cluster, partitions: Ref[Move]) -> list[ElectionResult]:

@@ -5,24 +5,25 @@ Source: the classic controller's processTopicChange, processPartitionModificatio
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 import msgspec
 import numpy as np
 
+from kactl.actors.messages import Move
 from kactl.election import Election
 from kactl.errors import BadRequest, NotFound
-from kactl.events import DefaultConfigChanged, TopicConfigChanged, TopicCreationRequested, TopicModified, TopicsChanged
+from kactl.events import DefaultConfigChanged, Event, TopicConfigChanged, TopicModified, TopicsChanged
 from kactl.history import TopicEvent
 from kactl.model import NO_BROKER, Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.placement import check_creation
+from kactl.requests import TopicCreationRequested
 from kactl.rows import some
 from kactl.store import Assignments, Names
 from kactl.table import NO_ROW
 
-from .messages import Move
-from .reach import Handlers, Reach
+from .reach import Handler, Handlers, Reach
 
 log = logging.getLogger(__name__)
 
@@ -56,18 +57,21 @@ class TopicEvents(Handlers):
     """See the module.
 
     Args:
-        topic_ids: whether topics without an id are given one.
-        new_topic_id: makes an id of 16 bytes.
         unclean: gets what the store says for all brokers.
     """
 
-    def __init__(
-        self, reach: Reach, *, topic_ids: bool, new_topic_id: Callable[[], bytes], unclean: UncleanDefault
-    ) -> None:
+    def __init__(self, reach: Reach, unclean: UncleanDefault) -> None:
         super().__init__(reach)
         self._unclean = unclean
-        self._topic_ids = topic_ids
-        self._new_topic_id = new_topic_id
+
+    def handlers(self) -> dict[type[Event], Handler]:
+        return {
+            TopicsChanged: self.on_topics_changed,
+            TopicModified: self.on_topic_modified,
+            TopicConfigChanged: self.on_topic_config_changed,
+            DefaultConfigChanged: self.on_default_config_changed,
+            TopicCreationRequested: self.on_topic_creation_requested,
+        }
 
     async def on_topics_changed(self, event: TopicsChanged) -> None:
         table = self.cluster.table
@@ -133,7 +137,7 @@ class TopicEvents(Handlers):
             StoreError: nothing was put.
         """
         loaded = await self.store.assignments(names)
-        if self._topic_ids:
+        if self.settings.topic_ids:
             loaded = await self._with_ids(loaded)
         loaded = _bounded(loaded)
         self.cluster.put_assignments(loaded)
@@ -149,7 +153,7 @@ class TopicEvents(Handlers):
             held[name.topic][name.partition] = assignment
         gone = []
         for at in nameless:
-            named = TopicRef(refs[at].name, self._new_topic_id())
+            named = TopicRef(refs[at].name, self.settings.new_topic_id())
             try:
                 await self.store.write_assignment(named, held[named.name], self.cluster.fence)
             except NotFound:
@@ -185,8 +189,8 @@ class TopicEvents(Handlers):
 
     async def on_topic_creation_requested(self, event: TopicCreationRequested) -> TopicRef:
         topic, assignment = check_creation(event, self.cluster)
-        if self._topic_ids:
-            topic = msgspec.structs.replace(topic, id=self._new_topic_id())
+        if self.settings.topic_ids:
+            topic = msgspec.structs.replace(topic, id=self.settings.new_topic_id())
         if not event.dry_run:
             await self.store.create_topic(topic, assignment, event.config)
         return topic

@@ -15,7 +15,7 @@ from kactl.model import ReplicaState
 from kactl.store import Assignments, Names
 
 from .reach import Handlers, Reach
-from .topic_events import TopicEvents
+from .topics import TopicEvents
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,85 @@
+"""What brokers ask of the controller, and what it answers.
+
+Events like any other; see `kactl.requests`. Names of fields are the protocol's.
+"""
+
+from typing import Final
+
+import msgspec
+
+from kactl.errors import ErrorCode
+from kactl.events import ControllerState
+from kactl.model import NO_EPOCH, Leadership, TopicRef
+from kactl.requests import Asked
+
+# How many producer ids a broker is given at a time. Kafka's number.
+PRODUCER_ID_BLOCK_SIZE: Final = 1000
+
+
+class ControlledShutdownRequested(Asked, frozen=True):
+    """A broker is about to stop: lead its partitions elsewhere. Answer: list[TopicPartition], those it still leads.
+
+    Refused with NotController, StaleBrokerEpoch or BrokerNotAvailable.
+
+    Attributes:
+        broker_epoch: of the registration that asks; NO_EPOCH is not checked, as when an operator asks.
+        dry_run: say what it would still lead, and change nothing.
+    """
+
+    state = ControllerState.CONTROLLED_SHUTDOWN
+    broker: int
+    broker_epoch: int = NO_EPOCH
+    dry_run: bool = False
+
+
+class IsrProposal(msgspec.Struct, frozen=True):
+    """The ISR that a leader would like one of its partitions to have.
+
+    Attributes:
+        topic: with an id and an empty name from version 2 of the request on, with a name before.
+        recovering: whether the leader still recovers from an unclean election.
+        partition_epoch: that the leader knows.
+    """
+
+    topic: TopicRef
+    partition: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    partition_epoch: int
+    recovering: bool = False
+
+
+class AlterPartitionRequested(Asked, frozen=True):
+    """A leader proposes ISRs. Answer: a list of IsrResult, in order.
+
+    Refused with NotController or StaleBrokerEpoch.
+
+    Attributes:
+        version: of the request, 0 to 3; it decides how a proposal with a broker that is not live is refused.
+    """
+
+    state = ControllerState.ISR_CHANGE
+    broker: int
+    broker_epoch: int
+    proposals: tuple[IsrProposal, ...]
+    version: int = 3
+
+
+class IsrResult(msgspec.Struct, frozen=True):
+    """What became of one proposal; `leadership` is what holds now if it was taken."""
+
+    topic: TopicRef
+    partition: int
+    error: ErrorCode = ErrorCode.NONE
+    leadership: Leadership | None = None
+
+
+class ProducerIdsRequested(Asked, frozen=True):
+    """A broker wants producer ids. Answer: a `kactl.model.ProducerIdBlock` of PRODUCER_ID_BLOCK_SIZE ids.
+
+    Refused with NotController, BrokerNotRegistered, StaleBrokerEpoch or ProducerIdsExhausted.
+    """
+
+    state = ControllerState.IDLE  # as in Kafka
+    broker: int
+    broker_epoch: int
