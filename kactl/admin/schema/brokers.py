@@ -1,0 +1,68 @@
+"""Brokers, and what is done to them."""
+
+from .words import Answer, AsOf, BrokerStateName, Int32, Question, Reason
+
+
+class EndpointInfo(Answer, frozen=True):
+    """Where one listener of a broker can be reached."""
+
+    listener: str
+    host: str
+    port: int
+    protocol: str
+
+
+class BrokerInfo(Answer, frozen=True):
+    """One broker: registered, or dead and still assigned.
+
+    Attributes:
+        epoch: of its registration; null if it is dead.
+        leaders: partitions that it leads; `replicas`: that are assigned to it.
+        leader_skew, replica_skew: by how much that differs from an even share among all brokers, in percent.
+        out_of_sync: assigned replicas that are not in the ISR.
+        queue_size: requests that wait for it, the one in flight included; `queue_oldest_ms`: for how long.
+        last_error: why the last request did not get through; empty if it did.
+        participant: it runs in the process of this server, and can be killed and restarted over this API.
+    """
+
+    id: int
+    state: BrokerStateName
+    epoch: int | None
+    rack: str | None
+    endpoints: tuple[EndpointInfo, ...]
+    is_controller: bool
+    leaders: int
+    leader_skew: float
+    replicas: int
+    replica_skew: float
+    out_of_sync: int
+    queue_size: int
+    queue_oldest_ms: float
+    last_error: str
+    participant: bool
+
+
+class BrokerList(Answer, frozen=True):
+    """All brokers, by id."""
+
+    items: tuple[BrokerInfo, ...]
+    as_of: AsOf
+
+
+class BrokerPath(Question, frozen=True):
+    """Which broker."""
+
+    id: Int32
+
+
+class BrokerAction(Question, frozen=True):
+    """Kill or restart a participant; an empty body will do."""
+
+    reason: Reason = ""
+
+
+class BrokerActed(Answer, frozen=True):
+    """What was done to a participant. `action`: kill, restart."""
+
+    broker: int
+    action: str

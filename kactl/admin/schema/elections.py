@@ -1,0 +1,44 @@
+"""Elections that are asked for."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from .words import ELECTION_PARTITIONS_MAX, Answer, AsOf, ElectionType, PartitionName, Question, Reason
+
+
+class ElectionRequest(Question, frozen=True):
+    """Elect leaders: of the partitions named, or of `all` that need it. Exactly one of the two is given."""
+
+    type: ElectionType
+    partitions: Annotated[list[PartitionName], Meta(min_length=1, max_length=ELECTION_PARTITIONS_MAX)] | None = None
+    all: bool = False
+    dry_run: bool = False
+    reason: Reason = ""
+
+
+class ElectionResult(Answer, frozen=True):
+    """What became of one partition, or of a dry run what would.
+
+    Attributes:
+        error_code, error_name: Kafka's; 0 and NONE if ok.
+        leader: now, or of a dry run what it would be; `previous`: the leader before.
+    """
+
+    topic: str
+    partition: int
+    outcome: Literal["ok", "not_needed", "failed"]
+    error_code: int
+    error_name: str
+    message: str
+    leader: int
+    previous: int
+
+
+class ElectionAnswer(Answer, frozen=True):
+    """One result for each partition that was asked for; of `all`, those that need no election are left out."""
+
+    type: ElectionType
+    dry_run: bool
+    results: tuple[ElectionResult, ...]
+    as_of: AsOf

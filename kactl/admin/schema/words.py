@@ -1,0 +1,52 @@
+"""The words that questions and answers have in common."""
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+LIMIT_DEFAULT: Final = 500
+LIMIT_MAX: Final = 10_000
+# What one election may name; `all` has no such bound. A body of that many names fits the server's limit for bodies.
+ELECTION_PARTITIONS_MAX: Final = 50_000
+REASON_LENGTH_MAX: Final = 1000
+TIMEOUT_MS_MAX: Final = 300_000
+
+PartitionStateName = Literal["new", "online", "offline", "absent"]
+ReplicaStateName = Literal[
+    "new", "online", "offline", "deletion_started", "deletion_successful", "deletion_ineligible", "absent"
+]
+BrokerStateName = Literal["live", "shutting_down", "dead"]
+EventKind = Literal["controller", "broker", "topic", "partition", "replica"]
+ElectionType = Literal["preferred", "unclean"]
+Int32 = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Reason = Annotated[str, Meta(max_length=REASON_LENGTH_MAX, description="why; kept in the log of the server")]
+
+Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="how many at the most")]
+Cursor = Annotated[str, Meta(max_length=2000, description="`next_cursor` of the page before")]
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """Common to all that is answered."""
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Common to all that is asked."""
+
+
+class AsOf(Answer, frozen=True):
+    """The moment of which an answer speaks: follow the events behind `seq` to stay up to date."""
+
+    epoch: int
+    seq: int
+
+
+class NoQuestion(Question, frozen=True):
+    """Nothing can be asked here."""
+
+
+class PartitionName(Question, frozen=True):
+    """A partition."""
+
+    topic: str
+    partition: Int32
