@@ -153,6 +153,8 @@ class Controller:
                 tasks.start_soon(actor.run, name=actor.name)
             tasks.start_soon(self._supervise, name="controller")
             stack.push_async_callback(self._stop)
+            self.hub.attach_controller(self.node_id, self._ref.ask)
+            stack.callback(self.hub.detach_controller, self.node_id, self._ref.ask)
             self._put(Started())
             self._stack = stack.pop_all()
         return self

@@ -340,6 +340,18 @@ class BrokerUnreachable(KactlError):
         self.reason = reason
 
 
+class ControllerUnreachable(KactlError):
+    """A broker found no controller to ask, or got no answer. The controller may have acted on what it was asked."""
+
+    remedy = Remedy.RETRY
+    code = ErrorCode.BROKER_NOT_AVAILABLE
+    http_status = 503
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the controller cannot be asked: {reason}; ask again later")
+        self.reason = reason
+
+
 class MalformedMessage(KactlError):
     """Bytes from a peer that are no message of the protocol; the connection they came over is closed."""
 

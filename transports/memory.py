@@ -10,7 +10,7 @@ import anyio
 from kactl.clock import Clock, SystemClock
 from kactl.errors import BrokerUnreachable
 from kactl.model import Broker
-from kactl.participant.hub import Handler
+from kactl.participant.hub import Ask, Handler
 from kactl.wire import Request, Response
 
 # Kafka's default (request.timeout.ms).
@@ -18,10 +18,11 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 
 
 class MemoryHub:
-    """Broker id -> whoever answers for it. Of one process, and of one event loop."""
+    """Who answers for each broker id, and who is asked for each controller id. Of one process and one event loop."""
 
     def __init__(self) -> None:
         self._handlers: dict[int, Handler] = {}
+        self._controllers: dict[int, Ask] = {}
 
     def attach(self, broker: int, handler: Handler) -> None:
         """Answer under that id from now on; whoever answered under it before does so no more."""
@@ -35,6 +36,19 @@ class MemoryHub:
     def find(self, broker: int) -> Handler | None:
         """Who answers under that id now."""
         return self._handlers.get(broker)
+
+    def attach_controller(self, controller: int, ask: Ask) -> None:
+        """A controller instance runs under that id, active or not; an earlier one of the id is asked no more."""
+        self._controllers[controller] = ask
+
+    def detach_controller(self, controller: int, ask: Ask) -> None:
+        """It runs no more, if this is still the way to it."""
+        if self._controllers.get(controller) == ask:
+            del self._controllers[controller]
+
+    def controller(self, controller: int) -> Ask | None:
+        """The way to the controller instance of that id; None if none runs in this process."""
+        return self._controllers.get(controller)
 
 
 class MemoryConnection:

@@ -36,6 +36,7 @@ from .isr import InSync, IsrKeeper
 from .listener import Listener, overrides, tell
 from .metadata import MetadataCache
 from .pause import Pause
+from .to_controller import ToController
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,7 @@ class Incarnation:
     Attributes:
         epoch: the broker epoch; NO_EPOCH until it is registered.
         controller_epoch: the highest seen.
+        controller: the way to whoever is the controller.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Incarnation:
         self.controller_epoch = NO_EPOCH
         self.hosted = Hosted()
         self.metadata = MetadataCache()
+        self.controller = ToController(hub, controller_id=lambda: self.metadata.controller_id, clock=clock)
         self._hub = hub
         self._clock = clock
         self._pause = pause
