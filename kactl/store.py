@@ -11,7 +11,7 @@ every write of an entry raises its version by one, beginning at 0.
 A watched read arms a watch: `brokers`, `topics`, `assignments`, `default_config`, `deletions`, `controller`, the two
 requests that wait, and the two notifications.
 After a change of what was read, one event comes at least; several changes may come as one event. Whoever gets an event
-reads again before acting.
+reads again before acting. Of a request that waits, only the coming of a new one is told: not that it shrinks, or goes.
 """
 
 import enum

@@ -133,10 +133,35 @@ class EntryTable:
         answer.recovering[found] = columns.recovering[rows]
         return answer
 
+    def partitions_of(self, topic: int) -> list[int]:
+        """The partitions of a topic that have an entry, ascending."""
+        return np.flatnonzero(self._places(topic) >= 0).tolist()
+
+    def remove(self, topic: int) -> None:
+        """Forget all entries of a topic; entries from the end move into their places."""
+        places = self._places(topic)
+        gone = np.sort(places[places >= 0])
+        places[:] = -1
+        left = self._count - len(gone)
+        holes = gone[gone < left]
+        movers = np.setdiff1d(np.arange(left, self._count, dtype=np.int32), gone, assume_unique=True)
+        for field in dataclasses.fields(Entries):
+            column = getattr(self._columns, field.name)
+            column[..., holes] = column[..., movers]
+        self._row_of[self._begin[self._columns.topic[holes]] + self._columns.partition[holes]] = holes
+        self._count = left
+
     def part(self, begin: int, end: int) -> Entries:
-        """Entries `begin` to `end`, in the order in which they were first kept. They are views: use them up."""
+        """Entries `begin` to `end`, in no order that means anything. They are views: use them up."""
         end = min(end, self._count)
         return Entries(**{f.name: getattr(self._columns, f.name)[..., begin:end] for f in dataclasses.fields(Entries)})
+
+    def _places(self, topic: int) -> Ints:
+        """int32[room]: the row of each partition of one topic, -1 where it has none. A view."""
+        if not 0 <= topic < len(self._begin):
+            return np.zeros(0, np.int32)
+        begin = int(self._begin[topic])
+        return self._row_of[begin : begin + int(self._room[topic])]
 
     def _rows(self, topic: Ints, partition: Ints) -> RowNumbers:
         """intp[n]: the row of each partition; -1 where it has none."""

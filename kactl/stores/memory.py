@@ -4,16 +4,9 @@ Several clients share one `MemoryState`, as several processes share a server. No
 anything but its turn of the event loop, so each is atomic.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from types import TracebackType
-from typing import Self
+from collections.abc import Collection, Mapping, Sequence
 
-import anyio
-import anyio.abc
-import anyio.lowlevel
-
-from kactl.clock import Clock, SystemClock
-from kactl.errors import ControllerMoved, IllegalState, NotFound, TopicExists
+from kactl.errors import ControllerMoved, NotFound, TopicExists
 from kactl.model import (
     NO_BROKER,
     Assignment,
@@ -24,75 +17,23 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.store import Assignments, Changed, Committed, Leaderships, Names, Notification, StoreEvent, Write
+from kactl.store import Assignments, Changed, Committed, Leaderships, Names, Notification, Write
 
 from .entries import leader_write, topic_numbers
-from .memory_state import MemorySession, MemoryState
+from .memory_requests import MemoryRequests
+from .memory_state import MemoryState
 from .pieces import Piece, joined, parted
-from .watches import Watches
 
 __all__ = ["MemoryState", "MemoryStore"]
 
 
-class MemoryStore:
+class MemoryStore(MemoryRequests):
     """One client of a `MemoryState`; see `kactl.store.Store` for what the methods promise.
 
     Args:
         state: what is shared with other clients; a new one if None.
         clock: for the sessions of brokers. The client's own session ends when it is left, or by `expire`.
     """
-
-    def __init__(self, state: MemoryState | None = None, *, clock: Clock | None = None) -> None:
-        self.state = MemoryState() if state is None else state
-        self._clock = SystemClock() if clock is None else clock
-        self._watches = Watches()
-        self._session: int | None = None
-        self._tasks: anyio.abc.TaskGroup | None = None
-        self._broker_sessions: list[MemorySession] = []
-
-    def another(self) -> "MemoryStore":
-        """A second client of the same state."""
-        return MemoryStore(self.state, clock=self._clock)
-
-    async def __aenter__(self) -> Self:
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        self._session = self.state.open_session()
-        self.state.watches.append(self._watches)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._session is None or self._tasks is None:
-            raise IllegalState("a MemoryStore was left that was not entered")
-        self.state.watches.remove(self._watches)
-        session, self._session = self._session, None
-        self.state.end_session(session)
-        for broker_session in self._broker_sessions:
-            await broker_session.close()
-        self._tasks.cancel_scope.cancel()
-        await self._tasks.__aexit__(None, None, None)
-
-    def expire(self) -> None:
-        """End the client's own session as a server does with a silent one; a new session follows at once."""
-        if self._session is None:
-            raise IllegalState("a MemoryStore has no session before it is entered")
-        self.state.end_session(self._session)
-        self._watches.fire(StoreEvent(Changed.SESSION_LOST))
-        self._session = self.state.open_session()
-        self._watches.fire(StoreEvent(Changed.SESSION_OPENED))
-
-    def subscribe(self, listener: Callable[[StoreEvent], None]) -> None:
-        self._watches.subscribe(listener)
-
-    async def new_session(self, timeout_ms: int) -> MemorySession:
-        state = await self._turn()
-        session = MemorySession(state, self._clock, timeout_ms)
-        assert self._tasks is not None
-        self._broker_sessions.append(session)
-        self._tasks.start_soon(session.expire_when_silent)
-        return session
 
     # -- the controllership
 
@@ -196,11 +137,6 @@ class MemoryStore:
         state.default_config = dict(config)
         state.changed(Changed.DEFAULT_CONFIG)
 
-    async def deletions(self) -> list[str]:
-        """None: there is no call that marks a topic for deletion."""
-        await self._turn()
-        return []
-
     # -- leadership
 
     async def leaderships(self, names: Names) -> Leaderships:
@@ -213,6 +149,7 @@ class MemoryStore:
         topic = topic_numbers(write.names, state.topic_numbers)
         committed, made, rows = state.entries.judge(write, topic, fence.epoch)
         state.entries.put(made, rows)
+        state.led(write.names, committed)
         return committed
 
     async def write_isr(self, name: TopicPartition, state: Leadership, *, expected: int) -> int | None:
@@ -221,7 +158,12 @@ class MemoryStore:
         topic = topic_numbers(write.names, held.topic_numbers)
         committed, made, rows = held.entries.judge(write, topic, state.controller_epoch)
         held.entries.put(made, rows)
+        held.led(write.names, committed)
         return int(committed.version[0]) if committed.kept[0] else None
+
+    async def watch_leaderships(self, names: Collection[TopicPartition]) -> None:
+        await self._turn()
+        self._watches.watch_leaderships(names)
 
     # -- notifications
 
@@ -254,13 +196,6 @@ class MemoryStore:
         state = await self._turn()
         self._watches.arm(what)
         return [one for one in state.notifications.values() if _kind(one) is what]
-
-    async def _turn(self) -> MemoryState:
-        """The state, after others had their turn: a call to a real store lets them have it, too."""
-        if self._session is None:
-            raise IllegalState("a MemoryStore is used inside `async with` only")
-        await anyio.lowlevel.checkpoint()
-        return self.state
 
 
 def _kind(notification: Notification) -> Changed:

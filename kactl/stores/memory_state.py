@@ -2,14 +2,15 @@
 
 import dataclasses
 import itertools
+from collections.abc import Collection
 
 import anyio.lowlevel
 import msgspec
 
 from kactl.clock import Clock
 from kactl.errors import BrokerIdTaken, ControllerMoved, SessionExpired
-from kactl.model import Broker, ControllerRecord, Fence, TopicRef
-from kactl.store import Changed, Notification, StoreEvent
+from kactl.model import Broker, ControllerRecord, Features, Fence, ProducerIdBlock, TopicPartition, TopicRef
+from kactl.store import Changed, Committed, Names, Notification, StoreEvent
 
 from .entries import EntryTable
 from .pieces import Piece
@@ -34,6 +35,12 @@ class MemoryState:
         self.session_ids = itertools.count(1)
         self.topics: dict[str, Topic] = {}
         self.topic_numbers: dict[str, int] = {}
+        self.next_topic_number = itertools.count()
+        self.deletions: set[str] = set()
+        self.reassignment_request: dict[TopicPartition, tuple[int, ...]] | None = None
+        self.preferred_election_request: list[TopicPartition] | None = None
+        self.features: Features | None = None
+        self.producer_ids: tuple[ProducerIdBlock | None, int] = (None, 0)
         self.configs: dict[str, dict[str, str]] = {}
         self.default_config: dict[str, str] = {}
         self.entries = EntryTable()
@@ -51,8 +58,29 @@ class MemoryState:
             raise ControllerMoved(ours=fence.epoch, theirs=self.epoch)
 
     def create_topic(self, ref: TopicRef, piece: Piece) -> None:
-        self.topic_numbers[ref.name] = len(self.topic_numbers)
+        self.topic_numbers[ref.name] = next(self.next_topic_number)
         self.topics[ref.name] = Topic(ref, piece)
+
+    def delete_topic(self, topic: str) -> None:
+        """All that is stored of a topic, but not the mark that asks for it."""
+        self.configs.pop(topic, None)
+        if self.topics.pop(topic, None):
+            self.entries.remove(self.topic_numbers.pop(topic))
+            self.changed(Changed.TOPICS)
+
+    def unmark(self, topics: Collection[str]) -> None:
+        marked = self.deletions.intersection(topics)
+        self.deletions -= marked
+        if marked:
+            self.changed(Changed.DELETIONS)
+
+    def led(self, names: Names, committed: Committed) -> None:
+        """Tell those who watch single partitions which of them were written."""
+        watching = [watches for watches in self.watches if watches.leaderships]
+        if watching:
+            written = names.take(committed.kept)
+            for watches in watching:
+                watches.fire_leaderships(written)
 
     def open_session(self) -> int:
         session = next(self.session_ids)

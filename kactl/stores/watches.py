@@ -1,11 +1,13 @@
 """Which reads armed a watch, and who is told when it fires.
 
 As in ZooKeeper a watch fires once: several changes between two reads are one event, and whoever was told reads again.
+The leadership of single partitions is watched until other partitions are named.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+from kactl.model import TopicPartition
 from kactl.store import Changed, StoreEvent
 
 Listener = Callable[[StoreEvent], None]
@@ -20,6 +22,7 @@ class Watches:
     def __init__(self) -> None:
         self._armed: set[StoreEvent] = set()
         self._listener: Listener | None = None
+        self.leaderships: frozenset[TopicPartition] = frozenset()
 
     def subscribe(self, listener: Listener) -> None:
         self._listener = listener
@@ -39,3 +42,12 @@ class Watches:
             self._armed.discard(key)
         if self._listener:
             self._listener(event)
+
+    def watch_leaderships(self, names: Collection[TopicPartition]) -> None:
+        self.leaderships = frozenset(names)
+
+    def fire_leaderships(self, written: Iterable[TopicPartition]) -> None:
+        """Tell of those among some written partitions that are watched."""
+        if self._listener and self.leaderships:
+            for name in self.leaderships.intersection(written):
+                self._listener(StoreEvent(Changed.LEADERSHIP, str(name)))

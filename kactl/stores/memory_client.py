@@ -1,0 +1,79 @@
+"""One client of a store in memory: its session, its watches, and its turn at the shared state."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+
+from kactl.clock import Clock, SystemClock
+from kactl.errors import IllegalState
+from kactl.store import Changed, StoreEvent
+
+from .memory_state import MemorySession, MemoryState
+from .watches import Watches
+
+
+class MemoryClient:
+    """What every part of a `MemoryStore` stands on; see there."""
+
+    def __init__(self, state: MemoryState | None = None, *, clock: Clock | None = None) -> None:
+        self.state = MemoryState() if state is None else state
+        self._clock = SystemClock() if clock is None else clock
+        self._watches = Watches()
+        self._session: int | None = None
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._broker_sessions: list[MemorySession] = []
+
+    def another(self) -> Self:
+        """A second client of the same state."""
+        return type(self)(self.state, clock=self._clock)
+
+    async def __aenter__(self) -> Self:
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._session = self.state.open_session()
+        self.state.watches.append(self._watches)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is None or self._tasks is None:
+            raise IllegalState("a MemoryStore was left that was not entered")
+        self.state.watches.remove(self._watches)
+        session, self._session = self._session, None
+        self.state.end_session(session)
+        for broker_session in self._broker_sessions:
+            await broker_session.close()
+        self._tasks.cancel_scope.cancel()
+        await self._tasks.__aexit__(None, None, None)
+
+    def expire(self) -> None:
+        """End the client's own session as a server does with a silent one; a new session follows at once."""
+        if self._session is None:
+            raise IllegalState("a MemoryStore has no session before it is entered")
+        self.state.end_session(self._session)
+        self._watches.fire(StoreEvent(Changed.SESSION_LOST))
+        self._session = self.state.open_session()
+        self._watches.fire(StoreEvent(Changed.SESSION_OPENED))
+
+    def subscribe(self, listener: Callable[[StoreEvent], None]) -> None:
+        self._watches.subscribe(listener)
+
+    async def new_session(self, timeout_ms: int) -> MemorySession:
+        state = await self._turn()
+        session = MemorySession(state, self._clock, timeout_ms)
+        assert self._tasks is not None
+        self._broker_sessions.append(session)
+        self._tasks.start_soon(session.expire_when_silent)
+        return session
+
+    async def _turn(self) -> MemoryState:
+        """The state, after others had their turn: a call to a real store lets them have it, too."""
+        if self._session is None:
+            raise IllegalState("a MemoryStore is used inside `async with` only")
+        await anyio.lowlevel.checkpoint()
+        return self.state
