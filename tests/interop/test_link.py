@@ -1,0 +1,77 @@
+"""The wire that can be cut, with a server of the test behind it."""
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from .link import Link
+from .processes import free_port
+
+
+@pytest.fixture
+def echo() -> Iterator[int]:
+    """The port of a server that sends back what it is sent."""
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        yield port
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def serve(listener: socket.socket) -> None:
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return
+        threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+
+def answer(connection: socket.socket) -> None:
+    with connection:
+        while said := connection.recv(1024):
+            connection.sendall(said)
+
+
+def test_what_is_said_passes_both_ways(echo: int) -> None:
+    with Link(echo) as link, socket.create_connection(("127.0.0.1", link.port), 5) as client:
+        client.sendall(b"hello")
+
+        assert client.recv(5) == b"hello"
+
+
+def test_while_it_is_cut_nobody_hears_anything_and_afterwards_everything(echo: int) -> None:
+    with Link(echo) as link, socket.create_connection(("127.0.0.1", link.port), 5) as client:
+        client.sendall(b"before")
+        assert client.recv(6) == b"before"
+
+        link.cut()
+        client.sendall(b"during")
+        with socket.create_connection(("127.0.0.1", link.port), 5) as late:
+            late.sendall(b"late")
+            for each in (client, late):
+                each.settimeout(0.2)
+                with pytest.raises(TimeoutError):
+                    each.recv(1)
+                each.settimeout(5)
+            link.mend()
+
+            assert (client.recv(6), late.recv(4)) == (b"during", b"late")
+
+
+def test_an_end_on_one_side_is_an_end_on_the_other(echo: int) -> None:
+    with Link(echo) as link:
+        client = socket.create_connection(("127.0.0.1", link.port), 5)
+        with client:
+            client.sendall(b"hello")
+            assert client.recv(5) == b"hello"
+            client.shutdown(socket.SHUT_WR)
+
+            assert client.recv(1) == b""
+
+
+def test_a_server_that_is_not_there_ends_the_connection() -> None:
+    with Link(free_port()) as link, socket.create_connection(("127.0.0.1", link.port), 5) as client:
+        assert client.recv(1) == b""
