@@ -59,7 +59,7 @@ async def test_a_standby_is_ready_and_no_leader(standby: Served) -> None:
 
 
 async def test_who_knows_of_no_controller_is_not_ready(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server.controller.loop, "active_id", None)
+    monkeypatch.setattr(server.controller.loop.controllership, "active_id", None)
 
     answer = await server.get("/readyz")
 
@@ -70,7 +70,7 @@ async def test_who_knows_of_no_controller_is_not_ready(server: Served, monkeypat
 async def test_who_is_still_taking_over_is_not_ready_and_answers_nothing_of_the_cluster(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server.controller.loop, "ready", False)
+    monkeypatch.setattr(server.controller.loop.controllership, "ready", False)
 
     assert (await server.get("/readyz")).status == 503
     refused = await server.get("/v1/partitions")

@@ -1,0 +1,98 @@
+"""What a person is told who asks why a partition is led as it is."""
+
+import pytest
+
+from kactl.explain import Candidate, Explanation, explain_partition
+from kactl.model import TopicPartition
+from tests.actors.world import World, world
+from tests.clocks import settle
+
+pytestmark = pytest.mark.anyio
+
+
+def explained(w: World, name: str) -> Explanation:
+    found = explain_partition(w.controller.cluster, TopicPartition.parse(name))
+    assert found is not None
+    return found
+
+
+def verdicts(found: Explanation) -> dict[int, str]:
+    return {each.broker: each.verdict for each in found.candidates}
+
+
+async def test_the_preferred_replica_leads_and_nothing_is_to_be_done() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+
+        found = explained(w, "orders-0")
+
+        assert found.verdict == "broker 1 leads, elected under leader epoch 0; it is the preferred replica"
+        assert found.remedies == ()
+        assert found.candidates[1] == Candidate(2, "live", True, False, True, "could lead")
+
+
+async def test_a_preferred_replica_that_could_lead_again_is_named_with_the_command() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+        await w.stop(1)
+
+        found = explained(w, "orders-0")
+        assert found.verdict.endswith("the preferred replica 1 cannot: its broker is dead and it is not in sync")
+
+        await w.start(1)
+        await w.write_isr("orders-0", 1, 2)
+        found = explained(w, "orders-0")
+        assert (found.leader, found.remedies) == (2, ("give it back: kactl elect preferred -p orders-0",))
+
+
+async def test_without_a_leader_those_who_have_the_records_are_named_before_those_who_do_not() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+        await w.write_isr("orders-0", 1)
+        await w.stop(1)
+
+        found = explained(w, "orders-0")
+
+        assert found.leader == -1
+        assert found.verdict == "nobody leads: of those in sync (1) nobody is online"
+        assert found.remedies == (
+            "bring back broker 1, which has all records",
+            "or let broker 2 lead, which loses the records that it does not have: kactl elect unclean -p orders-0",
+        )
+        assert verdicts(found) == {1: "cannot lead: its broker is dead", 2: "cannot lead: it is not in sync"}
+
+
+async def test_where_no_replica_is_online_all_of_them_are_named() -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("orders", [[1, 2]])
+        await w.stop(1, 2)
+
+        assert explained(w, "orders-0").remedies[-1] == "none of its replicas is online: start brokers 1, 2"
+
+
+async def test_a_new_partition_waits_for_any_of_its_replicas() -> None:
+    async with world(1) as w:
+        await w.create("orders", [[2, 3]])
+
+        found = explained(w, "orders-0")
+
+        assert found.verdict == "it never had a leader: none of its replicas is online"
+        assert found.remedies == ("start one of the brokers 2, 3",)
+
+
+async def test_a_failed_directory_is_told() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+        w.brokers.failed_dirs[1] = {"orders-0"}
+        await w.store.notify_log_dir(1)
+        await settle()
+
+        found = explained(w, "orders-0")
+
+        assert found.leader == 2
+        assert verdicts(found)[1] == "cannot lead: its directory has failed and it is not in sync"
+
+
+async def test_of_an_unknown_partition_there_is_nothing_to_explain() -> None:
+    async with world(1) as w:
+        assert explain_partition(w.controller.cluster, TopicPartition("orders", 0)) is None
