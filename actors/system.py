@@ -6,31 +6,20 @@ block ends, or its scope is cancelled, everything has stopped.
 
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Final, Self, cast
+from typing import Final, Self
 
 import anyio
-import msgspec
-import numpy as np
 from opentelemetry import metrics
 
 from kactl.batch import RequestBatch
 from kactl.clock import Clock, SystemClock
 from kactl.cluster import Cluster
-from kactl.errors import ActionTimedOut, BadRequest, KactlError
+from kactl.errors import BadRequest, KactlError
 from kactl.events import BrokerLagged, Event, Started
-from kactl.history import AnyEvent, History
-from kactl.model import NO_LEADER, Assignment, Broker, PartitionView, TopicPartition, TopicRef
-from kactl.requests import (
-    ElectionKind,
-    ElectionRequested,
-    ElectionResult,
-    ResignRequested,
-    TopicCreationRequested,
-    UncleanElectionsEnabled,
-)
+from kactl.history import History
+from kactl.requests import ResignRequested
 from kactl.store import Store
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry import Telemetry
@@ -38,39 +27,27 @@ from kactl.transport import Transport
 from kactl.transports.memory import MemoryHub, MemoryTransport
 
 from .actor import Ref
+from .asking import Asking
 from .channel import Channels
 from .controller import ControllerLoop
 from .gauges import readings
 from .handlers.reach import Reach, Settings
+from .looking import Looking, Snapshot
 from .partitions import Partitions
 from .replicas import Replicas
 from .watcher import Watcher
+
+__all__ = ["Controller", "Snapshot"]
 
 log = logging.getLogger(__name__)
 
 # How long a stop waits for the controllership to be given up properly; after that it ends with the session.
 STOP_TIMEOUT_S: Final = 5
-DEFAULT_TIMEOUT_MS: Final = 30_000
 # The pause before a controller that ended by a bug is run again.
 RESTART_PAUSE_MS: Final = 1000
 
 
-class Snapshot(msgspec.Struct, frozen=True):
-    """The cluster in numbers, at one moment."""
-
-    controller_id: int
-    active_id: int | None
-    epoch: int
-    brokers: int
-    topics: int
-    partitions: int
-    offline_partitions: int
-    under_replicated_partitions: int
-    preferred_imbalance: int
-    seq: int
-
-
-class Controller:
+class Controller(Asking, Looking):
     """A controller instance: contests for the controllership, and rules the cluster while it has it.
 
         async with kactl.Controller(node_id=1) as controller:
@@ -82,8 +59,13 @@ class Controller:
         transport: how brokers are reached; participants in this process, by way of `hub`, if None.
         topic_ids: whether topics get ids; False for brokers below protocol level 2.8.
         recovery: whether uncleanly elected leaders are told to recover; False below protocol level 3.2.
+        alter_partition: whether leaders propose their ISRs; False below protocol level 2.7, where they write them.
+        feature_versioning: whether features are finalized in the store; False below protocol level 2.7.
         unclean_leader_election: whether topics that say nothing of it allow unclean elections, as long as the store
             says nothing of it for all brokers.
+        delete_topics: whether topics may be deleted.
+        auto_balance: whether leaders return to their preferred replicas by themselves; every `balance_interval_ms`,
+            where others lead more than `balance_percentage` of the partitions that prefer a broker.
         take_over: take the controllership from whoever holds it, when starting.
         meter_provider: of OpenTelemetry; the host program's if None.
 
@@ -100,7 +82,13 @@ class Controller:
         clock: Clock | None = None,
         topic_ids: bool = True,
         recovery: bool = True,
+        alter_partition: bool = True,
+        feature_versioning: bool = True,
         unclean_leader_election: bool = False,
+        delete_topics: bool = True,
+        auto_balance: bool = True,
+        balance_interval_ms: int = 300_000,
+        balance_percentage: int = 10,
         take_over: bool = False,
         meter_provider: metrics.MeterProvider | None = None,
     ) -> None:
@@ -133,7 +121,17 @@ class Controller:
             self.history,
             RequestBatch(self.cluster),
             self.clock,
-            Settings(new_topic_id=_new_topic_id, topic_ids=topic_ids, take_over=take_over),
+            Settings(
+                new_topic_id=_new_topic_id,
+                topic_ids=topic_ids,
+                alter_partition=alter_partition,
+                feature_versioning=feature_versioning,
+                delete_topics=delete_topics,
+                auto_balance=auto_balance,
+                balance_interval_ms=balance_interval_ms,
+                balance_percentage=balance_percentage,
+                take_over=take_over,
+            ),
             enqueue=lambda event: self.loop.inbox.put_once(event),
         )
         self.loop = ControllerLoop(reach, telemetry=self.telemetry, unclean=self.partitions)
@@ -196,139 +194,6 @@ class Controller:
             self.loop.inbox.put_once(event)
         else:
             self._ref.tell(event)
-
-    # -- what it can be asked for --------------------------------------------------------------------------------------
-
-    @property
-    def is_active(self) -> bool:
-        """Whether this instance is the controller, as far as it knows."""
-        return self.loop.is_active
-
-    async def wait_active(self, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> int:
-        """Wait until this instance is the controller and has taken over; the epoch.
-
-        Raises:
-            ActionTimedOut.
-        """
-        await self._until(
-            lambda: self.is_active and self.loop.controllership.ready, "becoming the controller", timeout_ms
-        )
-        return self.cluster.fence.epoch
-
-    async def create_topic(
-        self,
-        topic: str,
-        *,
-        partitions: int | None = None,
-        replication_factor: int | None = None,
-        assignment: Mapping[int, Iterable[int]] | None = None,
-        config: Mapping[str, str] | None = None,
-        dry_run: bool = False,
-        timeout_ms: int = DEFAULT_TIMEOUT_MS,
-    ) -> TopicRef:
-        """Create a topic, and wait until all of its partitions have a leader.
-
-        Args:
-            assignment: replicas by partition from 0 on, in place of `partitions` and `replication_factor`.
-            timeout_ms: 0 does not wait.
-
-        Raises:
-            BadRequest, TopicExists: nothing was changed.
-            NotController: ask the one that is.
-            ActionTimedOut: the topic exists, and some partition has no leader yet.
-        """
-        asked = TopicCreationRequested(
-            topic,
-            partitions,
-            replication_factor,
-            None if assignment is None else {at: Assignment(tuple(held)) for at, held in assignment.items()},
-            {} if config is None else dict(config),
-            dry_run,
-        )
-        ref = cast(TopicRef, await self._ref.ask(asked))
-        if not dry_run and timeout_ms:
-            await self._until(lambda: self._is_led(topic), f"electing leaders for topic {topic}", timeout_ms)
-        return ref
-
-    async def elect(
-        self,
-        kind: ElectionKind,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        dry_run: bool = False,
-    ) -> list[ElectionResult]:
-        """Elect leaders on request; one result for each partition. None: all that need it.
-
-        Raises:
-            NotController: ask the one that is.
-        """
-        named = None if partitions is None else tuple(partitions)
-        return cast(list[ElectionResult], await self._ref.ask(ElectionRequested(kind, named, dry_run)))
-
-    async def set_unclean_leader_election(self, allowed: bool) -> None:
-        """Whether topics that say nothing of it allow unclean elections from now on.
-
-        This is the instance's own setting. What `store.set_default_config` says for all brokers wins over it.
-        """
-        await self._ref.ask(UncleanElectionsEnabled(allowed))
-
-    async def resign(self) -> None:
-        """Give up the controllership, if it is ours, and contest again like everybody else."""
-        await self._ref.ask(ResignRequested())
-
-    # -- what it knows -------------------------------------------------------------------------------------------------
-
-    def snapshot(self) -> Snapshot:
-        """The cluster in numbers; zeros while another instance is the controller."""
-        cluster = self.cluster
-        return Snapshot(
-            controller_id=self.node_id,
-            active_id=self.loop.active_id,
-            epoch=cluster.fence.epoch,
-            brokers=len(cluster.brokers),
-            topics=cluster.table.topic_count(),
-            partitions=len(cluster.table),
-            offline_partitions=cluster.offline_count,
-            under_replicated_partitions=len(cluster.table.under_replicated()),
-            preferred_imbalance=cluster.imbalance_count,
-            seq=self.history.seq,
-        )
-
-    def brokers(self) -> list[Broker]:
-        """The registered brokers, by id."""
-        return list(self.cluster.brokers.values())
-
-    def topics(self) -> list[TopicRef]:
-        """All topics, by name."""
-        return sorted((topic.ref for topic in self.cluster.table.topics()), key=lambda ref: ref.name)
-
-    def partition(self, name: TopicPartition | str) -> PartitionView | None:
-        """One partition; None if it is unknown. A string is read as `topic-0`."""
-        return self.cluster.view(TopicPartition.parse(name) if isinstance(name, str) else name)
-
-    def partitions_of(self, topic: str) -> list[PartitionView]:
-        """The partitions of a topic, in order; none if it is unknown."""
-        known = self.cluster.table.topic(topic)
-        return [] if known is None else [self.cluster.table.view(row) for row in self.cluster.table.rows_of(known)]
-
-    def events(self, *, after: int | None = None, kinds: Collection[str] = ()) -> AsyncIterator[AnyEvent]:
-        """What happens from now on, or from behind event number `after`; see `kactl.history` for the kinds."""
-        return self.history.follow(after, kinds=kinds)
-
-    def _is_led(self, topic: str) -> bool:
-        known = self.cluster.table.topic(topic)
-        if known is None:
-            return False
-        at = self.cluster.table.rows_of(known)
-        return bool(len(at)) and bool((self.cluster.table.rows(np.asarray(at)).leader != NO_LEADER).all())
-
-    async def _until(self, reached: Callable[[], bool], what: str, timeout_ms: int) -> None:
-        try:
-            with anyio.fail_after(timeout_ms / 1000):
-                while not reached():
-                    await self.history.changed()
-        except TimeoutError:
-            raise ActionTimedOut(what, timeout_ms) from None
 
 
 def _new_topic_id() -> bytes:

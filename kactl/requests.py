@@ -6,11 +6,11 @@ to make way for a resignation is answered with NotController.
 
 import enum
 from collections.abc import Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
-from kactl.errors import ErrorCode
+from kactl.errors import ErrorCode, NotController
 from kactl.events import ControllerState, Event
 from kactl.model import NO_LEADER, Assignment, TopicPartition
 
@@ -22,6 +22,8 @@ class Asked(Event, frozen=True):
     """The root of all requests."""
 
     asked = True
+    # How one is refused that asks somebody who is not the controller.
+    not_controller: ClassVar[type[NotController]] = NotController
 
 
 # -- the instance ------------------------------------------------------------------------------------------------------
@@ -50,6 +52,24 @@ class UncleanElectionsEnabled(Asked, frozen=True):
     state = ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
     on_standby = True
     enabled: bool = True
+
+
+# -- brokers -----------------------------------------------------------------------------------------------------------
+
+
+class UndrainRequested(Asked, frozen=True):
+    """A broker that was to be shut down stays: count on it again. Answer: whether it was marked as shutting down.
+
+    It follows again what it was told to stop, and leads what nobody else can; it gets nothing back from those who lead
+    now. Draining a broker is a `kactl.broker_requests.ControlledShutdownRequested` without a broker epoch. Refused with BrokerNotAvailable.
+
+    Attributes:
+        dry_run: say it, and change nothing.
+    """
+
+    state = ControllerState.CONTROLLED_SHUTDOWN
+    broker: int
+    dry_run: bool = False
 
 
 # -- elections ---------------------------------------------------------------------------------------------------------
@@ -186,6 +206,19 @@ class ReassignmentsListed(Asked, frozen=True):
 
     state = ControllerState.LIST_PARTITION_REASSIGNMENT
     partitions: tuple[TopicPartition, ...] | None = None
+
+
+# -- brokers -----------------------------------------------------------------------------------------------------------
+
+
+class BrokerRestoreRequested(Asked, frozen=True):
+    """A broker that was drained is not stopped after all: it may lead and follow again. Answer: None.
+
+    Refused with NotController or BrokerNotAvailable.
+    """
+
+    state = ControllerState.CONTROLLED_SHUTDOWN
+    broker: int
 
 
 # -- features ----------------------------------------------------------------------------------------------------------

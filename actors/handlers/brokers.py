@@ -7,9 +7,11 @@ import logging
 
 import numpy as np
 
+from kactl.errors import BrokerNotAvailable
 from kactl.events import BrokerLagged, BrokerModified, BrokersChanged, Event, WritesFailed
 from kactl.history import BrokerEvent
 from kactl.model import ReplicaState
+from kactl.requests import BrokerRestoreRequested
 
 from .reach import Handler, Handlers
 
@@ -25,6 +27,7 @@ class BrokerEvents(Handlers):
             BrokerModified: self.on_broker_modified,
             BrokerLagged: self.on_broker_lagged,
             WritesFailed: self.on_writes_failed,
+            BrokerRestoreRequested: self.on_broker_restore_requested,
         }
 
     async def on_brokers_changed(self, event: BrokersChanged) -> None:
@@ -62,16 +65,25 @@ class BrokerEvents(Handlers):
             await self._brokers_failed(dead)
 
     async def _brokers_started(self, brokers: list[int], what: str) -> None:
+        for broker in brokers:
+            self.cluster.forget_offline_dirs(broker)
+        await self.welcome(brokers, what)
+
+    async def welcome(self, brokers: list[int], what: str) -> None:
+        """Brokers can be counted on, for the first time or again: everybody is told, and they what they have to do."""
         cluster = self.cluster
         for broker in brokers:
-            cluster.forget_offline_dirs(broker)
             self.history.add(self.broker_event(what, broker))
         self.tell_brokers(cluster.brokers.keys() - set(brokers))
         self.batch.begin()
         self.batch.update_metadata(brokers, cluster.table.rows(cluster.table.with_leadership()))
         self.channels.send(self.batch.flush())
         ids = frozenset(brokers)
-        await self.move_replicas(cluster.table.with_replica_on(ids), ReplicaState.ONLINE, ids)
+        at = cluster.table.with_replica_on(ids)
+        for broker in brokers:
+            # Of one that was here all the time; who has just come has none.
+            at = np.setdiff1d(at, cluster.table.dirs_offline(broker))
+        await self.move_replicas(at, ReplicaState.ONLINE, ids)
         await self.elect_offline()
 
     async def _brokers_failed(self, brokers: list[int]) -> None:
@@ -97,6 +109,16 @@ class BrokerEvents(Handlers):
         self.history.add(self.broker_event("modified", now.id))
         self.tell_brokers(self.cluster.brokers)
         await self.tell_everything(now.id)
+
+    async def on_broker_restore_requested(self, event: BrokerRestoreRequested) -> None:
+        if event.broker not in self.cluster.brokers:
+            raise BrokerNotAvailable(event.broker)
+        if event.broker not in self.cluster.shutting_down:
+            return
+        log.info("broker %d, which was drained, may lead and follow again", event.broker)
+        self.cluster.mark_shutting_down(event.broker, False)
+        await self.tell_everything(event.broker)
+        await self.elect_offline()
 
     async def on_writes_failed(self, event: WritesFailed) -> None:
         """Elections, first leaders, and replicas that are to leave ISRs: whatever the store did not keep."""

@@ -1,0 +1,75 @@
+"""What a controller instance can be asked for, as far as it is told nowhere else."""
+
+import anyio
+import pytest
+
+from kactl.actors.actor import ActorStopped
+from kactl.errors import BadRequest, BrokerNotAvailable, NotController
+from kactl.requests import ResignRequested
+from tests.actors.world import standby, world
+from tests.clocks import settle
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_restored_broker_is_elected_again() -> None:
+    async with world(1, 2) as here:
+        here.controller.cluster.mark_shutting_down(2)
+        await here.create("u", [[2]])
+        assert here.known("u-0").leader == -1
+
+        await here.controller.restore(2)
+        await settle()
+
+        assert here.known("u-0").leader == 2
+        assert here.brokers.told(2)["u-0"][0] == 2
+
+
+async def test_a_broker_that_is_not_there_cannot_be_restored() -> None:
+    async with world(1) as here:
+        with pytest.raises(BrokerNotAvailable):
+            await here.controller.restore(9)
+
+
+async def test_only_the_epoch_that_was_meant_is_given_up() -> None:
+    async with world(1) as here:
+        with pytest.raises(BadRequest, match="look again"):
+            await here.controller.resign(expected_epoch=7)
+        assert here.controller.is_active
+
+        await here.controller.resign(expected_epoch=1)
+        await settle()
+
+        assert here.controller.cluster.fence.epoch == 2
+
+
+async def test_who_waits_for_leaders_hears_that_the_controllership_moved() -> None:
+    """In place of waiting for what this instance will never see."""
+    async with world(1, 2) as here:
+        here.controller.cluster.mark_shutting_down(2)
+        heard: list[BaseException] = []
+
+        async def wait() -> None:
+            try:
+                await here.controller.create_topic("t", assignment={0: [2]})
+            except NotController as moved:
+                heard.append(moved)
+
+        other, _ = standby(here, 101, take_over=True)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await settle()
+            async with other:
+                await settle()
+
+        assert [type(each) for each in heard] == [NotController]
+
+
+async def test_a_stopped_instance_takes_no_requests() -> None:
+    async with world(1) as here:
+        other, _ = standby(here, 101)
+        async with other:
+            pass
+
+        with pytest.raises(ActorStopped):
+            await other.ask(ResignRequested())
