@@ -15,6 +15,7 @@ import numpy as np
 
 from kactl.election import Circumstances
 from kactl.errors import IllegalState
+from kactl.halt import Halt
 from kactl.model import (
     EPOCH_DURING_DELETE,
     NO_BROKER,
@@ -56,7 +57,10 @@ class Cluster:
         self._now: Circumstances | None = None
         self.topics_to_delete: set[str] = set()
         self.deletion_started: set[str] = set()
-        self.deletion_ineligible: set[str] = set()
+        # Topics whose deletion does not go on now, and why; only topics that wait for it.
+        self.deletion_ineligible: dict[str, tuple[Halt, ...]] = {}
+        # Topics that the store was told to delete without saying whether it did.
+        self.deletion_unsure: set[str] = set()
         self.reassigning: set[TopicPartition] = set()
         self.offline_count = 0
         self.imbalance_count = 0
@@ -179,6 +183,24 @@ class Cluster:
                 self.offline_count -= int(np.count_nonzero(rows.state == PartitionState.OFFLINE))
         self.deletion_started |= begun
 
+    def halt_deletion(self, name: str, halt: Halt) -> bool:
+        """Note why the deletion of a topic does not go on; one of the same reason is replaced.
+
+        Returns:
+            whether that is news: the topic waits for its deletion, and that reason did not stand before.
+        """
+        if name not in self.topics_to_delete:
+            return False
+        before = self.deletion_ineligible.get(name, ())
+        others = tuple(held for held in before if held.reason is not halt.reason)
+        self.deletion_ineligible[name] = (*others, halt)
+        return len(others) == len(before)
+
+    def lift_halts(self, topics: Iterable[str]) -> None:
+        """The deletion of some topics may go on."""
+        for name in topics:
+            self.deletion_ineligible.pop(name, None)
+
     def remove_topic(self, name: str) -> None:
         """Forget a topic and everything that goes with it; nothing happens if it is unknown."""
         topic = self.table.topic(name)
@@ -190,7 +212,8 @@ class Cluster:
         self.table.remove_topic(name)
         self.topics_to_delete.discard(name)
         self.deletion_started.discard(name)
-        self.deletion_ineligible.discard(name)
+        self.deletion_ineligible.pop(name, None)
+        self.deletion_unsure.discard(name)
         self.reassigning = {partition for partition in self.reassigning if partition.topic != name}
 
     # -- partitions ----------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import pytest
 from kactl.cluster import NOT_ACTIVE, Cluster
 from kactl.election import Election
 from kactl.errors import IllegalState
+from kactl.halt import Halt, HaltReason
 from kactl.machines import partition
 from kactl.model import Assignment, Fence, Leadership, PartitionState, ReplicaState
 from kactl.store import Assignments, Leaderships
@@ -347,7 +348,8 @@ def doomed() -> Cluster:
         queued=frozenset({"t"}),
         started=frozenset({"t"}),
     ).columns()
-    cluster.deletion_ineligible.add("t")
+    cluster.halt_deletion("t", Halt(HaltReason.OFFLINE_REPLICAS, (2,), (0,)))
+    cluster.deletion_unsure.add("t")
     cluster.reassigning |= {tp("t-0"), tp("u-0")}
     return cluster
 
@@ -371,7 +373,8 @@ def test_a_removed_topic_is_known_nowhere(doomed: Cluster) -> None:
 def test_a_removed_topic_takes_its_states_with_it(doomed: Cluster) -> None:
     doomed.remove_topic("t")
 
-    assert doomed.deletion_ineligible == set()
+    assert doomed.deletion_ineligible == {}
+    assert doomed.deletion_unsure == set()
     assert doomed.reassigning == {tp("u-0")}
     assert counts(doomed) == (1, 0)
     doomed.put_assignment(tp("t-0"), Assignment((9, 2)))
@@ -398,7 +401,8 @@ def test_a_reset_forgets_everything(doomed: Cluster) -> None:
     assert doomed.brokers == {}
     assert doomed.shutting_down == frozenset()
     assert not len(doomed.now.registered)
-    assert doomed.topics_to_delete == doomed.deletion_started == doomed.deletion_ineligible == set()
+    assert doomed.topics_to_delete == doomed.deletion_started == doomed.deletion_unsure == set()
+    assert doomed.deletion_ineligible == {}
     assert doomed.reassigning == set()
     assert counts(doomed) == (0, 0)
     assert doomed.fence == Fence(epoch=0, version=0)

@@ -1,0 +1,73 @@
+"""Why the deletion of a topic does not go on, what holds it up, and what would set it going again.
+
+A halt is lifted when a broker starts that holds a replica of the topic, when a reassignment of one of its partitions
+completes, and by the next controller; by nothing else, and never by time.
+"""
+
+import enum
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from kactl.errors import ErrorCode
+
+# So many are named in a sentence; the others are counted.
+_NAMED_MAX: Final = 10
+
+
+class HaltReason(enum.Enum):
+    """Kafka's own words for it."""
+
+    OFFLINE_REPLICAS = "offline replicas"
+    REPLICA_FAILED = "replica deletion failure"
+    REASSIGNMENT = "topic reassignment in progress"
+
+
+class Halt(msgspec.Struct, frozen=True):
+    """One reason why one topic's deletion does not go on.
+
+    Attributes:
+        brokers: whose replicas hold it up, ascending; empty for a reassignment.
+        partitions: the numbers of the partitions concerned, ascending.
+        error: what a broker answered; NONE where no answer is the reason.
+    """
+
+    reason: HaltReason
+    brokers: tuple[int, ...] = ()
+    partitions: tuple[int, ...] = ()
+    error: int = ErrorCode.NONE
+
+    @property
+    def text(self) -> str:
+        """What holds the deletion up, as a sentence without its beginning: "partitions 0, 1 are being reassigned"."""
+        partitions, brokers = _counted("partition", self.partitions), _counted("broker", self.brokers)
+        if self.reason is HaltReason.REASSIGNMENT:
+            return f"{partitions} {_are(self.partitions)} being reassigned"
+        if self.reason is HaltReason.OFFLINE_REPLICAS:
+            return f"replicas of {partitions} on {brokers} are offline"
+        if self.error == ErrorCode.NONE:
+            return f"{brokers} failed while replicas of {partitions} were to be deleted there"
+        named = ErrorCode(self.error).name if self.error in set(ErrorCode) else "an error that kactl does not know"
+        return f"{brokers} could not delete replicas of {partitions}: {named} ({self.error})"
+
+    @property
+    def remedy(self) -> str:
+        """What a person can do about it."""
+        brokers = _counted("broker", self.brokers)
+        if self.reason is HaltReason.REASSIGNMENT:
+            return "wait until the reassignment is complete, or cancel it"
+        if self.error == ErrorCode.NONE:
+            return f"start {brokers}; one that runs has a directory that failed: mend it and restart the broker"
+        return f"see in the log of {brokers} what is the matter, and restart it; or let another controller take over"
+
+
+def _counted(kind: str, numbers: Iterable[int]) -> str:
+    held = list(numbers)
+    named = ", ".join(map(str, held[:_NAMED_MAX]))
+    more = f" and {len(held) - _NAMED_MAX} more" if len(held) > _NAMED_MAX else ""
+    return f"{kind}{'' if len(held) == 1 else 's'} {named}{more}"
+
+
+def _are(numbers: tuple[int, ...]) -> str:
+    return "is" if len(numbers) == 1 else "are"
