@@ -41,8 +41,14 @@ class Moved:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MoveReplicas:
-    """Move the replicas that `brokers` hold of the partitions in some rows; None: those of all assigned brokers."""
+    """Move replicas of the partitions in some rows.
+
+    Attributes:
+        brokers: whose; None: those of all assigned brokers.
+        which: bool[W, n], in place of `brokers`: just these, by slot. Slots that were added since are passed over.
+    """
 
     at: RowNumbers
     target: ReplicaState
     brokers: frozenset[int] | None = None
+    which: Bools | None = None

@@ -63,7 +63,7 @@ class Replicas(Actor[MoveReplicas]):
 
     def _move(self, message: MoveReplicas) -> None:
         rows = self.cluster.table.rows(message.at)
-        which = _named(rows, message.brokers)
+        which = _named(rows, message)
         planned = replica.plan(rows, which, message.target)
         self._apply(planned.change, planned.moved, message.target)
         self._refused(rows, planned.refused, message.target)
@@ -80,13 +80,13 @@ class Replicas(Actor[MoveReplicas]):
         brokers = message.brokers
         if brokers is None:
             rows = self.cluster.table.rows(message.at)
-            brokers = frozenset(np.unique(rows.replicas[_named(rows, None)]).tolist())
+            brokers = frozenset(np.unique(rows.replicas[_named(rows, message)]).tolist())
         for broker in sorted(brokers):
             await self._broker_offline(message, broker)
 
     async def _broker_offline(self, message: MoveReplicas, broker: int) -> None:
         rows = self.cluster.table.rows(message.at)
-        rows = rows.take(some(_named(rows, message.brokers) & holds(rows, broker)))
+        rows = rows.take(some(_named(rows, message) & holds(rows, broker)))
         legal = replica.legal_offline(rows, broker)
         self._refused_rows(rows.take(~legal), Refusal.ILLEGAL_MOVE)
         rows = rows.take(legal)
@@ -170,10 +170,12 @@ class Replicas(Actor[MoveReplicas]):
         return f"{self.cluster.table.topic_at(int(rows.topic[at])).name}-{rows.partition[at]}"
 
 
-def _named(rows: Rows, brokers: frozenset[int] | None) -> Bools:
-    """bool[W, n]: the replicas on `brokers`, assigned or left over with a state; None: all assigned ones."""
-    if brokers is None:
+def _named(rows: Rows, message: MoveReplicas) -> Bools:
+    """bool[W, n]: the replicas that are to move; those on `brokers` are assigned, or left over with a state."""
+    if message.which is not None:
+        return np.pad(message.which, ((0, len(rows.replicas) - len(message.which)), (0, 0)))
+    if message.brokers is None:
         return rows.assigned
     left_over = rows.replica_state != ReplicaState.ABSENT
-    held: Bools = Live(brokers)[rows.replicas] & (rows.assigned | left_over)
+    held: Bools = Live(message.brokers)[rows.replicas] & (rows.assigned | left_over)
     return held

@@ -228,9 +228,9 @@ def deletion_answers(request: StopReplica, response: StopReplicaResponse, cluste
 
     Source: AbstractControllerBrokerRequestBatch.handleStopReplicaResponse.
     """
-    named = zip(request.topic[request.delete].tolist(), request.partition[request.delete].tolist(), strict=True)
-    asked = {(request.topics[topic].name, partition) for topic, partition in named}
+    numbers = {topic.name: at for at, topic in enumerate(request.topics) if topic.name in cluster.deletion_started}
     errors = response.partitions
-    answered = zip((errors.topics[topic] for topic in errors.topic.tolist()), errors.partition.tolist(), strict=True)
-    which = np.array([name in asked and name[0] in cluster.deletion_started for name in answered], np.bool_)
+    topic = np.array([numbers.get(name, -1) for name in errors.topics], np.int64)[errors.topic]
+    asked = request.topic[request.delete].astype(np.int64) << 32 | request.partition[request.delete]
+    which = np.isin(topic << 32 | errors.partition, asked) & (topic >= 0)
     return PartitionErrors(errors.topics, errors.topic[which], errors.partition[which], errors.error[which])
