@@ -17,7 +17,6 @@ from kactl.history import History
 from kactl.model import NO_LEADER, Assignment, TopicPartition, TopicRef
 from kactl.requests import (
     Asked,
-    BrokerRestoreRequested,
     ElectionKind,
     ElectionRequested,
     ElectionResult,
@@ -32,6 +31,7 @@ from kactl.requests import (
     TopicCreationRequested,
     TopicDeletionRequested,
     UncleanElectionsEnabled,
+    UndrainRequested,
 )
 
 from .controller import ControllerLoop
@@ -149,14 +149,22 @@ class Asking:
             ActionTimedOut: it is marked, and goes as soon as every broker that holds a replica is there.
         """
         ref = cast(TopicRef, await self.ask(TopicDeletionRequested(topic, dry_run)))
+        if not dry_run and timeout_ms:
+            await self.wait_deleted(ref, timeout_ms=timeout_ms)
+        return ref
+
+    async def wait_deleted(self, ref: TopicRef, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
+        """Wait until nothing is left of a topic that was marked for deletion.
+
+        Raises:
+            ActionTimedOut: it goes as soon as every broker that holds a replica is there.
+        """
 
         def gone() -> bool:
-            known = self.cluster.table.topic(topic)
+            known = self.cluster.table.topic(ref.name)
             return known is None or known.ref.id != ref.id
 
-        if not dry_run and timeout_ms:
-            await self._until(gone, f"deleting topic {topic}", timeout_ms)
-        return ref
+        await self._until(gone, f"deleting topic {ref.name}", timeout_ms)
 
     async def grow_topic(
         self,
@@ -239,7 +247,7 @@ class Asking:
         Raises:
             BrokerNotAvailable: it is not registered.
         """
-        await self.ask(BrokerRestoreRequested(broker))
+        await self.ask(UndrainRequested(broker))
 
     async def update_features(self, updates: Iterable[FeatureUpdate], *, dry_run: bool = False) -> list[FeatureResult]:
         """Finalize levels of features; one result for each, in order."""

@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from typing import Final, Literal
 
 import msgspec
+import numpy as np
 
 from kactl.cluster import Cluster
-from kactl.model import NO_LEADER, PartitionState, PartitionView, TopicPartition
+from kactl.model import NO_LEADER, PartitionState, PartitionView, ReplicaState, TopicPartition
 from kactl.table import NO_ROW
 
+DeletionState = Literal["none", "halted", "running"]
 BrokerState = Literal["live", "shutting_down", "dead"]
 _STATE_TEXT: Final = {"live": "is live", "shutting_down": "is shutting down", "dead": "is dead"}
 
@@ -59,6 +61,45 @@ def explain_partition(cluster: Cluster, name: TopicPartition) -> Explanation | N
     candidates = tuple(_candidate(cluster, view, broker) for broker in view.replicas)
     verdict, remedies = _verdict(cluster, view, candidates)
     return Explanation(name.topic, name.partition, view.leader, verdict, remedies, candidates)
+
+
+def explain_deletion(cluster: Cluster, topic: str) -> tuple[DeletionState, tuple[str, ...]]:
+    """How a topic's deletion stands, and what it waits for."""
+    if topic not in cluster.topics_to_delete:
+        return "none", ()
+    halts = cluster.halts(topic)
+    if halts:
+        return "halted", tuple(f"{each.text}: {each.remedy}" for each in halts)
+    known = cluster.table.topic(topic)
+    if known is None:
+        return "running", ("the store, which is to forget it",)
+    rows = cluster.table.rows(cluster.table.rows_of(known))
+    asked = np.unique(rows.replicas[rows.replica_state == ReplicaState.DELETION_STARTED]).tolist()
+    return "running", tuple(
+        f"broker {broker} has been told to delete its replicas and has not answered" for broker in asked
+    )
+
+
+def waits_of_reassignment(cluster: Cluster, name: TopicPartition) -> tuple[str, ...]:
+    """What the move of a partition waits for, and what would unblock it; empty if it is not being moved."""
+    view = cluster.view(name)
+    if view is None or not view.assignment.is_being_reassigned:
+        return ()
+    missing = [broker for broker in view.assignment.target if broker not in view.isr]
+    if not missing:
+        return ("nothing any more: all of its target replicas are in sync, and it is about to end",)
+    waits = []
+    for broker in missing:
+        state = broker_state(cluster, broker)
+        if state == "dead":
+            waits.append(f"broker {broker} is dead: start it, or cancel with kactl reassign cancel -p {name}")
+        elif cluster.table.row(name) in cluster.table.dirs_offline(broker):
+            waits.append(f"a directory of broker {broker} has failed: mend it and restart the broker, or cancel")
+        elif view.leader == NO_LEADER:
+            waits.append(f"broker {broker} cannot copy, as nobody leads: kactl explain {name}")
+        else:
+            waits.append(f"broker {broker} is copying from broker {view.leader} and is not in sync yet")
+    return tuple(waits)
 
 
 def broker_state(cluster: Cluster, broker: int) -> BrokerState:

@@ -80,7 +80,7 @@ class Route:
 
     @property
     def writes(self) -> bool:
-        return self.method == "POST"
+        return self.method in ("POST", "PATCH", "DELETE")
 
 
 async def read(route: Route, http: web.Request) -> Asked[Any, Any, Any]:

@@ -9,6 +9,8 @@ from kactl.admin.route import Asked
 from kactl.admin.schema import (
     BrokerActed,
     BrokerAction,
+    BrokerDrain,
+    BrokerDrained,
     BrokerInfo,
     BrokerList,
     BrokerPath,
@@ -16,11 +18,14 @@ from kactl.admin.schema import (
     ClusterInfo,
     EndpointInfo,
     NoQuestion,
+    PartitionName,
 )
 from kactl.admin.service import Service
 from kactl.admin.tallies import Shares, shares
 from kactl.errors import ActionTimedOut, ErrorCode
+from kactl.model import TopicPartition
 from kactl.participant.group import Participants
+from kactl.requests import UndrainRequested
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +96,26 @@ async def restart(service: Service, asked: Acting) -> BrokerActed:
     finally:
         service.restarting.discard(id_)
     return BrokerActed(broker=id_, action="restart")
+
+
+async def drain(service: Service, asked: Asked[BrokerPath, NoQuestion, BrokerDrain]) -> BrokerDrained:
+    """Lead a broker's partitions elsewhere, as before it is stopped; or let it lead and follow again."""
+    id_, body, controller = asked.path.id, asked.body, service.controller
+    if not body.dry_run:
+        what = "is no longer drained" if body.undo else "is drained"
+        log.warning("broker %d %s, as asked over the API: %s", id_, what, body.reason or "no reason")
+    remaining: list[TopicPartition] = []
+    if body.undo:
+        await controller.ask(UndrainRequested(id_, dry_run=body.dry_run))
+    else:
+        remaining = await controller.drain(id_, dry_run=body.dry_run)
+    return BrokerDrained(
+        broker=id_,
+        undo=body.undo,
+        dry_run=body.dry_run,
+        remaining=tuple(PartitionName(topic=name.topic, partition=name.partition) for name in remaining),
+        as_of=service.as_of(),
+    )
 
 
 def _participants(service: Service, broker: int, instead: str) -> Participants:

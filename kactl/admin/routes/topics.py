@@ -1,8 +1,10 @@
-"""Topics and their partitions: to look at, and to create."""
+"""Topics and their partitions: to look at, to create, to change, to delete."""
 
 import logging
+from collections.abc import Mapping
 from http import HTTPStatus
 
+from kactl import topic_config
 from kactl.admin.route import Asked, Reply
 from kactl.admin.schema import (
     NoQuestion,
@@ -10,8 +12,12 @@ from kactl.admin.schema import (
     PartitionPage,
     PartitionPath,
     PartitionQuery,
+    TopicChange,
+    TopicChanged,
     TopicCreated,
     TopicCreation,
+    TopicDeleted,
+    TopicDeletion,
     TopicDetail,
     TopicPage,
     TopicPath,
@@ -20,7 +26,7 @@ from kactl.admin.schema import (
 from kactl.admin.service import Service
 from kactl.admin.tallies import find_topics, text_of_id, topic_infos
 from kactl.admin.views import Found, find_partition, find_partitions
-from kactl.errors import NotFound, StoreError
+from kactl.errors import ActionTimedOut, BadConfig, BadRequest, NotFound, StoreError, StoreUnavailable
 from kactl.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -62,6 +68,60 @@ async def create(service: Service, asked: Asked[NoQuestion, NoQuestion, TopicCre
     if body.dry_run:
         return Reply(created)
     return Reply(created, status=HTTPStatus.CREATED, headers={"Location": f"/v1/topics/{ref.name}"})
+
+
+async def change(service: Service, asked: Asked[TopicPath, NoQuestion, TopicChange]) -> TopicChanged:
+    """Add partitions to a topic, change its overrides, or say what would come of it."""
+    name, body, controller = asked.path.topic, asked.body, service.controller
+    known = controller.cluster.table.topic(name)
+    if known is None:
+        raise NotFound("topic", name)
+    if body.partitions is None and body.assignment is not None:
+        raise BadRequest("assignment", "say in partitions how many the topic is to have then")
+    if body.partitions is None and not body.config:
+        raise BadRequest("partitions", "nothing is to be changed: give partitions, or config")
+    config = await _changed_config(service, name, body.config)
+    if not body.dry_run:
+        log.info("topic %r is changed, as asked over the API: %s", name, body.reason or "no reason")
+    if body.partitions is not None:
+        await controller.grow_topic(
+            name, body.partitions, assignment=body.assignment, dry_run=body.dry_run, timeout_ms=body.timeout_ms
+        )
+    if config is not None and not body.dry_run:
+        await controller.store.set_topic_config(name, config)
+    count = body.partitions if body.partitions is not None else len(controller.cluster.table.rows_of(known))
+    return TopicChanged(name=name, partitions=count, config=config, dry_run=body.dry_run)
+
+
+async def delete(service: Service, asked: Asked[TopicPath, TopicDeletion, NoQuestion]) -> Reply:
+    """Delete a topic. Where it takes longer than there is time it is marked, and goes on: 202."""
+    name, how, controller = asked.path.topic, asked.query, service.controller
+    if not how.dry_run:
+        log.warning("topic %r is deleted, as asked over the API: %s", name, how.reason or "no reason")
+    ref = await controller.delete_topic(name, dry_run=how.dry_run, timeout_ms=0)
+    gone = False
+    if not how.dry_run and how.timeout_ms:
+        try:
+            await controller.wait_deleted(ref, timeout_ms=how.timeout_ms)
+            gone = True
+        except ActionTimedOut as late:
+            log.info("%s", late)
+    answer = TopicDeleted(name=name, id=text_of_id(ref.id), gone=gone, dry_run=how.dry_run)
+    return Reply(answer, status=HTTPStatus.OK if gone or how.dry_run else HTTPStatus.ACCEPTED)
+
+
+async def _changed_config(service: Service, name: str, changes: Mapping[str, str | None]) -> dict[str, str] | None:
+    """The overrides as they are to be; None if they stay."""
+    if not changes:
+        return None
+    overrides = (await service.controller.store.topic_configs([name])).get(name)
+    if overrides is None:
+        raise StoreUnavailable(f"the overrides of topic {name} could not be read; nothing was changed, try again")
+    kept = {key: value for key, value in (overrides | changes).items() if value is not None}
+    unusable = topic_config.wrong(kept)
+    if unusable is not None:
+        raise BadConfig("config", ": ".join(unusable))
+    return kept
 
 
 async def partition(service: Service, asked: Asked[PartitionPath, NoQuestion, NoQuestion]) -> PartitionInfo:

@@ -1,6 +1,6 @@
 """Brokers, and what is done to them."""
 
-from .words import Answer, AsOf, BrokerStateName, Int32, Question, Reason
+from .words import Answer, AsOf, BrokerStateName, Int32, PartitionName, Question, Reason
 
 
 class EndpointInfo(Answer, frozen=True):
@@ -59,6 +59,24 @@ class BrokerAction(Question, frozen=True):
     """Kill or restart a participant; an empty body will do."""
 
     reason: Reason = ""
+
+
+class BrokerDrain(Question, frozen=True):
+    """Lead a broker's partitions elsewhere, as before it is stopped. `undo`: let it lead and follow again."""
+
+    undo: bool = False
+    dry_run: bool = False
+    reason: Reason = ""
+
+
+class BrokerDrained(Answer, frozen=True):
+    """What came of it. `remaining`: what it still leads, as nobody else can, or what it would still lead."""
+
+    broker: int
+    undo: bool
+    dry_run: bool
+    remaining: tuple[PartitionName, ...]
+    as_of: AsOf
 
 
 class BrokerActed(Answer, frozen=True):

@@ -1,6 +1,6 @@
 """This instance, the controller, and the cluster in numbers."""
 
-from .words import Answer, AsOf
+from .words import Answer, AsOf, Int32, Question, Reason
 
 
 class Probe(Answer, frozen=True):
@@ -61,3 +61,17 @@ class ClusterInfo(Answer, frozen=True):
     under_replicated_partitions: int
     preferred_imbalance: int
     as_of: AsOf
+
+
+class Resignation(Question, frozen=True):
+    """Give the controllership up, if it is held under `expected_epoch`."""
+
+    expected_epoch: Int32
+    reason: Reason = ""
+
+
+class Resigned(Answer, frozen=True):
+    """The controllership was given up. `active_id`: who has it now, as far as is known."""
+
+    epoch: int
+    active_id: int | None

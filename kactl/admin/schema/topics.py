@@ -101,6 +101,24 @@ class TopicCreated(Answer, frozen=True):
     dry_run: bool
 
 
+class TopicChanged(Answer, frozen=True):
+    """A topic was changed, or would be: `dry_run`."""
+
+    name: str
+    partitions: int
+    config: dict[str, str] | None
+    dry_run: bool
+
+
+class TopicDeleted(Answer, frozen=True):
+    """A topic was marked for deletion, or would be: `dry_run`. `gone`: nothing is left of it already."""
+
+    name: str
+    id: str | None
+    gone: bool
+    dry_run: bool
+
+
 class TopicPath(Question, frozen=True):
     """Which topic."""
 
@@ -153,6 +171,32 @@ class TopicCreation(Question, frozen=True):
     replication_factor: int | None = None
     assignment: list[Annotated[list[Int32], Meta(max_length=1000)]] | None = None
     config: Annotated[dict[ConfigKey, ConfigValue], Meta(max_length=100)] = {}
+    dry_run: bool = False
+    timeout_ms: Annotated[int, Meta(ge=0, le=TIMEOUT_MS_MAX)] = 30_000
+    reason: Reason = ""
+
+
+class TopicChange(Question, frozen=True):
+    """Change a topic: more partitions, other overrides, or both.
+
+    Attributes:
+        partitions: how many it is to have then; null leaves them.
+        assignment: replicas of each new partition, in order; null has them placed.
+        config: overrides to set; null in place of a value takes one away. Others stay.
+        timeout_ms: how long to wait until all partitions have a leader; 0 does not wait.
+    """
+
+    partitions: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+    assignment: list[Annotated[list[Int32], Meta(max_length=1000)]] | None = None
+    config: Annotated[dict[ConfigKey, ConfigValue | None], Meta(max_length=100)] = {}
+    dry_run: bool = False
+    timeout_ms: Annotated[int, Meta(ge=0, le=TIMEOUT_MS_MAX)] = 30_000
+    reason: Reason = ""
+
+
+class TopicDeletion(Question, frozen=True):
+    """How to delete. `timeout_ms`: how long to wait until nothing of it is left; 0 does not wait."""
+
     dry_run: bool = False
     timeout_ms: Annotated[int, Meta(ge=0, le=TIMEOUT_MS_MAX)] = 30_000
     reason: Reason = ""

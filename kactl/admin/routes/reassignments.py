@@ -1,0 +1,166 @@
+"""Reassignments: to ask for, to plan, to look at, to cancel."""
+
+import asyncio
+import logging
+from typing import Final
+
+from kactl.admin.route import Asked
+from kactl.admin.schema import (
+    NoQuestion,
+    PlanAnswer,
+    PlannedMove,
+    PlanRequest,
+    ReassignmentAnswer,
+    ReassignmentCancellation,
+    ReassignmentInfo,
+    ReassignmentList,
+    ReassignmentPath,
+    ReassignmentRequest,
+    ReassignmentResult,
+)
+from kactl.admin.service import Service
+from kactl.cluster import Cluster
+from kactl.errors import ActionTimedOut, BadRequest, ErrorCode, NotFound
+from kactl.explain import waits_of_reassignment
+from kactl.model import Broker, TopicPartition
+from kactl.plan import plan
+from kactl.requests import ReassignmentRequested
+from kactl.requests import ReassignmentResult as Result
+
+log = logging.getLogger(__name__)
+
+# A reassignment waits for its turn among events, and for a store that fails for the moment.
+REASSIGNMENT_TIMEOUT_S: Final = 120
+
+
+async def reassign(service: Service, asked: Asked[NoQuestion, NoQuestion, ReassignmentRequest]) -> ReassignmentAnswer:
+    """Begin moves, or cancel them; one result for each partition."""
+    body = asked.body
+    targets = {
+        TopicPartition(each.topic, each.partition): None if each.replicas is None else tuple(each.replicas)
+        for each in body.partitions
+    }
+    if len(targets) < len(body.partitions):
+        raise BadRequest("partitions", "a partition is named twice; name each once")
+    if not body.dry_run:
+        log.info("%d partitions are reassigned, as asked over the API: %s", len(targets), body.reason or "no reason")
+    return await _ask(service, ReassignmentRequested(targets, body.dry_run))
+
+
+async def cancel(
+    service: Service, asked: Asked[ReassignmentPath, ReassignmentCancellation, NoQuestion]
+) -> ReassignmentAnswer:
+    """Cancel the move of one partition."""
+    name = TopicPartition(asked.path.topic, asked.path.partition)
+    if not asked.query.dry_run:
+        log.info(
+            "the reassignment of %s is cancelled, as asked over the API: %s", name, asked.query.reason or "no reason"
+        )
+    return await _ask(service, ReassignmentRequested({name: None}, asked.query.dry_run))
+
+
+async def reassignments(service: Service, asked: Asked[NoQuestion, NoQuestion, NoQuestion]) -> ReassignmentList:
+    """All moves that are going on, and what each waits for."""
+    cluster = service.controller.cluster
+    return ReassignmentList(
+        items=tuple(_info(cluster, name) for name in sorted(cluster.reassigning) if _moves(cluster, name)),
+        as_of=service.as_of(),
+    )
+
+
+async def planned(service: Service, asked: Asked[NoQuestion, NoQuestion, PlanRequest]) -> PlanAnswer:
+    """Where replicas should go; computed beside the event loop, as a large plan takes a while."""
+    cluster = service.controller.cluster
+    body = asked.body
+    allowed = _allowed(cluster, body)
+    movable, others = _assigned(cluster, body)
+    as_of = service.as_of()
+    moves = await asyncio.to_thread(
+        plan,
+        movable,
+        allowed,
+        others=others,
+        replication_factor=body.replication_factor,
+        balance=body.balance,
+    )
+    return PlanAnswer(
+        items=tuple(
+            PlannedMove(topic=name.topic, partition=name.partition, current=movable[name], replicas=replicas)
+            for name, replicas in moves.items()
+        ),
+        unchanged=len(movable) - len(moves),
+        moved=sum(len(set(replicas) - set(movable[name])) for name, replicas in moves.items()),
+        as_of=as_of,
+    )
+
+
+async def _ask(service: Service, request: ReassignmentRequested) -> ReassignmentAnswer:
+    try:
+        async with asyncio.timeout(REASSIGNMENT_TIMEOUT_S):
+            results: list[Result] = await service.controller.ask(request)
+    except TimeoutError:
+        raise ActionTimedOut("the reassignment", REASSIGNMENT_TIMEOUT_S * 1000) from None
+    return ReassignmentAnswer(dry_run=request.dry_run, results=tuple(map(_told, results)), as_of=service.as_of())
+
+
+def _told(result: Result) -> ReassignmentResult:
+    begun = result.assignment
+    return ReassignmentResult(
+        topic=result.topic,
+        partition=result.partition,
+        outcome="ok" if result.error is ErrorCode.NONE else "failed",
+        error_code=result.error.value,
+        error_name=result.error.name,
+        message=result.message,
+        replicas=() if begun is None else begun.replicas,
+        adding=() if begun is None else begun.adding,
+        removing=() if begun is None else begun.removing,
+    )
+
+
+def _moves(cluster: Cluster, name: TopicPartition) -> bool:
+    view = cluster.view(name)
+    return view is not None and view.assignment.is_being_reassigned
+
+
+def _info(cluster: Cluster, name: TopicPartition) -> ReassignmentInfo:
+    view = cluster.view(name)
+    assert view is not None
+    return ReassignmentInfo(
+        topic=name.topic,
+        partition=name.partition,
+        replicas=view.replicas,
+        adding=view.adding,
+        removing=view.removing,
+        leader=view.leader,
+        isr=view.isr,
+        waits_for=waits_of_reassignment(cluster, name),
+    )
+
+
+def _allowed(cluster: Cluster, body: PlanRequest) -> list[Broker]:
+    """The brokers that a plan may use."""
+    unknown = sorted(set(body.brokers or ()) - cluster.brokers.keys())
+    if unknown:
+        raise BadRequest("brokers", f"{unknown} are not registered; there are {sorted(cluster.brokers)}")
+    wanted = cluster.brokers.keys() - cluster.shutting_down if body.brokers is None else set(body.brokers)
+    return [broker for id_, broker in cluster.brokers.items() if id_ in wanted and id_ not in body.without]
+
+
+def _assigned(
+    cluster: Cluster, body: PlanRequest
+) -> tuple[dict[TopicPartition, tuple[int, ...]], list[tuple[int, ...]]]:
+    """What may be moved, by name, and what else there is; each with the replicas that it is to have."""
+    wanted = None if body.topics is None else set(body.topics)
+    if wanted is not None:
+        for name in sorted(wanted):
+            if cluster.table.topic(name) is None:
+                raise NotFound("topic", name)
+    movable, others = {}, []
+    for row in cluster.table.all().tolist():
+        view = cluster.table.view(row)
+        if (wanted is None or view.topic in wanted) and view.topic not in cluster.topics_to_delete:
+            movable[view.name] = view.assignment.target
+        else:
+            others.append(view.assignment.target)
+    return movable, others
