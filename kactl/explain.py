@@ -67,7 +67,7 @@ def explain_deletion(cluster: Cluster, topic: str) -> tuple[DeletionState, tuple
     """How a topic's deletion stands, and what it waits for."""
     if topic not in cluster.topics_to_delete:
         return "none", ()
-    halts = cluster.halts(topic)
+    halts = cluster.deletion_ineligible.get(topic, ())
     if halts:
         return "halted", tuple(f"{each.text}: {each.remedy}" for each in halts)
     known = cluster.table.topic(topic)
@@ -75,9 +75,7 @@ def explain_deletion(cluster: Cluster, topic: str) -> tuple[DeletionState, tuple
         return "running", ("the store, which is to forget it",)
     rows = cluster.table.rows(cluster.table.rows_of(known))
     asked = np.unique(rows.replicas[rows.replica_state == ReplicaState.DELETION_STARTED]).tolist()
-    return "running", tuple(
-        f"broker {broker} has been told to delete its replicas and has not answered" for broker in asked
-    )
+    return "running", tuple(f"broker {broker} was told to delete its replicas and has not answered" for broker in asked)
 
 
 def waits_of_reassignment(cluster: Cluster, name: TopicPartition) -> tuple[str, ...]:

@@ -117,7 +117,7 @@ async def _changed_config(service: Service, name: str, changes: Mapping[str, str
     overrides = (await service.controller.store.topic_configs([name])).get(name)
     if overrides is None:
         raise StoreUnavailable(f"the overrides of topic {name} could not be read; nothing was changed, try again")
-    kept = {key: value for key, value in (overrides | changes).items() if value is not None}
+    kept = {key: value for key, value in {**overrides, **changes}.items() if value is not None}
     unusable = topic_config.wrong(kept)
     if unusable is not None:
         raise BadConfig("config", ": ".join(unusable))
