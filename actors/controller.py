@@ -12,15 +12,19 @@ from typing import Any, Final
 
 from kactl.errors import ControllerMoved, IllegalState, KactlError, NotController, SessionExpired, StoreError
 from kactl.events import ControllerState, Event, LeaderAndIsrAnswered, WritesFailed
+from kactl.requests import Asked
 from kactl.telemetry import Telemetry
 
 from .actor import Actor
 from .handlers.answers import BrokerAnswers
+from .handlers.balance import Balancing
 from .handlers.brokers import BrokerEvents
 from .handlers.controllership import Controllership
 from .handlers.elections import Elections
 from .handlers.failover import Failover
 from .handlers.reach import Handler, Reach
+from .handlers.shutdown import Shutdowns
+from .handlers.timers import Timers
 from .handlers.topics import TopicEvents, UncleanDefault
 
 log = logging.getLogger(__name__)
@@ -48,16 +52,21 @@ class ControllerLoop(Actor[Event]):
         self.telemetry = telemetry
         self.state = ControllerState.IDLE
         self._later: dict[Event, asyncio.Task[None]] = {}
+        timers = Timers(reach.clock, reach.enqueue)
         brokers = BrokerEvents(reach)
         topics = TopicEvents(reach, unclean)
+        elections = Elections(reach, unclean)
+        balancing = Balancing(reach, timers)
+        shutdowns = Shutdowns(reach, welcome=brokers.welcome, timers=timers)
         self.controllership = Controllership(
             reach,
-            Failover(reach, topics),
+            Failover(reach, topics, elections=elections, balancing=balancing),
             look_again=self._look_again,
+            timers=timers,
             unclean=unclean,
         )
         self._handlers: dict[type[Event], Handler] = {}
-        for group in (self.controllership, brokers, topics, BrokerAnswers(reach), Elections(reach, unclean)):
+        for group in (self.controllership, brokers, topics, BrokerAnswers(reach), elections, balancing, shutdowns):
             self._handlers |= group.handlers()
 
     @property
@@ -74,7 +83,7 @@ class ControllerLoop(Actor[Event]):
         """Handle one event to its end. Whatever goes wrong, the next event finds the controller ready."""
         if not self.is_active and not message.on_standby:
             if message.asked:
-                raise NotController(self.active_id)
+                raise self._not_controller(message)
             return None
         self.state = message.state
         began_ms = self.clock.monotonic_ms()
@@ -84,7 +93,7 @@ class ControllerLoop(Actor[Event]):
             log.info("%s: %s", message.label, moved)
             await self.controllership.moved(refused=type(message) is not LeaderAndIsrAnswered)
             if message.asked:
-                raise NotController(self.active_id) from moved
+                raise self._not_controller(message) from moved
         except Exception as error:
             if isinstance(error, IllegalState) and self.is_active:
                 # Nothing that we know can be relied on any more; whoever is elected next reads all of it anew.
@@ -102,6 +111,11 @@ class ControllerLoop(Actor[Event]):
             self.state = ControllerState.IDLE
             self.telemetry.processed(message.state.label, self.clock.monotonic_ms() - began_ms)
         return None
+
+    def _not_controller(self, asked: Event) -> NotController:
+        """What the asker of `asked` is told: that he has to ask somebody else, in the words that he understands."""
+        refusal = asked.not_controller if isinstance(asked, Asked) else NotController
+        return refusal(self.active_id)
 
     async def _handle(self, event: Event) -> Any:
         """Handle an event; one that only says "read again" is tried again while the store fails for the moment."""
@@ -154,7 +168,7 @@ class ControllerLoop(Actor[Event]):
 
         For the end of a session: no event of the old one may be handled under the new one.
         """
-        for _, asker in self.inbox.drain():
+        for message, asker in self.inbox.drain():
             if asker is not None and not asker.done():
-                asker.set_exception(NotController(None))
+                asker.set_exception(self._not_controller(message))
         self.inbox.put(event)

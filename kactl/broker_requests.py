@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from kactl.errors import ErrorCode
+from kactl.errors import ErrorCode, StaleController
 from kactl.events import ControllerState
 from kactl.model import NO_EPOCH, Leadership, TopicRef
 from kactl.requests import Asked
@@ -19,14 +19,17 @@ PRODUCER_ID_BLOCK_SIZE: Final = 1000
 class ControlledShutdownRequested(Asked, frozen=True):
     """A broker is about to stop: lead its partitions elsewhere. Answer: list[TopicPartition], those it still leads.
 
-    Refused with NotController, StaleBrokerEpoch or BrokerNotAvailable.
+    Refused with StaleController, StaleBrokerEpoch or BrokerNotAvailable. A broker that is still registered under the
+    same epoch long after it has asked is counted on again.
 
     Attributes:
-        broker_epoch: of the registration that asks; NO_EPOCH is not checked, as when an operator asks.
+        broker_epoch: of the registration that asks; NO_EPOCH is not checked, as when an operator asks. The broker is
+            drained then: it stays as it is until an UndrainRequested, or the end of its registration.
         dry_run: say what it would still lead, and change nothing.
     """
 
     state = ControllerState.CONTROLLED_SHUTDOWN
+    not_controller = StaleController
     broker: int
     broker_epoch: int = NO_EPOCH
     dry_run: bool = False
@@ -37,7 +40,7 @@ class IsrProposal(msgspec.Struct, frozen=True):
 
     Attributes:
         topic: with an id and an empty name from version 2 of the request on, with a name before.
-        recovering: whether the leader still recovers from an unclean election.
+        recovering: whether the leader still recovers from an unclean election, or the protocol's number for it.
         partition_epoch: that the leader knows.
     """
 
@@ -46,13 +49,14 @@ class IsrProposal(msgspec.Struct, frozen=True):
     leader_epoch: int
     isr: tuple[int, ...]
     partition_epoch: int
-    recovering: bool = False
+    recovering: bool | int = False
 
 
 class AlterPartitionRequested(Asked, frozen=True):
     """A leader proposes ISRs. Answer: a list of IsrResult, in order.
 
-    Refused with NotController or StaleBrokerEpoch.
+    Of two proposals for one partition the last one counts, and both are answered alike. Refused with NotController,
+    StaleBrokerEpoch or UnknownRecoveryState.
 
     Attributes:
         version: of the request, 0 to 3; it decides how a proposal with a broker that is not live is refused.

@@ -217,6 +217,16 @@ class StaleBrokerEpoch(KactlError):
         self.broker = broker
 
 
+class UnknownRecoveryState(KactlError):
+    """A leader spoke of a recovery in a state that does not exist; as in Kafka, it is told no more than that."""
+
+    http_status = 400
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"there is no leader recovery state {number}: 0 has recovered, 1 recovers")
+        self.number = number
+
+
 class BrokerNotAvailable(KactlError):
     """There is no such broker now."""
 
@@ -256,6 +266,12 @@ class NotController(KactlError):
         who = "nobody that we know of" if active_id is None else f"{active_id}"
         super().__init__(f"this instance is not the controller; the controller is {who}")
         self.active_id = active_id
+
+
+class StaleController(NotController):
+    """The same, in words that brokers understand who are about to stop."""
+
+    code = ErrorCode.STALE_CONTROLLER_EPOCH
 
 
 class ControllerMoved(KactlError):

@@ -181,6 +181,18 @@ class BalanceDue(Event, frozen=True):
     state = ControllerState.AUTO_LEADER_BALANCE
 
 
+class ShutdownOverdue(Event, frozen=True):
+    """A broker asked to be shut down so long ago that it should be gone.
+
+    Attributes:
+        broker_epoch: of the registration under which it asked.
+    """
+
+    state = ControllerState.CONTROLLED_SHUTDOWN
+    broker: int
+    broker_epoch: int
+
+
 class IsrNotified(Event, frozen=True):
     """Leaders have written ISRs."""
 

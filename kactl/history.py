@@ -42,7 +42,8 @@ class ControllerEvent(Event, frozen=True, tag="controller"):
 
 
 class BrokerEvent(Event, frozen=True, tag="broker"):
-    """A broker came or went. `what`: started, bounced, failed, modified, directory-failed."""
+    """A broker came or went. `what`: started, bounced, failed, modified, directory-failed,
+    shutting-down, restored."""
 
     what: str
     broker: int

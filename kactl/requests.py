@@ -61,7 +61,9 @@ class UndrainRequested(Asked, frozen=True):
     """A broker that was to be shut down stays: count on it again. Answer: whether it was marked as shutting down.
 
     It follows again what it was told to stop, and leads what nobody else can; it gets nothing back from those who lead
-    now. Draining a broker is a `kactl.broker_requests.ControlledShutdownRequested` without a broker epoch. Refused with BrokerNotAvailable.
+    now. Draining a broker is a `kactl.broker_requests.ControlledShutdownRequested` without a broker epoch.
+
+    Refused with NotController or BrokerNotAvailable.
 
     Attributes:
         dry_run: say it, and change nothing.
@@ -206,19 +208,6 @@ class ReassignmentsListed(Asked, frozen=True):
 
     state = ControllerState.LIST_PARTITION_REASSIGNMENT
     partitions: tuple[TopicPartition, ...] | None = None
-
-
-# -- brokers -----------------------------------------------------------------------------------------------------------
-
-
-class BrokerRestoreRequested(Asked, frozen=True):
-    """A broker that was drained is not stopped after all: it may lead and follow again. Answer: None.
-
-    Refused with NotController or BrokerNotAvailable.
-    """
-
-    state = ControllerState.CONTROLLED_SHUTDOWN
-    broker: int
 
 
 # -- features ----------------------------------------------------------------------------------------------------------

@@ -7,11 +7,9 @@ import logging
 
 import numpy as np
 
-from kactl.errors import BrokerNotAvailable
 from kactl.events import BrokerLagged, BrokerModified, BrokersChanged, Event, WritesFailed
 from kactl.history import BrokerEvent
 from kactl.model import ReplicaState
-from kactl.requests import BrokerRestoreRequested
 
 from .reach import Handler, Handlers
 
@@ -27,7 +25,6 @@ class BrokerEvents(Handlers):
             BrokerModified: self.on_broker_modified,
             BrokerLagged: self.on_broker_lagged,
             WritesFailed: self.on_writes_failed,
-            BrokerRestoreRequested: self.on_broker_restore_requested,
         }
 
     async def on_brokers_changed(self, event: BrokersChanged) -> None:
@@ -109,16 +106,6 @@ class BrokerEvents(Handlers):
         self.history.add(self.broker_event("modified", now.id))
         self.tell_brokers(self.cluster.brokers)
         await self.tell_everything(now.id)
-
-    async def on_broker_restore_requested(self, event: BrokerRestoreRequested) -> None:
-        if event.broker not in self.cluster.brokers:
-            raise BrokerNotAvailable(event.broker)
-        if event.broker not in self.cluster.shutting_down:
-            return
-        log.info("broker %d, which was drained, may lead and follow again", event.broker)
-        self.cluster.mark_shutting_down(event.broker, False)
-        await self.tell_everything(event.broker)
-        await self.elect_offline()
 
     async def on_writes_failed(self, event: WritesFailed) -> None:
         """Elections, first leaders, and replicas that are to leave ISRs: whatever the store did not keep."""

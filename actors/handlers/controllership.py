@@ -15,6 +15,7 @@ from kactl.requests import ResignRequested
 
 from .failover import Failover
 from .reach import Handler, Handlers, Reach
+from .timers import Timers
 from .topics import UncleanDefault
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class Controllership(Handlers):
 
     Args:
         look_again: where to put down what cannot be told now.
+        timers: what was to come by itself is called off there on resignation.
         unclean: what the store says of unclean elections is forgotten there on resignation.
     """
 
@@ -43,6 +45,7 @@ class Controllership(Handlers):
         failover: Failover,
         *,
         look_again: LookAgain,
+        timers: Timers,
         unclean: UncleanDefault,
     ) -> None:
         super().__init__(reach)
@@ -52,6 +55,7 @@ class Controllership(Handlers):
         self.stopping = False
         self._failover = failover
         self._look_again = look_again
+        self._timers = timers
         self._take_over = reach.settings.take_over
         # Whether the store may name us without our knowing the epoch: an election, or its end, got no answer.
         self._perhaps_named = False
@@ -199,6 +203,7 @@ class Controllership(Handlers):
         """Stop being the controller: nothing that waits is sent, nothing that was known is kept. Never fails."""
         epoch = self.cluster.fence.epoch
         self.ready = False
+        self._timers.cancel_all()
         self.channels.close()
         self.batch.clear()
         self.cluster.reset()

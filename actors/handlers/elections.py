@@ -5,6 +5,7 @@ answered, also one that has no leader yet or does not exist.
 """
 
 import logging
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -12,12 +13,12 @@ from kactl.actors.actor import Ref
 from kactl.actors.messages import Move, Moved
 from kactl.cluster import Cluster
 from kactl.election import Election, nobody_in_sync_online
-from kactl.errors import ErrorCode
-from kactl.events import Event
+from kactl.errors import ErrorCode, Remedy, StoreError
+from kactl.events import Event, PreferredElectionStored
 from kactl.machines import partition
 from kactl.model import NO_LEADER, PartitionState, TopicPartition
 from kactl.requests import ElectionKind, ElectionRequested, ElectionResult, UncleanElectionsEnabled
-from kactl.rows import REFUSAL_TEXT, Bools, Bytes, Ints, Refusal, RowNumbers, Rows, first
+from kactl.rows import REFUSAL_TEXT, Bools, Bytes, Ints, Refusal, RowNumbers, Rows, choose, first
 from kactl.table import NO_ROW
 
 from .reach import Handler, Handlers, Reach
@@ -48,6 +49,7 @@ class Elections(Handlers):
     def handlers(self) -> dict[type[Event], Handler]:
         return {
             ElectionRequested: self.on_election_requested,
+            PreferredElectionStored: self.on_preferred_election_stored,
             UncleanElectionsEnabled: self.on_unclean_elections_enabled,
         }
 
@@ -62,35 +64,83 @@ class Elections(Handlers):
         elif event.enabled and self.epoch:
             await self.elect_offline()
 
+    # -- what somebody left in the store -------------------------------------------------------------------------------
+
+    async def on_preferred_election_stored(self, event: PreferredElectionStored) -> None:
+        """Hold the elections that are requested, if any are, and take the request away, whatever became of them."""
+        requested = await self.store.preferred_election_request()
+        if requested is None:
+            return
+        try:
+            await self._return_to_preferred(requested)
+        finally:
+            await self.store.delete_preferred_election_request(self.cluster.fence)
+            # To read again is to listen for the next request, which may be there by now.
+            self.reach.enqueue(PreferredElectionStored())
+
+    async def hold_stored(self) -> None:
+        """The same as part of a takeover, which a store that fails for the moment does not undo."""
+        try:
+            await self.on_preferred_election_stored(PreferredElectionStored())
+        except StoreError as failed:
+            if failed.remedy is Remedy.RESIGN:
+                raise
+            log.warning("preferred elections that are requested in the store have to wait: %s", failed)
+            self.reach.enqueue(PreferredElectionStored())
+
+    async def _return_to_preferred(self, requested: list[TopicPartition]) -> None:
+        """Those that do not exist, are being deleted, have no leadership, or need no election are passed over."""
+        table = self.cluster.table
+        known = np.array([row for name in dict.fromkeys(requested) if (row := table.row(name)) != NO_ROW], np.intp)
+        rows = table.rows(np.intersect1d(known, table.with_leadership()))
+        rows = rows.take(_electable(rows, ElectionKind.PREFERRED, self.cluster))
+        log.info("preferred elections are requested in the store for %d partitions; %d need one",
+                 len(requested), len(rows))  # fmt: skip
+        moved: Moved = await self.partitions.ask(Move(rows.at, PartitionState.ONLINE, Election.PREFERRED))
+        failed = table.names(rows.at[moved.refusal != Refusal.NONE])
+        if len(failed):
+            log.error(
+                "%d partitions are not led by their preferred replicas; the first: %s", len(failed), next(iter(failed))
+            )
+
 
 async def answer(asked: ElectionRequested, cluster: Cluster, partitions: Ref[Move]) -> list[ElectionResult]:
     """Hold the elections that were asked for; one result for each partition, in the order asked or by name."""
     table = cluster.table
-    names = sorted(table.names(table.all())) if asked.partitions is None else list(dict.fromkeys(asked.partitions))
     results: dict[TopicPartition, ElectionResult] = {}
-    at = []
-    for name in names:
-        row = table.row(name)
-        if row == NO_ROW:
-            results[name] = _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist")
-        elif name.topic in cluster.topics_to_delete:
-            results[name] = _failed(name, ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is being deleted")
-        else:
-            at.append(row)
-    rows = table.rows(np.array(at, np.intp))
+    at = table.all() if asked.partitions is None else _rows_of(asked.partitions, cluster, results)
+    rows = table.rows(at)
+    for name in table.names(rows.at[rows.queued]):
+        results[name] = _failed(name, ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is being deleted")
+    rows = rows.take(~rows.queued)
     wanted = _electable(rows, asked.election, cluster)
-    for name, leader in _each(cluster, rows.take(~wanted)):
-        if asked.partitions is not None:
+    if asked.partitions is not None:
+        for name, leader in _each(cluster, rows.take(~wanted)):
             results[name] = ElectionResult(
                 name.topic, name.partition, "not_needed", ErrorCode.ELECTION_NOT_NEEDED, "", leader, leader
             )
     rows = rows.take(wanted)
-    moved = _dry(asked, cluster, rows) if asked.dry_run else await _hold(asked, cluster, partitions, rows.at)
-    for position, (name, previous) in enumerate(_each(cluster, rows)):
-        results[name] = _result(
-            asked.election, name, previous, int(moved[0][position]), Refusal(int(moved[1][position]))
-        )
-    return [results[name] for name in names if name in results]
+    leaders, refusals = _dry(asked, cluster, rows) if asked.dry_run else await _hold(asked, cluster, partitions, rows)
+    for (name, previous), leader, refusal in zip(
+        _each(cluster, rows), leaders.tolist(), refusals.tolist(), strict=True
+    ):
+        results[name] = _result(asked.election, name, previous, leader, Refusal(refusal))
+    order = sorted(results) if asked.partitions is None else dict.fromkeys(asked.partitions)
+    return [results[name] for name in order]
+
+
+def _rows_of(
+    names: Iterable[TopicPartition], cluster: Cluster, results: dict[TopicPartition, ElectionResult]
+) -> RowNumbers:
+    """The rows of those that exist, each once; `results` gets the others."""
+    at = []
+    for name in dict.fromkeys(names):
+        row = cluster.table.row(name)
+        if row == NO_ROW:
+            results[name] = _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist")
+        else:
+            at.append(row)
+    return np.array(at, np.intp)
 
 
 def _electable(rows: Rows, kind: ElectionKind, cluster: Cluster) -> Bools:
@@ -101,24 +151,27 @@ def _electable(rows: Rows, kind: ElectionKind, cluster: Cluster) -> Bools:
     return needed | ~rows.has_leadership
 
 
-async def _hold(
-    asked: ElectionRequested, cluster: Cluster, partitions: Ref[Move], at: RowNumbers
-) -> tuple[Ints, Bytes]:
+async def _hold(asked: ElectionRequested, cluster: Cluster, partitions: Ref[Move], rows: Rows) -> tuple[Ints, Bytes]:
     """Leaders and refusals after the elections."""
-    moved: Moved = await partitions.ask(Move(at, PartitionState.ONLINE, _ELECTIONS[asked.election]))
-    return cluster.table.rows(at).leader, moved.refusal
+    moved: Moved = await partitions.ask(Move(rows.at, PartitionState.ONLINE, _ELECTIONS[asked.election]))
+    return cluster.table.rows(rows.at).leader, moved.refusal
 
 
 def _dry(asked: ElectionRequested, cluster: Cluster, rows: Rows) -> tuple[Ints, Bytes]:
     """Leaders and refusals as they would be."""
-    change = partition.elect(
+    is_new = rows.state == PartitionState.NEW
+    first_ones = partition.initialize(rows, cluster.now, controller_epoch=cluster.fence.epoch)
+    next_ones = partition.elect(
         rows,
         _ELECTIONS[asked.election],
         cluster.now,
         unclean=nobody_in_sync_online(rows, cluster.now),
         controller_epoch=cluster.fence.epoch,
     )
-    return change.leader, change.refusal
+    return (
+        choose(is_new, first_ones.leader, next_ones.leader),
+        choose(is_new, first_ones.refusal, next_ones.refusal),
+    )
 
 
 def _result(kind: ElectionKind, name: TopicPartition, previous: int, leader: int, refusal: Refusal) -> ElectionResult:

@@ -14,6 +14,8 @@ from kactl.machines import partition
 from kactl.model import ReplicaState
 from kactl.store import Assignments, Names
 
+from .balance import Balancing
+from .elections import Elections
 from .reach import Handlers, Reach
 from .topics import TopicEvents
 
@@ -23,9 +25,11 @@ log = logging.getLogger(__name__)
 class Failover(Handlers):
     """See the module."""
 
-    def __init__(self, reach: Reach, topics: TopicEvents) -> None:
+    def __init__(self, reach: Reach, topics: TopicEvents, *, elections: Elections, balancing: Balancing) -> None:
         super().__init__(reach)
         self._topics = topics
+        self._elections = elections
+        self._balancing = balancing
 
     async def take_over(self) -> None:
         """Take over: watches before reads, reads before machines, the live brokers before any leadership."""
@@ -54,6 +58,8 @@ class Failover(Handlers):
         self.tell_brokers(cluster.brokers)
         await self._start_replicas()
         await self._start_partitions()
+        await self._elections.hold_stored()
+        self._balancing.begin()
         log.info(
             "controller %d is active under epoch %d: %d brokers, %d topics, %d partitions, %d of them offline",
             cluster.controller_id, cluster.fence.epoch, len(brokers), len(names), len(cluster.table),

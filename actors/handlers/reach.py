@@ -1,8 +1,8 @@
 """What every handler of the controller reaches for, and the few sentences that several of them say."""
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final
 
 from kactl.actors.actor import Ref
 from kactl.actors.messages import Move, Moved, MoveReplicas
@@ -17,6 +17,9 @@ from kactl.model import PartitionState, ReplicaState
 from kactl.rows import RowNumbers
 from kactl.store import Store
 
+# A broker is given a minute or two to hand over, and then flushes its logs: long before this is over it has stopped.
+SHUTDOWN_LIMIT_MS: Final = 600_000
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -26,10 +29,14 @@ class Settings:
         topic_ids: whether topics without an id are given one (protocol level 2.8 and above).
         alter_partition: whether leaders propose their ISRs (2.7 and above); below, they write them themselves.
         feature_versioning: whether features are finalized in the store (2.7 and above).
+        feature_format: in which their entry is written: 1, or 2 for protocol level 3.3 and above.
+        supported_features: the lowest and highest level of each feature that may be finalized, by name. Brokers of
+            Kafka that keep their cluster in ZooKeeper support none, and stop if one is finalized.
         delete_topics: whether topics may be deleted.
         auto_balance: whether leaders return to their preferred replicas by themselves.
         balance_interval_ms: how often that is looked at.
         balance_percentage: for each broker, how many of the partitions that prefer it others may lead.
+        shutdown_limit_ms: how long a broker that asked to be shut down may stay, before it is counted on again.
         take_over: whether to take the controllership from whoever holds it, at the first contest.
         new_topic_id: makes an id of 16 bytes.
     """
@@ -38,10 +45,13 @@ class Settings:
     topic_ids: bool = True
     alter_partition: bool = True
     feature_versioning: bool = True
+    feature_format: int = 2
+    supported_features: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     delete_topics: bool = True
     auto_balance: bool = True
     balance_interval_ms: int = 300_000
     balance_percentage: int = 10
+    shutdown_limit_ms: int = SHUTDOWN_LIMIT_MS
     take_over: bool = False
 
 
