@@ -140,8 +140,9 @@ class EntryTable:
     def remove(self, topic: int) -> None:
         """Forget all entries of a topic; entries from the end move into their places."""
         places = self._places(topic)
+        if not len(places):
+            return
         gone = np.sort(places[places >= 0])
-        places[:] = -1
         left = self._count - len(gone)
         holes = gone[gone < left]
         movers = np.setdiff1d(np.arange(left, self._count, dtype=np.int32), gone, assume_unique=True)
@@ -150,6 +151,17 @@ class EntryTable:
             column[..., holes] = column[..., movers]
         self._row_of[self._begin[self._columns.topic[holes]] + self._columns.partition[holes]] = holes
         self._count = left
+        self._room[topic] = 0
+        if 2 * int(self._room.sum()) < self._row_of_used:
+            self._repack()
+
+    def _repack(self) -> None:
+        """Let the tables of topics stand one after another, without what was left behind between them."""
+        room = self._room.astype(np.int64)
+        begin = 1 + np.cumsum(room) - room
+        before = np.repeat(self._begin - begin, room) + np.arange(1, 1 + int(room.sum()))
+        self._row_of = np.concatenate([self._row_of[:1], self._row_of[before]])
+        self._begin, self._row_of_used = begin, len(self._row_of)
 
     def part(self, begin: int, end: int) -> Entries:
         """Entries `begin` to `end`, in no order that means anything. They are views: use them up."""

@@ -17,7 +17,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.store import Assignments, Changed, Committed, Leaderships, Names, Notification, Write
+from kactl.store import Assignments, Changed, Committed, Leaderships, Names, Notification, StoreEvent, Write
 
 from .entries import leader_write, topic_numbers
 from .memory_requests import MemoryRequests
@@ -47,6 +47,7 @@ class MemoryStore(MemoryRequests):
         if state.controller and not take_over:
             raise ControllerMoved(ours=0, theirs=state.epoch)
         assert self._session is not None
+        self._listing.forget()
         state.epoch += 1
         state.controller = (ControllerRecord(controller_id, state.epoch, self._clock.now_ms()), self._session)
         state.changed(Changed.CONTROLLER)
@@ -72,8 +73,13 @@ class MemoryStore(MemoryRequests):
 
     async def topics(self) -> list[str]:
         state = await self._turn()
+        if not self._watches.is_heard:
+            return sorted(state.topics)
         self._watches.arm(Changed.TOPICS)
-        return sorted(state.topics)
+        names, again = self._listing.show(state.topic_numbers)
+        if again:
+            self._watches.fire(StoreEvent(Changed.TOPICS))
+        return names
 
     async def assignments(self, topics: Collection[str]) -> Assignments:
         state = await self._turn()

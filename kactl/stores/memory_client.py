@@ -12,6 +12,7 @@ from kactl.clock import Clock, SystemClock
 from kactl.errors import IllegalState
 from kactl.store import Changed, StoreEvent
 
+from .listing import Listing
 from .memory_state import MemorySession, MemoryState
 from .watches import Watches
 
@@ -23,6 +24,7 @@ class MemoryClient:
         self.state = MemoryState() if state is None else state
         self._clock = SystemClock() if clock is None else clock
         self._watches = Watches()
+        self._listing = Listing()
         self._session: int | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._broker_sessions: list[MemorySession] = []

@@ -37,6 +37,7 @@ class MemoryRequests(MemoryClient):
         state = await self._turn()
         state.check(fence)
         state.delete_topic(topic)
+        self._listing.forget(topic)
         state.unmark([topic])
 
     async def partitions_begun(self, topic: str) -> list[int]:

@@ -12,8 +12,8 @@ from kactl.store import Changed, StoreEvent
 
 Listener = Callable[[StoreEvent], None]
 
-# Told to the owner of a session without having been asked for.
-_UNASKED: Final = frozenset({Changed.SESSION_LOST, Changed.SESSION_OPENED})
+# No read arms these: the owner of a session hears of it anyway, and who watches single partitions has named them.
+_UNARMED: Final = frozenset({Changed.SESSION_LOST, Changed.SESSION_OPENED, Changed.LEADERSHIP})
 
 
 class Watches:
@@ -23,6 +23,11 @@ class Watches:
         self._armed: set[StoreEvent] = set()
         self._listener: Listener | None = None
         self.leaderships: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether anybody would be told."""
+        return self._listener is not None
 
     def subscribe(self, listener: Listener) -> None:
         self._listener = listener
@@ -35,7 +40,7 @@ class Watches:
 
     def fire(self, event: StoreEvent) -> None:
         """Tell of a change, if what has changed was read since it was last told of."""
-        if event.what not in _UNASKED:
+        if event.what not in _UNARMED:
             key = StoreEvent(Changed.CONTROLLER) if event.what is Changed.CONTROLLER_GONE else event
             if key not in self._armed:
                 return

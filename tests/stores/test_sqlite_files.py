@@ -109,11 +109,11 @@ async def test_the_database_of_another_program_is_refused(tmp_path: Path) -> Non
 
 
 async def test_a_later_schema_is_refused(file: Path) -> None:
-    patch(file, 60, (2).to_bytes(4, "big"))
+    patch(file, 60, (3).to_bytes(4, "big"))
 
     refusal = await refused(file)
 
-    assert "schema version 2" in refusal.reason
+    assert "schema version 3" in refusal.reason
     assert "later" in refusal.remedy_text
 
 

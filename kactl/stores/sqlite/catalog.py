@@ -34,9 +34,10 @@ class Catalog:
 
     # -- topics
 
-    def topics(self) -> list[str]:
+    def topics(self) -> dict[str, int]:
+        """The number of each topic."""
         with self._database.reading() as connection:
-            return [name for (name,) in connection.execute("SELECT name FROM topics ORDER BY name")]
+            return dict(connection.execute("SELECT name, number FROM topics").fetchall())
 
     def assignments(self, topics: Collection[str]) -> Assignments:
         refs, pieces = [], []
@@ -128,6 +129,19 @@ class Catalog:
         database.journal.applied(seq, made, size, rows)
         database.wrote(size)
         return committed
+
+    def partitions_begun(self, topic: str) -> list[int]:
+        """The partitions of a topic that have leadership, ascending."""
+        with self._database.reading():
+            number = self._database.one("SELECT number FROM topics WHERE name = ?", topic)
+        return [] if number is None else self._database.journal.entries.partitions_of(number)
+
+    def watch_leaderships(self, names: Collection[TopicPartition]) -> None:
+        """Note from now on when these partitions are written, whoever does it; topics that are not there are not."""
+        with self._database.reading():
+            known = self._known()
+            keys = {(known[name.topic], name.partition): name for name in names if name.topic in known}
+            self._database.journal.watched.watch(keys)
 
     def _known(self) -> dict[str, int]:
         """The number of each topic, in memory: there may be many in one call."""

@@ -13,7 +13,7 @@ from kactl.store import Changed, StoreEvent
 
 from .frame import FrameDamagedError, unseal
 from .journal import Journal
-from .schema import BUSY_TIMEOUT_S, check_file, check_structure, create, damaged, open_read_only
+from .schema import BUSY_TIMEOUT_S, check_file, check_structure, create, damaged, migrate, open_read_only
 
 # Moving the write-ahead log into the file costs a second force to disk. It is done between changes, not within one,
 # and at this size, which keeps the log smaller than the file of a large cluster.
@@ -27,6 +27,7 @@ _SEALED: Final = (
     ("configs", "topic", "data", "configuration of topic {}"),
     ("default_config", "id", "data", "configuration of all brokers"),
     ("notifications", "id", "data", "notification {}"),
+    ("records", "name", "data", "record of {}"),
 )
 
 
@@ -56,6 +57,7 @@ class Database:
         with self._translated():
             self._check(path)
             self.connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT_S)
+            migrate(path, self.connection)
             for pragma in ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0"):
                 self.connection.execute(f"PRAGMA {pragma}")
             self._stamp = self.one("SELECT stamp FROM meta")
@@ -120,6 +122,16 @@ class Database:
 
     def news(self) -> list[StoreEvent]:
         """What has changed since this was last asked, by us or by others, in order."""
+        return [*self._stamped_news(), *self._written_news()]
+
+    def _written_news(self) -> list[StoreEvent]:
+        watched = self.journal.watched
+        if not watched:
+            return []
+        with self.reading():  # which brings the journal, and what it saw, up to now
+            return [StoreEvent(Changed.LEADERSHIP, str(name)) for name in watched.take()]
+
+    def _stamped_news(self) -> list[StoreEvent]:
         with self._translated():
             changed = self.connection.execute(
                 "SELECT what, name, stamp FROM stamps WHERE stamp > ? ORDER BY stamp", (self._stamp,)
@@ -177,10 +189,12 @@ class Database:
 
     def _check_with(self, connection: sqlite3.Connection) -> None:
         try:
-            check_structure(self.path, connection)
+            present = check_structure(self.path, connection)
             connection.execute("BEGIN")
             self.journal.catch_up(connection)
             for table, key, column, what in _SEALED:
+                if table not in present:
+                    continue  # the file is of an earlier schema
                 for name, frame in connection.execute(f"SELECT {key}, {column} FROM {table}"):
                     try:
                         unseal(frame)

@@ -80,6 +80,25 @@ def pack(kind: str, key: int, columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
     return seal(b"".join((_LENGTH.pack(len(header)), header, *bodies)))
 
 
+def kind_of(frame: object) -> str:
+    """What kind of columns a frame holds.
+
+    Raises:
+        FrameDamagedError: the frame is damaged.
+    """
+    try:
+        return _header(unseal(frame))[0].kind
+    except (struct.error, msgspec.DecodeError) as error:
+        raise FrameDamagedError(str(error)) from error
+
+
+def _header(payload: memoryview) -> tuple[_Header, int]:
+    """The header, and where the columns begin."""
+    (length,) = _LENGTH.unpack_from(payload)
+    at = _LENGTH.size + length
+    return _DECODER.decode(payload[_LENGTH.size : at]), at
+
+
 def unpack(kind: str, key: int, frame: object) -> dict[str, npt.NDArray[np.int32]]:
     """The columns of a frame; bools come as integers.
 
@@ -88,11 +107,9 @@ def unpack(kind: str, key: int, frame: object) -> dict[str, npt.NDArray[np.int32
     """
     payload = unseal(frame)
     try:
-        (length,) = _LENGTH.unpack_from(payload)
-        header = _DECODER.decode(payload[_LENGTH.size : _LENGTH.size + length])
+        header, at = _header(payload)
         if (header.kind, header.key) != (kind, key):
             raise FrameDamagedError(f"it is {header.kind} {header.key}")
-        at = _LENGTH.size + length
         columns = {}
         for column in header.columns:
             shape = (header.rows,) if column.slots < 0 else (column.slots, header.rows)

@@ -2,7 +2,7 @@
 
 A change is one frame in `journal`, numbered without gaps. The columns in memory follow it: our own changes when they
 are committed, those of other processes when the database says that somebody else wrote to it. When the journal has
-grown to the size of the snapshot, the next snapshot takes its place.
+grown to the size of the snapshot, the next snapshot takes its place. A deleted topic is a change as well: its removal.
 """
 
 import dataclasses
@@ -15,8 +15,9 @@ import numpy as np
 from kactl.rows import RowNumbers
 from kactl.stores.entries import Entries, EntryTable
 
-from .frame import FrameDamagedError, pack, unpack
+from .frame import FrameDamagedError, kind_of, pack, unpack
 from .schema import damaged
+from .watched import WatchedEntries
 
 # Replaying a change costs about 50 us, however small it is; so many are a quarter of a second.
 CHANGES_MAX: Final = 5_000
@@ -36,6 +37,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.watched = WatchedEntries()
         self._clear()
 
     def _clear(self) -> None:
@@ -64,7 +66,11 @@ class Journal:
         for seq, frame in changes:
             if seq != self.seq + 1:
                 raise damaged(self._path, f"change {self.seq + 1} is missing")
-            self.applied(seq, self._read("change", seq, frame), len(frame))
+            removed = self._read_removal(seq, frame)
+            if removed is None:
+                self.applied(seq, self._read("change", seq, frame), len(frame))
+            else:
+                self.removed(seq, removed, len(frame))
 
     def append(self, connection: sqlite3.Connection, entries: Entries) -> tuple[int, int]:
         """Write a change. Its number and its size in bytes."""
@@ -73,9 +79,25 @@ class Journal:
         connection.execute("INSERT INTO journal VALUES (?, ?)", (seq, frame))
         return seq, len(frame)
 
+    def append_removal(self, connection: sqlite3.Connection, topic: int) -> tuple[int, int]:
+        """Write that all entries of a topic are gone; as `append`."""
+        seq = self.seq + 1
+        frame = pack("removal", seq, {"topic": np.array([topic], np.int32)})
+        connection.execute("INSERT INTO journal VALUES (?, ?)", (seq, frame))
+        return seq, len(frame)
+
     def applied(self, seq: int, entries: Entries, size: int, rows: RowNumbers | None = None) -> None:
         """A change is durable: keep it in memory."""
         self.entries.put(entries, rows)
+        self.watched.see(entries)
+        self._count(seq, size)
+
+    def removed(self, seq: int, topic: int, size: int) -> None:
+        """The removal of a topic's entries is durable."""
+        self.entries.remove(topic)
+        self._count(seq, size)
+
+    def _count(self, seq: int, size: int) -> None:
         self.seq = seq
         self._journal_bytes += size
         self._changes += 1
@@ -106,7 +128,17 @@ class Journal:
         if found != parts:
             raise damaged(self._path, f"part {found} of the snapshot is missing, of {parts}")
         self.seq = seq
+        self.watched.see_all()
         self.snapshot_taken(size)
+
+    def _read_removal(self, seq: int, frame: object) -> int | None:
+        """The topic, if a change is the removal of one."""
+        try:
+            if kind_of(frame) != "removal":
+                return None
+            return int(unpack("removal", seq, frame)["topic"][0])
+        except (FrameDamagedError, KeyError, IndexError) as error:
+            raise damaged(self._path, f"change {seq} is damaged ({error})") from error
 
     def _read(self, kind: str, key: int, frame: object) -> Entries:
         try:

@@ -1,5 +1,6 @@
 """What a file looks like, how one comes to be, and how one that is something else is found out and left alone."""
 
+import logging
 import os
 import sqlite3
 import tempfile
@@ -9,9 +10,11 @@ from urllib.parse import quote
 
 from kactl.errors import StoreDamaged
 
+log = logging.getLogger(__name__)
+
 # Stands in the header of the file: "kact".
 APPLICATION_ID: Final = 0x6B616374
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 # Another process holds the write lock for as long as one commit takes, or one snapshot of a large cluster: a second at
 # the most on a slow disk. After five it is stuck.
@@ -57,19 +60,31 @@ CREATE TABLE stamps (
 CREATE INDEX stamps_by_stamp ON stamps (stamp);
 INSERT INTO meta VALUES (1, 0, NULL, NULL, NULL, 0, -1, 0, 0, 0);
 """
+# What each schema has over the one before; a file of an earlier schema gets it when it is opened.
+_ADDED: Final = {
+    2: """
+CREATE TABLE deletions (topic TEXT PRIMARY KEY) WITHOUT ROWID;  -- the topics that are marked
+-- Single things that each have a version: requests that wait, the features, the last block of producer ids.
+CREATE TABLE records (name TEXT PRIMARY KEY, version INTEGER NOT NULL, data BLOB NOT NULL) WITHOUT ROWID;
+""",
+}
 
-TABLES: Final = (
-    "brokers",
-    "configs",
-    "default_config",
-    "journal",
-    "meta",
-    "notifications",
-    "sessions",
-    "snapshot",
-    "stamps",
-    "topics",
+_FIRST_TABLES: Final = frozenset(
+    {
+        "brokers",
+        "configs",
+        "default_config",
+        "journal",
+        "meta",
+        "notifications",
+        "sessions",
+        "snapshot",
+        "stamps",
+        "topics",
+    }
 )
+# By schema version.
+TABLES: Final = {1: _FIRST_TABLES, 2: _FIRST_TABLES | {"deletions", "records"}}
 
 
 def create(path: Path) -> None:
@@ -88,7 +103,7 @@ def create(path: Path) -> None:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            connection.executescript(f"BEGIN; {_TABLES} COMMIT;")
+            connection.executescript(f"BEGIN; {_TABLES} {''.join(_ADDED.values())} COMMIT;")
             connection.execute("PRAGMA journal_mode = WAL")
         finally:
             connection.close()
@@ -128,9 +143,7 @@ def check_file(path: Path) -> None:
     application, version = _number(header, 68), _number(header, 60)
     if application != APPLICATION_ID:
         raise _refused(path, "is the database of another program", "name another file")
-    if version != SCHEMA_VERSION:
-        remedy = "use the version of kactl that wrote it, or a later one"
-        raise _refused(path, f"has schema version {version}, and this kactl knows {SCHEMA_VERSION}", remedy)
+    _check_version(path, version)
     _check_size(path, header, size)
 
 
@@ -144,8 +157,11 @@ def open_read_only(path: Path, *, unchanging: bool = False) -> sqlite3.Connectio
     return sqlite3.connect(f"file:{quote(str(path))}?{options}", uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
 
 
-def check_structure(path: Path, connection: sqlite3.Connection) -> None:
+def check_structure(path: Path, connection: sqlite3.Connection) -> frozenset[str]:
     """Let SQLite look at its own pages, and see that all tables are there.
+
+    Returns:
+        the tables that a file of this schema version has.
 
     Raises:
         StoreDamaged: nothing was changed.
@@ -153,12 +169,48 @@ def check_structure(path: Path, connection: sqlite3.Connection) -> None:
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise damaged(path, f"its pages are damaged ({verdict})")
+    version = _version(path, connection)
     present = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    missing = sorted(set(TABLES) - present)
+    missing = sorted(TABLES[version] - present)
     if missing:
         raise damaged(path, f"it has no table {missing[0]}")
     if connection.execute("SELECT count(*) FROM meta").fetchone() != (1,):
         raise damaged(path, "its table meta is empty")
+    return TABLES[version]
+
+
+def migrate(path: Path, connection: sqlite3.Connection) -> None:
+    """Bring a file of an earlier schema to ours, in one transaction; nothing happens to one that has it."""
+    if _version(path, connection) == SCHEMA_VERSION:
+        return
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Another process may have been faster.
+        for version in range(_version(path, connection) + 1, SCHEMA_VERSION + 1):
+            for statement in _ADDED[version].split(";"):
+                connection.execute(statement)
+            log.info("%s is brought to schema version %d", path, version)
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _version(path: Path, connection: sqlite3.Connection) -> int:
+    """The schema version as the database has it; the file's own header may be behind its write-ahead log."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return _check_version(path, version)
+
+
+def _check_version(path: Path, version: int) -> int:
+    if version not in TABLES:
+        known = " and ".join(map(str, TABLES))
+        remedy = "use the version of kactl that wrote it, or a later one"
+        raise _refused(path, f"has schema version {version}, and this kactl knows {known}", remedy)
+    return version
 
 
 def damaged(path: Path, reason: str) -> StoreDamaged:

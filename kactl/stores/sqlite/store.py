@@ -13,9 +13,21 @@ import numpy as np
 
 from kactl.clock import Clock, SystemClock
 from kactl.errors import IllegalState
-from kactl.model import NO_BROKER, Assignment, Broker, ControllerRecord, Fence, Leadership, TopicPartition, TopicRef
+from kactl.model import (
+    NO_BROKER,
+    Assignment,
+    Broker,
+    ControllerRecord,
+    Features,
+    Fence,
+    Leadership,
+    ProducerIdBlock,
+    TopicPartition,
+    TopicRef,
+)
 from kactl.store import Assignments, Changed, Committed, Leaderships, Names, Notification, StoreEvent, Write
 from kactl.stores.entries import leader_write
+from kactl.stores.listing import Listing
 from kactl.stores.pieces import Piece, parted
 from kactl.stores.watches import Watches
 
@@ -44,6 +56,7 @@ class SqliteStore:
     ) -> None:
         self.path = Path(path)
         self._watches = Watches()
+        self._listing = Listing()
         self._thread = DatabaseThread(self.path, self._watches.fire)
         clock = SystemClock() if clock is None else clock
         self._lease = Lease(self._thread, self._watches.fire, clock=clock, timeout_ms=session_timeout_ms)
@@ -96,7 +109,9 @@ class SqliteStore:
         return await self._thread.watch(arm, self._thread.office.controller)
 
     async def contest(self, controller_id: int, *, take_over: bool = False) -> Fence:
-        return await self._lease.contest(controller_id, take_over=take_over)
+        fence = await self._lease.contest(controller_id, take_over=take_over)
+        self._listing.forget()
+        return fence
 
     async def resign(self, fence: Fence) -> None:
         await self._thread.run(self._thread.office.resign, fence)
@@ -112,7 +127,13 @@ class SqliteStore:
 
     async def topics(self) -> list[str]:
         arm = partial(self._watches.arm, Changed.TOPICS)
-        return await self._thread.watch(arm, self._thread.catalog.topics)
+        found = await self._thread.watch(arm, self._thread.catalog.topics)
+        if not self._watches.is_heard:
+            return sorted(found)
+        names, again = self._listing.show(found)
+        if again:
+            self._watches.fire(StoreEvent(Changed.TOPICS))
+        return names
 
     async def assignments(self, topics: Collection[str]) -> Assignments:
         arm = partial(self._watches.arm_all, Changed.TOPIC, topics)
@@ -152,9 +173,60 @@ class SqliteStore:
     async def set_default_config(self, config: Mapping[str, str]) -> None:
         await self._thread.run(self._thread.catalog.set_default_config, config)
 
+    # -- deletion
+
+    async def mark_deletion(self, topic: str) -> None:
+        await self._thread.run(self._thread.requests.mark_deletion, topic)
+
     async def deletions(self) -> list[str]:
-        """None: there is no call that marks a topic for deletion."""
-        return []
+        arm = partial(self._watches.arm, Changed.DELETIONS)
+        return await self._thread.watch(arm, self._thread.requests.deletions)
+
+    async def unmark_deletions(self, topics: Collection[str], fence: Fence) -> None:
+        await self._thread.run(self._thread.requests.unmark_deletions, topics, fence)
+
+    async def delete_topic(self, topic: str, fence: Fence) -> None:
+        await self._thread.run(self._thread.requests.delete_topic, topic, fence)
+        self._listing.forget(topic)
+
+    async def partitions_begun(self, topic: str) -> list[int]:
+        return await self._thread.run(self._thread.catalog.partitions_begun, topic)
+
+    # -- requests that wait
+
+    async def request_reassignment(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> None:
+        await self._thread.run(self._thread.requests.request_reassignment, targets)
+
+    async def reassignment_request(self) -> dict[TopicPartition, tuple[int, ...]] | None:
+        arm = partial(self._watches.arm, Changed.REASSIGNMENT_REQUEST)
+        return await self._thread.watch(arm, self._thread.requests.reassignment_request)
+
+    async def set_reassignment_request(self, targets: Mapping[TopicPartition, tuple[int, ...]], fence: Fence) -> None:
+        await self._thread.run(self._thread.requests.set_reassignment_request, targets, fence)
+
+    async def request_preferred_election(self, partitions: Collection[TopicPartition]) -> None:
+        await self._thread.run(self._thread.requests.request_preferred_election, partitions)
+
+    async def preferred_election_request(self) -> list[TopicPartition] | None:
+        arm = partial(self._watches.arm, Changed.PREFERRED_ELECTION_REQUEST)
+        return await self._thread.watch(arm, self._thread.requests.preferred_election_request)
+
+    async def delete_preferred_election_request(self, fence: Fence) -> None:
+        await self._thread.run(self._thread.requests.delete_preferred_election_request, fence)
+
+    # -- features and producer ids
+
+    async def features(self) -> Features | None:
+        return await self._thread.run(self._thread.requests.features)
+
+    async def write_features(self, features: Features, fence: Fence) -> Features:
+        return await self._thread.run(self._thread.requests.write_features, features, fence)
+
+    async def producer_ids(self) -> tuple[ProducerIdBlock | None, int]:
+        return await self._thread.run(self._thread.requests.producer_ids)
+
+    async def write_producer_ids(self, block: ProducerIdBlock, *, expected: int) -> bool:
+        return await self._thread.run(self._thread.requests.write_producer_ids, block, expected=expected)
 
     # -- leadership
 
@@ -172,6 +244,9 @@ class SqliteStore:
             self._thread.catalog.commit, write, None, controller_epoch=state.controller_epoch
         )
         return int(committed.version[0]) if committed.kept[0] else None
+
+    async def watch_leaderships(self, names: Collection[TopicPartition]) -> None:
+        await self._thread.run(self._thread.catalog.watch_leaderships, names)
 
     # -- notifications
 

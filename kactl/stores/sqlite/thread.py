@@ -12,6 +12,7 @@ from kactl.store import StoreEvent
 from .catalog import Catalog
 from .database import Database
 from .office import Office
+from .requests import Requests
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -29,7 +30,7 @@ class DatabaseThread:
     def __init__(self, path: Path, tell: Callable[[StoreEvent], None]) -> None:
         self._path = path
         self._tell = tell
-        self._parts: tuple[Database, Office, Catalog] | None = None
+        self._parts: tuple[Database, Office, Catalog, Requests] | None = None
         self._executor: ThreadPoolExecutor | None = None
 
     @property
@@ -48,6 +49,10 @@ class DatabaseThread:
     def catalog(self) -> Catalog:
         return self._opened[2]
 
+    @property
+    def requests(self) -> Requests:
+        return self._opened[3]
+
     async def open(self) -> None:
         """Open the file, and load what it holds.
 
@@ -61,7 +66,7 @@ class DatabaseThread:
         except BaseException:
             self._executor.shutdown()
             raise
-        self._parts = (database, Office(database), Catalog(database))
+        self._parts = (database, Office(database), Catalog(database), Requests(database))
 
     async def close(self) -> None:
         if self._executor and self._parts:
@@ -98,7 +103,7 @@ class DatabaseThread:
             loop.call_soon_threadsafe(self._tell, event)
 
     @property
-    def _opened(self) -> tuple[Database, Office, Catalog]:
+    def _opened(self) -> tuple[Database, Office, Catalog, Requests]:
         if self._parts is None:
             raise IllegalState("a SqliteStore is used inside `async with` only")
         return self._parts
