@@ -11,6 +11,7 @@ draining it needs no switch of tasks for each message.
 import asyncio
 import collections
 import logging
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 from kactl.errors import KactlError, Remedy
@@ -21,6 +22,10 @@ M = TypeVar("M")
 
 # A restart of a whole cluster with its notifications fits; a runaway watcher does not.
 INBOX_LIMIT: Final = 10_000
+
+
+def _no_time() -> float:
+    return 0.0
 
 
 class InboxFull(KactlError):
@@ -44,12 +49,19 @@ class ActorStopped(KactlError):
 
 
 class Inbox(Generic[M]):
-    """Messages in the order in which they came, each with the future of its asker, if any asked."""
+    """Messages in the order in which they came, each with the future of its asker, if any asked.
 
-    def __init__(self, owner: str, limit: int = INBOX_LIMIT) -> None:
+    Args:
+        now: the time in ms, on a clock that never goes back, by which waits are told; without it they are 0.
+    """
+
+    def __init__(self, owner: str, limit: int = INBOX_LIMIT, *, now: Callable[[], float] = _no_time) -> None:
         self._owner = owner
         self._limit = limit
-        self._messages: collections.deque[tuple[M, asyncio.Future[Any] | None, bool]] = collections.deque()
+        self._now = now
+        # With when each was put.
+        self._messages: collections.deque[tuple[M, asyncio.Future[Any] | None, bool, float]] = collections.deque()
+        self.waited_ms = 0.0  # for how long the message that was taken last had waited
         self._wake: asyncio.Future[None] | None = None
         self._once: set[M] = set()  # what `put_once` left and nobody has taken yet
         self._closed = False
@@ -57,6 +69,17 @@ class Inbox(Generic[M]):
 
     def __len__(self) -> int:
         return len(self._messages)
+
+    @property
+    def oldest_ms(self) -> float:
+        """For how long the oldest message has waited; 0 if none does."""
+        return self._now() - self._messages[0][3] if self._messages else 0.0
+
+    def waiting(self) -> Iterator[tuple[M, float, bool]]:
+        """What waits, in order: each message, for how long, and whether somebody waits for its answer."""
+        now_ms = self._now()
+        for message, asker, _, put_ms in self._messages:
+            yield message, now_ms - put_ms, asker is not None
 
     def put(self, message: M, asker: asyncio.Future[Any] | None = None, *, once: bool = False) -> None:
         """Take a message.
@@ -71,7 +94,7 @@ class Inbox(Generic[M]):
         if not once and len(self._messages) - len(self._once) >= self._limit:
             self.refused += 1
             raise InboxFull(self._owner, self._limit)
-        self._messages.append((message, asker, once))
+        self._messages.append((message, asker, once, self._now()))
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
@@ -92,14 +115,15 @@ class Inbox(Generic[M]):
         while not self._messages:
             self._wake = asyncio.get_running_loop().create_future()
             await self._wake
-        message, asker, once = self._messages.popleft()
+        message, asker, once, put_ms = self._messages.popleft()
         if once:
             self._once.discard(message)
+        self.waited_ms = self._now() - put_ms
         return message, asker
 
     def drain(self) -> list[tuple[M, asyncio.Future[Any] | None]]:
         """All messages, taken out at once."""
-        drained = [(message, asker) for message, asker, _ in self._messages]
+        drained = [(message, asker) for message, asker, _, _ in self._messages]
         self._messages.clear()
         self._once.clear()
         return drained
@@ -132,9 +156,9 @@ class Ref(Generic[M]):
 class Actor(Generic[M]):
     """The loop. Subclasses say in `receive` what becomes of a message."""
 
-    def __init__(self, name: str, *, limit: int = INBOX_LIMIT) -> None:
+    def __init__(self, name: str, *, limit: int = INBOX_LIMIT, now: Callable[[], float] = _no_time) -> None:
         self.name = name
-        self.inbox: Inbox[M] = Inbox(name, limit)
+        self.inbox: Inbox[M] = Inbox(name, limit, now=now)
 
     @property
     def ref(self) -> Ref[M]:

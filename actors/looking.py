@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator, Collection
 import msgspec
 
 from kactl.cluster import Cluster
+from kactl.controllerships import Term
 from kactl.history import AnyEvent, History
 from kactl.model import Broker, PartitionView, TopicPartition, TopicRef
 
 from .controller import ControllerLoop
+from .queue import QueueView
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -49,6 +51,14 @@ class Looking:
             preferred_imbalance=cluster.imbalance_count,
             seq=self.history.seq,
         )
+
+    def controllerships(self) -> list[Term]:
+        """Who has been the controller, as far as this instance has seen it; the oldest first."""
+        return self.loop.controllership.terms.all()
+
+    def queue(self, *, limit: int = 20) -> QueueView:
+        """What waits for this instance, the first `limit` by name; what it has in hand; how long each kind took."""
+        return self.loop.turns.view(self.loop.inbox, limit=limit)
 
     def brokers(self) -> list[Broker]:
         """The registered brokers, by id."""

@@ -40,6 +40,11 @@ class ControllerState(enum.IntEnum):
         """Kafka's name: BrokerChange."""
         return self.name.title().replace("_", "")
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether Kafka has a timer for it. LeaderElectionRateAndTimeMs is that of BROKER_CHANGE."""
+        return self not in (ControllerState.IDLE, ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED)
+
 
 class Event(msgspec.Struct, frozen=True):
     """The root of all events."""

@@ -8,9 +8,11 @@ Source: the classic controller's KafkaController.
 import logging
 from typing import Final, Protocol
 
+from kactl.controllerships import Controllerships
 from kactl.errors import BadRequest, ControllerMoved
 from kactl.events import ControllerChanged, ControllerGone, Event, SessionLost, SessionOpened, Started
 from kactl.history import ControllerEvent
+from kactl.model import ControllerRecord
 from kactl.requests import ResignRequested
 
 from .failover import Failover
@@ -52,6 +54,7 @@ class Controllership(Handlers):
         self.active_id: int | None = None  # who holds the controllership, as far as we know
         self.ready = False  # whether we are active and have taken over wholly
         self.elections_won = 0
+        self.terms = Controllerships()
         self.stopping = False
         self._failover = failover
         self._look_again = look_again
@@ -114,7 +117,7 @@ class Controllership(Handlers):
         """
         if self.stopping or self.is_active:
             return
-        record = await self.store.controller()
+        record = await self._look()
         self.active_id = record.id if record is not None else None
         ours = self._perhaps_named and self.active_id == self.cluster.controller_id
         take_over = self._take_over or ours
@@ -132,6 +135,7 @@ class Controllership(Handlers):
         self.cluster.fence = fence
         self.active_id = self.cluster.controller_id
         self.elections_won += 1
+        self.terms.elected(epoch=fence.epoch, controller_id=self.active_id, now_ms=self.clock.now_ms())
         try:
             await self._failover.take_over()
             self.ready = True
@@ -149,23 +153,29 @@ class Controllership(Handlers):
         """Something said that another is the controller: see whether it is so. Never throws.
 
         Args:
-            refused: the store said so, by refusing our fence, which then is of no use even if it still names us.
+            refused: the store said so, by refusing our fence, which then is of no use even if it still names us:
+                whatever waits for brokers is dropped before anything else is asked.
         """
+        refused = refused and self.is_active
+        if refused:
+            self.active_id = None
+            self.resign("the store refuses our fence: a later controller was elected")
         try:
             await self._maybe_resign()
         except Exception as error:
             log.exception("who is the controller cannot be told now: %s", error)
+            self._perhaps_named |= refused
             self._look_again(ControllerChanged())
         else:
-            if refused and self.is_active:
+            if refused and self.active_id == self.cluster.controller_id:
+                log.warning("the store refuses our fence, and still names us; the controllership is taken again")
                 self.active_id, self._perhaps_named = None, True
-                self.resign("the store refuses our fence, and still names us")
                 self._look_again(ControllerGone(), pause_ms=CONTEST_BACKOFF_MS)
 
     async def _maybe_resign(self) -> None:
         """See who is the controller; if it no longer is us under our epoch, resign."""
         was_active = self.is_active
-        record = await self.store.controller()
+        record = await self._look()
         ours = record is not None and (record.id, record.epoch) == (
             self.cluster.controller_id,
             self.cluster.fence.epoch,
@@ -176,6 +186,12 @@ class Controllership(Handlers):
                 # Under another epoch: an instance with our id, which is not us.
                 self.active_id = None
             self.resign("a later controller was elected" if record is not None else "the controllership was lost")
+
+    async def _look(self) -> ControllerRecord | None:
+        """Who is the controller, as the store has it; what is seen is remembered."""
+        record = await self.store.controller()
+        self.terms.seen(record, now_ms=self.clock.now_ms())
+        return record
 
     async def give_up(self, cause: str) -> None:
         """Resign, and let the store say so, that somebody else may take over."""
@@ -210,6 +226,7 @@ class Controllership(Handlers):
         self._unclean.unclean_stored = None
         if epoch:
             log.info("resigned from epoch %d: %s", epoch, cause)
+            self.terms.resigned(epoch=epoch, cause=cause, now_ms=self.clock.now_ms())
             self.history.add(
                 ControllerEvent(
                     what="resigned", controller_id=self.cluster.controller_id, cause=cause, controller_epoch=epoch

@@ -1,0 +1,155 @@
+"""What waits for the controller, what it has in hand, and how long events of each kind have taken.
+
+Kept by the loop as it goes; people look at it while something hangs, so nothing here waits for the loop.
+
+Source: the classic controller's ControllerEventManager, QueuedEvent.
+"""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from kactl.clock import Clock
+from kactl.durations import Durations, Summary
+from kactl.events import Event
+
+from .actor import Inbox
+
+# After so long without an event the waits of before say nothing of the present. Kafka's number.
+IDLE_MS: Final = 300_000
+# How many of the events that wait are named at the most.
+NAMED_MAX: Final = 1000
+
+
+class Current(msgspec.Struct, frozen=True):
+    """The event in hand. `state` as Kafka numbers it."""
+
+    label: str
+    state: int
+    since_ms: int  # wall clock
+    for_ms: float
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """An event that waits. `asked`: somebody waits for its answer."""
+
+    label: str
+    waited_ms: float
+    asked: bool
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """What became of the events of one kind.
+
+    Attributes:
+        handled: to their end, in error or not, or passed over because another instance is the controller.
+        failed: of these, in error.
+        preempted: never begun, since a session ended or the instance stopped before.
+    """
+
+    label: str
+    handled: int
+    failed: int
+    preempted: int
+    wait: Summary
+    process: Summary
+
+
+class QueueView(msgspec.Struct, frozen=True):
+    """See the module.
+
+    Attributes:
+        oldest_ms: for how long the oldest event has waited; 0 if none does.
+        refused: how often something was not taken, because too much waited already.
+        next: the first of those that wait, in order.
+        kinds: by label; those of which there was none are left out.
+        wait: of events of all kinds, as long as there was one in the last five minutes.
+    """
+
+    depth: int
+    oldest_ms: float
+    refused: int
+    current: Current | None
+    next: list[Waiting]
+    kinds: list[Kind]
+    wait: Summary
+
+
+class _Tally:
+    def __init__(self) -> None:
+        self.handled = self.failed = self.preempted = 0
+        self.wait = Durations()
+        self.process = Durations()
+
+
+class Turns:
+    """Which event's turn it is, and what became of those before. Kept by the loop."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._tallies: dict[str, _Tally] = {}
+        self._wait = Durations(idle_ms=IDLE_MS)
+        self._current: tuple[Event, int, float] | None = None
+        self._failed = False
+
+    def begin(self, event: Event, waited_ms: float) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._tally(event).wait.add(waited_ms, now_ms=now_ms)
+        self._wait.add(waited_ms, now_ms=now_ms)
+        self._current = (event, self._clock.now_ms(), now_ms)
+        self._failed = False
+
+    def fail(self) -> None:
+        """The event in hand has failed."""
+        self._failed = True
+
+    def end(self) -> float:
+        """The event in hand is done; how long it took, in ms."""
+        assert self._current is not None
+        event, _, began_ms = self._current
+        self._current = None
+        now_ms = self._clock.monotonic_ms()
+        tally = self._tally(event)
+        tally.handled += 1
+        tally.failed += self._failed
+        tally.process.add(now_ms - began_ms, now_ms=now_ms)
+        return now_ms - began_ms
+
+    def preempted(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._tally(event).preempted += 1
+
+    def _tally(self, event: Event) -> _Tally:
+        return self._tallies.setdefault(event.label, _Tally())
+
+    def view(self, inbox: Inbox[Event], *, limit: int) -> QueueView:
+        """Everything at this moment; of the events that wait, `limit` are named, and NAMED_MAX at the most."""
+        now_ms = self._clock.monotonic_ms()
+        named = islice(inbox.waiting(), min(limit, NAMED_MAX))
+        return QueueView(
+            depth=len(inbox),
+            oldest_ms=inbox.oldest_ms,
+            refused=inbox.refused,
+            current=self._in_hand(now_ms),
+            next=[Waiting(event.label, waited_ms, asked) for event, waited_ms, asked in named],
+            kinds=[
+                Kind(
+                    label,
+                    tally.handled,
+                    tally.failed,
+                    tally.preempted,
+                    tally.wait.summary(now_ms=now_ms),
+                    tally.process.summary(now_ms=now_ms),
+                )
+                for label, tally in sorted(self._tallies.items())
+            ],
+            wait=self._wait.summary(now_ms=now_ms),
+        )
+
+    def _in_hand(self, now_ms: float) -> Current | None:
+        if self._current is None:
+            return None
+        event, since_ms, began_ms = self._current
+        return Current(event.label, int(event.state), since_ms, now_ms - began_ms)

@@ -1,0 +1,68 @@
+"""Who has been the controller, since when, until when, and why no longer: as far as this instance has seen it.
+
+Its own terms are known from both ends. Those of others are known from what the store says of them whenever it is
+asked, which an instance that stands by does each time that something about the controllership changes.
+"""
+
+import collections
+from typing import Final
+
+import msgspec
+
+from kactl.model import ControllerRecord
+
+# A controllership that moves every minute fills it in a working day; one that does not, never.
+TERMS_MAX: Final = 500
+
+
+class Term(msgspec.Struct, frozen=True):
+    """One controllership.
+
+    Attributes:
+        epoch: it rises by one from each to the next; one that is missing here came and went unseen.
+        began_ms, ended_ms: wall clock; `ended_ms` is None while it lasts, and when its end was seen for one of others.
+        cause: why it ended, empty while it lasts.
+        ours: whether it was this instance's.
+    """
+
+    epoch: int
+    controller_id: int
+    began_ms: int
+    ended_ms: int | None = None
+    cause: str = ""
+    ours: bool = False
+
+
+class Controllerships:
+    """See the module. The newest TERMS_MAX are kept."""
+
+    def __init__(self) -> None:
+        self._terms: collections.deque[Term] = collections.deque(maxlen=TERMS_MAX)
+
+    def all(self) -> list[Term]:
+        """The oldest first."""
+        return list(self._terms)
+
+    def elected(self, *, epoch: int, controller_id: int, now_ms: int) -> None:
+        """We were elected."""
+        self._end("a later controller was elected", now_ms)
+        self._terms.append(Term(epoch, controller_id, now_ms, ours=True))
+
+    def resigned(self, *, epoch: int, cause: str, now_ms: int) -> None:
+        """We are no longer the controller; nothing happens if the term has ended already."""
+        if self._terms and self._terms[-1].epoch == epoch and self._terms[-1].ours:
+            self._end(cause, now_ms)
+
+    def seen(self, record: ControllerRecord | None, *, now_ms: int) -> None:
+        """The store says that this is the controller; None if it says that there is none."""
+        latest = self._terms[-1] if self._terms else None
+        if record is None:
+            if latest is not None and not latest.ours:
+                self._end("nobody holds it any more", now_ms)
+        elif latest is None or record.epoch > latest.epoch:
+            self._end("a later controller was elected", now_ms)
+            self._terms.append(Term(record.epoch, record.id, record.since_ms))
+
+    def _end(self, cause: str, now_ms: int) -> None:
+        if self._terms and self._terms[-1].ended_ms is None:
+            self._terms[-1] = msgspec.structs.replace(self._terms[-1], ended_ms=now_ms, cause=cause)

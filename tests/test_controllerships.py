@@ -1,0 +1,48 @@
+"""Who has been the controller, as one instance sees it."""
+
+from kactl.controllerships import TERMS_MAX, Controllerships, Term
+from kactl.model import ControllerRecord
+
+
+def test_terms_of_others_end_with_the_next_or_when_nobody_is_left() -> None:
+    seen = Controllerships()
+
+    seen.seen(ControllerRecord(7, 3, 1000), now_ms=1500)
+    seen.seen(ControllerRecord(7, 3, 1000), now_ms=1600)
+    seen.seen(ControllerRecord(8, 5, 2000), now_ms=2100)
+    seen.seen(None, now_ms=3000)
+
+    assert seen.all() == [
+        Term(3, 7, 1000, 2100, "a later controller was elected"),
+        Term(5, 8, 2000, 3000, "nobody holds it any more"),
+    ]
+
+
+def test_our_own_term_ends_for_the_reason_that_we_know_and_only_once() -> None:
+    seen = Controllerships()
+
+    seen.elected(epoch=4, controller_id=1, now_ms=100)
+    seen.seen(ControllerRecord(1, 4, 99), now_ms=150)
+    seen.seen(None, now_ms=180)
+    seen.resigned(epoch=4, cause="asked to resign", now_ms=200)
+    seen.resigned(epoch=4, cause="again", now_ms=300)
+
+    assert seen.all() == [Term(4, 1, 100, 200, "asked to resign", ours=True)]
+
+
+def test_our_election_ends_the_term_that_we_still_held_for_another() -> None:
+    seen = Controllerships()
+
+    seen.seen(ControllerRecord(7, 3, 1000), now_ms=1500)
+    seen.elected(epoch=4, controller_id=1, now_ms=2000)
+
+    assert [(term.epoch, term.ended_ms) for term in seen.all()] == [(3, 2000), (4, None)]
+
+
+def test_the_oldest_are_forgotten() -> None:
+    seen = Controllerships()
+
+    for epoch in range(TERMS_MAX + 3):
+        seen.elected(epoch=epoch, controller_id=1, now_ms=epoch)
+
+    assert (len(seen.all()), seen.all()[0].epoch) == (TERMS_MAX, 3)
