@@ -1,0 +1,96 @@
+"""Which reassignments may be asked for; and the request that older tools leave in the store.
+
+Source: the classic controller's processApiPartitionReassignment, maybeRemoveFromZkReassignment.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+
+from kactl.cluster import Cluster
+from kactl.errors import ErrorCode
+from kactl.events import ReassignmentStored
+from kactl.model import NO_BROKER, Assignment, TopicPartition
+from kactl.requests import ReassignmentResult
+
+from .reach import Handlers
+
+log = logging.getLogger(__name__)
+
+Target = tuple[int, ...]
+
+
+def check_target(name: TopicPartition, target: Target) -> ReassignmentResult | None:
+    """Why no partition could have these replicas; None if one could."""
+    if not target:
+        return _invalid(name, "a partition needs at least one replica")
+    if len(set(target)) != len(target):
+        return _invalid(name, f"{list(target)} names a broker twice")
+    if min(target) <= NO_BROKER:
+        return _invalid(name, f"{list(target)} names a negative broker id")
+    return None
+
+
+def check_request(cluster: Cluster, name: TopicPartition, target: Target | None) -> Assignment | ReassignmentResult:
+    """The assignment with which a move to `target`, or its cancellation, begins; or why it may not.
+
+    Whether there is such a partition is not looked at.
+    """
+    current = cluster.assignment(name)
+    if target is None:
+        if current.is_being_reassigned:
+            return current.reassign_to(current.origin)
+        return _refused(name, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "it is not being reassigned: nothing to cancel")
+    refused = check_target(name, target)
+    if refused is not None:
+        return refused
+    planned = current.reassign_to(target)
+    missing = [broker for broker in planned.adding if broker not in cluster.now.live]
+    if missing:
+        live = sorted(cluster.now.live.ids)
+        return _invalid(name, f"new replicas need live brokers, and {missing} are not; live are {live}")
+    return planned
+
+
+def check_partition(cluster: Cluster, name: TopicPartition) -> ReassignmentResult | None:
+    """Why there is no such partition for us; None if there is."""
+    if name.topic in cluster.topics_to_delete:
+        return _refused(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist: it is being deleted")
+    if not cluster.assignment(name).replicas:
+        return _refused(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist")
+    return None
+
+
+class WaitingRequest(Handlers):
+    """The request that waits in the store until every reassignment of it is complete."""
+
+    async def read(self) -> dict[TopicPartition, Target] | None:
+        """What is requested; None if nothing is. From now on we are told of a new one."""
+        return await self.store.reassignment_request()
+
+    async def drop(self, names: Collection[TopicPartition]) -> None:
+        """Take some partitions out of it, whatever was asked for them."""
+        await self._drop(lambda name, _: name in names)
+
+    async def carried_out(self, ended: Mapping[TopicPartition, Target]) -> None:
+        """Take out what is complete; who was moved to elsewhere than the request says stays in it."""
+        await self._drop(lambda name, target: ended.get(name) == target)
+
+    async def _drop(self, goes: Callable[[TopicPartition, Target], bool]) -> None:
+        requested = await self.read()
+        if not requested:
+            return
+        left = {name: target for name, target in requested.items() if not goes(name, target)}
+        if len(left) == len(requested):
+            return
+        await self.store.set_reassignment_request(left, self.cluster.fence)
+        if not left:
+            # Reading it is what listens for the next, and somebody may have been quicker.
+            self.reach.enqueue(ReassignmentStored())
+
+
+def _invalid(name: TopicPartition, message: str) -> ReassignmentResult:
+    return _refused(name, ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _refused(name: TopicPartition, code: ErrorCode, message: str) -> ReassignmentResult:
+    return ReassignmentResult(name.topic, name.partition, code, message)

@@ -1,0 +1,310 @@
+"""The steps of a reassignment, for many partitions at once: store it, have the target copied, complete it.
+
+    begin    the new assignment is stored, then known; replicas of an earlier target that nobody wants any more are
+             stopped, after their leadership, if they have it, went to one that stays
+    advance  where the target is not yet in sync: a new leader epoch, and the new replicas are told to follow;
+             where it is: a leader from the target, the other replicas are stopped, and the end is stored, last
+
+Each partition comes as far as it can; what became of those that did not is a value. Only the loss of the
+controllership ends a call. What is done once more, after a crash or a failure, does no harm.
+
+Source: the classic controller's onPartitionReassignment.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from kactl.actors.messages import Move, Moved
+from kactl.election import Election
+from kactl.errors import BadRequest, ErrorCode, NotFound, Remedy, StoreError
+from kactl.halt import HaltReason
+from kactl.machines import reassignment
+from kactl.model import NO_BROKER, Assignment, PartitionState, ReplicaState, TopicPartition
+from kactl.rows import REFUSAL_TEXT, Bools, Bytes, Refusal, RowNumbers, Rows, holds, some
+from kactl.store import Assignments
+from kactl.table import Table
+
+from .deletion import Deletion
+from .reach import Handlers, Reach
+from .reassignment_requests import WaitingRequest
+from .rewrites import Rewrites
+
+log = logging.getLogger(__name__)
+
+
+class Failure(NamedTuple):
+    """Why one partition's step could not be made."""
+
+    code: ErrorCode
+    message: str
+
+
+Failures = dict[TopicPartition, Failure]
+
+
+class ReassignmentSteps(Handlers):
+    """See the module."""
+
+    def __init__(self, reach: Reach, deletion: Deletion, waiting: WaitingRequest) -> None:
+        super().__init__(reach)
+        self._deletion = deletion
+        self._waiting = waiting
+        self._rewrites = Rewrites(reach)
+
+    # -- a new target --------------------------------------------------------------------------------------------------
+
+    async def begin(self, wanted: Mapping[TopicPartition, Assignment]) -> Failures:
+        """Begin with new assignments, made by `Assignment.reassign_to`, and come as far as is possible now."""
+        failures: Failures = {}
+        for topic, group in _by_topic(wanted).items():
+            changed = {name: wanted[name] for name in group if wanted[name] != self.cluster.assignment(name)}
+            if changed:
+                failures |= await self._announce(topic, changed)
+        return failures | await self.advance([name for name in wanted if name not in failures])
+
+    def refusals(self, wanted: Mapping[TopicPartition, Assignment]) -> Failures:
+        """Which of these would leave their partitions without a leader. Nothing is changed."""
+        at = self.cluster.table.rows_named(wanted)
+        change = self._hand_over(self.cluster.table.rows(at), wanted)
+        return _failures(list(wanted), change.refusal)
+
+    async def _announce(self, topic: str, changed: dict[TopicPartition, Assignment]) -> Failures:
+        """Store new assignments of one topic, know them, and stop the replicas that are in none of them any more."""
+        at = self.cluster.table.rows_named(changed)
+        refusal, handed_over = await self._rewrites.write(at, lambda rows: self._hand_over(rows, changed))
+        self._tell(at[handed_over])
+        failures = _failures(list(changed), refusal)
+        changed = {name: held for name, held in changed.items() if name not in failures}
+        if not changed:
+            return failures
+        try:
+            await self._store(topic, changed)
+        except (NotFound, BadRequest, StoreError) as error:
+            return failures | {name: _failed(error) for name in changed}
+        unneeded = {
+            name: frozenset(self.cluster.assignment(name).replicas) - frozenset(held.replicas)
+            for name, held in changed.items()
+        }
+        self._know(changed)
+        await self._stop(_grouped(self.cluster.table.rows_named(unneeded), unneeded.values()))
+        return failures
+
+    def _hand_over(self, rows: Rows, wanted: Mapping[TopicPartition, Assignment]) -> reassignment.Change:
+        stays = [wanted[name].replicas for name in self.cluster.table.names(rows.at)]
+        width = max(map(len, stays), default=0)
+        padded = [[*replicas, *[NO_BROKER] * (width - len(replicas))] for replicas in stays]
+        columns = np.array(padded, np.int32).reshape(len(rows), width).T
+        return reassignment.hand_over(rows, columns, self.cluster.now, controller_epoch=self.epoch)
+
+    # -- onwards -------------------------------------------------------------------------------------------------------
+
+    async def advance(self, names: Collection[TopicPartition]) -> Failures:
+        """Bring some reassignments onwards from wherever they stand."""
+        if not names:
+            return {}
+        self.cluster.reassigning |= set(names)
+        self._deletion.mark_ineligible({name.topic for name in names}, HaltReason.REASSIGNMENT)
+        await self._watch()
+        at = self.cluster.table.rows_named(names)
+        # One that turns out to be complete when it is read again is not told to go on copying.
+        refusal, copying = await self._rewrites.write(
+            at,
+            lambda rows: reassignment.raise_epoch(rows, ~reassignment.is_complete(rows), controller_epoch=self.epoch),
+        )
+        await self._copy(at[copying])
+        complete = ~copying & (refusal == Refusal.NONE)
+        ended = [name for name, is_complete in zip(names, complete.tolist(), strict=True) if is_complete]
+        return _failures(list(names), refusal) | await self._complete(ended)
+
+    async def _copy(self, at: RowNumbers) -> None:
+        """All replicas learn the new epoch and assignment; the new ones are made, and begin to follow."""
+        if not len(at):
+            return
+        rows = self.cluster.table.rows(at)
+        self.batch.begin()
+        self.batch.lead_and_follow(rows, rows.assigned & ~rows.adding)
+        self.batch.lead_and_follow(rows, rows.adding, is_new=True)
+        self.channels.send(self.batch.flush())
+        for broker in np.unique(rows.replicas[rows.adding]).tolist():
+            here = some(rows.adding & holds(rows, broker))
+            await self.move_replicas(at[here], ReplicaState.NEW, frozenset({broker}))
+
+    async def _complete(self, names: list[TopicPartition]) -> Failures:
+        """The target is in sync: it takes over, and everybody else goes."""
+        if not names:
+            return {}
+        at = self.cluster.table.rows_named(names)
+        targets = {name: Assignment(self.cluster.assignment(name).target) for name in names}
+        rows = self.cluster.table.rows(at)
+        for brokers, group in _grouped(at, _brokers(rows, rows.adding)):
+            await self.move_replicas(group, ReplicaState.ONLINE, brokers)
+        removed = _brokers(rows, rows.removing)
+        self._know(targets)
+        refusal = await self._lead_from_target(at)
+        failures = _failures(names, refusal)
+        led = (refusal == Refusal.NONE).tolist()
+        await self._stop(_grouped(at, (brokers if here else () for brokers, here in zip(removed, led, strict=True))))
+        for topic, group in _by_topic(name for name in names if name not in failures).items():
+            try:
+                # Last: until here whoever comes after us finds what it needs to do all of this again.
+                await self._store(topic, {name: targets[name] for name in group})
+            except (NotFound, BadRequest, StoreError) as error:
+                failures |= self._to_be_tried_again(group, error)
+        return failures | await self._end({name: targets[name].replicas for name in names if name not in failures})
+
+    async def _lead_from_target(self, at: RowNumbers) -> Bytes:
+        """A leader that stays leads on under a new epoch; elsewhere one is elected, if there is anybody to elect."""
+
+        def lead_on(rows: Rows) -> reassignment.Change:
+            stays = reassignment.led_by_target(rows, self.cluster.now)
+            return reassignment.raise_epoch(rows, stays | ~rows.has_leadership, controller_epoch=self.epoch)
+
+        refusal, leads_on = await self._rewrites.write(at, lead_on)
+        self._tell(at[leads_on])
+        elected = at[~leads_on & (refusal == Refusal.NONE)]
+        if len(elected):
+            moved: Moved = await self.partitions.ask(Move(elected, PartitionState.ONLINE, Election.REASSIGNMENT))
+            if moved.error is not None:
+                _unless_over(moved.error)
+        return refusal
+
+    async def _end(self, ended: Mapping[TopicPartition, tuple[int, ...]]) -> Failures:
+        """What is complete and stored: it is no longer asked for, and everybody hears of it."""
+        if not ended:
+            return {}
+        try:
+            await self._waiting.carried_out(ended)
+        except StoreError as error:
+            return self._to_be_tried_again(ended, error)
+        log.info("%d reassignments are complete; the first: %s", len(ended), next(iter(ended)))
+        self.cluster.reassigning -= ended.keys()
+        await self._watch()
+        self.batch.begin()
+        at = self.cluster.table.rows_named(ended)
+        self.batch.update_metadata(self.cluster.brokers, self.cluster.table.rows(at))
+        self.channels.send(self.batch.flush())
+        await self._deletion.resume_for({name.topic for name in ended})
+        return {}
+
+    # -- what several steps need ---------------------------------------------------------------------------------------
+
+    async def _store(self, topic: str, changed: Mapping[TopicPartition, Assignment]) -> None:
+        """Write the entry of a topic: as we know it, but for what is changed."""
+        known = self.cluster.table.topic(topic)
+        assert known is not None, topic
+        held = entry_of(self.cluster.table, topic)
+        held |= {name.partition: assignment for name, assignment in changed.items()}
+        try:
+            await self.store.write_assignment(known.ref, held, self.cluster.fence)
+        except StoreError as error:
+            _unless_over(error)
+            raise
+
+    def _know(self, changed: Mapping[TopicPartition, Assignment]) -> None:
+        ids = {topic.name: topic.ref.id for name in changed if (topic := self.cluster.table.topic(name.topic))}
+        self.cluster.put_assignments(Assignments.of(changed, ids))
+
+    async def _stop(self, groups: Iterable[tuple[frozenset[int], RowNumbers]]) -> None:
+        """Stop replicas for good. Nobody waits for their brokers' answers."""
+        for brokers, at in groups:
+            for state in (
+                ReplicaState.OFFLINE,
+                ReplicaState.DELETION_STARTED,
+                ReplicaState.DELETION_SUCCESSFUL,
+                ReplicaState.ABSENT,
+            ):
+                await self.move_replicas(at, state, brokers)
+
+    def _tell(self, at: RowNumbers) -> None:
+        """LeaderAndIsr to all replicas of some rows."""
+        if not len(at):
+            return
+        rows = self.cluster.table.rows(at)
+        self.batch.begin()
+        self.batch.lead_and_follow(rows, rows.assigned)
+        self.channels.send(self.batch.flush())
+
+    async def _watch(self) -> None:
+        """Where leaders write their ISRs themselves, have the store say so for what is being reassigned."""
+        if self.settings.alter_partition:
+            return
+        try:
+            await self.store.watch_leaderships(self.cluster.reassigning)
+        except StoreError as error:
+            self._to_be_tried_again(self.cluster.reassigning, error)
+
+    def _to_be_tried_again(self, names: Iterable[TopicPartition], error: Exception) -> Failures:
+        """Note that a step failed in the store: whoever takes up what was left undone comes back to it.
+
+        Raises:
+            StoreError: the store has ended our session.
+        """
+        _unless_over(error)
+        names = list(names)
+        self.cluster.leave_undone(self.cluster.table.rows_named(names))
+        return {name: _failed(error) for name in names}
+
+
+def entry_of(table: Table, topic: str) -> dict[int, Assignment]:
+    """All partitions of a topic, as its entry in the store holds them."""
+    known = table.topic(topic)
+    if known is None:
+        return {}
+    rows = table.rows(table.rows_of(known))
+    held = zip(*(_brokers(rows, which) for which in (rows.assigned, rows.adding, rows.removing)), strict=True)
+    return {partition: Assignment(*lists) for partition, lists in zip(rows.partition.tolist(), held, strict=True)}
+
+
+def _brokers(rows: Rows, which: Bools) -> list[tuple[int, ...]]:
+    """For each row the brokers of the slots `which`, in slot order."""
+    if not some(which).any():
+        return [()] * len(rows)
+    held = np.where(which, rows.replicas, np.int32(NO_BROKER)).T.tolist()
+    return [tuple(broker for broker in line if broker != NO_BROKER) for line in held]
+
+
+def _grouped(at: RowNumbers, brokers: Iterable[Collection[int]]) -> list[tuple[frozenset[int], RowNumbers]]:
+    """The rows that belong to the same brokers; those that belong to none are left out."""
+    groups: dict[frozenset[int], list[int]] = defaultdict(list)
+    for row, held in zip(at.tolist(), brokers, strict=True):
+        if held:
+            groups[frozenset(held)].append(row)
+    return [(held, np.array(rows, np.intp)) for held, rows in groups.items()]
+
+
+def _by_topic(names: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    groups: dict[str, list[TopicPartition]] = defaultdict(list)
+    for name in names:
+        groups[name.topic].append(name)
+    return groups
+
+
+def _failures(names: list[TopicPartition], refusal: Bytes) -> Failures:
+    return {
+        names[position]: _refused(Refusal(int(refusal[position])))
+        for position in np.flatnonzero(refusal != Refusal.NONE).tolist()
+    }
+
+
+def _refused(reason: Refusal) -> Failure:
+    if reason is Refusal.NO_ELIGIBLE_LEADER:
+        return Failure(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            "the present leader would be stopped, and no replica that stays is in sync and online: name the leader in "
+            "the target, or wait until another replica is in sync",
+        )
+    return Failure(ErrorCode.UNKNOWN_SERVER_ERROR, REFUSAL_TEXT[reason])
+
+
+def _failed(error: Exception) -> Failure:
+    return Failure(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+
+
+def _unless_over(error: Exception) -> None:
+    """A step that fails is a value and the others go on; the end of our session ends the call."""
+    if isinstance(error, StoreError) and error.remedy is Remedy.RESIGN:
+        raise error

@@ -1,0 +1,154 @@
+"""Reassignments: who asks for them, and when one that runs is taken up again.
+
+    asked      by a request, one result for each partition; or by what an older tool left in the store
+    taken up   when a controller begins, when a broker of the target starts, when a leader has changed the ISR, and
+               after the store had failed
+
+What is done with one then stands in `reassignment_steps`.
+
+Source: the classic controller's processApiPartitionReassignment, processZkPartitionReassignment,
+maybeCompleteReassignment.
+"""
+
+import logging
+from collections.abc import Collection, Iterable
+
+import numpy as np
+
+from kactl.events import Event, LeadershipWritten, ReassignmentStored
+from kactl.machines import reassignment
+from kactl.model import Assignment, TopicPartition
+from kactl.requests import ReassignmentRequested, ReassignmentResult, ReassignmentsListed
+from kactl.rows import RowNumbers
+from kactl.table import NO_ROW
+
+from .deletion import Deletion
+from .reach import Handler, Handlers, Reach
+from .reassignment_requests import Target, WaitingRequest, check_partition, check_request, check_target
+from .reassignment_steps import Failures, ReassignmentSteps
+
+log = logging.getLogger(__name__)
+
+
+class Reassignments(Handlers):
+    """See the module."""
+
+    def __init__(self, reach: Reach, deletion: Deletion) -> None:
+        super().__init__(reach)
+        self._waiting = WaitingRequest(reach)
+        self._steps = ReassignmentSteps(reach, deletion, self._waiting)
+
+    def handlers(self) -> dict[type[Event], Handler]:
+        return {
+            ReassignmentRequested: self.on_reassignment_requested,
+            ReassignmentsListed: self.on_reassignments_listed,
+            ReassignmentStored: self.on_reassignment_stored,
+            LeadershipWritten: self.on_leadership_written,
+        }
+
+    # -- asked for -----------------------------------------------------------------------------------------------------
+
+    async def on_reassignment_requested(self, event: ReassignmentRequested) -> list[ReassignmentResult]:
+        results: dict[TopicPartition, ReassignmentResult] = {}
+        planned: dict[TopicPartition, Assignment] = {}
+        for name, target in event.targets.items():
+            checked = check_request(self.cluster, name, target)
+            if isinstance(checked, Assignment):
+                planned[name] = checked
+            else:
+                results[name] = checked
+        if planned and not event.dry_run:
+            # What is asked for now takes the place of what was left in the store.
+            await self._waiting.drop(planned.keys())
+        results |= self._unknown(planned)
+        planned = {name: held for name, held in planned.items() if name not in results}
+        failures = self._steps.refusals(planned) if event.dry_run else await self._steps.begin(planned)
+        for name, held in planned.items():
+            results[name] = _result(name, held, failures)
+        return [results[name] for name in event.targets]
+
+    async def on_reassignments_listed(self, event: ReassignmentsListed) -> dict[TopicPartition, Assignment]:
+        running = self.cluster.reassigning
+        wanted = running if event.partitions is None else running.intersection(event.partitions)
+        listed = {name: self.cluster.assignment(name) for name in sorted(wanted)}
+        return {name: held for name, held in listed.items() if held.is_being_reassigned}
+
+    async def on_reassignment_stored(self, event: ReassignmentStored) -> None:
+        requested = await self._waiting.read()
+        running = {name for name, target in (requested or {}).items() if self._is_under_way(name, target)}
+        await self._run_stored({name: held for name, held in (requested or {}).items() if name not in running})
+
+    def _is_under_way(self, name: TopicPartition, target: Target) -> bool:
+        """Whether the very same was begun already, and waits for its target."""
+        held = self.cluster.assignment(name)
+        return name in self.cluster.reassigning and held.is_being_reassigned and held.target == target
+
+    async def _run_stored(self, requested: dict[TopicPartition, Target]) -> set[TopicPartition]:
+        """Begin what was left in the store, and take out of it what cannot be; what was begun.
+
+        Unlike a request it may name brokers that are dead: it waits for them.
+        """
+        planned = {name: self.cluster.assignment(name).reassign_to(target) for name, target in requested.items()}
+        results = {name: refused for name, target in requested.items() if (refused := check_target(name, target))}
+        results |= self._unknown(planned)
+        planned = {name: held for name, held in planned.items() if name not in results}
+        failures = await self._steps.begin(planned)
+        results |= {name: _result(name, planned[name], failures) for name in failures}
+        for name, refused in sorted(results.items()):
+            log.warning("%s is not reassigned as the store asks: %s", name, refused.message)
+        if results:
+            await self._waiting.drop(results.keys())
+        return planned.keys() - results.keys()
+
+    def _unknown(self, planned: Iterable[TopicPartition]) -> dict[TopicPartition, ReassignmentResult]:
+        return {name: refused for name in planned if (refused := check_partition(self.cluster, name)) is not None}
+
+    # -- taken up again ------------------------------------------------------------------------------------------------
+
+    async def take_over(self) -> None:
+        """A controller begins: first what was left in the store, then everything else that runs."""
+        begun = await self._run_stored(await self._waiting.read() or {})
+        await self._resume(self.cluster.reassigning - begun)
+
+    async def resume_on(self, brokers: Collection[int]) -> None:
+        """Brokers have started: what waits for one of them goes on."""
+        at = np.intersect1d(self._running(), self.cluster.table.with_replica_on(brokers))
+        rows = self.cluster.table.rows(at)
+        wanted = (reassignment.target_of(rows) & np.isin(rows.replicas, sorted(brokers))).any(axis=0)
+        await self._resume(self.cluster.table.names(at[wanted]))
+
+    async def resume(self, at: RowNumbers) -> None:
+        """The store had failed for some rows: those that are being reassigned go on."""
+        await self._resume(self.cluster.table.names(np.intersect1d(at, self._running())))
+
+    async def check_complete(self, at: RowNumbers) -> None:
+        """ISRs have changed: reassignments among the rows that are complete now are brought to their end."""
+        at = np.intersect1d(at, self._running())
+        await self._resume(self.cluster.table.names(at[reassignment.is_complete(self.cluster.table.rows(at))]))
+
+    async def on_leadership_written(self, event: LeadershipWritten) -> None:
+        row = self.cluster.table.row(event.partition)
+        if row == NO_ROW or event.partition not in self.cluster.reassigning:
+            return
+        at = np.array([row], np.intp)
+        if not self.settings.alter_partition:
+            # It wrote the store; what it proposes to us instead is known already.
+            self.cluster.put_leaderships(at, await self.store.leaderships(self.cluster.table.names(at)))
+        await self.check_complete(at)
+
+    def _running(self) -> RowNumbers:
+        """The rows that are being reassigned, as they are now: what is done with them takes some of them away."""
+        running = (self.cluster.table.row(name) for name in self.cluster.reassigning)
+        return np.array(sorted(row for row in running if row != NO_ROW), np.intp)
+
+    async def _resume(self, names: Iterable[TopicPartition]) -> None:
+        failures = await self._steps.advance(sorted(names))
+        for name, failure in failures.items():
+            log.warning("the reassignment of %s could not go on: %s", name, failure.message)
+
+
+def _result(name: TopicPartition, held: Assignment, failures: Failures) -> ReassignmentResult:
+    if name not in failures:
+        return ReassignmentResult(name.topic, name.partition, assignment=held)
+    code, message = failures[name]
+    return ReassignmentResult(name.topic, name.partition, code, message)
