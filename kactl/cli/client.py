@@ -53,6 +53,14 @@ class Api:
         """The answer to a POST. Raises like `get`."""
         return self._ask("POST", path, msgspec.json.encode(question), kind)
 
+    def patch(self, path: str, question: Question, kind: type[_Answer]) -> _Answer:
+        """The answer to a PATCH. Raises like `get`."""
+        return self._ask("PATCH", path, msgspec.json.encode(question), kind)
+
+    def delete(self, path: str, kind: type[_Answer], query: Query | None = None) -> _Answer:
+        """The answer to a DELETE. Raises like `get`."""
+        return self._ask("DELETE", path + _query(query), None, kind)
+
     def partitions(self, query: Query | None = None, *, limit: int | None = None) -> tuple[list[PartitionInfo], int]:
         """Partitions over as many pages as it takes, `limit` at the most, and how many there are in all."""
         found: list[PartitionInfo] = []
@@ -169,6 +177,29 @@ def _query(query: Query | None) -> str:
 def quoted(part: str | int) -> str:
     """One part of a path."""
     return urllib.parse.quote(str(part), safe="")
+
+
+def require_terminal() -> None:
+    """See that there is somebody to be asked.
+
+    Raises:
+        Failure: PRECONDITION; there is not.
+    """
+    if not is_tty():
+        raise Failure(
+            "not confirmed: there is no terminal to ask on; look with --dry-run, then say --yes", Exit.PRECONDITION
+        )
+
+
+def confirm(question: str) -> None:
+    """Ask before something is done that cannot be undone.
+
+    Raises:
+        Failure: PRECONDITION; the answer was no, or there is nobody to be asked.
+    """
+    require_terminal()
+    if not click.confirm(question, err=True):
+        raise Failure("not confirmed: nothing was changed", Exit.PRECONDITION)
 
 
 def is_tty() -> bool:

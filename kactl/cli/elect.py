@@ -8,12 +8,12 @@ import click
 import msgspec
 
 from kactl.admin.schema import ElectionAnswer, ElectionRequest, ElectionResult, PartitionName, TopicDetail
-from kactl.model import TopicPartition
 
 from . import output
-from .client import is_tty, quoted
-from .exits import Exit, Failure
+from .client import confirm, quoted, require_terminal
+from .exits import Exit
 from .output import BAD, GOOD, PLAIN, Cell
+from .partition_files import NamesFile, names_of, parsed, read
 from .settings import Settings, options
 
 # What became of a partition, in words: as it happened, and as it would happen.
@@ -27,6 +27,7 @@ _HEADER: Final = ("PARTITION", "FROM", "TO", "EFFECT")
 @click.option("--all", "everything", is_flag=True, help="All partitions that need it.")
 @click.option("-p", "--partition", "names", multiple=True, metavar="T-P", help="This partition; may be repeated.")
 @click.option("--topic", metavar="T", help="All partitions of this topic.")
+@click.option("-f", "--file", "file", metavar="FILE", help="Those of a file, as Kafka's tools take it.")
 @click.option("--dry-run", is_flag=True, help="Say what would be, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--reason", metavar="TEXT", default="", help="Why; kept in the log of the server.")
@@ -38,6 +39,7 @@ def elect(
     everything: bool,
     names: tuple[str, ...],
     topic: str | None,
+    file: str | None,
     dry_run: bool,
     yes: bool,
     reason: str,
@@ -47,10 +49,15 @@ def elect(
     `preferred` gives partitions back to the first replica of their assignment. `unclean` lets a replica lead that is
     not in sync where nobody in sync is alive: records are lost for good.
     """
-    if sum((everything, bool(names), topic is not None)) != 1:
-        raise click.UsageError("say which partitions: exactly one of --all, -p T-P ... and --topic T")
+    if sum((everything, bool(names), topic is not None, file is not None)) != 1:
+        raise click.UsageError("say which partitions: exactly one of --all, -p T-P ..., --topic T and -f FILE")
     settings.only("table", "json", "jsonl")
-    chosen = _of_topic(settings, topic) if topic is not None else [_partition(name) for name in names]
+    if topic is not None:
+        chosen = _of_topic(settings, topic)
+    elif file is not None:
+        chosen = names_of(read(file, NamesFile))
+    else:
+        chosen = [parsed(name) for name in names]
     asked = ElectionRequest(
         type=kind, partitions=None if everything else chosen, all=everything, dry_run=dry_run, reason=reason
     )
@@ -67,14 +74,6 @@ def _of_topic(settings: Settings, topic: str) -> list[PartitionName]:
     return [PartitionName(topic=topic, partition=number) for number in range(found.topic.partitions)]
 
 
-def _partition(text: str) -> PartitionName:
-    try:
-        name = TopicPartition.parse(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="-p") from None
-    return PartitionName(topic=name.topic, partition=name.partition)
-
-
 def _confirm(settings: Settings, asked: ElectionRequest) -> ElectionAnswer | None:
     """Show what would be, and ask.
 
@@ -84,10 +83,7 @@ def _confirm(settings: Settings, asked: ElectionRequest) -> ElectionAnswer | Non
     Raises:
         Failure: PRECONDITION; the answer was no, or there is nobody to be asked.
     """
-    if not is_tty():
-        raise Failure(
-            "not confirmed: there is no terminal to ask on; look with --dry-run, then say --yes", Exit.PRECONDITION
-        )
+    require_terminal()
     preview = settings.api.post("/v1/elections", msgspec.structs.replace(asked, dry_run=True), ElectionAnswer)
     if not any(result.outcome == "ok" for result in preview.results):
         return preview
@@ -96,8 +92,7 @@ def _confirm(settings: Settings, asked: ElectionRequest) -> ElectionAnswer | Non
     click.echo(_summary(preview.results, _WOULD), err=True)
     if asked.type == "unclean":
         click.secho("Records that only dead replicas hold will be lost for good.", err=True, **BAD)
-    if not click.confirm("Go on?", err=True):
-        raise Failure("not confirmed: nothing was changed", Exit.PRECONDITION)
+    confirm("Go on?")
     return None
 
 

@@ -10,7 +10,9 @@ from .config import config
 from .controller import controller
 from .elect import elect
 from .exits import Exit, Failure
+from .explain import explain
 from .get import get
+from .reassign import reassign
 from .settings import Settings, options
 from .topic import topic
 from .up import up
@@ -57,5 +59,5 @@ def kactl(settings: Settings) -> None:
         click.get_current_context().color = False
 
 
-for command in (up, controller, topic, get, elect, broker, watch, config):
+for command in (up, controller, topic, get, explain, elect, reassign, broker, watch, config):
     kactl.add_command(command)

@@ -18,6 +18,8 @@ from kactl.participant.group import Participants
 from kactl.stores.sqlite import SqliteStore
 from kactl.transports.memory import MemoryHub
 
+from .listening import listed_as, listener, listening
+
 # A controller that waits for a lease to end waits for the session's timeout; a takeover comes on top.
 TAKEOVER_MS = 60_000
 
@@ -60,6 +62,9 @@ async def embedded(config: Config, note: Callable[[str], None]) -> AsyncIterator
                 store=SqliteStore(config.store.path, session_timeout_ms=session_timeout_ms),
                 hub=hub,
                 unclean_leader_election=config.controller.unclean_leader_election,
+                auto_balance=config.controller.auto_leader_rebalance,
+                balance_interval_ms=config.controller.leader_imbalance_check_interval,
+                balance_percentage=config.controller.leader_imbalance_percent,
                 take_over=config.controller.takeover,
                 meter_provider=provider,
             )
@@ -95,18 +100,30 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
         max_in_flight=config.store.max_in_flight,
         batch_partitions=config.store.batch_partitions,
     )
-    controller = Controller(
-        config.node_id,
-        store=store,
-        transport=transport,
-        topic_ids=level >= (2, 8),
-        recovery=level >= (3, 2),
-        unclean_leader_election=config.controller.unclean_leader_election,
-        take_over=config.controller.takeover,
-        meter_provider=provider,
-    )
-    async with controller, serve(controller, config, render_metrics=render_metrics) as address:
-        yield Server(controller, None, address)
+    with listening(config) as sockets:
+        controller = Controller(
+            config.node_id,
+            store=store,
+            transport=transport,
+            topic_ids=level >= (2, 8),
+            recovery=level >= (3, 2),
+            alter_partition=level >= (2, 7),
+            feature_versioning=level >= (2, 7),
+            unclean_leader_election=config.controller.unclean_leader_election,
+            auto_balance=config.controller.auto_leader_rebalance,
+            balance_interval_ms=config.controller.leader_imbalance_check_interval,
+            balance_percentage=config.controller.leader_imbalance_percent,
+            take_over=config.controller.takeover,
+            listed_as=listed_as(config),
+            controller_ids=config.kafka.controller_ids,
+            meter_provider=provider,
+        )
+        async with (
+            controller,
+            listener(controller, config, sockets),
+            serve(controller, config, render_metrics=render_metrics) as address,
+        ):
+            yield Server(controller, None, address)
 
 
 def _level(ibp: str) -> tuple[int, ...]:

@@ -1,23 +1,32 @@
-"""`kactl topic`: create, list and describe topics."""
+"""`kactl topic`: create, change, delete, list and describe topics."""
 
 import re
 
 import click
 
-from kactl.admin.schema import TIMEOUT_MS_MAX, TopicCreated, TopicCreation, TopicDetail
+from kactl.admin.schema import (
+    TIMEOUT_MS_MAX,
+    TopicChange,
+    TopicChanged,
+    TopicCreated,
+    TopicCreation,
+    TopicDeleted,
+    TopicDetail,
+)
 
 from . import output
-from .client import quoted
+from .client import confirm, quoted
 from .exits import Exit, Failure
 from .get import list_topics, show_partitions
 from .kafka_text import described
 from .output import NONE
+from .partition_files import ids
 from .settings import Settings, options
 
 
 @click.group()
 def topic() -> None:
-    """Create, list and describe topics."""
+    """Create, change, delete, list and describe topics."""
 
 
 @topic.command(short_help="Create a topic.")
@@ -66,6 +75,84 @@ def create(
         settings.note(f"Topic {made.name} could be created. Nothing was changed.")
     else:
         settings.note(f"Created topic {made.name}.")
+
+
+@topic.command(short_help="Delete a topic with all that is in it.")
+@click.argument("name")
+@click.option("--dry-run", is_flag=True, help="Say whether it could be, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--reason", metavar="TEXT", default="", help="Why; kept in the log of the server.")
+@options
+def delete(settings: Settings, *, name: str, dry_run: bool, yes: bool, reason: str) -> None:
+    """Delete a topic with all that is in it, and wait until every broker has."""
+    form = settings.only("table", "json", "jsonl")
+    if not (dry_run or yes):
+        confirm(f"Delete topic {name} and all records in it?")
+    query: dict[str, str | int | bool | None] = {
+        "dry_run": dry_run,
+        "reason": reason,
+        "timeout_ms": _wait_ms(settings.timeout_s),
+    }
+    answer = settings.api.delete(f"/v1/topics/{quoted(name)}", TopicDeleted, query)
+    if form == "json":
+        output.print_json(answer)
+    elif form == "jsonl":
+        output.print_jsonl([answer])
+    elif dry_run:
+        settings.note(f"Topic {name} could be deleted. Nothing was changed.")
+    elif answer.gone:
+        settings.note(f"Deleted topic {name}.")
+    else:
+        settings.note(f"Topic {name} is marked for deletion; `kactl explain {name}` says what it waits for.")
+
+
+@topic.command(short_help="Add partitions to a topic.")
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(min=1), required=True, metavar="N", help="How many it has then.")
+@click.option(
+    "--replicas",
+    "assigned",
+    multiple=True,
+    metavar="ID,ID",
+    help="Of a new partition; repeat it for each, in order.",
+)
+@click.option("--dry-run", is_flag=True, help="Check it, and change nothing.")
+@options
+def grow(settings: Settings, *, name: str, partitions: int, assigned: tuple[str, ...], dry_run: bool) -> None:
+    """Add partitions to a topic, and wait until they have a leader.
+
+    Records with keys go elsewhere from then on: the number of partitions decides which key goes where.
+    """
+    assignment = [ids(text, "--replicas") for text in assigned] or None
+    wait_ms = _wait_ms(settings.timeout_s)
+    asked = TopicChange(partitions=partitions, assignment=assignment, dry_run=dry_run, timeout_ms=wait_ms)
+    _change(settings, name, asked, f"Topic {name} has {output.count(partitions, 'partition')} now.")
+
+
+@topic.command("set", short_help="Change overrides of a topic.")
+@click.argument("name")
+@click.argument("overrides", nargs=-1, required=True, metavar="KEY=VALUE|KEY-...")
+@click.option("--dry-run", is_flag=True, help="Check it, and change nothing.")
+@options
+def set_(settings: Settings, *, name: str, overrides: tuple[str, ...], dry_run: bool) -> None:
+    """Set overrides of a topic (`retention.ms=60000`), or take them away (`retention.ms-`)."""
+    changes: dict[str, str | None] = {}
+    for text in overrides:
+        gone = text.endswith("-") and "=" not in text
+        key, value = (text[:-1], None) if gone else _override(text)
+        changes[key] = value
+    _change(settings, name, TopicChange(config=changes, dry_run=dry_run), f"Changed topic {name}.")
+
+
+def _change(settings: Settings, name: str, asked: TopicChange, done: str) -> None:
+    form = settings.only("table", "json", "jsonl")
+    answer = settings.api.patch(f"/v1/topics/{quoted(name)}", asked, TopicChanged)
+    if form == "json":
+        output.print_json(answer)
+    elif form == "jsonl":
+        output.print_jsonl([answer])
+    else:
+        settings.note(f"Topic {name} could be changed so. Nothing was changed." if asked.dry_run else done)
 
 
 @topic.command("list")

@@ -1,0 +1,137 @@
+"""The Kafka listener of a controller, as its configuration asks for it."""
+
+import contextlib
+import ipaddress
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import anyio
+import numpy as np
+
+from kactl.actors.system import Controller
+from kactl.config import Config
+from kactl.errors import ActionTimedOut, NotController
+from kactl.model import NO_EPOCH, NO_LEADER, ZERO_ID, Broker, TopicRef
+from kactl.requests import Asked
+from kactl.transports.kafka.listener import KafkaListener, ListenerSettings
+from kactl.transports.kafka.listener.frames import Limits
+
+log = logging.getLogger(__name__)
+
+
+class ControllerRuled:
+    """A controller of this process, as the listener sees it; see `kactl.transports.kafka.listener.Ruled`."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    @property
+    def node_id(self) -> int:
+        return self._controller.node_id
+
+    @property
+    def active_id(self) -> int | None:
+        return self._controller.loop.active_id
+
+    @property
+    def is_active(self) -> bool:
+        return self._controller.is_active
+
+    async def ask(self, request: Asked) -> Any:
+        return await self._controller.ask(request)
+
+    def brokers(self) -> list[Broker]:
+        return self._controller.brokers()
+
+    def topics(self) -> list[TopicRef]:
+        return self._controller.topics()
+
+    async def wait_led(self, topic: str, *, partitions: int, timeout_ms: float) -> None:
+        table = self._controller.cluster.table
+
+        def led() -> bool:
+            known = table.topic(topic)
+            at = np.zeros(0, np.intp) if known is None else np.asarray(table.rows_of(known))
+            return len(at) >= partitions and bool((table.rows(at).leader != NO_LEADER).all())
+
+        await self._until(led, f"electing leaders for topic {topic}", timeout_ms)
+
+    async def wait_gone(self, topic: TopicRef, *, timeout_ms: float) -> None:
+        table = self._controller.cluster.table
+
+        def gone() -> bool:
+            known = table.topic(topic.name)
+            return known is None or ZERO_ID != topic.id != known.ref.id
+
+        await self._until(gone, f"deleting topic {topic.name}", timeout_ms)
+
+    async def _until(self, reached: Callable[[], bool], what: str, timeout_ms: float) -> None:
+        """Look whenever something has happened."""
+        epoch = self._controller.cluster.fence.epoch
+        try:
+            with anyio.fail_after(timeout_ms / 1000):
+                while True:
+                    if not self.is_active or self._controller.cluster.fence.epoch != epoch:
+                        # What we knew is gone along with the controllership, and says nothing any more.
+                        raise NotController(self.active_id)
+                    if reached():
+                        return
+                    await self._controller.history.changed()
+        except TimeoutError:
+            raise ActionTimedOut(what, timeout_ms) from None
+
+
+def listed_as(config: Config) -> Broker | None:
+    """Our entry in the list of brokers; None if we are to have none."""
+    advertised = config.kafka.advertised
+    return Broker(config.node_id, NO_EPOCH, advertised) if advertised else None
+
+
+@contextlib.contextmanager
+def listening(config: Config) -> Iterator[dict[str, socket.socket]]:
+    """Take the addresses, before anything else is begun: one that is taken is an error then.
+
+    Raises:
+        BadConfig: an address cannot be listened on.
+    """
+    from kactl.transports.kafka.listener import bound
+
+    with contextlib.ExitStack() as stack:
+        yield {each.listener: stack.enter_context(bound(each)) for each in config.kafka.endpoints}
+
+
+@contextlib.asynccontextmanager
+async def listener(
+    controller: Controller, config: Config, sockets: dict[str, socket.socket]
+) -> AsyncIterator[KafkaListener | None]:
+    """Answer brokers and tools; nobody, if there is nowhere to listen."""
+    if not sockets:
+        yield None
+        return
+    for each in config.kafka.endpoints:
+        if not _is_loopback(each.host):
+            log.warning(
+                "%s://%s:%d is open to whoever can reach it, and nobody is asked who he is: anybody there can create "
+                "and delete topics. Let a firewall admit brokers and administrators alone",
+                each.listener, each.host, each.port,
+            )  # fmt: skip
+    settings = ListenerSettings(
+        partitions=config.kafka.num_partitions,
+        replication_factor=config.kafka.default_replication_factor,
+        listed_as=listed_as(config),
+        limits=Limits(
+            frame_size_max=config.kafka.socket_request_max_bytes, connections_max=config.kafka.max_connections
+        ),
+    )
+    async with KafkaListener(ControllerRuled(controller), sockets, settings) as serving:
+        controller.telemetry.observe(serving.tally.readings())
+        yield serving
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

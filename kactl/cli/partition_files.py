@@ -1,0 +1,127 @@
+"""Partitions on the command line and in files, as Kafka's own tools take them.
+
+A file of targets is {"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [1, 2]}]}, one of names
+the same without replicas, one of topics {"version": 1, "topics": [{"topic": "a"}]}. Fields that only Kafka's tools use
+are passed over.
+"""
+
+from pathlib import Path
+from typing import TypeVar
+
+import click
+import msgspec
+
+from kactl.admin.schema import PartitionName, ReassignmentTarget
+from kactl.model import TopicPartition
+
+from .exits import Exit, Failure
+
+
+class Named(msgspec.Struct, frozen=True):
+    """One partition of a file."""
+
+    topic: str
+    partition: int
+
+
+class Targeted(Named, frozen=True):
+    """One partition with the replicas that it is to have."""
+
+    replicas: list[int] = []
+    log_dirs: list[str] = []
+
+
+class Targets(msgspec.Struct, frozen=True):
+    """A file of targets."""
+
+    partitions: list[Targeted]
+    version: int = 1
+
+
+class NamesFile(msgspec.Struct, frozen=True):
+    """A file of names."""
+
+    partitions: list[Named]
+
+
+class TopicNamed(msgspec.Struct, frozen=True):
+    """One topic of a file."""
+
+    topic: str
+
+
+class TopicsFile(msgspec.Struct, frozen=True):
+    """A file of topics."""
+
+    topics: list[TopicNamed]
+    version: int = 1
+
+
+_File = TypeVar("_File", Targets, NamesFile, TopicsFile)
+
+
+def read(path: str, kind: type[_File]) -> _File:
+    """A file, wholly.
+
+    Raises:
+        Failure: USAGE; it cannot be read, or is not of that kind.
+    """
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise Failure(f"{path}: it cannot be read ({error.strerror}); name another file", Exit.USAGE) from None
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Failure(f"{path}: {error}; see `kactl reassign plan --out` for the form", Exit.USAGE) from None
+
+
+def parsed(text: str, option: str = "-p") -> PartitionName:
+    """A name such as orders-0.
+
+    Raises:
+        BadParameter: it is none.
+    """
+    try:
+        name = TopicPartition.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=option) from None
+    return PartitionName(topic=name.topic, partition=name.partition)
+
+
+def parsed_target(text: str, option: str = "-p") -> ReassignmentTarget:
+    """A name with replicas, such as orders-0:1,2,3.
+
+    Raises:
+        BadParameter: it is none.
+    """
+    name, colon, replicas = text.rpartition(":")
+    if not colon:
+        raise click.BadParameter(f"{text!r} is no target: write orders-0:1,2,3", param_hint=option)
+    partition = parsed(name, option)
+    return ReassignmentTarget(topic=partition.topic, partition=partition.partition, replicas=ids(replicas, option))
+
+
+def ids(text: str, option: str) -> list[int]:
+    """Broker ids, such as 1,2,3.
+
+    Raises:
+        BadParameter: they are none.
+    """
+    parts = text.split(",")
+    if not all(part.isascii() and part.isdecimal() for part in parts):
+        raise click.BadParameter(f"{text!r} are no broker ids: write 1,2,3", param_hint=option)
+    return [int(part) for part in parts]
+
+
+def names_of(file: NamesFile) -> list[PartitionName]:
+    """The partitions that a file names."""
+    return [PartitionName(topic=each.topic, partition=each.partition) for each in file.partitions]
+
+
+def targets_of(file: Targets) -> list[ReassignmentTarget]:
+    """What a file asks for."""
+    return [
+        ReassignmentTarget(topic=each.topic, partition=each.partition, replicas=each.replicas)
+        for each in file.partitions
+    ]
