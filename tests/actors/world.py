@@ -7,6 +7,7 @@ still. `settle` lets everything happen that follows from what was done.
 import dataclasses
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -156,6 +157,15 @@ class World:
         await self.store.notify_isr([partition])
         await settle()
 
+    async def wait(self, delay_ms: int) -> None:
+        """Time passes, and the brokers keep their registrations meanwhile."""
+        while delay_ms > 0:
+            step_ms = min(delay_ms, SESSION_TIMEOUT_MS // 5)
+            for session in self.sessions.values():
+                await session.keep_alive()
+            await self.clock.advance(step_ms)
+            delay_ms -= step_ms
+
     # -- what became of it
 
     async def _stored(self, name: str) -> tuple[TopicPartition, Leadership]:
@@ -196,9 +206,9 @@ class World:
 
 @asynccontextmanager
 async def world(
-    *brokers: int, unclean: bool = False, topic_ids: bool = True, recovery: bool = True
+    *brokers: int, unclean: bool = False, topic_ids: bool = True, recovery: bool = True, **options: Any
 ) -> AsyncIterator[World]:
-    """A controller that is active, and brokers that are registered and told."""
+    """A controller that is active, and brokers that are registered and told. `options` are more of the controller's."""
     clock = ManualClock()
     async with AsyncExitStack() as stack:
         admin = await stack.enter_async_context(MemoryStore(clock=clock))
@@ -211,6 +221,7 @@ async def world(
             unclean_leader_election=unclean,
             topic_ids=topic_ids,
             recovery=recovery,
+            **options,
         )
         made = World(clock, admin, controller, transport)
         await made.start(*brokers)

@@ -1,0 +1,448 @@
+"""Elections that somebody asks for, over a request or by leaving one in the store."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kactl.errors import ErrorCode, NotController, StoreUnavailable
+from kactl.events import PreferredElectionStored
+from kactl.history import ControllerEvent
+from kactl.model import NO_LEADER, PartitionState, TopicPartition
+from kactl.requests import ElectionKind, ElectionResult
+from kactl.store import Found
+from tests.actors.world import World, standby, world
+from tests.clocks import settle
+from tests.scripted_store import Step, after, answers, fails, found, really
+
+pytestmark = pytest.mark.anyio
+
+PREFERRED, UNCLEAN = ElectionKind.PREFERRED, ElectionKind.UNCLEAN
+AWAY = StoreUnavailable("the store is away")
+
+
+def names(*written: str) -> list[TopicPartition]:
+    return [TopicPartition.parse(each) for each in written]
+
+
+def script(w: World, method: str, *steps: Step) -> list[Step]:
+    """Let the next calls of a method of the controller's store go as `steps` say; returns those that are left."""
+    real: Callable[..., Awaitable[Any]] = getattr(w.controller.store, method)
+    left = list(steps)
+
+    async def scripted(*arguments: Any) -> Any:
+        return await (left.pop(0) if left else really)(real, *arguments)
+
+    setattr(w.controller.store, method, scripted)
+    return left
+
+
+async def elect(w: World, kind: ElectionKind, *partitions: str, dry_run: bool = False) -> dict[str, ElectionResult]:
+    results = await w.controller.elect(kind, names(*partitions) if partitions else None, dry_run=dry_run)
+    await settle()
+    answered = {f"{each.topic}-{each.partition}": each for each in results}
+    assert len(answered) == len(results)
+    return answered
+
+
+async def request(w: World, *partitions: str) -> None:
+    """Somebody leaves a request for preferred elections in the store."""
+    await w.store.request_preferred_election(names(*partitions))
+    await settle()
+
+
+async def lead_elsewhere(w: World, preferred: int, *isr: int, back: str) -> None:
+    """The preferred replica goes, comes again, and is let into the ISR of `back`."""
+    await w.stop(preferred)
+    await w.start(preferred)
+    await w.write_isr(back, *isr)
+
+
+# -- on request --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(246)
+async def test_a_partition_that_its_preferred_replica_leads_needs_no_election() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+
+        answered = await elect(w, PREFERRED, "t-0")
+
+        assert answered["t-0"] == ElectionResult("t", 0, "not_needed", ErrorCode.ELECTION_NOT_NEEDED, "", 1, 1)
+        assert await w.stored("t-0") == (1, 0, (1, 2))
+
+
+@pytest.mark.scenario(247)
+async def test_a_preferred_replica_that_is_not_in_sync_does_not_lead() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        await w.stop(1)
+        await w.start(1)
+
+        answered = await elect(w, PREFERRED, "t-0")
+
+        assert answered["t-0"].error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        assert (answered["t-0"].leader, answered["t-0"].previous) == (2, 2)
+        assert await w.stored("t-0") == (2, 1, (2,))
+
+
+@pytest.mark.scenario(248)
+async def test_a_preferred_replica_that_is_in_sync_leads_again_and_everybody_is_told() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[2, 1]])
+        await lead_elsewhere(w, 2, 1, 2, back="t-0")
+        w.brokers.forget()
+
+        answered = await elect(w, PREFERRED, "t-0")
+
+        assert answered["t-0"] == ElectionResult("t", 0, "ok", ErrorCode.NONE, "", leader=2, previous=1)
+        assert await w.stored("t-0") == (2, 2, (1, 2))
+        assert w.brokers.told(1) == w.brokers.told(2) == {"t-0": (2, 2, (1, 2), False)}
+        await w.check()
+
+
+@pytest.mark.scenario(249)
+async def test_what_does_not_exist_or_is_being_deleted_is_not_elected() -> None:
+    async with world(1, 2) as w:
+        await w.create("q", [[1, 2]])
+        await w.stop(1)
+        w.controller.cluster.queue_deletion(["q"])
+        for kind in (PREFERRED, UNCLEAN):
+            answered = await elect(w, kind, "none-0", "q-0", "q-7")
+
+            assert {name: each.error for name, each in answered.items()} == {
+                "none-0": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                "q-0": ErrorCode.INVALID_TOPIC_EXCEPTION,
+                "q-7": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            }
+        # Where nothing is named, topics that are being deleted are named nevertheless: nobody is to wait for them.
+        assert (await elect(w, PREFERRED))["q-0"].error is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@pytest.mark.scenario(250)
+async def test_a_partition_with_a_live_leader_needs_no_unclean_election() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        await w.stop(1)
+
+        assert (await elect(w, UNCLEAN, "t-0"))["t-0"].error is ErrorCode.ELECTION_NOT_NEEDED
+        assert await w.stored("t-0") == (2, 1, (2,))
+
+
+@pytest.mark.scenario(251)
+async def test_an_admin_may_elect_uncleanly_where_the_topic_forbids_it() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]], {"unclean.leader.election.enable": "false"})
+        await w.stop(2)
+        await w.start(2)
+        await w.stop(1)
+        assert await w.stored("t-0") == (NO_LEADER, 2, (1,))
+        assert w.controller.partitions.unclean_elections == 0
+
+        answered = await elect(w, UNCLEAN, "t-0")
+
+        assert (answered["t-0"].outcome, answered["t-0"].leader) == ("ok", 2)
+        assert await w.stored("t-0") == (2, 3, (2,))
+        assert w.known("t-0").recovering
+        assert w.controller.partitions.unclean_elections == 1
+        await w.check()
+
+
+@pytest.mark.scenario(252)
+async def test_where_nobody_is_alive_there_is_no_unclean_leader_either() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        await w.stop(1, 2)
+        before = await w.stored("t-0")
+
+        answered = await elect(w, UNCLEAN, "t-0")
+
+        assert answered["t-0"].error is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        assert answered["t-0"].message == "none of its replicas is alive"
+        assert await w.stored("t-0") == before
+        assert w.controller.partitions.unclean_elections == 0
+
+
+@pytest.mark.scenario(253)
+async def test_a_leader_that_is_shutting_down_can_be_followed_by_one_that_is_in_sync() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        await w.stop(2)
+        assert await w.controller.drain(1) == names("t-0")
+        await w.start(2)
+        await w.write_isr("t-0", 1, 2)
+        assert w.known("t-0").leader == 1
+
+        answered = await elect(w, UNCLEAN, "t-0")
+
+        assert (answered["t-0"].outcome, answered["t-0"].leader) == ("ok", 2)
+        # Clean: 2 was in sync. 1 is not live, and so does not stay.
+        assert await w.stored("t-0") == (2, 2, (2,))
+        assert not w.known("t-0").recovering
+        assert w.controller.partitions.unclean_elections == 0
+
+
+@pytest.mark.scenario(254)
+async def test_a_partition_that_the_store_cannot_read_fails_and_the_others_are_elected() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2], [1, 2]])
+        await lead_elsewhere(w, 1, 1, 2, back="t-1")
+        # Nobody is found for t-0, so that it is read; which is what fails.
+        left = script(w, "leaderships", answers(found(Found.FAILED, "t-0")))
+
+        answered = await elect(w, PREFERRED, "t-0", "t-1")
+
+        assert left == []
+        assert answered["t-0"].error is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert answered["t-0"].message == "the store failed"
+        assert answered["t-1"].error is ErrorCode.NONE
+        assert await w.stored("t-0") == (2, 1, (2,))
+        assert await w.stored("t-1") == (1, 2, (1, 2))
+
+
+@pytest.mark.scenario(255)
+async def test_who_is_not_the_controller_says_so_once_for_all_partitions() -> None:
+    async with world(1, 2) as w:
+        second, _ = standby(w, 200)
+        async with second:
+            await settle()
+            with pytest.raises(NotController) as refused:
+                await second.elect(PREFERRED, names("t-0", "u-0"))
+
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+    assert refused.value.active_id == 100
+
+
+@pytest.mark.scenario(256)
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [(PREFERRED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE), (UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)],
+)
+@pytest.mark.parametrize("state", PartitionState, ids=lambda state: state.name)
+async def test_a_partition_without_leadership_is_answered_and_keeps_nobody_from_being_elected(
+    kind: ElectionKind, error: ErrorCode, state: PartitionState
+) -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2], [3]])
+        if kind is PREFERRED:
+            await lead_elsewhere(w, 1, 1, 2, back="t-0")
+        else:
+            await w.stop(2)
+            await w.start(2)
+            await w.stop(1)
+        put_state(w, "t-1", state)
+        # There is no leader to compare with: Kafka fails over it, and answers for neither partition. Of one that is
+        # NEW or absent it says nothing, since no election was held for it.
+        assert w.known("t-1").leadership is None
+
+        dry = await elect(w, kind, "t-1", "t-0", dry_run=True)
+        answered = await elect(w, kind, "t-1", "t-0")
+
+        assert [(name, each.error) for name, each in answered.items()] == [("t-1", error), ("t-0", ErrorCode.NONE)]
+        assert answered["t-0"].leader == w.known("t-0").leader == (1 if kind is PREFERRED else 2)
+        assert (answered["t-1"].leader, answered["t-1"].previous) == (NO_LEADER, NO_LEADER)
+        assert answered["t-1"].message
+        assert dry == answered
+        assert w.known("t-1").state is state
+
+
+def put_state(w: World, name: str, state: PartitionState) -> None:
+    cluster = w.controller.cluster
+    cluster.set_states(np.array([cluster.table.row(TopicPartition.parse(name))], np.intp), state)
+
+
+@pytest.mark.parametrize("kind", ElectionKind, ids=lambda kind: kind.value)
+async def test_a_partition_that_never_had_a_leader_is_given_its_first_one_and_answered(kind: ElectionKind) -> None:
+    async with world(1, 2) as w:
+        left = script(w, "commit", fails(AWAY))
+        await w.create("t", [[2, 1]])
+        # In Kafka what becomes of it is no election, and no part of the answer.
+        assert left == []
+        assert w.known("t-0").state is PartitionState.NEW
+
+        dry = await elect(w, kind, "t-0", dry_run=True)
+        answered = await elect(w, kind, "t-0")
+
+        assert (
+            dry == answered == {"t-0": ElectionResult("t", 0, "ok", ErrorCode.NONE, "", leader=2, previous=NO_LEADER)}
+        )
+        assert await w.stored("t-0") == (2, 0, (1, 2))
+        await w.check()
+
+
+async def test_each_partition_is_answered_once_in_the_order_asked_or_by_name() -> None:
+    async with world(1, 2) as w:
+        await w.create("b", [[1, 2]])
+        await w.create("a", [[1, 2], [1, 2]])
+        await lead_elsewhere(w, 1, 1, 2, back="a-0")
+
+        named = await w.controller.elect(PREFERRED, names("b-0", "none-0", "a-1", "b-0", "a-0"), dry_run=True)
+        every = await w.controller.elect(PREFERRED, dry_run=True)
+
+        assert [f"{each.topic}-{each.partition} {each.outcome}" for each in named] == [
+            "b-0 failed", "none-0 failed", "a-1 failed", "a-0 ok"
+        ]  # fmt: skip
+        assert [f"{each.topic}-{each.partition} {each.outcome}" for each in every] == [
+            "a-0 ok",
+            "a-1 failed",
+            "b-0 failed",
+        ]
+        assert await w.stored("a-0") == (2, 1, (1, 2))
+
+
+async def test_an_admin_hears_of_a_controller_that_is_fenced_in_the_middle_of_an_election() -> None:
+    """In Kafka the admin waits until it gives up: the answer is lost along with the controllership."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        await lead_elsewhere(w, 1, 1, 2, back="t-0")
+        left = script(w, "commit", after(lambda: w.store.contest(200, take_over=True)))
+
+        with pytest.raises(NotController) as refused:
+            await w.controller.elect(PREFERRED, names("t-0"))
+
+        assert left == []
+        assert refused.value.active_id == 200
+        assert not w.controller.is_active
+        assert await w.stored("t-0") == (2, 1, (1, 2))
+
+
+# -- left in the store -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(241, 242)
+async def test_a_request_in_the_store_is_carried_out_and_taken_away_again_and_again() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        for epoch in (1, 3):
+            await w.stop(1)
+            assert await w.stored("t-0") == (2, epoch, (2,))
+            await w.start(1)
+            await w.write_isr("t-0", 1, 2)
+
+            await request(w, "t-0")
+
+            assert await w.stored("t-0") == (1, epoch + 1, (1, 2))
+            assert w.brokers.told(1) == w.brokers.told(2) == {"t-0": (1, epoch + 1, (1, 2), False)}
+            assert await w.store.preferred_election_request() is None
+        await w.check()
+
+
+@pytest.mark.scenario(243)
+async def test_a_request_for_a_preferred_replica_that_is_dead_is_taken_away_and_changes_nothing() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        await w.stop(1)
+
+        await request(w, "t-0")
+
+        assert await w.store.preferred_election_request() is None
+        assert await w.stored("t-0") == (2, 1, (2,))
+
+
+@pytest.mark.scenario(245)
+async def test_a_fenced_controller_resigns_over_a_request_and_leaves_it_to_the_next(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        await lead_elsewhere(w, 1, 1, 2, back="t-0")
+        caplog.set_level(logging.INFO)
+        # Both at once, so that the request is what it meets first.
+        await w.store.request_preferred_election(names("t-0"))
+        await w.store.contest(200, take_over=True)
+
+        await settle()
+
+        assert "PreferredElectionStored: controller epoch 1 has been followed" in caplog.text
+        resigned = w.events("controller")[-1]
+        assert isinstance(resigned, ControllerEvent)
+        assert resigned.what == "resigned"
+        assert not w.controller.is_active
+        assert await w.stored("t-0") == (2, 1, (1, 2))
+        assert await w.store.preferred_election_request() == names("t-0")
+
+
+@pytest.mark.scenario(257)
+async def test_that_no_request_is_there_is_no_reason_to_do_anything() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        await lead_elsewhere(w, 1, 1, 2, back="t-0")
+        w.brokers.forget()
+        deletions = script(w, "delete_preferred_election_request", fails(AWAY))
+
+        w.controller.loop.inbox.put(PreferredElectionStored())
+        await settle()
+
+        assert w.brokers.sent == []
+        assert len(deletions) == 1
+        assert await w.stored("t-0") == (2, 1, (1, 2))
+
+
+@pytest.mark.scenario(258)
+async def test_a_controller_that_takes_over_carries_out_what_is_requested_and_can_be_carried_out() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[2, 1]])
+        await w.create("u", [[1, 2], [3]])
+        await w.create("q", [[1, 2, 3]])
+        await lead_elsewhere(w, 1, 1, 2, back="u-0")
+        await w.write_isr("q-0", 1, 2)
+        w.controller.loop.controllership.stopping = True
+        await w.controller.resign()
+        await settle()
+        before = {name: await w.stored(name) for name in ("t-0", "u-0", "q-0")}
+        assert {name: state[0] for name, state in before.items()} == {"t-0": 2, "u-0": 2, "q-0": 2}
+        # Broker 3 is not there, so that q waits for its deletion as long as this lasts.
+        await w.store.mark_deletion("q")
+        # u-1 never had a leader. In Kafka this alone costs each controller its office, one after the other.
+        await request(w, "t-0", "gone-0", "q-0", "u-0", "u-1")
+        second, told = standby(w, 200)
+        async with second:
+            await settle()
+
+            assert second.is_active
+            assert second.loop.controllership.elections_won == 1
+            assert await w.store.preferred_election_request() is None
+            assert (await w.stored("u-0"))[0] == 1
+            assert told.told(2)["u-0"][0] == 1
+            for name in ("t-0", "q-0"):
+                assert await w.stored(name) == before[name]
+
+            # It listens for the next request.
+            await lead_elsewhere(w, 1, 1, 2, back="u-0")
+            assert (await w.stored("u-0"))[0] == 2
+            await request(w, "u-0")
+
+            assert (await w.stored("u-0"))[0] == 1
+
+
+async def test_a_request_that_cannot_be_taken_away_does_not_undo_a_takeover_and_is_taken_later() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        await lead_elsewhere(w, 1, 1, 2, back="t-0")
+        w.controller.loop.controllership.stopping = True
+        await w.controller.resign()
+        await request(w, "t-0")
+        second, _ = standby(w, 200)
+        left = fail_many(second.store, "delete_preferred_election_request", times=7)
+        async with second:
+            await settle()
+            assert second.is_active
+            assert (await w.stored("t-0"))[0] == 1
+
+            await w.wait(30_000)
+
+            assert left == []
+            assert second.loop.controllership.elections_won == 1
+            assert await w.store.preferred_election_request() is None
+
+
+def fail_many(store: Any, method: str, *, times: int) -> list[Step]:
+    real, left = getattr(store, method), [fails(AWAY)] * times
+
+    async def failing(*arguments: Any) -> Any:
+        return await (left.pop() if left else really)(real, *arguments)
+
+    setattr(store, method, failing)
+    return left
