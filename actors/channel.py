@@ -17,15 +17,25 @@ from typing import Final
 from kactl.batch import Addressed
 from kactl.clock import Clock
 from kactl.errors import BrokerUnreachable
-from kactl.events import BrokerLagged, Event, LeaderAndIsrAnswered, UpdateMetadataAnswered
+from kactl.events import BrokerLagged, Event, LeaderAndIsrAnswered, ReplicasDeleted, UpdateMetadataAnswered
 from kactl.model import Broker
 from kactl.telemetry import Telemetry
 from kactl.transport import Connection, Transport
-from kactl.wire import LeaderAndIsrResponse, Request, Response, UpdateMetadataResponse
+from kactl.wire import (
+    LeaderAndIsrResponse,
+    PartitionErrors,
+    Request,
+    Response,
+    StopReplica,
+    StopReplicaResponse,
+    UpdateMetadataResponse,
+)
 
 from .actor import ActorStopped, InboxFull
 
 log = logging.getLogger(__name__)
+
+DeletionsIn = Callable[[StopReplica, StopReplicaResponse], PartitionErrors]
 
 # Kafka's own pause between two tries.
 RETRY_BACKOFF_MS: Final = 100
@@ -41,6 +51,7 @@ class Channel:
     Args:
         deliver_event: takes the events that answers become; may raise InboxFull, but not for BrokerLagged, and
             ActorStopped at the very end.
+        deletions_in: what an answer to a StopReplica says of replicas that somebody waits for to be deleted.
         pause_ms: before the first request.
     """
 
@@ -52,6 +63,7 @@ class Channel:
         clock: Clock,
         telemetry: Telemetry,
         deliver_event: Callable[[Event], None],
+        deletions_in: DeletionsIn,
         pause_ms: float = 0,
     ) -> None:
         self.broker = broker
@@ -60,6 +72,7 @@ class Channel:
         self._clock = clock
         self._telemetry = telemetry
         self._deliver_event = deliver_event
+        self._deletions_in = deletions_in
         self._queue: collections.deque[tuple[Request, float]] = collections.deque()
         self._wake: asyncio.Future[None] | None = None
         self.failures = 0  # tries in a row that did not get through
@@ -97,7 +110,7 @@ class Channel:
                 response = await self._deliver(request)
                 # Only now: a request counts as waiting until it is answered.
                 self._queue.popleft()
-                await self._answered(response)
+                await self._answered(request, response)
         finally:
             await asyncio.shield(self._connection.close())
 
@@ -121,15 +134,19 @@ class Channel:
                 self._telemetry.delivered(type(request).__name__, self._clock.monotonic_ms() - began_ms)
                 return response
 
-    async def _answered(self, response: Response) -> None:
+    async def _answered(self, request: Request, response: Response) -> None:
         event: Event
         if isinstance(response, LeaderAndIsrResponse):
             event = LeaderAndIsrAnswered(self.broker.id, self.broker.epoch, response)
         elif isinstance(response, UpdateMetadataResponse):
             event = UpdateMetadataAnswered(self.broker.id, self.broker.epoch, response)
         else:
-            # A StopReplica outside of a topic's deletion is not waited for by anybody.
-            return
+            assert isinstance(request, StopReplica)
+            deletions = self._deletions_in(request, response)
+            if not len(deletions):
+                # Outside of a topic's deletion nobody waits for it.
+                return
+            event = ReplicasDeleted(self.broker.id, self.broker.epoch, StopReplicaResponse(response.error, deletions))
         while True:
             try:
                 self._deliver_event(event)
@@ -152,11 +169,13 @@ class Channels:
         clock: Clock,
         telemetry: Telemetry,
         deliver_event: Callable[[Event], None],
+        deletions_in: DeletionsIn,
     ) -> None:
         self._transport = transport
         self._clock = clock
         self._telemetry = telemetry
         self._deliver_event = deliver_event
+        self._deletions_in = deletions_in
         self._channels: dict[int, tuple[Channel, asyncio.Task[None]]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -179,6 +198,7 @@ class Channels:
             clock=self._clock,
             telemetry=self._telemetry,
             deliver_event=self._deliver_event,
+            deletions_in=self._deletions_in,
             pause_ms=pause_ms,
         )
         self._channels[broker.id] = (channel, self._run(channel))

@@ -16,16 +16,26 @@ from kactl.requests import Asked
 from kactl.telemetry import Telemetry
 
 from .actor import Actor
+from .handlers.alter_partition import IsrProposals
 from .handlers.answers import BrokerAnswers
 from .handlers.balance import Balancing
 from .handlers.brokers import BrokerEvents
 from .handlers.controllership import Controllership
+from .handlers.deletion import Deletion
+from .handlers.deletion_events import DeletionEvents
 from .handlers.elections import Elections
 from .handlers.failover import Failover
+from .handlers.features import FeatureEvents
+from .handlers.growth import Growth
+from .handlers.hosting import Hosting
+from .handlers.offline import Offline
+from .handlers.producer_ids import ProducerIds
 from .handlers.reach import Handler, Reach
+from .handlers.reassignments import Reassignments
 from .handlers.shutdown import Shutdowns
 from .handlers.timers import Timers
 from .handlers.topics import TopicEvents, UncleanDefault
+from .queue import Turns
 
 log = logging.getLogger(__name__)
 
@@ -44,29 +54,64 @@ class ControllerLoop(Actor[Event]):
     """
 
     def __init__(self, reach: Reach, *, telemetry: Telemetry, unclean: UncleanDefault) -> None:
-        super().__init__("controller")
+        super().__init__("controller", now=reach.clock.monotonic_ms)
         self.reach = reach
         self.cluster = reach.cluster
         self.store = reach.store
         self.clock = reach.clock
         self.telemetry = telemetry
         self.state = ControllerState.IDLE
+        self.turns = Turns(reach.clock)
         self._later: dict[Event, asyncio.Task[None]] = {}
         timers = Timers(reach.clock, reach.enqueue)
-        brokers = BrokerEvents(reach)
-        topics = TopicEvents(reach, unclean)
+        features = FeatureEvents(reach)
+        deletion = Deletion(reach, timers)
+        offline = Offline(reach, deletion)
+        reassignments = Reassignments(reach, deletion)
+        self.hosting = Hosting(reach)
+        brokers = BrokerEvents(
+            reach,
+            features,
+            offline=offline,
+            deletion=deletion,
+            reassignments=reassignments,
+            hosting=self.hosting,
+        )
+        topics = TopicEvents(reach, unclean, deletion, self.hosting)
         elections = Elections(reach, unclean)
         balancing = Balancing(reach, timers)
         shutdowns = Shutdowns(reach, welcome=brokers.welcome, timers=timers)
         self.controllership = Controllership(
             reach,
-            Failover(reach, topics, elections=elections, balancing=balancing),
+            Failover(
+                reach,
+                topics,
+                features,
+                deletion,
+                reassignments=reassignments,
+                elections=elections,
+                balancing=balancing,
+            ),
             look_again=self._look_again,
             timers=timers,
             unclean=unclean,
         )
         self._handlers: dict[type[Event], Handler] = {}
-        for group in (self.controllership, brokers, topics, BrokerAnswers(reach), elections, balancing, shutdowns):
+        for group in (
+            self.controllership,
+            brokers,
+            topics,
+            Growth(reach, topics),
+            DeletionEvents(reach, deletion),
+            BrokerAnswers(reach, offline, reassignments),
+            reassignments,
+            elections,
+            balancing,
+            shutdowns,
+            features,
+            IsrProposals(reach),
+            ProducerIds(reach),
+        ):
             self._handlers |= group.handlers()
 
     @property
@@ -81,20 +126,33 @@ class ControllerLoop(Actor[Event]):
 
     async def receive(self, message: Event) -> Any:
         """Handle one event to its end. Whatever goes wrong, the next event finds the controller ready."""
+        waited_ms = self.inbox.waited_ms
+        self.turns.begin(message, waited_ms)
+        self.telemetry.queued(waited_ms)
+        self.state = message.state
+        try:
+            return await self._receive(message)
+        finally:
+            self.state = ControllerState.IDLE
+            took_ms = self.turns.end()
+            if message.state.is_timed:
+                self.telemetry.processed(message.state.label, took_ms)
+
+    async def _receive(self, message: Event) -> Any:
         if not self.is_active and not message.on_standby:
             if message.asked:
                 raise self._not_controller(message)
             return None
-        self.state = message.state
-        began_ms = self.clock.monotonic_ms()
         try:
             return await self._handle(message)
         except ControllerMoved as moved:
             log.info("%s: %s", message.label, moved)
+            self.turns.fail()
             await self.controllership.moved(refused=type(message) is not LeaderAndIsrAnswered)
             if message.asked:
                 raise self._not_controller(message) from moved
         except Exception as error:
+            self.turns.fail()
             if isinstance(error, IllegalState) and self.is_active:
                 # Nothing that we know can be relied on any more; whoever is elected next reads all of it anew.
                 await self.controllership.give_up(f"what should not be possible has happened: {error}")
@@ -108,8 +166,6 @@ class ControllerLoop(Actor[Event]):
             self.reach.batch.clear()
             if self.cluster.is_undone:
                 self._look_again(WritesFailed())
-            self.state = ControllerState.IDLE
-            self.telemetry.processed(message.state.label, self.clock.monotonic_ms() - began_ms)
         return None
 
     def _not_controller(self, asked: Event) -> NotController:
@@ -168,7 +224,18 @@ class ControllerLoop(Actor[Event]):
 
         For the end of a session: no event of the old one may be handled under the new one.
         """
-        for message, asker in self.inbox.drain():
+        self._preempt()
+        self.inbox.put(event)
+
+    async def clear_and_ask(self, event: Event) -> Any:
+        """The same, and wait for what becomes of `event`. For the end of the instance."""
+        self._preempt()
+        return await self.ref.ask(event)
+
+    def _preempt(self) -> None:
+        """Everything that waits is void; whoever waits for an answer gets one, whatever he asked."""
+        drained = self.inbox.drain()
+        self.turns.preempted(message for message, _ in drained)
+        for message, asker in drained:
             if asker is not None and not asker.done():
                 asker.set_exception(self._not_controller(message))
-        self.inbox.put(event)

@@ -6,6 +6,7 @@ block ends, or its scope is cancelled, everything has stopped.
 
 import logging
 import uuid
+from collections.abc import Collection
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final, Self
@@ -13,12 +14,13 @@ from typing import Final, Self
 import anyio
 from opentelemetry import metrics
 
-from kactl.batch import RequestBatch
+from kactl.batch import RequestBatch, deletion_answers
 from kactl.clock import Clock, SystemClock
 from kactl.cluster import Cluster
 from kactl.errors import BadRequest, KactlError
 from kactl.events import BrokerLagged, Event, Started
 from kactl.history import History
+from kactl.model import Broker
 from kactl.requests import ResignRequested
 from kactl.store import Store
 from kactl.stores.memory import MemoryStore
@@ -67,6 +69,8 @@ class Controller(Asking, Looking):
         auto_balance: whether leaders return to their preferred replicas by themselves; every `balance_interval_ms`,
             where others lead more than `balance_percentage` of the partitions that prefer a broker.
         take_over: take the controllership from whoever holds it, when starting.
+        listed_as: our entry in the list of brokers that brokers are told; None if they are to know our id alone.
+        controller_ids: ids of other instances; no replica stays on them or on ours.
         meter_provider: of OpenTelemetry; the host program's if None.
 
     Nothing global is touched: no signal handlers, no logging, no event loop policy, no telemetry provider.
@@ -90,6 +94,8 @@ class Controller(Asking, Looking):
         balance_interval_ms: int = 300_000,
         balance_percentage: int = 10,
         take_over: bool = False,
+        listed_as: Broker | None = None,
+        controller_ids: Collection[int] = (),
         meter_provider: metrics.MeterProvider | None = None,
     ) -> None:
         if node_id < 0:
@@ -98,7 +104,9 @@ class Controller(Asking, Looking):
         self.clock = SystemClock() if clock is None else clock
         self.store: Store = MemoryStore(clock=self.clock) if store is None else store
         self.hub = MemoryHub() if hub is None else hub
-        self.cluster = Cluster(node_id, recovery=recovery)
+        if listed_as is not None and listed_as.id != node_id:
+            raise BadRequest("listed_as", f"has the id {listed_as.id}, and this instance is {node_id}")
+        self.cluster = Cluster(node_id, recovery=recovery, listed_as=listed_as)
         # In microseconds no process counts as fast as time goes by, so that numbers go on rising over restarts.
         self.history = History(self.clock, first=self.clock.now_ms() * 1000)
         self.telemetry = Telemetry(meter_provider)
@@ -107,6 +115,7 @@ class Controller(Asking, Looking):
             clock=self.clock,
             telemetry=self.telemetry,
             deliver_event=self._put,
+            deletions_in=lambda request, answer: deletion_answers(request, answer, self.cluster),
         )
         self.partitions = Partitions(
             self.cluster, self.store, self.channels, self.history, unclean_default=unclean_leader_election
@@ -131,6 +140,7 @@ class Controller(Asking, Looking):
                 balance_interval_ms=balance_interval_ms,
                 balance_percentage=balance_percentage,
                 take_over=take_over,
+                controller_ids=frozenset((node_id, *controller_ids)),
             ),
             enqueue=lambda event: self.loop.inbox.put_once(event),
         )
@@ -169,7 +179,7 @@ class Controller(Asking, Looking):
         with anyio.CancelScope(shield=True):
             try:
                 with anyio.move_on_after(STOP_TIMEOUT_S):
-                    await self._ref.ask(ResignRequested(stop=True))
+                    await self.loop.clear_and_ask(ResignRequested(stop=True))
             except KactlError as refused:
                 # It had ended before, or is too far behind; the store ends the controllership along with its session.
                 log.info("the controllership was not given up in order: %s", refused)

@@ -164,7 +164,7 @@ class RequestBatch:
         if not told:
             return
         parts = self._metadata_states()
-        live_brokers = tuple(registered.values())
+        live_brokers = self._listed(registered)
         for broker in told:
             for states in parts:
                 request = UpdateMetadata(
@@ -175,6 +175,13 @@ class RequestBatch:
                     live_brokers=live_brokers,
                 )
                 yield Addressed(broker, request)
+
+    def _listed(self, registered: dict[int, Broker]) -> tuple[Broker, ...]:
+        """The brokers that are told of, by id: the registered ones, and ourselves if we are to be found among them."""
+        ours = self._cluster.listed_as
+        if ours is None or ours.id in registered:
+            return tuple(registered.values())
+        return tuple(broker for _, broker in sorted({**registered, ours.id: ours}.items()))
 
     def _metadata_states(self) -> list[PartitionStates]:
         """The partitions of the batch, once for all brokers, in as many parts as they need."""

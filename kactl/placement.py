@@ -1,4 +1,4 @@
-"""Where the replicas of a new topic go, and whether what was asked for can be.
+"""Where the replicas of new topics and partitions go, and whether what was asked for can be.
 
 Leaders go round the brokers; followers go round them with a stride that changes each time, so that the partitions of
 one broker have their followers on all others. Where brokers have racks, neighbours in the round are of different
@@ -16,10 +16,11 @@ from kactl.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
     InvalidTopic,
+    ReassignmentRunning,
     TopicExists,
 )
 from kactl.model import Assignment, Broker, TopicRef, check_topic_name
-from kactl.requests import PARTITIONS_OF_A_TOPIC_MAX, TopicCreationRequested
+from kactl.requests import PARTITIONS_OF_A_TOPIC_MAX, PartitionsRequested, TopicCreationRequested
 
 
 def check_creation(asked: TopicCreationRequested, cluster: Cluster) -> tuple[TopicRef, dict[int, Assignment]]:
@@ -57,6 +58,52 @@ def check_creation(asked: TopicCreationRequested, cluster: Cluster) -> tuple[Top
     return TopicRef(asked.topic), dict(enumerate(map(Assignment, placed)))
 
 
+def check_growth(asked: PartitionsRequested, held: Mapping[int, Assignment], cluster: Cluster) -> dict[int, Assignment]:
+    """The partitions that are to be added, with their assignments; nothing is changed.
+
+    They get as many replicas as the first partition has, and go on round the brokers from where it is.
+
+    Args:
+        held: what is stored of the topic now.
+
+    Raises:
+        InvalidPartitions, ReassignmentRunning, InvalidReplicationFactor, InvalidReplicaAssignment.
+    """
+    first = max(held, default=-1) + 1
+    if asked.count <= first:
+        raise InvalidPartitions("count", f"{asked.count} partitions, and the topic has {first}: ask for more than that")
+    if asked.count > PARTITIONS_OF_A_TOPIC_MAX:
+        raise InvalidPartitions("count", f"{asked.count} partitions, at most {PARTITIONS_OF_A_TOPIC_MAX}")
+    if any(each.is_being_reassigned for each in held.values()):
+        raise ReassignmentRunning(asked.topic)
+    if not held:
+        raise InvalidPartitions("count", "the topic has no partition whose replicas could be counted: make it anew")
+    size, numbers = len(held[min(held)].replicas), range(first, asked.count)
+    if asked.assignment is not None:
+        return dict(zip(numbers, _given(asked.assignment, len(numbers), size, cluster), strict=True))
+    live = [broker for id_, broker in cluster.brokers.items() if id_ not in cluster.shutting_down]
+    if size > len(live):
+        raise InvalidReplicationFactor(
+            "count", f"{size} replicas, as the topic has them, need {size} live brokers, and there are {len(live)}"
+        )
+    circle = [broker.id for broker in _interleaved(live)]
+    begin = next((circle.index(broker) for broker in held[min(held)].replicas if broker in circle), 0)
+    placed = place(live, partitions=len(numbers), replication_factor=size, start=begin, first=first)
+    return dict(zip(numbers, map(Assignment, placed), strict=True))
+
+
+def _given(given: Sequence[Sequence[int]], count: int, size: int, cluster: Cluster) -> list[Assignment]:
+    """A manual assignment of `count` new partitions with `size` replicas each, as the topic's others have them."""
+    if len(given) != count:
+        raise InvalidReplicaAssignment("assignment", f"{len(given)} lists of replicas for {count} new partitions")
+    numbered = dict(enumerate(Assignment(tuple(replicas)) for replicas in given))
+    checked = list(check_assignment(numbered, cluster.brokers).values())
+    if len(checked[0].replicas) != size:
+        found = len(checked[0].replicas)
+        raise InvalidReplicaAssignment("assignment.0", f"{found} replicas, and the topic's partitions have {size}")
+    return checked
+
+
 def check_assignment(assignment: Mapping[int, Assignment], brokers: Mapping[int, Broker]) -> dict[int, Assignment]:
     """A manual assignment, in the order of partitions.
 
@@ -84,18 +131,18 @@ def check_assignment(assignment: Mapping[int, Assignment], brokers: Mapping[int,
 
 
 def place(
-    brokers: Sequence[Broker], *, partitions: int, replication_factor: int, start: int = 0
+    brokers: Sequence[Broker], *, partitions: int, replication_factor: int, start: int = 0, first: int = 0
 ) -> list[tuple[int, ...]]:
-    """Replicas for partitions 0 ... `partitions` - 1, no broker twice in one.
+    """Replicas for partitions `first` ... `first` + `partitions` - 1, no broker twice in one.
 
     Args:
         brokers: at least `replication_factor`.
-        start: where the round begins, so that topics with few partitions do not all begin on one broker.
+        start: where the round begins for partition 0, so that topics with few partitions do not all begin on one broker.
     """
     circle = _interleaved(brokers)
     size = len(circle)
     placed = []
-    for partition in range(partitions):
+    for partition in range(first, first + partitions):
         leader = (start + partition) % size
         stride = 1 + (start + partition // size) % (size - 1) if size > 1 else 0
         others = [circle[(leader + 1 + (stride - 1 + step) % (size - 1)) % size] for step in range(size - 1)]

@@ -14,13 +14,20 @@ from kactl.model import ReplicaState
 from kactl.rows import Change, RowNumbers
 from kactl.table import NO_ROW
 
-from .reach import Handler, Handlers
+from .offline import Offline
+from .reach import Handler, Handlers, Reach
+from .reassignments import Reassignments
 
 log = logging.getLogger(__name__)
 
 
 class BrokerAnswers(Handlers):
     """See the module."""
+
+    def __init__(self, reach: Reach, offline: Offline, reassignments: Reassignments) -> None:
+        super().__init__(reach)
+        self._offline = offline
+        self._reassignments = reassignments
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {
@@ -37,6 +44,7 @@ class BrokerAnswers(Handlers):
             at = np.array([row for name in names if (row := self.cluster.table.row(name)) != NO_ROW], np.intp)
             if len(at):
                 await self._reload(at)
+                await self._reassignments.check_complete(at)
         finally:
             await self.store.delete_notifications(notifications, self.cluster.fence)
 
@@ -87,7 +95,7 @@ class BrokerAnswers(Handlers):
             log.warning("broker %d: the directories of %d replicas have failed", broker, len(fresh))
             table.mark_dirs(broker, fresh, True)
             self.history.add(self.broker_event("directory-failed", broker))
-            await self.replicas_offline(fresh, frozenset({broker}))
+            await self._offline.replicas_offline(fresh, frozenset({broker}))
 
     async def on_update_metadata_answered(self, event: UpdateMetadataAnswered) -> None:
         if event.response.error != ErrorCode.NONE:

@@ -11,13 +11,41 @@ from kactl.events import BrokerLagged, BrokerModified, BrokersChanged, Event, Wr
 from kactl.history import BrokerEvent
 from kactl.model import ReplicaState
 
-from .reach import Handler, Handlers
+from .deletion import Deletion
+from .features import FeatureEvents
+from .hosting import Hosting
+from .offline import Offline
+from .reach import Handler, Handlers, Reach
+from .reassignments import Reassignments
 
 log = logging.getLogger(__name__)
 
 
 class BrokerEvents(Handlers):
-    """New brokers are welcomed before dead ones are mourned; one that registered anew in between is both."""
+    """New brokers are welcomed before dead ones are mourned; one that registered anew in between is both.
+
+    Args:
+        features: who does not support what is finalized is no broker of this cluster.
+        offline: what is done when replicas become offline.
+        deletion, reassignments, hosting: go on when the brokers that they wait for start.
+    """
+
+    def __init__(
+        self,
+        reach: Reach,
+        features: FeatureEvents,
+        *,
+        offline: Offline,
+        deletion: Deletion,
+        reassignments: Reassignments,
+        hosting: Hosting,
+    ) -> None:
+        super().__init__(reach)
+        self._features = features
+        self._offline = offline
+        self._deletion = deletion
+        self._reassignments = reassignments
+        self._hosting = hosting
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {
@@ -29,7 +57,7 @@ class BrokerEvents(Handlers):
 
     async def on_brokers_changed(self, event: BrokersChanged) -> None:
         cluster = self.cluster
-        registered = await self.store.brokers()
+        registered = self._features.compatible(await self.store.brokers())
         known = cluster.brokers
         new = sorted(registered.keys() - known.keys())
         dead = sorted(known.keys() - registered.keys())
@@ -51,6 +79,7 @@ class BrokerEvents(Handlers):
             self.channels.add(registered[broker])
         if new:
             cluster.add_brokers(registered[broker] for broker in new)
+            await self._hosting.brokers_came()
             await self._brokers_started(new, "started")
         if bounced:
             cluster.remove_brokers(bounced)
@@ -82,6 +111,8 @@ class BrokerEvents(Handlers):
             at = np.setdiff1d(at, cluster.table.dirs_offline(broker))
         await self.move_replicas(at, ReplicaState.ONLINE, ids)
         await self.elect_offline()
+        await self._reassignments.resume_on(ids)
+        await self._deletion.resume_on(ids)
 
     async def _brokers_failed(self, brokers: list[int]) -> None:
         cluster = self.cluster
@@ -90,7 +121,7 @@ class BrokerEvents(Handlers):
             cluster.mark_shutting_down(broker, False)
             self.history.add(BrokerEvent(what="failed", broker=broker, broker_epoch=-1, controller_epoch=self.epoch))
         ids = frozenset(brokers)
-        await self.replicas_offline(cluster.table.with_replica_on(ids), ids)
+        await self._offline.replicas_offline(cluster.table.with_replica_on(ids), ids)
 
     async def on_broker_modified(self, event: BrokerModified) -> None:
         known = self.cluster.brokers.get(event.broker)
@@ -113,11 +144,13 @@ class BrokerEvents(Handlers):
         at = cluster.take_undone()
         rows = table.rows(at)
         gone = frozenset(np.unique(rows.replicas[rows.assigned]).tolist()) - cluster.brokers.keys()
-        await self.replicas_offline(np.intersect1d(at, table.with_replica_on(gone)), gone)
+        await self._offline.replicas_offline(np.intersect1d(at, table.with_replica_on(gone)), gone)
         for broker in cluster.brokers:
             failed = np.intersect1d(at, table.dirs_offline(broker))
             if len(failed):
-                await self.replicas_offline(failed, frozenset({broker}))
+                await self._offline.replicas_offline(failed, frozenset({broker}))
+        await self._reassignments.resume(at)
+        await self._deletion.resume()
 
     async def on_broker_lagged(self, event: BrokerLagged) -> None:
         if event.broker in self.cluster.brokers:
@@ -130,3 +163,4 @@ class BrokerEvents(Handlers):
         self.batch.update_metadata([broker], table.rows(table.with_leadership()))
         self.channels.send(self.batch.flush())
         await self.move_replicas(table.with_replica_on([broker]), ReplicaState.ONLINE, frozenset({broker}))
+        await self._deletion.send_again(broker)

@@ -15,8 +15,11 @@ from kactl.model import ReplicaState
 from kactl.store import Assignments, Names
 
 from .balance import Balancing
+from .deletion import Deletion
 from .elections import Elections
+from .features import FeatureEvents
 from .reach import Handlers, Reach
+from .reassignments import Reassignments
 from .topics import TopicEvents
 
 log = logging.getLogger(__name__)
@@ -25,9 +28,22 @@ log = logging.getLogger(__name__)
 class Failover(Handlers):
     """See the module."""
 
-    def __init__(self, reach: Reach, topics: TopicEvents, *, elections: Elections, balancing: Balancing) -> None:
+    def __init__(
+        self,
+        reach: Reach,
+        topics: TopicEvents,
+        features: FeatureEvents,
+        deletion: Deletion,
+        *,
+        reassignments: Reassignments,
+        elections: Elections,
+        balancing: Balancing,
+    ) -> None:
         super().__init__(reach)
         self._topics = topics
+        self._features = features
+        self._deletion = deletion
+        self._reassignments = reassignments
         self._elections = elections
         self._balancing = balancing
 
@@ -35,9 +51,10 @@ class Failover(Handlers):
         """Take over: watches before reads, reads before machines, the live brokers before any leadership."""
         cluster, store = self.cluster, self.store
         log.info("controller %d takes over under epoch %d", cluster.controller_id, cluster.fence.epoch)
+        await self._features.take_over()
         await store.delete_notifications(await store.log_dir_notifications(), cluster.fence)
         await store.delete_notifications(await store.isr_notifications(), cluster.fence)
-        brokers = await store.brokers()
+        brokers = self._features.compatible(await store.brokers())
         if cluster.controller_id in brokers:
             log.error(
                 "broker %d has the id of this controller and will take itself for it: give the controller another id",
@@ -47,17 +64,16 @@ class Failover(Handlers):
         names = await store.topics()
         loaded = await self._topics.load_topics(names)
         await self._load_leaderships(loaded)
+        await self._topics.hosting.rewrite(cluster.table.all())
         await self._topics.read_default_config()
         for broker in brokers.values():
             self.channels.add(broker)
-        marked = await store.deletions()
-        if marked:
-            log.warning(
-                "%d topics are marked for deletion and stay as they are: %s", len(marked), ", ".join(marked[:5])
-            )
+        await self._deletion.init(await store.deletions())
         self.tell_brokers(cluster.brokers)
         await self._start_replicas()
         await self._start_partitions()
+        await self._reassignments.take_over()
+        await self._deletion.resume()
         await self._elections.hold_stored()
         self._balancing.begin()
         log.info(

@@ -38,6 +38,7 @@ class Settings:
         balance_percentage: for each broker, how many of the partitions that prefer it others may lead.
         shutdown_limit_ms: how long a broker that asked to be shut down may stay, before it is counted on again.
         take_over: whether to take the controllership from whoever holds it, at the first contest.
+        controller_ids: ours and those of other instances: no replica is hosted there.
         new_topic_id: makes an id of 16 bytes.
     """
 
@@ -53,6 +54,7 @@ class Settings:
     balance_percentage: int = 10
     shutdown_limit_ms: int = SHUTDOWN_LIMIT_MS
     take_over: bool = False
+    controller_ids: frozenset[int] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,14 +125,3 @@ class Handlers:
         return BrokerEvent(
             what=what, broker=broker, broker_epoch=self.cluster.brokers[broker].epoch, controller_epoch=self.epoch
         )
-
-    async def replicas_offline(self, at: RowNumbers, brokers: frozenset[int]) -> None:
-        """Replicas became offline: first their leaders are followed by others, then they leave the ISRs."""
-        table = self.cluster.table
-        at = table.not_queued(at)
-        await self.partitions.ask(Move(table.led_by_none_of(self.cluster.now.live), PartitionState.OFFLINE))
-        moved = await self.elect_offline()
-        await self.move_replicas(at, ReplicaState.OFFLINE, brokers)
-        if not len(at) and not moved.elected.any():
-            # Nothing was sent that would tell of the brokers that are gone.
-            self.tell_brokers(self.cluster.brokers)

@@ -23,6 +23,8 @@ from kactl.rows import some
 from kactl.store import Assignments, Names
 from kactl.table import NO_ROW
 
+from .deletion import Deletion
+from .hosting import Hosting
 from .reach import Handler, Handlers, Reach
 
 log = logging.getLogger(__name__)
@@ -58,16 +60,19 @@ class TopicEvents(Handlers):
 
     Args:
         unclean: gets what the store says for all brokers.
+        deletion: has the topics that waited for it and are gone.
+        hosting: sees new partitions before anybody acts on them.
     """
 
-    def __init__(self, reach: Reach, unclean: UncleanDefault) -> None:
+    def __init__(self, reach: Reach, unclean: UncleanDefault, deletion: Deletion, hosting: Hosting) -> None:
         super().__init__(reach)
         self._unclean = unclean
+        self._deletion = deletion
+        self.hosting = hosting
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {
             TopicsChanged: self.on_topics_changed,
-            TopicModified: self.on_topic_modified,
             TopicConfigChanged: self.on_topic_config_changed,
             DefaultConfigChanged: self.on_default_config_changed,
             TopicCreationRequested: self.on_topic_creation_requested,
@@ -77,50 +82,29 @@ class TopicEvents(Handlers):
         table = self.cluster.table
         listed = await self.store.topics()
         known = {topic.name for topic in table.topics()}
-        for name in sorted(known - set(listed)):
+        queued = self.cluster.topics_to_delete
+        for name in sorted(known - set(listed) - queued):
             self.cluster.remove_topic(name)
             self.history.add(TopicEvent(what="vanished", topic=name, controller_epoch=self.epoch))
-        new = [name for name in listed if name not in known]
+        if not queued.isdisjoint(known - set(listed)):
+            await self._deletion.vanished(sorted(queued & (known - set(listed))))
+        new = [name for name in listed if name not in known | queued]
         if new:
-            await self._create(new)
+            await self.create(new)
         log.info("topics: %d new, %d gone", len(new), len(known - set(listed)))
 
-    async def _create(self, names: list[str]) -> None:
+    async def create(self, names: list[str]) -> None:
         """New topics begin. Those that are gone again, or cannot be read, stay unknown, and so are looked at again."""
         loaded = await self.load_topics(names)
         for ref in loaded.topics:
             self.history.add(TopicEvent(what="created", topic=ref.name, controller_epoch=self.epoch))
-        await self._create_partitions(loaded)
+        await self.create_partitions(loaded)
 
-    async def on_topic_modified(self, event: TopicModified) -> None:
-        """Partitions were added. What else changed in the entry is not for us to follow."""
-        loaded = _bounded(await self.store.assignments([event.topic]))
-        table = self.cluster.table
-        if not loaded.topics:
-            return
-        if table.topic(event.topic) is None:
-            # It could not be read when it came.
-            await self._create([event.topic])
-            return
-        rows = table.rows_at(Names(loaded.topics, loaded.topic, loaded.partition))
-        was_empty = np.zeros(len(rows), np.bool_)
-        known = rows != NO_ROW
-        was_empty[known] = ~some(table.rows(rows[known]).assigned)
-        added = loaded.take(~known | (was_empty & some(loaded.replicas != NO_BROKER)))
-        if not len(added):
-            return
-        if event.topic in self.cluster.topics_to_delete:
-            log.warning(
-                "topic %s is being deleted; the %d partitions added to it are not created", event.topic, len(added)
-            )
-            return
-        self.cluster.put_assignments(added)
-        self.history.add(TopicEvent(what="grown", topic=event.topic, controller_epoch=self.epoch))
-        await self._create_partitions(added)
-
-    async def _create_partitions(self, loaded: Assignments) -> None:
+    async def create_partitions(self, loaded: Assignments) -> None:
+        """New partitions, whose assignments have been put, get their first leaders."""
         table = self.cluster.table
         at = table.rows_at(Names(loaded.topics, loaded.topic, loaded.partition))
+        await self.hosting.rewrite(at)
         # One that had no replicas until now is NEW already.
         await self.partitions.ask(Move(at[table.rows(at).state == ABSENT], NEW))
         await self.move_replicas(at, ReplicaState.NEW)
@@ -139,7 +123,7 @@ class TopicEvents(Handlers):
         loaded = await self.store.assignments(names)
         if self.settings.topic_ids:
             loaded = await self._with_ids(loaded)
-        loaded = _bounded(loaded)
+        loaded = bounded(loaded)
         self.cluster.put_assignments(loaded)
         self.cluster.reassigning |= {name for name, held in _reassigned(loaded)}
         return loaded
@@ -210,7 +194,7 @@ def _stored_default(config: Mapping[str, str]) -> bool | None:
     return said
 
 
-def _bounded(loaded: Assignments) -> Assignments:
+def bounded(loaded: Assignments) -> Assignments:
     """Without partitions whose number no topic can have."""
     fits = loaded.partition < PARTITION_LIMIT
     if fits.all():

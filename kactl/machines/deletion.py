@@ -105,6 +105,4 @@ def _waiting(cluster: Cluster, name: str) -> Waiting:
         rows = cluster.table.rows(cluster.table.rows_of(known))
         replicas = int(np.count_nonzero(rows.assigned))
         left = int(np.count_nonzero(rows.assigned & (rows.replica_state != ReplicaState.DELETION_SUCCESSFUL)))
-    return Waiting(
-        name, name in cluster.deletion_started, replicas, left, cluster.deletion_ineligible.get(name, ())
-    )
+    return Waiting(name, name in cluster.deletion_started, replicas, left, cluster.deletion_ineligible.get(name, ()))

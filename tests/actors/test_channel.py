@@ -89,6 +89,11 @@ class Bench:
         return [number for to, number in self.wire.delivered if to == broker]
 
 
+def no_deletions(request: StopReplica, response: StopReplicaResponse) -> PartitionErrors:
+    """Nothing that this asks to stop is waited for."""
+    return PartitionErrors.none()
+
+
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
     wire, clock = Wire(), ManualClock()
@@ -100,7 +105,7 @@ async def bench() -> AsyncIterator[Bench]:
             raise InboxFull("controller", 0)
         bench.events.append(event)
 
-    bench.channels = Channels(wire, clock=clock, telemetry=Telemetry(), deliver_event=take)
+    bench.channels = Channels(wire, clock=clock, telemetry=Telemetry(), deliver_event=take, deletions_in=no_deletions)
     for broker in (1, 2):
         bench.channels.add(Broker(broker, 100 + broker))
     yield bench

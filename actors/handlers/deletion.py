@@ -1,0 +1,264 @@
+"""Topics are deleted: their partitions stop, every broker deletes its replicas, and then nothing is stored any more.
+
+    marked ──▶ queued ──▶ started ──▶ all replicas deleted ──▶ gone, the mark last
+
+A topic that waits for its deletion is nobody's business any more but this one's: no leader is elected for it, nothing
+is created or moved. What could not be deleted is tried again when a broker starts that holds it (`resume_on`), when a
+reassignment of it completes (`resume_for`), and by the next controller, who begins with every replica anew.
+
+Source: the classic controller's TopicDeletionManager and processTopicDeletion. Unlike there, a topic of which
+partitions are being reassigned is marked so after it was queued, which is what lets the mark hold.
+"""
+
+import logging
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import numpy as np
+
+from kactl.actors.messages import Move, MoveReplicas
+from kactl.errors import Remedy, StoreError
+from kactl.events import DeletionsChanged, TopicsChanged
+from kactl.halt import Halt, HaltReason
+from kactl.history import TopicEvent
+from kactl.machines import deletion
+from kactl.model import PartitionState, ReplicaState
+from kactl.rows import Bools, Ints, RowNumbers, holds, some
+
+from .reach import Handlers, Reach
+from .timers import Timers
+
+log = logging.getLogger(__name__)
+
+# When a topic is looked at again that the store failed to delete.
+DELETE_AGAIN_MS: Final = 10_000
+
+
+class Deletion(Handlers):
+    """See the module. What it knows of topics stands in the cluster, and goes with the controllership.
+
+    Args:
+        timers: bring back a topic that the store failed to delete.
+    """
+
+    def __init__(self, reach: Reach, timers: Timers) -> None:
+        super().__init__(reach)
+        self._timers = timers
+
+    # -- what comes in and goes ----------------------------------------------------------------------------------------
+
+    async def init(self, marked: Collection[str]) -> None:
+        """Begin with the marks that are stored, before the machines start; topics that are gone are queued, too."""
+        if not self.settings.delete_topics:
+            await self.unmark(marked, "deleting topics is switched off")
+            return
+        self.cluster.queue_deletion(marked)
+        at = self._rows_of(sorted(marked))
+        self._halt_dead(at)
+        self._halt_reassigned(marked)
+
+    async def unmark(self, topics: Collection[str], reason: str) -> None:
+        """Take away marks without deleting anything."""
+        if topics:
+            log.warning("the marks of %d topics for deletion are taken away, %s: %s",
+                        len(topics), reason, ", ".join(sorted(topics)[:5]))  # fmt: skip
+            await self.store.unmark_deletions(topics, self.cluster.fence)
+
+    async def enqueue(self, topics: Collection[str]) -> None:
+        """Queue topics, those that are queued already too; then go on with whatever can go on."""
+        fresh = sorted(set(topics) - self.cluster.topics_to_delete)
+        if fresh:
+            log.info("%d topics are to be deleted: %s", len(fresh), ", ".join(fresh[:5]))
+        self.cluster.queue_deletion(topics)
+        self._halt_reassigned(topics)
+        await self.resume()
+
+    async def vanished(self, topics: Collection[str]) -> None:
+        """Topics that waited for their deletion are gone from the store, by somebody else's hand or by our own.
+
+        What else is stored of them goes now: overrides and the mark.
+        """
+        unsure = self.cluster.deletion_unsure.intersection(topics)
+        for name in topics:
+            self.cluster.remove_topic(name)
+        self.cluster.deletion_unsure |= unsure
+        await self.enqueue(topics)
+
+    # -- what halts, and what does so no longer ------------------------------------------------------------------------
+
+    async def resume_for(self, topics: Iterable[str]) -> None:
+        """What halted some topics is over; nothing happens if none of them waits for its deletion."""
+        queued = self.cluster.topics_to_delete.intersection(topics)
+        if queued:
+            self.cluster.lift_halts(queued)
+            await self.resume()
+
+    async def resume_on(self, brokers: frozenset[int]) -> None:
+        """Brokers have started: go on with the topics of which they hold replicas."""
+        await self.resume_for(self._topics_of(self._queued(self.cluster.table.with_replica_on(brokers))))
+
+    async def send_again(self, broker: int) -> None:
+        """Orders to a broker were dropped before it answered: let the replicas be tried again."""
+        at = self._queued(self.cluster.table.with_replica_on([broker]))
+        rows = self.cluster.table.rows(at)
+        waiting = holds(rows, broker) & (rows.replica_state == ReplicaState.DELETION_STARTED)
+        if waiting.any():
+            await self._move(at, waiting, ReplicaState.DELETION_INELIGIBLE)
+            await self.resume()
+
+    def mark_ineligible(
+        self,
+        topics: Iterable[str],
+        reason: HaltReason,
+        *,
+        brokers: tuple[int, ...] = (),
+        partitions: tuple[int, ...] = (),
+        error: int = 0,
+    ) -> None:
+        """Halt the deletion of those of some topics that wait for it. See `Halt` for the arguments."""
+        for name in sorted(self.cluster.topics_to_delete.intersection(topics)):
+            if reason is HaltReason.REASSIGNMENT and not partitions:
+                moving = (each.partition for each in self.cluster.reassigning if each.topic == name)
+                self._halt(name, Halt(reason, brokers, tuple(sorted(moving)), error))
+            else:
+                self._halt(name, Halt(reason, brokers, partitions, error))
+
+    async def fail_replica_deletion(self, at: RowNumbers, brokers: frozenset[int], *, error: int = 0) -> None:
+        """Replicas on some brokers could not be deleted, or cannot be now; those of other topics are passed over."""
+        at = self._queued(at)
+        if not len(at):
+            return
+        await self.move_replicas(at, ReplicaState.DELETION_INELIGIBLE, brokers)
+        rows = self.cluster.table.rows(at)
+        for number in np.unique(rows.topic).tolist():
+            partitions = tuple(sorted(rows.partition[rows.topic == number].tolist()))
+            name = self.cluster.table.topic_at(number).name
+            self._halt(name, Halt(HaltReason.REPLICA_FAILED, tuple(sorted(brokers)), partitions, error))
+        await self.resume()
+
+    async def complete_replica_deletion(self, at: RowNumbers, brokers: frozenset[int]) -> None:
+        """Replicas on some brokers are deleted; those of other topics are passed over."""
+        at = self._queued(at)
+        await self.move_replicas(at, ReplicaState.DELETION_SUCCESSFUL, brokers)
+        await self.resume()
+
+    # -- going on ------------------------------------------------------------------------------------------------------
+
+    async def resume(self) -> None:
+        """Go on with every topic that waits for its deletion, as far as it can go."""
+        names = sorted(self.cluster.topics_to_delete)
+        if not names:
+            return
+        table = self.cluster.table
+        at = self._rows_of(names)
+        rows = table.rows(at)
+        topic = self._positions(names, rows.topic)
+        halted = np.array([name in self.cluster.deletion_ineligible for name in names], np.bool_)
+        due = deletion.due(topic, rows.assigned, rows.replica_state, halted=halted)
+        ineligible = rows.assigned & (rows.replica_state == ReplicaState.DELETION_INELIGIBLE) & due.retry[topic]
+        for position in np.flatnonzero(due.complete).tolist():
+            await self._complete(names[position])
+        await self._move(at, ineligible, ReplicaState.OFFLINE)
+        starting = [names[position] for position in np.flatnonzero(due.start).tolist()]
+        if starting:
+            await self._start(starting)
+
+    async def _start(self, topics: list[str]) -> None:
+        """Stop the partitions of topics, and have every replica deleted that can be and is not."""
+        cluster, table = self.cluster, self.cluster.table
+        fresh = [name for name in topics if name not in cluster.deletion_started]
+        begun = self._rows_of(fresh)
+        # Before they count as started, so that partitions which were offline stop counting as such.
+        await self.partitions.ask(Move(begun, PartitionState.OFFLINE))
+        await self.partitions.ask(Move(begun, PartitionState.ABSENT))
+        cluster.begin_deletion(fresh)
+        for name in fresh:
+            self.history.add(TopicEvent(what="deletion started", topic=name, controller_epoch=self.epoch))
+        at = self._rows_of(topics)
+        rows = table.rows(at)
+        self.batch.begin()
+        self.batch.update_metadata(cluster.brokers, rows)
+        self.channels.send(self.batch.flush())
+        reachable = deletion.to_delete(rows, cluster.now.live)
+        await self._move(at, deletion.dead(rows, cluster.now.live), ReplicaState.DELETION_INELIGIBLE)
+        await self._move(at, reachable, ReplicaState.OFFLINE)
+        await self._move(at, reachable, ReplicaState.DELETION_STARTED)
+        self._halt_dead(at)
+
+    async def _complete(self, topic: str) -> None:
+        """All replicas are deleted: let the store forget the topic, and then ourselves.
+
+        The replicas go first, so that nobody takes them for something if the store fails and this is done again.
+        """
+        at = self._rows_of([topic])
+        await self._move(at, self.cluster.table.rows(at).assigned, ReplicaState.ABSENT)
+        try:
+            await self._delete_stored(topic)
+        except StoreError as failed:
+            if failed.remedy is Remedy.RESIGN:
+                raise
+            log.warning("topic %s could not be deleted from the store, and will be again: %s", topic, failed)
+            self.cluster.deletion_unsure.add(topic)
+            self._timers.set(DeletionsChanged(), DELETE_AGAIN_MS)
+            return
+        self.cluster.remove_topic(topic)
+        self.history.add(TopicEvent(what="deleted", topic=topic, controller_epoch=self.epoch))
+        log.info("topic %s is deleted", topic)
+
+    async def _delete_stored(self, topic: str) -> None:
+        """Delete a topic from the store; not one that was made anew after an attempt of which we do not know."""
+        if topic in self.cluster.deletion_unsure and topic not in await self.store.deletions():
+            # The mark goes last: all went well. If there is such a topic, then it is another one.
+            self.reach.enqueue(TopicsChanged())
+            return
+        await self.store.delete_topic(topic, self.cluster.fence)
+
+    # -- halts ---------------------------------------------------------------------------------------------------------
+
+    def _halt(self, topic: str, halt: Halt) -> None:
+        if self.cluster.halt_deletion(topic, halt):
+            log.info("the deletion of topic %s halts, %s: %s", topic, halt.text, halt.remedy)
+            event = TopicEvent(what="deletion halted", topic=topic, cause=halt.text, controller_epoch=self.epoch)
+            self.history.add(event)
+
+    def _halt_dead(self, at: RowNumbers) -> None:
+        """Halt the topics that have replicas in the rows `at` which are not online."""
+        rows = self.cluster.table.rows(at)
+        dead = deletion.dead(rows, self.cluster.now.live)
+        for number in np.unique(rows.topic[some(dead)]).tolist():
+            here = dead & (rows.topic == number)
+            brokers = tuple(np.unique(rows.replicas[here]).tolist())
+            partitions = tuple(sorted(rows.partition[some(here)].tolist()))
+            name = self.cluster.table.topic_at(number).name
+            self._halt(name, Halt(HaltReason.OFFLINE_REPLICAS, brokers, partitions))
+
+    def _halt_reassigned(self, topics: Iterable[str]) -> None:
+        moving = {each.topic for each in self.cluster.reassigning}
+        self.mark_ineligible(moving.intersection(topics), HaltReason.REASSIGNMENT)
+
+    # -- rows ----------------------------------------------------------------------------------------------------------
+
+    def _rows_of(self, topics: Iterable[str]) -> RowNumbers:
+        """The rows of some topics, one topic after the other; none of one that is unknown."""
+        table = self.cluster.table
+        known = [topic for name in topics if (topic := table.topic(name)) is not None]
+        return np.concatenate([np.zeros(0, np.intp), *map(table.rows_of, known)])
+
+    def _positions(self, topics: list[str], numbers: Ints) -> Ints:
+        """For each row the position of its topic in `topics`, which holds all of them."""
+        table = self.cluster.table
+        known = {topic.number: at for at, name in enumerate(topics) if (topic := table.topic(name)) is not None}
+        refs, place = np.unique(numbers, return_inverse=True)
+        positions: Ints = np.array([known[number] for number in refs.tolist()], np.int32)[place]
+        return positions
+
+    def _queued(self, at: RowNumbers) -> RowNumbers:
+        return at[self.cluster.table.rows(at).queued]
+
+    def _topics_of(self, at: RowNumbers) -> set[str]:
+        numbers = np.unique(self.cluster.table.rows(at).topic)
+        return {self.cluster.table.topic_at(number).name for number in numbers.tolist()}
+
+    async def _move(self, at: RowNumbers, which: Bools, target: ReplicaState) -> None:
+        moving = some(which)
+        await self.replicas.ask(MoveReplicas(at[moving], target, which=which[:, moving]))

@@ -1,0 +1,80 @@
+"""Marks of topics for deletion, and what brokers answer that were told to delete replicas; what is done then.
+
+Source: the classic controller's processTopicDeletion, processTopicDeletionStopReplicaResponseReceived.
+"""
+
+import logging
+
+import numpy as np
+
+from kactl.errors import BeingDeleted, NotFound, TopicDeletionDisabled
+from kactl.events import DeletionsChanged, Event, ReplicasDeleted
+from kactl.model import TopicRef
+from kactl.requests import TopicDeletionRequested
+from kactl.table import NO_ROW
+
+from .deletion import Deletion
+from .reach import Handler, Handlers, Reach
+
+log = logging.getLogger(__name__)
+
+
+class DeletionEvents(Handlers):
+    """See the module."""
+
+    def __init__(self, reach: Reach, deletion: Deletion) -> None:
+        super().__init__(reach)
+        self._deletion = deletion
+
+    def handlers(self) -> dict[type[Event], Handler]:
+        return {
+            DeletionsChanged: self.on_deletions_changed,
+            ReplicasDeleted: self.on_replicas_deleted,
+            TopicDeletionRequested: self.on_topic_deletion_requested,
+        }
+
+    async def on_deletions_changed(self, event: DeletionsChanged) -> None:
+        marked = await self.store.deletions()
+        if not self.settings.delete_topics:
+            await self._deletion.unmark(marked, "deleting topics is switched off")
+            return
+        cluster = self.cluster
+        unknown = [
+            name for name in marked if cluster.table.topic(name) is None and name not in cluster.topics_to_delete
+        ]
+        if unknown:
+            # One that could not be read when it came, or has come just now, is deleted like any other.
+            unknown = sorted(set(unknown) - set(await self.store.topics()))
+            await self._deletion.unmark(unknown, "there are no such topics")
+        await self._deletion.enqueue(set(marked) - set(unknown))
+
+    async def on_replicas_deleted(self, event: ReplicasDeleted) -> None:
+        table, response, broker = self.cluster.table, event.response, event.broker
+        registered = self.cluster.brokers.get(broker)
+        if registered is None or registered.epoch != event.broker_epoch:
+            log.info("broker %d answered under registration %d, which has ended", broker, event.broker_epoch)
+            return
+        answers = response.partitions
+        at = table.rows_named_in(answers.topics, answers.topic, answers.partition)
+        known = at != NO_ROW
+        at, errors = at[known], answers.error[known]
+        if response.error:
+            errors = np.full(len(at), response.error, np.int16)
+        for error in np.unique(errors[errors != 0]).tolist():
+            failed = at[errors == error]
+            log.warning("broker %d could not delete %d replicas: error %d", broker, len(failed), error)
+            await self._deletion.fail_replica_deletion(failed, frozenset({broker}), error=error)
+        if not errors.all():
+            await self._deletion.complete_replica_deletion(at[errors == 0], frozenset({broker}))
+
+    async def on_topic_deletion_requested(self, event: TopicDeletionRequested) -> TopicRef:
+        if not self.settings.delete_topics:
+            raise TopicDeletionDisabled
+        known = self.cluster.table.topic(event.topic)
+        if event.topic in self.cluster.topics_to_delete:
+            raise BeingDeleted(event.topic)
+        if known is None and event.topic not in await self.store.topics():
+            raise NotFound("topic", event.topic)
+        if not event.dry_run:
+            await self.store.mark_deletion(event.topic)
+        return TopicRef(event.topic) if known is None else known.ref

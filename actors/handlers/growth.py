@@ -1,0 +1,99 @@
+"""Topics grow: on request, or by somebody else's hand; and those that are being deleted do not.
+
+Source: the classic controller's processPartitionModifications, and the admin tools' adding of partitions.
+"""
+
+import logging
+
+import numpy as np
+
+from kactl.errors import BeingDeleted, NotFound
+from kactl.events import Event, TopicModified
+from kactl.history import TopicEvent
+from kactl.model import NO_BROKER, Assignment, TopicPartition
+from kactl.placement import check_growth
+from kactl.requests import PartitionsRequested
+from kactl.rows import some
+from kactl.store import Assignments, Names
+from kactl.table import NO_ROW, Topic
+
+from .reach import Handler, Handlers, Reach
+from .topics import TopicEvents, bounded
+
+log = logging.getLogger(__name__)
+
+
+class Growth(Handlers):
+    """See the module.
+
+    Args:
+        topics: brings new partitions to life.
+    """
+
+    def __init__(self, reach: Reach, topics: TopicEvents) -> None:
+        super().__init__(reach)
+        self._topics = topics
+
+    def handlers(self) -> dict[type[Event], Handler]:
+        return {
+            TopicModified: self.on_topic_modified,
+            PartitionsRequested: self.on_partitions_requested,
+        }
+
+    async def on_topic_modified(self, event: TopicModified) -> None:
+        """Partitions were added. What else changed in the entry is not for us to follow."""
+        loaded = bounded(await self.store.assignments([event.topic]))
+        topic = self.cluster.table.topic(event.topic)
+        if not loaded.topics:
+            return
+        if topic is None:
+            # It could not be read when it came.
+            if event.topic not in self.cluster.topics_to_delete:
+                await self._topics.create([event.topic])
+            return
+        added = self._added(loaded)
+        if not len(added):
+            return
+        if event.topic in self.cluster.topics_to_delete:
+            log.warning(
+                "topic %s is being deleted; the %d partitions added to it are not created", event.topic, len(added)
+            )
+            await self._write_back(topic)
+            return
+        self.cluster.put_assignments(added)
+        self.history.add(TopicEvent(what="grown", topic=event.topic, controller_epoch=self.epoch))
+        await self._topics.create_partitions(added)
+
+    def _added(self, loaded: Assignments) -> Assignments:
+        """Partitions that are unknown, or had no replicas until now."""
+        table = self.cluster.table
+        rows = table.rows_at(Names(loaded.topics, loaded.topic, loaded.partition))
+        was_empty = np.zeros(len(rows), np.bool_)
+        known = rows != NO_ROW
+        was_empty[known] = ~some(table.rows(rows[known]).assigned)
+        return loaded.take(~known | (was_empty & some(loaded.replicas != NO_BROKER)))
+
+    async def _write_back(self, topic: Topic) -> None:
+        """Write the entry of a topic that is being deleted without what was added to it: only what was begun."""
+        begun = await self.store.partitions_begun(topic.name)
+        held = {at: self.cluster.assignment(TopicPartition(topic.name, at)) for at in begun}
+        try:
+            await self.store.write_assignment(topic.ref, {at: each for at, each in held.items() if each.replicas},
+                                              self.cluster.fence)  # fmt: skip
+        except NotFound:
+            log.info("topic %s is gone meanwhile", topic.name)
+
+    async def on_partitions_requested(self, event: PartitionsRequested) -> None:
+        known = self.cluster.table.topic(event.topic)
+        if known is None:
+            raise NotFound("topic", event.topic)
+        if event.topic in self.cluster.topics_to_delete:
+            raise BeingDeleted(event.topic)
+        stored = await self.store.assignments([event.topic])
+        if not stored.topics:
+            raise NotFound("topic", event.topic)
+        held: dict[int, Assignment] = {name.partition: assignment for name, assignment in stored.items()}
+        added = check_growth(event, held, self.cluster)
+        if not event.dry_run:
+            # Fenced: a later controller may have written what we have not read.
+            await self.store.write_assignment(known.ref, held | added, self.cluster.fence)

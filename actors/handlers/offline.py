@@ -1,0 +1,34 @@
+"""Replicas become offline, because brokers fail or directories do: who leads then, and who is told.
+
+Source: the classic controller's onReplicasBecomeOffline.
+"""
+
+from kactl.actors.messages import Move
+from kactl.model import PartitionState, ReplicaState
+from kactl.rows import RowNumbers
+
+from .deletion import Deletion
+from .reach import Handlers, Reach
+
+
+class Offline(Handlers):
+    """See the module."""
+
+    def __init__(self, reach: Reach, deletion: Deletion) -> None:
+        super().__init__(reach)
+        self._deletion = deletion
+
+    async def replicas_offline(self, at: RowNumbers, brokers: frozenset[int]) -> None:
+        """First their leaders are followed by others, then they leave the ISRs.
+
+        Those of topics that wait for their deletion leave nothing; they cannot be deleted now.
+        """
+        table = self.cluster.table
+        staying = table.not_queued(at)
+        await self.partitions.ask(Move(table.led_by_none_of(self.cluster.now.live), PartitionState.OFFLINE))
+        moved = await self.elect_offline()
+        await self.move_replicas(staying, ReplicaState.OFFLINE, brokers)
+        await self._deletion.fail_replica_deletion(at, brokers)
+        if not len(staying) and not moved.elected.any():
+            # Nothing was sent that would tell of the brokers that are gone.
+            self.tell_brokers(self.cluster.brokers)
