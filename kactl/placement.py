@@ -137,7 +137,7 @@ def place(
 
     Args:
         brokers: at least `replication_factor`.
-        start: where the round begins for partition 0, so that topics with few partitions do not all begin on one broker.
+        start: where partition 0 begins in the round, so that topics with few partitions do not all begin on one broker.
     """
     circle = _interleaved(brokers)
     size = len(circle)

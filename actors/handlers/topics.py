@@ -1,6 +1,6 @@
-"""Topics come, grow and vanish; what the controller does then.
+"""Topics come and vanish; what the controller does then.
 
-Source: the classic controller's processTopicChange, processPartitionModifications, onNewPartitionCreation.
+Source: the classic controller's processTopicChange, onNewPartitionCreation.
 """
 
 import dataclasses
@@ -14,14 +14,13 @@ import numpy as np
 from kactl.actors.messages import Move
 from kactl.election import Election
 from kactl.errors import BadRequest, NotFound
-from kactl.events import DefaultConfigChanged, Event, TopicConfigChanged, TopicModified, TopicsChanged
+from kactl.events import DefaultConfigChanged, Event, TopicConfigChanged, TopicsChanged
 from kactl.history import TopicEvent
-from kactl.model import NO_BROKER, Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
+from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.placement import check_creation
 from kactl.requests import TopicCreationRequested
 from kactl.rows import some
 from kactl.store import Assignments, Names
-from kactl.table import NO_ROW
 
 from .deletion import Deletion
 from .hosting import Hosting
