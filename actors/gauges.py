@@ -42,6 +42,7 @@ def readings(
         "kactl.actor.mailbox.size": mailboxes(lambda actor: len(actor.inbox)),
         "kactl.actor.mailbox.refused.count": mailboxes(lambda actor: actor.inbox.refused),
         "kactl.controller.change.count": _one(lambda: loop.controllership.elections_won),
+        "kactl.assignment.rewritten.count": _one(lambda: loop.hosting.rewritten),
         "kafka.leaderElection.unclean.count": _one(lambda: partitions.unclean_elections),
     }
 

@@ -22,6 +22,7 @@ from kactl.model import (
     ZERO_ID,
     Assignment,
     Broker,
+    Features,
     Fence,
     PartitionState,
     PartitionView,
@@ -41,11 +42,14 @@ class Cluster:
     Args:
         controller_id: ours.
         recovery: whether uncleanly elected leaders are told to recover (protocol level 3.2 and above).
+        listed_as: our own entry in the list of brokers that brokers are told, for those who look for the controller
+            there; None if brokers are to know nothing but our id. We are no broker by it, and hold no replica.
     """
 
-    def __init__(self, controller_id: int, *, recovery: bool = True) -> None:
+    def __init__(self, controller_id: int, *, recovery: bool = True, listed_as: Broker | None = None) -> None:
         self.controller_id = controller_id
         self.recovery = recovery
+        self.listed_as = listed_as
         self.reset()
 
     def reset(self) -> None:
@@ -64,7 +68,18 @@ class Cluster:
         self.reassigning: set[TopicPartition] = set()
         self.offline_count = 0
         self.imbalance_count = 0
+        self.features: Features | None = None  # that are finalized; None before they are known, or if they cannot be
         self._undone: list[RowNumbers] = []
+
+    def adopt(self, loaded: "Cluster") -> None:
+        """Take over the topics and partitions of another one that was loaded from the same store, and forget ours.
+
+        The other one must not be used any more.
+        """
+        self.table = loaded.table
+        self.reassigning = loaded.reassigning
+        self.imbalance_count = loaded.imbalance_count
+        self.offline_count = loaded.offline_count
 
     # -- brokers -------------------------------------------------------------------------------------------------------
 

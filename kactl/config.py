@@ -9,6 +9,7 @@ import difflib
 import os
 import re
 import tomllib
+import types
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, NamedTuple, get_origin
 
@@ -16,14 +17,18 @@ import msgspec
 from msgspec import Meta
 
 from kactl.errors import BadConfig
+from kactl.model import Endpoint
 
 ENVIRONMENT_PREFIX: Final = "KACTL_"
 _NEST: Final = "__"
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION: Final = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
 _LISTEN: Final = re.compile(r"(?:\[(?P<ipv6>[0-9a-fA-F:.]+)\]|(?P<name>[^:\[\]\s/]+)):(?P<port>[0-9]{1,5})")
+_ANY_HOST: Final = ("0.0.0.0", "::")
 _PORT_MAX: Final = 65_535
+_INT16_MAX: Final = 2**15 - 1
 _INT32_MAX: Final = 2**31 - 1
+_ENDPOINT: Final = re.compile(r"(?P<listener>[A-Za-z0-9_-]+)://" + _LISTEN.pattern)
 
 Origins = Mapping[tuple[str, ...], str]
 
@@ -68,11 +73,17 @@ class ControllerConfig(_Section, frozen=True):
     Attributes:
         unclean_leader_election: whether topics that say nothing of it allow it; a default for all brokers that is
             kept in the store goes before it.
+        auto_leader_rebalance: whether leaders return to their preferred replicas by themselves: every
+            `leader_imbalance_check_interval`, where others lead more than `leader_imbalance_percent` of the partitions
+            that prefer a broker.
         takeover: take the controllership from whoever holds it, when starting.
         controller_socket_timeout: how long one request to a broker may take.
     """
 
     unclean_leader_election: bool = False
+    auto_leader_rebalance: bool = True
+    leader_imbalance_percent: Annotated[int, Meta(ge=0, le=100)] = 10
+    leader_imbalance_check_interval: Duration = Duration(300_000)
     takeover: bool = False
     controller_socket_timeout: Duration = Duration(30_000)
 
@@ -83,10 +94,46 @@ class KafkaConfig(_Section, frozen=True):
     Attributes:
         ibp: `inter.broker.protocol.version`, the same as on every broker.
         listener_name: `inter.broker.listener.name` of the brokers.
+        listeners: where we listen for brokers and tools, as `NAME://host:port`; the names are those of the brokers'
+            listeners. Without any, brokers cannot ask us anything.
+        advertised_listeners: how they reach us, where that is something else; in the same form.
+        visible_on: the names of those listeners on which brokers list us as one of them, so that what looks for the
+            controller finds it there; None for all.
+        controller_ids: ids that are, or may be, those of kactl's instances besides our own: no replica is placed on
+            them.
+        num_partitions, default_replication_factor: of topics that tools ask us to create without. Kafka's names.
+        max_connections: of all listeners together.
+        socket_request_max_bytes: the largest request that is taken from anybody. Kafka's name.
     """
 
     ibp: str = "2.6"
     listener_name: Annotated[str, Meta(min_length=1)] = "PLAINTEXT"
+    listeners: tuple[str, ...] = ()
+    advertised_listeners: tuple[str, ...] = ()
+    visible_on: tuple[str, ...] | None = None
+    controller_ids: tuple[Annotated[int, Meta(ge=0, le=_INT32_MAX)], ...] = ()
+    num_partitions: Annotated[int, Meta(ge=1, le=50_000)] = 1
+    default_replication_factor: Annotated[int, Meta(ge=1, le=_INT16_MAX)] = 1
+    max_connections: Annotated[int, Meta(ge=1, le=100_000)] = 1000
+    socket_request_max_bytes: Annotated[int, Meta(ge=1024, le=_INT32_MAX)] = 100 * 1024 * 1024
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Where we listen."""
+        return tuple(map(_endpoint, self.listeners))
+
+    @property
+    def advertised(self) -> tuple[Endpoint, ...]:
+        """Under which addresses brokers list us; empty if they are not to."""
+        said = {each.listener: each for each in map(_endpoint, self.advertised_listeners)}
+        shown = [each.listener for each in self.endpoints] if self.visible_on is None else self.visible_on
+        return tuple(said.get(each.listener, each) for each in self.endpoints if each.listener in shown)
+
+
+def _endpoint(text: str) -> Endpoint:
+    matched = _ENDPOINT.fullmatch(text)
+    assert matched is not None, "checked when it was read"
+    return Endpoint(matched["listener"], matched["ipv6"] or matched["name"], int(matched["port"]))
 
 
 class Listen(NamedTuple):
@@ -213,6 +260,8 @@ def _put(
 
 def _read_text(text: str, wanted: Any, at: tuple[str, ...], origin: str) -> object:
     """A value that could only be written as text, as what its key wants."""
+    if get_origin(wanted) is not Annotated and get_origin(wanted) in (tuple, types.UnionType):
+        return [_number_if_whole(part.strip()) for part in text.split(",") if part.strip()]
     if _plain(wanted) not in (int, bool):
         return text
     try:
@@ -220,6 +269,10 @@ def _read_text(text: str, wanted: Any, at: tuple[str, ...], origin: str) -> obje
     except msgspec.ValidationError:
         example = "true or false" if _plain(wanted) is bool else "a whole number"
         raise BadConfig(f"{origin}: {'.'.join(at)}", f"{text!r} cannot be used: write {example}") from None
+
+
+def _number_if_whole(text: str) -> int | str:
+    return int(text) if text.isascii() and text.isdecimal() else text
 
 
 def _type_at(at: tuple[str, ...], origin: str) -> Any:
@@ -297,6 +350,7 @@ def _checked(config: Config, origins: Origins) -> Config:
         at = ("api", "listen")
         reason = f"{config.api.listen!r} is no address: write it as 127.0.0.1:8080 or [::1]:8080"
         raise BadConfig(f"{_origin(at, origins)}: api.listen", reason)
+    _check_listeners(config.kafka, origins)
     if config.store.kind == "zookeeper" and not config.store.connect:
         at = ("store", "kind")
         raise BadConfig(
@@ -304,3 +358,31 @@ def _checked(config: Config, origins: Origins) -> Config:
             'is missing, and the store is ZooKeeper: write where it is, as in connect = "127.0.0.1:2181/kafka"',
         )
     return config
+
+
+def _check_listeners(kafka: KafkaConfig, origins: Origins) -> None:
+    for key, texts in (("listeners", kafka.listeners), ("advertised-listeners", kafka.advertised_listeners)):
+        where = f"{_origin(('kafka', key), origins)}: kafka.{key}"
+        for text in texts:
+            matched = _ENDPOINT.fullmatch(text)
+            if matched is None or int(matched["port"]) > _PORT_MAX:
+                raise BadConfig(where, f"{text!r} is no listener: write it as INTERNAL://127.0.0.1:9190")
+        names = [text.partition("://")[0] for text in texts]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise BadConfig(where, f"{twice} is named twice: a listener has one address")
+    listened = {each.listener for each in kafka.endpoints}
+    for key, named in (
+        ("advertised-listeners", [text.partition("://")[0] for text in kafka.advertised_listeners]),
+        ("visible-on", kafka.visible_on or ()),
+    ):
+        unknown = sorted(set(named) - listened)
+        if unknown:
+            where = f"{_origin(('kafka', key), origins)}: kafka.{key}"
+            raise BadConfig(where, f"{', '.join(unknown)}: there is no such name in kafka.listeners, add it there")
+    open_to_all = [each for each in kafka.advertised if each.host in _ANY_HOST]
+    if open_to_all:
+        where = f"{_origin(('kafka', 'listeners'), origins)}: kafka.advertised-listeners"
+        raise BadConfig(
+            where, f"nobody can connect to {open_to_all[0].host}: write under which address brokers reach this one"
+        )

@@ -32,11 +32,15 @@ GAUGES: Final = (
     ("kafka.controller.broker.queue.size", "{request}", "requests that wait for a broker, the one in flight included"),
     ("kactl.controller.broker.queue.oldest", "s", "for how long the oldest of them has waited"),
     ("kactl.actor.mailbox.size", "{message}", "messages that wait for an actor"),
+    ("kactl.listener.connections", "{connection}", "connections of brokers and tools to the Kafka listener"),
     ("kactl.controller.epoch", "", "the controller epoch that we act under; 0 if we are not the controller"),
 )
 COUNTERS: Final = (
     ("kafka.leaderElection.unclean.count", "{election}", "leaders that were not in sync when they were elected"),
     ("kactl.actor.mailbox.refused.count", "{message}", "messages that a full inbox did not take"),
+    ("kactl.listener.request.count", "{request}", "requests that the Kafka listener answered or relayed"),
+    ("kactl.listener.refused.count", "{connection}", "connections that the Kafka listener closed, by reason"),
+    ("kactl.assignment.rewritten.count", "{partition}", "new partitions that named a controller as a replica"),
     ("kactl.controller.change.count", "{change}", "how often this instance was elected"),
 )
 

@@ -1,0 +1,119 @@
+"""No controller hosts a replica: what was placed on one is placed on a broker before anybody acts on it.
+
+Whoever finds a new partition comes here first. A partition of which anything but the assignment is stored has begun
+its life, and is left as it is. One that could only live where there is no broker now waits until one comes.
+"""
+
+import logging
+from typing import Final
+
+import numpy as np
+
+from kactl.errors import BadRequest, NotFound
+from kactl.events import TopicsChanged
+from kactl.model import Assignment, TopicPartition, TopicRef
+from kactl.rewriting import rewritten
+from kactl.rows import RowNumbers
+from kactl.stored import Assignments, Found, Names
+from kactl.table import NO_ROW
+
+from .reach import Handlers, Reach
+
+log = logging.getLogger(__name__)
+
+# How many partitions a line of the log names.
+_NAMED_MAX: Final = 5
+
+
+class Hosting(Handlers):
+    """See the module.
+
+    Attributes:
+        rewritten: how many partitions were placed anew since this instance started.
+    """
+
+    def __init__(self, reach: Reach) -> None:
+        super().__init__(reach)
+        self.rewritten = 0
+        self._waiting: set[str] = set()
+
+    async def rewrite(self, at: RowNumbers) -> None:
+        """Rewrite what names a controller among the rows `at`, in the store and then in the table.
+
+        Their assignments have been put, and nothing has been done about them.
+
+        Raises:
+            StoreError: some of it may have been written.
+        """
+        table, controllers = self.cluster.table, self.settings.controller_ids
+        rows = table.rows(at)
+        named = np.isin(rows.replicas, list(controllers)) & rows.assigned
+        at = at[named.any(axis=0) & ~rows.has_leadership]
+        if not len(at):
+            return
+        topics = sorted({table.view(row).topic for row in at.tolist()})
+        loaded = await self.store.assignments(topics)
+        begun = (await self.store.leaderships(Names(loaded.topics, loaded.topic, loaded.partition))).status
+        fresh = loaded.take(begun == Found.MISSING)
+        changed = rewritten(dict(fresh.items()), controllers=controllers, load=self._load())
+        for ref in loaded.topics:
+            await self._write(ref, loaded, {name: each for name, each in changed.items() if name.topic == ref.name})
+        self._wait(fresh, changed)
+
+    async def brokers_came(self) -> None:
+        """What waited for a broker begins anew."""
+        waiting, self._waiting = self._waiting, set()
+        table = self.cluster.table
+        for name in sorted(waiting):
+            topic = table.topic(name)
+            if topic is not None and not table.rows(table.rows_of(topic)).has_leadership.any():
+                self.cluster.remove_topic(name)
+        if waiting:
+            self.reach.enqueue(TopicsChanged())
+
+    async def _write(self, ref: TopicRef, loaded: Assignments, changed: dict[TopicPartition, Assignment]) -> None:
+        """One topic, whole, as the store wants it."""
+        if not changed:
+            return
+        number = loaded.topics.index(ref)
+        held = {name.partition: each for name, each in loaded.take(loaded.topic == number).items()}
+        held |= {name.partition: each for name, each in changed.items()}
+        try:
+            await self.store.write_assignment(ref, held, self.cluster.fence)
+        except NotFound:
+            return  # gone again; the event that says so is on its way
+        except BadRequest as refused:
+            log.warning("topic %s names a controller among its replicas, and stays so: %s", ref.name, refused)
+            return
+        placed = Assignments.of(changed, {ref.name: ref.id})
+        known = self.cluster.table.rows_at(Names(placed.topics, placed.topic, placed.partition)) != NO_ROW
+        self.cluster.put_assignments(placed.take(known))
+        self.rewritten += len(changed)
+        log.info(
+            "topic %s: a controller was among the replicas of %d partitions, and holds none: %s",
+            ref.name, len(changed),
+            ", ".join(f"{name.partition} is now on {list(each.replicas)}" for name, each in _first(changed)),
+        )  # fmt: skip
+
+    def _wait(self, fresh: Assignments, changed: dict[TopicPartition, Assignment]) -> None:
+        """Remember topics with partitions that only a controller was to hold, while there is no broker."""
+        controllers = self.settings.controller_ids
+        for name, each in fresh.items():
+            if name not in changed and each.replicas and controllers.issuperset(each.replicas):
+                log.warning("partition %s has no place but on a controller: it waits for a broker to come", name)
+                self._waiting.add(name.topic)
+
+    def _load(self) -> dict[int, int]:
+        """How many replicas each live broker holds."""
+        live = np.array(sorted(self.cluster.now.live.ids - self.settings.controller_ids), np.int32)
+        if not len(live):
+            return {}
+        held = self.cluster.table.rows(self.cluster.table.all())
+        brokers = held.replicas[held.assigned]
+        places = np.searchsorted(live, brokers).clip(max=len(live) - 1)
+        counts = np.bincount(places[live[places] == brokers], minlength=len(live))
+        return dict(zip(live.tolist(), counts.tolist(), strict=True))
+
+
+def _first(changed: dict[TopicPartition, Assignment]) -> list[tuple[TopicPartition, Assignment]]:
+    return list(changed.items())[:_NAMED_MAX]

@@ -1,0 +1,94 @@
+"""A client of the listener that knows nothing of our codec: requests and answers by kio, over real sockets."""
+
+import asyncio
+import contextlib
+import io
+import struct
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i32
+
+CLIENT_ID = "test-client"
+
+
+def encoded(entity: Any) -> bytes:
+    """An entity in bytes."""
+    buffer = io.BytesIO()
+    entity_writer(type(entity))(buffer, entity)
+    return buffer.getvalue()
+
+
+def request_class(key: int, version: int) -> Any:
+    """The class of a request; its module has those of what is in it."""
+    return load_request_schema(key, version)
+
+
+def part(key: int, version: int, name: str, *, of_response: bool = False) -> Any:
+    """The class of something within a request or an answer."""
+    import importlib
+
+    load = load_response_schema if of_response else load_request_schema
+    return getattr(importlib.import_module(load(key, version).__module__), name)
+
+
+def frame(request: Any, correlation_id: int) -> bytes:
+    """A whole frame, its length included."""
+    header = {
+        "request_api_key": request.__api_key__,
+        "request_api_version": request.__version__,
+        "correlation_id": i32(correlation_id),
+    }
+    if "client_id" in request.__header_schema__.__dataclass_fields__:
+        header["client_id"] = CLIENT_ID
+    content = encoded(request.__header_schema__(**header)) + encoded(request)
+    return struct.pack(">i", len(content)) + content
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._correlation_id = 0
+
+    async def ask(self, request: Any) -> Any:
+        """Send a request, and read the answer to it."""
+        self._correlation_id += 1
+        self.writer.write(frame(request, self._correlation_id))
+        return self.read(request, await self.frame(), self._correlation_id)
+
+    @staticmethod
+    def read(request: Any, content: bytes, correlation_id: int) -> Any:
+        """An answer, which must be to that request and must end where its frame ends."""
+        kind = load_response_schema(request.__api_key__, request.__version__)
+        header, used = entity_reader(kind.__header_schema__)(content, 0)
+        assert cast(Any, header).correlation_id == correlation_id
+        body, size = entity_reader(kind)(content, used)
+        assert used + size == len(content)
+        return body
+
+    async def frame(self) -> bytes:
+        """The next frame, without its length."""
+        (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+        return await self.reader.readexactly(size)
+
+    async def is_closed(self) -> bool:
+        """Wait until something comes: whether it is the end of the connection."""
+        try:
+            return not await asyncio.wait_for(self.reader.read(1), 10)
+        except ConnectionError:
+            return True
+
+
+@contextlib.asynccontextmanager
+async def connected(port: int) -> AsyncIterator[Client]:
+    """A connection to a port of loopback."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield Client(reader, writer)
+    finally:
+        writer.transport.abort()

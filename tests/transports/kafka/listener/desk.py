@@ -1,0 +1,85 @@
+"""A listener on a free port of loopback, and behind it a desk: it notes what is asked, and answers as it was told."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+from kactl.errors import ActionTimedOut, NotController
+from kactl.model import NO_EPOCH, Broker, Endpoint, TopicRef
+from kactl.requests import Asked
+from kactl.transports.kafka.listener import KafkaListener, ListenerSettings, bound
+from kactl.transports.kafka.listener.frames import Limits
+
+LISTENER = "INTERNAL"
+KACTL = 900
+
+Answers = Mapping[type[Asked], Callable[[Any], Any]]
+
+
+class Desk:
+    """What a listener sees of a controller.
+
+    Attributes:
+        asked: every request that reached it, in order.
+        answers: what is answered to each kind; an exception is raised.
+        waits: what was waited for, and for how long.
+        done: whether what is waited for is so; a wait ends at once either way.
+    """
+
+    def __init__(self, answers: Answers | None = None) -> None:
+        self.node_id = KACTL
+        self.active_id: int | None = KACTL
+        self.is_active = True
+        self.answers = dict(answers or {})
+        self.asked: list[Asked] = []
+        self.waits: list[tuple[str, str, float]] = []
+        self.done = True
+        self.live: list[Broker] = []
+        self.named: list[TopicRef] = []
+
+    async def ask(self, request: Asked) -> Any:
+        self.asked.append(request)
+        if not self.is_active:
+            raise NotController(self.active_id)
+        answer = self.answers[type(request)](request)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def brokers(self) -> list[Broker]:
+        return self.live
+
+    def topics(self) -> list[TopicRef]:
+        return self.named
+
+    async def wait_led(self, topic: str, *, partitions: int, timeout_ms: float) -> None:
+        self._wait("led", f"{topic}:{partitions}", timeout_ms)
+
+    async def wait_gone(self, topic: TopicRef, *, timeout_ms: float) -> None:
+        self._wait("gone", topic.name, timeout_ms)
+
+    def _wait(self, what: str, of: str, timeout_ms: float) -> None:
+        self.waits.append((what, of, timeout_ms))
+        if not self.done:
+            raise ActionTimedOut(f"{what} {of}", timeout_ms)
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    ruled: Any,
+    *,
+    limits: Limits = Limits(),
+    partitions: int = 1,
+    replication_factor: int = 1,  # noqa: B008
+) -> AsyncIterator[tuple[KafkaListener, int]]:
+    """A listener, and the port where it is."""
+    socket = bound(Endpoint(LISTENER, "127.0.0.1", 0))
+    port = socket.getsockname()[1]
+    settings = ListenerSettings(
+        partitions=partitions,
+        replication_factor=replication_factor,
+        listed_as=Broker(KACTL, NO_EPOCH, (Endpoint(LISTENER, "127.0.0.1", port),)),
+        limits=limits,
+    )
+    async with KafkaListener(ruled, {LISTENER: socket}, settings) as listener:
+        yield listener, port

@@ -1,0 +1,139 @@
+"""What brokers ask over the wire, in every version, and what they are answered."""
+
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode as KioError
+
+from kactl.broker_requests import (
+    AlterPartitionRequested,
+    ControlledShutdownRequested,
+    IsrProposal,
+    IsrResult,
+    ProducerIdsRequested,
+)
+from kactl.errors import BrokerNotAvailable, BrokerNotRegistered, ErrorCode, KactlError, StaleBrokerEpoch
+from kactl.model import ZERO_ID, Leadership, ProducerIdBlock, TopicPartition, TopicRef
+
+from .client import connected, part, request_class
+from .desk import Desk, listening
+
+pytestmark = pytest.mark.anyio
+ORDERS = TopicRef("orders", bytes(range(16)))
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_a_broker_that_stops_is_told_what_it_still_leads(version: int) -> None:
+    desk = Desk({ControlledShutdownRequested: lambda _: [TopicPartition("orders", 3), TopicPartition("eu", 0)]})
+    epoch = {"broker_epoch": 77} if version >= 2 else {}
+    async with listening(desk) as (_, port), connected(port) as client:
+        answer = await client.ask(request_class(7, version)(broker_id=2, **epoch))
+
+    assert desk.asked == [ControlledShutdownRequested(2, 77 if version >= 2 else -1)]
+    assert answer.error_code is KioError.none
+    assert [(each.topic_name, each.partition_index) for each in answer.remaining_partitions] == [
+        ("orders", 3),
+        ("eu", 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (StaleBrokerEpoch(2, 76, 77), KioError.stale_broker_epoch),
+        (BrokerNotAvailable(2), KioError.broker_not_available),
+        (KactlError("a store that fails"), KioError.unknown_server_error),
+        (RuntimeError("a bug"), KioError.unknown_server_error),
+    ],
+    ids=["stale epoch", "unknown broker", "store", "bug"],
+)
+async def test_a_shutdown_is_refused_by_number_and_the_connection_goes_on(error: Exception, code: KioError) -> None:
+    desk = Desk({ControlledShutdownRequested: lambda _: error})
+    async with listening(desk) as (_, port), connected(port) as client:
+        refused = await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=76))
+        again = await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=76))
+
+    assert refused.error_code is again.error_code is code
+    assert refused.remaining_partitions == ()
+
+
+async def test_who_is_not_the_controller_says_so_to_each_in_its_own_words() -> None:
+    desk = Desk()
+    desk.is_active = False
+    async with listening(desk) as (_, port), connected(port) as client:
+        shutdown = await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=1))
+        altered = await client.ask(request_class(56, 3)(broker_id=2, broker_epoch=1, topics=()))
+        ids = await client.ask(request_class(67, 0)(broker_id=2, broker_epoch=1))
+
+    assert shutdown.error_code is KioError.stale_controller_epoch
+    assert altered.error_code is ids.error_code is KioError.not_controller
+
+
+async def test_a_broker_is_given_producer_ids() -> None:
+    desk = Desk({ProducerIdsRequested: lambda _: ProducerIdBlock(2, 5000, 1000)})
+    async with listening(desk) as (_, port), connected(port) as client:
+        answer = await client.ask(request_class(67, 0)(broker_id=2, broker_epoch=77))
+        desk.answers[ProducerIdsRequested] = lambda _: BrokerNotRegistered(2)
+        refused = await client.ask(request_class(67, 0)(broker_id=2, broker_epoch=77))
+
+    assert desk.asked[0] == ProducerIdsRequested(2, 77)
+    assert (answer.error_code, answer.producer_id_start, answer.producer_id_len) == (KioError.none, 5000, 1000)
+    assert refused.error_code is KioError.broker_id_not_registered
+
+
+def alter(version: int, *partitions: tuple[int, int, tuple[int, ...], int]) -> Any:
+    """An AlterPartition for partitions of one topic: (number, leader epoch, isr, partition epoch)."""
+    made = []
+    for number, leader_epoch, isr, partition_epoch in partitions:
+        if version >= 3:
+            state = part(56, version, "BrokerState")
+            members: dict[str, Any] = {"new_isr_with_epochs": tuple(state(broker_id=each) for each in isr)}
+        else:
+            members = {"new_isr": isr}
+        if version >= 1:
+            members["leader_recovery_state"] = 1
+        made.append(
+            part(56, version, "PartitionData")(
+                partition_index=number, leader_epoch=leader_epoch, partition_epoch=partition_epoch, **members
+            )
+        )
+    import uuid
+
+    name = {"topic_id": uuid.UUID(bytes=ORDERS.id)} if version >= 2 else {"topic_name": ORDERS.name}
+    topic = part(56, version, "TopicData")(partitions=tuple(made), **name)
+    return request_class(56, version)(broker_id=2, broker_epoch=77, topics=(topic,))
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_a_leader_proposes_isrs_and_hears_what_holds(version: int) -> None:
+    ref = TopicRef("", ORDERS.id) if version >= 2 else TopicRef(ORDERS.name, ZERO_ID)
+
+    def answer(asked: AlterPartitionRequested) -> list[IsrResult]:
+        now = Leadership(2, 9, (2, 3), 6, 50, True)
+        return [IsrResult(ref, 0, leadership=now), IsrResult(ref, 5, ErrorCode.INVALID_UPDATE_VERSION)]
+
+    desk = Desk({AlterPartitionRequested: answer})
+    async with listening(desk) as (_, port), connected(port) as client:
+        answered = await client.ask(alter(version, (0, 9, (2, 3), 5), (5, 8, (2,), 4)))
+
+    recovering = version >= 1
+    assert desk.asked == [
+        AlterPartitionRequested(
+            2,
+            77,
+            (IsrProposal(ref, 0, 9, (2, 3), 5, recovering), IsrProposal(ref, 5, 8, (2,), 4, recovering)),
+            version,
+        )
+    ]
+    (topic,) = answered.topics
+    taken, refused = topic.partitions
+    assert (topic.topic_id.bytes if version >= 2 else topic.topic_name) == (ORDERS.id if version >= 2 else "orders")
+    assert (taken.error_code, taken.leader_id, taken.leader_epoch, taken.isr, taken.partition_epoch) == (
+        KioError.none,
+        2,
+        9,
+        (2, 3),
+        6,
+    )
+    assert version < 1 or taken.leader_recovery_state == 1
+    assert (refused.partition_index, refused.error_code) == (5, KioError.invalid_update_version)

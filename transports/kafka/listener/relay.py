@@ -1,0 +1,126 @@
+"""Requests that are a broker's to answer go to one, as they are, and its answer comes back as it is.
+
+    no connection ──forward──▶ connected to one broker ──▶ the same, as long as it stays registered
+
+One connection to a broker for each connection of a client, so that what a broker knows of a connection stays together.
+Nothing is held but a piece of a frame: who reads slowly is read from slowly.
+"""
+
+import asyncio
+import itertools
+import logging
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from kactl.model import Broker, Endpoint
+from kactl.transports.kafka.codec import endpoint_of
+
+from .frames import PIECE_SIZE, Frames, Head, Limits
+from .tally import Refused
+
+log = logging.getLogger(__name__)
+
+# A broker that has died stays registered for a few seconds, and refuses at once; one that hangs does not even refuse.
+CONNECT_TIMEOUT_S: Final = 5.0
+# Nothing that is asked of any broker takes longer; clients give up after 60 s at most.
+ANSWER_TIMEOUT_S: Final = 120.0
+
+_LENGTH: Final = struct.Struct(">i")
+
+
+class Relay:
+    """The way to brokers, for one connection of a client.
+
+    Args:
+        listener_name: through which the client came; brokers are spoken to through their listener of this name.
+        brokers: the registered ones, at each call.
+        turn: from which of them to begin to look; differs from connection to connection.
+    """
+
+    def __init__(self, listener_name: str, brokers: Callable[[], list[Broker]], *, turn: int, limits: Limits) -> None:
+        self._listener_name = listener_name
+        self._brokers = brokers
+        self._turn = turn
+        self._limits = limits
+        self._to: Broker | None = None
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    @property
+    def possible(self) -> bool:
+        """Whether there is a broker to relay to."""
+        return bool(self._targets())
+
+    async def forward(self, head: Head, frames: Frames, client: asyncio.StreamWriter) -> None:
+        """Relay one request and its answer.
+
+        Raises:
+            Refused: nobody is there, or the broker did not answer; the client finds its connection closed and tries
+                again.
+        """
+        reader, writer = await self._connected(head)
+        try:
+            writer.write(head.raw)
+            async for piece in frames.pieces(head):
+                writer.write(piece)
+                await self._drained(writer)
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                announced = await reader.readexactly(_LENGTH.size)
+                (left,) = _LENGTH.unpack(announced)
+                if left < 0:
+                    raise Refused("relay", f"{self._name} sent what is no answer")
+                client.write(announced)
+                while left:
+                    piece = await reader.read(min(left, PIECE_SIZE))
+                    if not piece:
+                        raise Refused("relay", f"{self._name} closed in the middle of its answer")
+                    left -= len(piece)
+                    client.write(piece)
+                    await client.drain()
+        except TimeoutError:
+            raise Refused("relay", f"{self._name} gave no answer within {ANSWER_TIMEOUT_S:g} s") from None
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise Refused("relay", f"{self._name} or the client closed: {error}") from None
+
+    def close(self) -> None:
+        """Let go of the broker."""
+        if self._streams is not None:
+            self._streams[1].transport.abort()
+            self._streams = None
+
+    @property
+    def _name(self) -> str:
+        return "no broker" if self._to is None else f"broker {self._to.id}"
+
+    def _targets(self) -> list[tuple[Broker, Endpoint]]:
+        """Brokers with a listener of that name. What is encrypted or authenticated cannot be relayed."""
+        found = [(broker, endpoint_of(broker, self._listener_name)) for broker in self._brokers()]
+        return [
+            (broker, endpoint)
+            for broker, endpoint in found
+            if endpoint is not None and endpoint.protocol == "PLAINTEXT"
+        ]
+
+    async def _connected(self, head: Head) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        targets = self._targets()
+        if self._streams is not None:
+            if any(broker == self._to for broker, _ in targets) and not self._streams[0].at_eof():
+                return self._streams
+            self.close()
+        first = self._turn % len(targets) if targets else 0
+        for broker, endpoint in itertools.chain(targets[first:], targets[:first]):
+            try:
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                    self._streams = await asyncio.open_connection(endpoint.host, endpoint.port, limit=PIECE_SIZE)
+            except (OSError, ValueError, OverflowError) as error:  # TimeoutError is an OSError
+                log.info("broker %d cannot be relayed to: %s", broker.id, str(error) or "it did not answer")
+                continue
+            self._to = broker
+            return self._streams
+        raise Refused(
+            "no_broker", f"request {head.key} is for a broker, and none with a listener {self._listener_name} answers"
+        )
+
+    async def _drained(self, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(self._limits.write_timeout_s):
+            await writer.drain()

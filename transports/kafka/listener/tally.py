@@ -1,0 +1,72 @@
+"""What the listener has seen: counted always, and logged as often as a person wants to read it."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from kactl.telemetry import Reading
+
+log = logging.getLogger(__name__)
+
+# A stranger that knocks a thousand times a second fills no disk: of each kind, one line in this time.
+LOG_PAUSE_S: Final = 10.0
+
+
+class Refused(Exception):
+    """A peer sent what is not answered; its connection is closed.
+
+    Args:
+        kind: under which it is counted.
+        reason: a sentence's end, after the peer's address.
+    """
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+class Tally:
+    """Counters of one listener, for all of its addresses.
+
+    Attributes:
+        requests: how many were answered or relayed, by name.
+        refused: how many connections were closed, by kind.
+        connections: how many there are now.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self.requests: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self.connections = 0
+        self._now_s = now_s
+        self._logged: dict[str, tuple[float, int]] = {}
+
+    def refuse(self, refused: Refused, peer: str) -> None:
+        """Count a refusal; log the first of its kind, and then one now and then with how many there were."""
+        kind = refused.kind
+        self.refused[kind] += 1
+        count, now_s = self.refused[kind], self._now_s()
+        logged_s, logged_count = self._logged.get(kind, (now_s - LOG_PAUSE_S, 0))
+        if now_s - logged_s < LOG_PAUSE_S:
+            return
+        self._logged[kind] = (now_s, count)
+        silent = count - logged_count - 1
+        more = f" ({silent} more of the kind since the last time)" if silent else ""
+        log.warning("%s: %s; the connection is closed%s", peer, refused, more)
+
+    def readings(self) -> dict[str, Reading]:
+        """For `kactl.telemetry`."""
+        return {
+            "kactl.listener.request.count": _by("rpc.method", self.requests),
+            "kactl.listener.refused.count": _by("error.type", self.refused),
+            "kactl.listener.connections": lambda: [(self.connections, {})],
+        }
+
+
+def _by(attribute: str, counter: Counter[str]) -> Reading:
+    def reading() -> Iterable[tuple[float, Mapping[str, str | int]]]:
+        return [(count, {attribute: name}) for name, count in counter.items()]
+
+    return reading
