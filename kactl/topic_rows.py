@@ -40,6 +40,7 @@ class TopicRows(Columns):
         super().__init__(width=width)
         self._topics: dict[str, Topic] = {}
         self._by_number: list[Topic | None] = []
+        self._by_id: dict[bytes, Topic] = {}
         self._refs = AllTopics()
         self._queued = np.zeros(0, np.bool_)  # by topic number
 
@@ -52,6 +53,10 @@ class TopicRows(Columns):
 
     def topic(self, name: str) -> Topic | None:
         return self._topics.get(name)
+
+    def topic_with_id(self, topic_id: bytes) -> Topic | None:
+        """The topic of an id; None for ZERO_ID, which no topic has."""
+        return self._by_id.get(topic_id)
 
     def topics(self) -> Iterable[Topic]:
         """All topics, in the order in which they were first seen."""
@@ -91,6 +96,8 @@ class TopicRows(Columns):
             if topic.ref.id != topic_id:
                 topic.ref = TopicRef(name, topic_id)
                 self._refs.replace(topic.number, topic.ref)
+        if topic_id != ZERO_ID:
+            self._by_id[topic_id] = topic
         return topic
 
     def remove_topic(self, name: str) -> None:
@@ -99,6 +106,8 @@ class TopicRows(Columns):
         if topic is None:
             return
         self._by_number[topic.number] = None
+        if self._by_id.get(topic.ref.id) is topic:
+            del self._by_id[topic.ref.id]
         self._queued[topic.number] = False
         at = topic.rows[topic.rows != NO_ROW]
         self._release(at)

@@ -1,0 +1,164 @@
+"""Leaders propose ISRs; what the controller does then.
+
+Judged for all partitions of a request at once, written under the fence with leader and leader epoch as they are, told
+to every broker, answered; and only then does it matter to a reassignment that waits for replicas to be in sync.
+
+A leader may know of a version that we have not heard of, and the store may refuse one that we know. Both are read
+before they are answered, so that the next proposal is judged by what holds; none is written a second time.
+
+Source: the classic controller's processAlterPartition. Unlike there, what the store refused is read.
+"""
+
+import logging
+
+import numpy as np
+
+from kactl.actors.ledger import Ledger
+from kactl.broker_requests import AlterPartitionRequested, IsrProposal, IsrResult
+from kactl.errors import ControllerMoved, ErrorCode, Remedy, StaleBrokerEpoch, StoreError
+from kactl.events import Event, LeadershipWritten
+from kactl.proposals import VERSION_WITH_IDS, Errors, Judged, Proposed, is_ahead, is_same, judge
+from kactl.rows import Change, RowNumbers
+from kactl.table import NO_ROW, in_sync_of
+
+from .reach import Handler, Handlers, Reach
+
+log = logging.getLogger(__name__)
+
+
+class IsrProposals(Handlers):
+    """See the module."""
+
+    def __init__(self, reach: Reach) -> None:
+        super().__init__(reach)
+        self._ledger = Ledger(reach.cluster, reach.store)
+
+    def handlers(self) -> dict[type[Event], Handler]:
+        return {AlterPartitionRequested: self.on_alter_partition_requested}
+
+    async def on_alter_partition_requested(self, event: AlterPartitionRequested) -> list[IsrResult]:
+        known = self.cluster.brokers.get(event.broker)
+        if known is None or known.epoch != event.broker_epoch:
+            raise StaleBrokerEpoch(event.broker, event.broker_epoch, None if known is None else known.epoch)
+        proposed = Proposed.of(event.proposals)
+        at, error = self._rows_of(event.proposals, event.version)
+        # Of several that speak of one partition the last one counts: the others get its answer.
+        rows_at, last, which = _last_of(at)
+        error[at != NO_ROW] = (await self._decide(event, rows_at, proposed.take(last)))[which]
+        if len(rows_at):
+            self.batch.begin()
+            self.batch.update_metadata(self.cluster.brokers, self.cluster.table.rows(rows_at))
+            self.channels.send(self.batch.flush())
+        self._look_at_reassignments(np.unique(at[error == ErrorCode.NONE]))
+        return self._results(event.proposals, at, error)
+
+    def _rows_of(self, proposals: tuple[IsrProposal, ...], version: int) -> tuple[RowNumbers, Errors]:
+        """The row of each proposal; NO_ROW where there is none, and the error that says so."""
+        table = self.cluster.table
+        by_id = version >= VERSION_WITH_IDS
+        refs = list(dict.fromkeys(proposal.topic for proposal in proposals))
+        topics = [table.topic_with_id(ref.id) if by_id else table.topic(ref.name) for ref in refs]
+        number = {ref: index for index, ref in enumerate(refs)}
+        topic = np.array([number[proposal.topic] for proposal in proposals], np.int32)
+        at = table.rows_named_in(
+            ["" if found is None else found.name for found in topics],
+            topic,
+            np.array([proposal.partition for proposal in proposals], np.int32),
+        )
+        stranger = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        missing = np.array([stranger if found is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for found in topics])
+        error = np.where(at == NO_ROW, missing[topic] if len(topic) else 0, ErrorCode.NONE)
+        return at, error.astype(np.int16)
+
+    async def _decide(self, event: AlterPartitionRequested, at: RowNumbers, proposed: Proposed) -> Errors:
+        """Judge proposals for the rows `at`, none twice, and write those that are taken; what became of each."""
+        table = self.cluster.table
+        ahead = is_ahead(table.rows(at), proposed)
+        if ahead.any():
+            await self._read(at[ahead])
+        judged = judge(table.rows(at), proposed, broker=event.broker, live=self.cluster.now.live, version=event.version)
+        error, taken = judged.error.copy(), np.flatnonzero(judged.taken)
+        error[taken] = await self._write(event.broker, at[taken], proposed.take(taken))
+        self._refused(event, at, judged, error)
+        return error
+
+    async def _write(self, broker: int, at: RowNumbers, proposed: Proposed) -> Errors:
+        """Write what was taken; int16[n], what became of each."""
+        error = np.zeros(len(at), np.int16)
+        if not len(at):
+            return error
+        table = self.cluster.table
+        # A leader may propose somebody who is no replica; it has no slot then.
+        table.admit(at, proposed.isr)
+        rows = table.rows(at)
+        settled = await self._ledger.commit(
+            Change.of(
+                rows,
+                in_sync=in_sync_of(rows.replicas, proposed.isr),
+                recovering=proposed.recovering,
+                controller_epoch=np.full(len(rows), self.epoch, np.int32),
+                writes=np.ones(len(rows), np.bool_),
+            )
+        )
+        self.cluster.apply(settled.change)
+        self.history.add_partitions(settled.change, table.refs, controller_epoch=self.epoch)
+        error[settled.failed] = ErrorCode.UNKNOWN_SERVER_ERROR
+        if settled.conflict.any():
+            error[settled.conflict] = ErrorCode.INVALID_UPDATE_VERSION
+            await self._read(at[settled.conflict])
+            # What stands there may be what was asked for: we had written it, and heard no answer.
+            error[settled.conflict & is_same(table.rows(at), proposed, broker=broker)] = ErrorCode.NONE
+        return error
+
+    async def _read(self, at: RowNumbers) -> None:
+        """Take over what is stored of some rows; where it cannot be read they stay as they are known.
+
+        Raises:
+            ControllerMoved: a later controller has written one of them.
+            StoreError: the store has ended our session, and so our controllership.
+        """
+        try:
+            stored = await self.store.leaderships(self.cluster.table.names(at))
+        except StoreError as error:
+            if error.remedy is Remedy.RESIGN:
+                raise
+            log.warning("the leadership of %d partitions cannot be read now: %s", len(at), error)
+            return
+        later = int(stored.controller_epoch.max(initial=0))
+        if later > self.epoch:
+            raise ControllerMoved(ours=self.epoch, theirs=later)
+        self.cluster.put_leaderships(at, stored)
+
+    def _results(self, proposals: tuple[IsrProposal, ...], at: RowNumbers, error: Errors) -> list[IsrResult]:
+        table = self.cluster.table
+        results = []
+        for proposal, row, code in zip(proposals, at.tolist(), error.tolist(), strict=True):
+            leadership = table.view(row).leadership if code == ErrorCode.NONE else None
+            results.append(IsrResult(proposal.topic, proposal.partition, ErrorCode(code), leadership))
+        return results
+
+    def _look_at_reassignments(self, at: RowNumbers) -> None:
+        """Replicas that a reassignment waits for may be in sync now. Looked at when the leader has its answer."""
+        if self.cluster.reassigning:
+            for name in self.cluster.table.names(at):
+                if name in self.cluster.reassigning:
+                    self.reach.enqueue(LeadershipWritten(name))
+
+    def _refused(self, event: AlterPartitionRequested, at: RowNumbers, judged: Judged, error: Errors) -> None:
+        """Say what was refused; of each kind one line."""
+        table = self.cluster.table
+        for code in np.unique(error[error != ErrorCode.NONE]).tolist():
+            which = error == code
+            log.info(
+                "%d ISRs that broker %d proposed are refused: %s; the first: %s, of which it is known: %s",
+                int(np.count_nonzero(which)), event.broker, ErrorCode(code).name,
+                next(iter(table.names(at[which][:1]))), table.view(int(at[which][0])).leadership,
+            )  # fmt: skip
+
+
+def _last_of(at: RowNumbers) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
+    """The rows among `at`, each once and ascending, NO_ROW left out; the last position of each; and for every position
+    that has a row, which of them it is."""
+    known = np.flatnonzero(at != NO_ROW)
+    rows, first_from_behind, which = np.unique(at[known][::-1], return_index=True, return_inverse=True)
+    return rows, known[::-1][first_from_behind], which[::-1]
