@@ -53,6 +53,10 @@ class Brokers:
     silent: set[int] = dataclasses.field(default_factory=set)
     error: dict[int, int] = dataclasses.field(default_factory=dict)  # top-level error by broker
     failed_dirs: dict[int, set[str]] = dataclasses.field(default_factory=dict)  # partitions by broker
+    lost_a_dir: set[int] = dataclasses.field(default_factory=set)  # brokers that make no replica but a new one
+    made: dict[int, set[str]] = dataclasses.field(default_factory=dict)  # what they have made
+
+    undeletable: dict[int, dict[str, ErrorCode]] = dataclasses.field(default_factory=dict)  # partitions by broker
 
     def connect(self, broker: Broker) -> "Line":
         return Line(self, broker.id)
@@ -100,15 +104,27 @@ class Line:
         if isinstance(request, LeaderAndIsr):
             return LeaderAndIsrResponse(error, self._errors(request.states))
         if isinstance(request, StopReplica):
-            return StopReplicaResponse(error, PartitionErrors.none())
+            return StopReplicaResponse(error, PartitionErrors.none() if error else self._stopped(request))
         return UpdateMetadataResponse(error)
 
     def _errors(self, states: PartitionStates) -> PartitionErrors:
         failed = self.brokers.failed_dirs.get(self.broker, set())
         names = [f"{states.topics[states.topic[row]].name}-{states.partition[row]}" for row in range(len(states))]
+        if self.broker in self.brokers.lost_a_dir:
+            assert states.is_new is not None
+            made = self.brokers.made.setdefault(self.broker, set())
+            made |= {name for name, is_new in zip(names, states.is_new.tolist(), strict=True) if is_new}
+            failed = failed | (set(names) - made)
         errors = [ErrorCode.KAFKA_STORAGE_ERROR if name in failed else ErrorCode.NONE for name in names]
         topics = tuple(topic.name for topic in states.topics)
         return PartitionErrors(topics, states.topic, states.partition, np.array(errors, np.int16))
+
+    def _stopped(self, request: StopReplica) -> PartitionErrors:
+        refused = self.brokers.undeletable.get(self.broker, {})
+        asked = zip(partitions_of(request), request.delete.tolist(), strict=True)
+        errors = [refused.get(name, ErrorCode.NONE) if delete else ErrorCode.NONE for name, delete in asked]
+        topics = tuple(topic.name for topic in request.topics)
+        return PartitionErrors(topics, request.topic, request.partition, np.array(errors, np.int16))
 
     async def close(self) -> None: ...
 
@@ -145,6 +161,20 @@ class World:
         """A topic appears, as an admin tool makes it."""
         held = {at: Assignment(tuple(replicas)) for at, replicas in enumerate(assignment)}
         await self.store.create_topic(TopicRef(topic), held, config or {})
+        await settle()
+
+    async def delete(self, *topics: str) -> None:
+        """Topics are marked for deletion, as an admin tool does it."""
+        for topic in topics:
+            await self.store.mark_deletion(topic)
+        await settle()
+
+    async def grow(self, topic: str, *replicas: Sequence[int]) -> None:
+        """Partitions are added to a topic's entry, as an admin tool does it."""
+        stored = await self.store.assignments([topic])
+        held = {name.partition: assignment for name, assignment in stored.items()}
+        added = {len(held) + at: Assignment(tuple(each)) for at, each in enumerate(replicas)}
+        await self.store.write_assignment(stored.topics[0], held | added, None)
         await settle()
 
     async def write_isr(self, name: str, *isr: int) -> None:
