@@ -33,6 +33,7 @@ from .handlers.producer_ids import ProducerIds
 from .handlers.reach import Handler, Reach
 from .handlers.reassignments import Reassignments
 from .handlers.shutdown import Shutdowns
+from .handlers.standby import Standby
 from .handlers.timers import Timers
 from .handlers.topics import TopicEvents, UncleanDefault
 from .queue import Turns
@@ -81,6 +82,7 @@ class ControllerLoop(Actor[Event]):
         elections = Elections(reach, unclean)
         balancing = Balancing(reach, timers)
         shutdowns = Shutdowns(reach, welcome=brokers.welcome, timers=timers)
+        standby = Standby(reach, timers)
         self.controllership = Controllership(
             reach,
             Failover(
@@ -91,14 +93,17 @@ class ControllerLoop(Actor[Event]):
                 reassignments=reassignments,
                 elections=elections,
                 balancing=balancing,
+                standby=standby,
             ),
             look_again=self._look_again,
+            standby=standby,
             timers=timers,
             unclean=unclean,
         )
         self._handlers: dict[type[Event], Handler] = {}
         for group in (
             self.controllership,
+            standby,
             brokers,
             topics,
             Growth(reach, topics),

@@ -68,6 +68,8 @@ class Controller(Asking, Looking):
         delete_topics: whether topics may be deleted.
         auto_balance: whether leaders return to their preferred replicas by themselves; every `balance_interval_ms`,
             where others lead more than `balance_percentage` of the partitions that prefer a broker.
+        standby_interval_ms: how often an instance that stands by reads what has changed, so that it has little to read
+            when it takes over; 0 reads nothing beforehand.
         take_over: take the controllership from whoever holds it, when starting.
         listed_as: our entry in the list of brokers that brokers are told; None if they are to know our id alone.
         controller_ids: ids of other instances; no replica stays on them or on ours.
@@ -93,6 +95,7 @@ class Controller(Asking, Looking):
         auto_balance: bool = True,
         balance_interval_ms: int = 300_000,
         balance_percentage: int = 10,
+        standby_interval_ms: int = 1000,
         take_over: bool = False,
         listed_as: Broker | None = None,
         controller_ids: Collection[int] = (),
@@ -139,6 +142,7 @@ class Controller(Asking, Looking):
                 auto_balance=auto_balance,
                 balance_interval_ms=balance_interval_ms,
                 balance_percentage=balance_percentage,
+                standby_interval_ms=standby_interval_ms,
                 take_over=take_over,
                 controller_ids=frozenset((node_id, *controller_ids)),
             ),

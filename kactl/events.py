@@ -104,6 +104,12 @@ class SessionOpened(Event, frozen=True):
     look_again = True
 
 
+class StandbyDue(Event, frozen=True):
+    """Another instance is the controller: it is time to see what has changed, so that little is left to be read."""
+
+    on_standby = True
+
+
 # -- what the store saw change -----------------------------------------------------------------------------------------
 
 

@@ -33,11 +33,12 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.stored import Assignments, Committed, Found, Leaderships, Names, Outcome, Write
+from kactl.stored import Assignments, Changes, Committed, Found, Leaderships, Names, Outcome, Write
 
 __all__ = [
     "Assignments",
     "Changed",
+    "Changes",
     "Committed",
     "Found",
     "Leaderships",
@@ -320,6 +321,16 @@ class Store(Protocol):
         Raises:
             ControllerMoved: the fence is not the stored one. Rows may have been kept before that was found.
             StoreUnavailable: the outcome is unknown. Read back before writing again.
+        """
+
+    async def changes(self, since: tuple[int, ...] | None) -> Changes:
+        """What was written since an earlier look, so that whoever keeps a copy need not read all of it again.
+
+        Whatever was written when this is called, by whomever, is in the answer to this call or to an earlier one.
+
+        Args:
+            since: the `position` of the earlier look. None for the first: nothing is known, and the store begins to
+                take note; from then on it may cost it something for every write.
         """
 
     async def watch_leaderships(self, names: Collection[TopicPartition]) -> None:

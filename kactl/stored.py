@@ -247,3 +247,34 @@ class Committed:
     def kept(self) -> Bools:
         kept: Bools = self.outcome == Outcome.KEPT
         return kept
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Changes:
+    """What was written since an earlier look, for whoever keeps a copy of it.
+
+    Attributes:
+        position: where this look ends; the next begins there. It means something to the same client only.
+        whole: nothing can be said of the time before `position`: all has to be read again. The others are empty then.
+        topics: whose entry was made or written, by name. Those that are gone need not be among them, since the list of
+            topics tells; those that were made again are.
+        partitions: whose leadership was written, some perhaps twice; those of topics that are gone may be missing.
+    """
+
+    position: tuple[int, ...]
+    whole: bool
+    topics: frozenset[str]
+    partitions: Names
+
+    @classmethod
+    def unknown(cls, position: tuple[int, ...]) -> "Changes":
+        return cls(position, True, frozenset(), Names.of([]))
+
+
+def named(topic: Ints, partition: Ints, names: Mapping[int, str]) -> Names:
+    """n partitions by name, where topics are numbered as `names` says; those of other numbers are left out."""
+    numbers, index = np.unique(topic, return_inverse=True)
+    known = [number in names for number in numbers.tolist()]
+    refs = tuple(TopicRef(names.get(number, "")) for number in numbers.tolist())
+    all_of_them = Names(refs, index.astype(np.int32), partition)
+    return all_of_them.take(np.array(known, np.bool_)[index]) if not all(known) else all_of_them

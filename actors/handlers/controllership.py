@@ -17,6 +17,7 @@ from kactl.requests import ResignRequested
 
 from .failover import Failover
 from .reach import Handler, Handlers, Reach
+from .standby import Standby
 from .timers import Timers
 from .topics import UncleanDefault
 
@@ -37,6 +38,7 @@ class Controllership(Handlers):
 
     Args:
         look_again: where to put down what cannot be told now.
+        standby: keeps a copy of the cluster while another instance is the controller.
         timers: what was to come by itself is called off there on resignation.
         unclean: what the store says of unclean elections is forgotten there on resignation.
     """
@@ -47,6 +49,7 @@ class Controllership(Handlers):
         failover: Failover,
         *,
         look_again: LookAgain,
+        standby: Standby,
         timers: Timers,
         unclean: UncleanDefault,
     ) -> None:
@@ -58,6 +61,7 @@ class Controllership(Handlers):
         self.stopping = False
         self._failover = failover
         self._look_again = look_again
+        self._standby = standby
         self._timers = timers
         self._take_over = reach.settings.take_over
         # Whether the store may name us without our knowing the epoch: an election, or its end, got no answer.
@@ -96,6 +100,7 @@ class Controllership(Handlers):
     async def on_session_lost(self, event: SessionLost) -> None:
         # An election that was going on meanwhile may have been won in the next session already.
         self.active_id, self._perhaps_named = None, True
+        self._standby.forget()
         self.resign("the session with the store was lost")
 
     async def on_session_opened(self, event: SessionOpened) -> None:
@@ -123,6 +128,7 @@ class Controllership(Handlers):
         take_over = self._take_over or ours
         if record is not None and not take_over:
             log.info("controller %d is active; this instance stands by", record.id)
+            self._standby.begin()
             return
         # Until the store says otherwise. ControllerMoved says that we are not named.
         self._perhaps_named = True
@@ -186,6 +192,8 @@ class Controllership(Handlers):
                 # Under another epoch: an instance with our id, which is not us.
                 self.active_id = None
             self.resign("a later controller was elected" if record is not None else "the controllership was lost")
+        if record is not None and not self.is_active:
+            self._standby.begin()
 
     async def _look(self) -> ControllerRecord | None:
         """Who is the controller, as the store has it; what is seen is remembered."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from kactl.machines import partition
 from kactl.model import ReplicaState
-from kactl.store import Assignments, Names
+from kactl.store import Names
 
 from .balance import Balancing
 from .deletion import Deletion
@@ -20,6 +20,7 @@ from .elections import Elections
 from .features import FeatureEvents
 from .reach import Handlers, Reach
 from .reassignments import Reassignments
+from .standby import Standby
 from .topics import TopicEvents
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ class Failover(Handlers):
         reassignments: Reassignments,
         elections: Elections,
         balancing: Balancing,
+        standby: Standby,
     ) -> None:
         super().__init__(reach)
         self._topics = topics
@@ -46,6 +48,7 @@ class Failover(Handlers):
         self._reassignments = reassignments
         self._elections = elections
         self._balancing = balancing
+        self._standby = standby
 
     async def take_over(self) -> None:
         """Take over: watches before reads, reads before machines, the live brokers before any leadership."""
@@ -61,9 +64,7 @@ class Failover(Handlers):
                 cluster.controller_id,
             )
         cluster.add_brokers(brokers.values())
-        names = await store.topics()
-        loaded = await self._topics.load_topics(names)
-        await self._load_leaderships(loaded)
+        await self._load(await store.topics())
         await self._topics.hosting.rewrite(cluster.table.all())
         await self._topics.read_default_config()
         for broker in brokers.values():
@@ -78,14 +79,25 @@ class Failover(Handlers):
         self._balancing.begin()
         log.info(
             "controller %d is active under epoch %d: %d brokers, %d topics, %d partitions, %d of them offline",
-            cluster.controller_id, cluster.fence.epoch, len(brokers), len(names), len(cluster.table),
+            cluster.controller_id, cluster.fence.epoch, len(brokers), cluster.table.topic_count(), len(cluster.table),
             cluster.offline_count,
         )  # fmt: skip
 
-    async def _load_leaderships(self, loaded: Assignments) -> None:
-        names = Names(loaded.topics, loaded.topic, loaded.partition)
-        at = self.cluster.table.rows_at(names)
-        self.cluster.put_leaderships(at, await self.store.leaderships(names))
+    async def _load(self, names: list[str]) -> None:
+        """Know all topics and partitions: what was read while we stood by, and what of it is stale read again."""
+        cluster = self.cluster
+        copy = await self._standby.hand_over()
+        left = await copy.settle(self.store, names)
+        if self.settings.topic_ids:
+            # While we stood by we could not give them any.
+            nameless = [topic.name for topic in copy.cluster.table.topics() if not any(topic.ref.id)]
+            copy.drop(nameless)
+            left = sorted({*left, *nameless})
+        cluster.adopt(copy.cluster)
+        log.info("%d of %d topics are known already; %d are read", len(names) - len(left), len(names), len(left))
+        loaded = await self._topics.load_topics(left)
+        partitions = Names(loaded.topics, loaded.topic, loaded.partition)
+        cluster.put_leaderships(cluster.table.rows_at(partitions), await self.store.leaderships(partitions))
 
     async def _start_replicas(self) -> None:
         """Replicas on live brokers are online; dead ones are taken out of the ISRs, before any leader is elected."""

@@ -37,6 +37,7 @@ class Settings:
         balance_interval_ms: how often that is looked at.
         balance_percentage: for each broker, how many of the partitions that prefer it others may lead.
         shutdown_limit_ms: how long a broker that asked to be shut down may stay, before it is counted on again.
+        standby_interval_ms: how often an instance that stands by sees what has changed; 0 for one that waits blindly.
         take_over: whether to take the controllership from whoever holds it, at the first contest.
         controller_ids: ours and those of other instances: no replica is hosted there.
         new_topic_id: makes an id of 16 bytes.
@@ -53,6 +54,7 @@ class Settings:
     balance_interval_ms: int = 300_000
     balance_percentage: int = 10
     shutdown_limit_ms: int = SHUTDOWN_LIMIT_MS
+    standby_interval_ms: int = 1000
     take_over: bool = False
     controller_ids: frozenset[int] = frozenset()
 

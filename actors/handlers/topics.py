@@ -124,7 +124,7 @@ class TopicEvents(Handlers):
             loaded = await self._with_ids(loaded)
         loaded = bounded(loaded)
         self.cluster.put_assignments(loaded)
-        self.cluster.reassigning |= {name for name, held in _reassigned(loaded)}
+        self.cluster.reassigning |= {name for name, held in reassigned(loaded)}
         return loaded
 
     async def _with_ids(self, loaded: Assignments) -> Assignments:
@@ -216,7 +216,7 @@ def _without_topics(loaded: Assignments, gone: list[int]) -> Assignments:
     return dataclasses.replace(left, topics=topics, topic=(np.cumsum(stays, dtype=np.int32) - 1)[left.topic])
 
 
-def _reassigned(loaded: Assignments) -> Iterable[tuple[TopicPartition, Assignment]]:
+def reassigned(loaded: Assignments) -> Iterable[tuple[TopicPartition, Assignment]]:
     """The partitions that are being reassigned."""
     moving = some(loaded.adding | loaded.removing)
     return loaded.take(moving).items()

@@ -17,7 +17,8 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.store import Assignments, Changed, Committed, Leaderships, Names, Notification, StoreEvent, Write
+from kactl.store import Assignments, Changed, Changes, Committed, Leaderships, Names, Notification, StoreEvent, Write
+from kactl.stored import named
 
 from .entries import leader_write, topic_numbers
 from .memory_requests import MemoryRequests
@@ -121,6 +122,7 @@ class MemoryStore(MemoryRequests):
             raise NotFound("topic", topic.name)
         held = state.topics[topic.name]
         held.ref, held.piece = topic, Piece.of(assignment)
+        state.topic_written(topic.name)
         state.changed(Changed.TOPIC, topic.name)
 
     async def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
@@ -154,7 +156,7 @@ class MemoryStore(MemoryRequests):
         state.check(fence)
         topic = topic_numbers(write.names, state.topic_numbers)
         committed, made, rows = state.entries.judge(write, topic, fence.epoch)
-        state.entries.put(made, rows)
+        state.put(made, rows)
         state.led(write.names, committed)
         return committed
 
@@ -163,9 +165,18 @@ class MemoryStore(MemoryRequests):
         write = leader_write(name, state, expected=expected)
         topic = topic_numbers(write.names, held.topic_numbers)
         committed, made, rows = held.entries.judge(write, topic, state.controller_epoch)
-        held.entries.put(made, rows)
+        held.put(made, rows)
         held.led(write.names, committed)
         return int(committed.version[0]) if committed.kept[0] else None
+
+    async def changes(self, since: tuple[int, ...] | None) -> Changes:
+        state = await self._turn()
+        found = None if since is None else state.log.since(since[0])
+        if since is None or found is None:
+            return Changes.unknown((state.seq,))
+        topics = frozenset(name for name, seq in state.topics_written.items() if seq > since[0])
+        names = {number: name for name, number in state.topic_numbers.items()}
+        return Changes((state.seq,), False, topics, named(*found, names))
 
     async def watch_leaderships(self, names: Collection[TopicPartition]) -> None:
         await self._turn()

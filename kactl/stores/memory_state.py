@@ -10,9 +10,11 @@ import msgspec
 from kactl.clock import Clock
 from kactl.errors import BrokerIdTaken, ControllerMoved, SessionExpired
 from kactl.model import Broker, ControllerRecord, Features, Fence, ProducerIdBlock, TopicPartition, TopicRef
+from kactl.rows import RowNumbers
 from kactl.store import Changed, Committed, Names, Notification, StoreEvent
 
-from .entries import EntryTable
+from .change_log import ChangeLog
+from .entries import Entries, EntryTable
 from .pieces import Piece
 from .watches import Watches
 
@@ -44,6 +46,9 @@ class MemoryState:
         self.configs: dict[str, dict[str, str]] = {}
         self.default_config: dict[str, str] = {}
         self.entries = EntryTable()
+        self.seq = 0  # of the newest change to a topic's entry, or to leadership
+        self.topics_written: dict[str, int] = {}  # and of the newest to each topic's entry
+        self.log = ChangeLog()
         self.notifications: dict[str, Notification] = {}
         self.notification_ids = itertools.count()
         self.watches: list[Watches] = []
@@ -60,12 +65,24 @@ class MemoryState:
     def create_topic(self, ref: TopicRef, piece: Piece) -> None:
         self.topic_numbers[ref.name] = next(self.next_topic_number)
         self.topics[ref.name] = Topic(ref, piece)
+        self.topic_written(ref.name)
+
+    def topic_written(self, topic: str) -> None:
+        self.seq += 1
+        self.topics_written[topic] = self.seq
+
+    def put(self, entries: Entries, rows: RowNumbers) -> None:
+        """Keep leadership, as the table of entries has judged."""
+        self.entries.put(entries, rows)
+        self.seq += 1
+        self.log.add(self.seq, entries.topic, entries.partition)
 
     def delete_topic(self, topic: str) -> None:
         """All that is stored of a topic, but not the mark that asks for it."""
         self.configs.pop(topic, None)
         if self.topics.pop(topic, None):
             self.entries.remove(self.topic_numbers.pop(topic))
+            self.topics_written.pop(topic, None)
             self.changed(Changed.TOPICS)
 
     def unmark(self, topics: Collection[str]) -> None:

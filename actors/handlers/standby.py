@@ -1,0 +1,204 @@
+"""While another instance is the controller: a copy of the cluster, kept in step with the store.
+
+Taking over begins with reading the whole cluster, which for a large one takes longer than all that follows. So an
+instance that stands by reads it beforehand, a piece at a time, and from then on only what was written since. Whoever
+takes over is handed what was read, and what of it may be stale, and reads that again: a takeover without a copy is one
+of which everything is stale.
+
+Nothing follows from the copy before the takeover has brought it up to date; and should it be wrong all the same, the
+store refuses what is written on the strength of it, and what it refuses is read again.
+"""
+
+import logging
+from collections.abc import Collection
+from typing import Final
+
+import numpy as np
+
+from kactl.cluster import Cluster
+from kactl.errors import StoreError
+from kactl.events import Event, StandbyDue
+from kactl.rows import RowNumbers
+from kactl.store import Changes, Names, Store
+from kactl.stored import Assignments
+from kactl.table import NO_ROW
+
+from .reach import Handler, Handlers, Reach
+from .timers import Timers
+from .topics import bounded, reassigned
+
+log = logging.getLogger(__name__)
+
+# Topics, or partitions, that are read in one go; events of the controllership wait for no longer than that takes.
+TOPICS_AT_ONCE: Final = 200
+PARTITIONS_AT_ONCE: Final = 10_000
+# After the store has failed the copy is begun anew, and not at once.
+BEGIN_AGAIN_MS: Final = 10_000
+
+
+class Copy:
+    """What was read of the topics and partitions, and what of it is stale.
+
+    Attributes:
+        cluster: holds no brokers, and no states.
+        position: up to which the store's changes are known.
+        stale_topics: have to be read, or read again, with all of their partitions.
+        stale: partitions of other topics whose leadership has to be read again.
+    """
+
+    def __init__(self, cluster: Cluster, position: tuple[int, ...], topics: Collection[str]) -> None:
+        self.cluster = cluster
+        self.position = position
+        self.stale_topics = set(topics)
+        self.stale: set[int] = set()  # row numbers
+
+    def note(self, changes: Changes) -> None:
+        """Some of what is held is stale."""
+        self.position = changes.position
+        self.stale_topics |= changes.topics
+        at = self.cluster.table.rows_at(changes.partitions)
+        self.stale.update(at[at != NO_ROW].tolist())
+
+    def drop(self, topics: Collection[str]) -> None:
+        """Forget topics, whatever is known of them."""
+        for name in topics:
+            self.cluster.remove_topic(name)
+        if self.stale:
+            # Their rows may be given to others.
+            self.stale.intersection_update(self.cluster.table.all().tolist())
+
+    async def refresh(self, store: Store) -> None:
+        """Read a piece of what is stale.
+
+        Raises:
+            StoreError: what was to be read may be half there; begin anew.
+        """
+        if self.stale_topics:
+            names = sorted(self.stale_topics)[:TOPICS_AT_ONCE]
+            self.stale_topics.difference_update(names)
+            self.drop(names)
+            await self._read_topics(store, names)
+        elif self.stale:
+            at = sorted(self.stale)[:PARTITIONS_AT_ONCE]
+            self.stale.difference_update(at)
+            await self.read_leaderships(store, np.array(at, np.intp))
+
+    async def _read_topics(self, store: Store, names: list[str]) -> None:
+        loaded = bounded(await store.assignments(names))
+        at = self.cluster.put_assignments(loaded)
+        self.cluster.reassigning |= {name for name, _ in reassigned(loaded)}
+        self.cluster.put_leaderships(at, await store.leaderships(_names(loaded)))
+
+    async def settle(self, store: Store, listed: Collection[str]) -> list[str]:
+        """Bring up to date what is held, and drop what is not worth it: topics that are stale as a whole, or gone.
+
+        Args:
+            listed: all topics that there are.
+
+        Returns:
+            the topics that are left to be read, sorted.
+        """
+        if self.stale:
+            at = np.array(sorted(self.stale), np.intp)
+            self.stale.clear()
+            await self.read_leaderships(store, at)
+        known = {topic.name for topic in self.cluster.table.topics()}
+        self.drop(known.intersection(self.stale_topics) | known.difference(listed))
+        return sorted(set(listed) - {topic.name for topic in self.cluster.table.topics()})
+
+    async def read_leaderships(self, store: Store, at: RowNumbers) -> None:
+        """Read leadership again; topics of which some is gone, or could not be read, are stale as a whole."""
+        table = self.cluster.table
+        found = await store.leaderships(table.names(at))
+        self.cluster.put_leaderships(at, found)
+        if not found.found.all():
+            numbers = table.rows(at[~found.found]).topic.tolist()
+            self.stale_topics |= {table.topic_at(number).name for number in numbers}
+
+
+class Standby(Handlers):
+    """See the module.
+
+    Args:
+        timers: by which the copy is looked at again.
+    """
+
+    def __init__(self, reach: Reach, timers: Timers) -> None:
+        super().__init__(reach)
+        self._timers = timers
+        self._copy: Copy | None = None
+
+    def handlers(self) -> dict[type[Event], Handler]:
+        return {StandbyDue: self.on_standby_due}
+
+    @property
+    def copied(self) -> int:
+        """How many partitions the copy holds; 0 without one."""
+        return 0 if self._copy is None else len(self._copy.cluster.table)
+
+    def begin(self) -> None:
+        """This instance stands by from now on, if it did not do so already."""
+        if self.settings.standby_interval_ms > 0 and not self._timers.is_set(StandbyDue()):
+            self._timers.set(StandbyDue(), self.settings.standby_interval_ms)
+
+    def forget(self) -> None:
+        """What was read does not count any more."""
+        self._copy = None
+        self._timers.cancel(StandbyDue())
+
+    async def on_standby_due(self, event: StandbyDue) -> None:
+        if self.epoch:
+            return  # we are the controller now
+        try:
+            if self._copy is None:
+                self._copy = await self._make()
+            elif self._copy.stale_topics or self._copy.stale:
+                await self._copy.refresh(self.store)
+            else:
+                await self._follow(self._copy)
+        except StoreError as failed:
+            log.warning("the copy of the cluster is given up, and is made anew later: %s", failed)
+            self.forget()
+            self._timers.set(StandbyDue(), BEGIN_AGAIN_MS)
+            return
+        copy = self._copy
+        behind = copy is None or bool(copy.stale_topics or copy.stale)
+        # Behind whatever else waits: a pause, however short, would let nobody else go first.
+        self._timers.set(StandbyDue(), 0 if behind else self.settings.standby_interval_ms)
+
+    async def _make(self) -> Copy:
+        # The position first: what changes while we read is then told later, and read once more.
+        position = (await self.store.changes(None)).position
+        topics = await self.store.topics()
+        log.info("this instance stands by, and reads %d topics beforehand", len(topics))
+        return Copy(Cluster(self.cluster.controller_id, recovery=self.cluster.recovery), position, topics)
+
+    async def _follow(self, copy: Copy) -> None:
+        changes = await self.store.changes(copy.position)
+        if changes.whole:
+            log.info("what changed in the store cannot be told; all of it is read again")
+            self._copy = None
+        else:
+            copy.note(changes)
+
+    async def hand_over(self) -> Copy:
+        """The copy, with everything noted that was written up to now; an empty one, if there is none to rely on.
+
+        Nothing is kept here.
+
+        Raises:
+            StoreError: nothing was handed over.
+        """
+        copy, self._copy = self._copy, None
+        self._timers.cancel(StandbyDue())
+        if copy is not None:
+            changes = await self.store.changes(copy.position)
+            if not changes.whole:
+                copy.note(changes)
+                return copy
+            log.info("what changed in the store cannot be told; all of it is read")
+        return Copy(Cluster(self.cluster.controller_id, recovery=self.cluster.recovery), (), ())
+
+
+def _names(loaded: Assignments) -> Names:
+    return Names(loaded.topics, loaded.topic, loaded.partition)
