@@ -1,0 +1,314 @@
+"""Leaders that return to their preferred replicas by themselves: when it is looked at, and who returns."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from kactl.actors.handlers import balance as balancing
+from kactl.events import BalanceDue
+from kactl.model import NO_LEADER, Assignment, TopicPartition
+from kactl.requests import ElectionKind
+from tests.actors.world import World, standby, world
+from tests.clocks import settle
+
+pytestmark = pytest.mark.anyio
+
+FIRST_MS, INTERVAL_MS = 5_000, 300_000
+
+
+async def lead_elsewhere(w: World, topic: str, *, partitions: int, moved: int) -> None:
+    """A topic with replicas on 1 and 2, of which 2 leads the first `moved` partitions, in sync with 1."""
+    await w.create(topic, [[1, 2]] * partitions)
+    await bring_elsewhere(w, {topic: moved})
+
+
+async def bring_elsewhere(w: World, moved: dict[str, int]) -> None:
+    """Let 2 lead so many partitions of each topic, in sync with 1, and 1 all the others."""
+    await w.stop(1)
+    await w.start(1)
+    returned = []
+    for topic, count in moved.items():
+        for each in w.controller.partitions_of(topic):
+            await w.write_isr(str(each.name), 1, 2)
+            if each.partition >= count:
+                returned.append(each.name)
+    await w.controller.elect(ElectionKind.PREFERRED, returned)
+    await settle()
+    for topic, count in moved.items():
+        assert [leader == 2 for leader in leaders(w, topic)] == [at < count for at in range(len(leaders(w, topic)))]
+    w.brokers.forget()
+
+
+def leaders(w: World, topic: str) -> list[int]:
+    return [each.leader for each in w.controller.partitions_of(topic)]
+
+
+def told(w: World) -> set[str]:
+    """The partitions of which anybody was told to lead or follow."""
+    return {name for broker in w.sessions for name in w.brokers.told(broker)}
+
+
+async def check(w: World) -> None:
+    """Let a check be made now."""
+    w.controller.loop.inbox.put(BalanceDue())
+    await settle()
+
+
+@pytest.mark.scenario(244)
+async def test_a_preferred_leader_that_comes_back_leads_again_at_the_next_check() -> None:
+    async with world(1, 2, balance_interval_ms=1_000) as w:
+        await w.create("t", [[1, 2]])
+        await w.wait(FIRST_MS + 500)  # the first check is over, and found nothing
+        await w.stop(1)
+        assert await w.stored("t-0") == (2, 1, (2,))
+        await w.start(1)
+        await w.write_isr("t-0", 1, 2)
+        assert await w.stored("t-0") == (2, 1, (1, 2))
+
+        await w.wait(1_000)
+
+        assert await w.stored("t-0") == (1, 2, (1, 2))
+        assert w.brokers.told(2)["t-0"] == (1, 2, (1, 2), False)
+        await w.check()
+
+
+# -- who returns -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(259)
+async def test_exactly_the_percentage_is_not_too_much() -> None:
+    async with world(1, 2, balance_percentage=10) as w:
+        await lead_elsewhere(w, "t", partitions=10, moved=1)
+
+        await check(w)
+
+        assert leaders(w, "t") == [2] + [1] * 9
+        assert w.brokers.sent == []
+
+
+@pytest.mark.scenario(260)
+async def test_beyond_it_all_return_whose_preferred_replica_is_online_and_in_sync() -> None:
+    async with world(1, 2, balance_percentage=10) as w:
+        await lead_elsewhere(w, "t", partitions=10, moved=3)
+        await w.write_isr("t-0", 2)  # 1 lags
+        w.brokers.forget()
+
+        await check(w)
+
+        assert leaders(w, "t") == [2] + [1] * 9
+        assert told(w) == {"t-1", "t-2"}
+        assert await w.stored("t-1") == (1, 2, (1, 2))
+        await w.check()
+
+
+async def test_nobody_returns_to_a_directory_that_failed() -> None:
+    async with world(1, 2) as w:
+        await lead_elsewhere(w, "t", partitions=2, moved=2)
+        table = w.controller.cluster.table
+        table.mark_dirs(1, table.all()[:1], True)
+
+        await check(w)
+
+        assert leaders(w, "t") == [2, 1]
+
+
+async def test_nobody_returns_to_a_broker_that_is_shutting_down() -> None:
+    async with world(1, 2) as w:
+        await lead_elsewhere(w, "t", partitions=1, moved=1)
+        w.controller.cluster.mark_shutting_down(1)
+
+        await check(w)
+
+        assert leaders(w, "t") == [2]
+
+
+@pytest.mark.scenario(261)
+async def test_partitions_without_leadership_count_among_those_that_prefer_a_broker() -> None:
+    async with world(1, 2, balance_percentage=10) as w:
+        await lead_elsewhere(w, "t", partitions=8, moved=1)
+        real = w.controller.store.commit
+
+        async def refused(*arguments: Any) -> Any:
+            w.controller.store.commit = real  # type: ignore[method-assign]
+            raise ConnectionError
+
+        w.controller.store.commit = refused  # type: ignore[method-assign]
+        await w.create("u", [[1, 2], [1, 2]])
+        assert [each.leadership for each in w.controller.partitions_of("u")] == [None, None]
+        w.brokers.forget()
+
+        # One of ten; of those with leadership it would be one of eight.
+        await check(w)
+
+        assert leaders(w, "t")[0] == 2
+        assert w.brokers.sent == []
+
+
+@pytest.mark.scenario(262)
+async def test_a_partition_without_leader_counts_as_led_elsewhere_and_needs_an_in_sync_replica_to_return(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with world(1, 2, 3, balance_percentage=99) as w:
+        await w.create("t", [[1, 2]])
+        await w.stop(1)
+        await w.start(1)
+        await w.stop(2)
+        before = await w.stored("t-0")
+        assert before == (NO_LEADER, 2, (2,))
+        w.brokers.forget()
+        caplog.set_level(logging.INFO)
+
+        await check(w)
+
+        assert "the partitions that prefer brokers [1] are led elsewhere; 0 of them can return" in caplog.text
+        assert await w.stored("t-0") == before
+        assert w.brokers.sent == []
+
+
+@pytest.mark.scenario(263)
+async def test_a_partition_that_is_being_reassigned_returns_like_any_other() -> None:
+    async with world(1, 2) as w:
+        await lead_elsewhere(w, "t", partitions=1, moved=1)
+        w.controller.cluster.put_assignment(TopicPartition("t", 0), Assignment((1, 2, 3), adding=(3,), removing=(2,)))
+
+        await check(w)
+
+        assert leaders(w, "t") == [1]
+
+
+@pytest.mark.scenario(264)
+@pytest.mark.parametrize(
+    ("queued", "moved", "returns"),
+    [
+        (4, 1, False),  # one of four; with the other topic, five of eight
+        (0, 2, True),  # two of four; with the other topic, two of eight
+        (4, 2, True),  # of which those of the other topic do not return
+    ],
+)
+async def test_topics_that_are_being_deleted_count_neither_here_nor_there(
+    queued: int, moved: int, returns: bool
+) -> None:
+    async with world(1, 2, balance_percentage=25) as w:
+        await w.create("q", [[1, 2]] * 4)
+        await w.create("t", [[1, 2]] * 4)
+        await bring_elsewhere(w, {"q": queued, "t": moved})
+        w.controller.cluster.queue_deletion(["q"])
+
+        await check(w)
+
+        assert leaders(w, "t").count(2) == (0 if returns else moved)
+        assert leaders(w, "q").count(2) == queued
+
+
+@pytest.mark.scenario(265)
+async def test_with_a_percentage_of_nothing_any_imbalance_is_too_much_and_none_is_not() -> None:
+    async with world(1, 2, balance_percentage=0) as w:
+        await lead_elsewhere(w, "t", partitions=3, moved=0)
+
+        await check(w)
+
+        assert w.brokers.sent == []
+        await lead_elsewhere(w, "u", partitions=30, moved=1)
+
+        await check(w)
+
+        assert leaders(w, "u") == [1] * 30
+
+
+# -- when it is looked at ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(268)
+async def test_the_first_check_comes_five_seconds_after_a_takeover_and_the_next_after_the_interval() -> None:
+    assert balancing.FIRST_CHECK_MS == FIRST_MS
+    async with world(1, 2) as w:
+        await lead_elsewhere(w, "t", partitions=1, moved=1)
+
+        await w.wait(FIRST_MS - 1)
+        assert leaders(w, "t") == [2]
+        await w.wait(1)
+        assert leaders(w, "t") == [1]
+
+        await lead_elsewhere(w, "u", partitions=1, moved=1)
+        await w.wait(INTERVAL_MS - 1)
+        assert leaders(w, "u") == [2]
+        await w.wait(1)
+        assert leaders(w, "u") == [1]
+
+
+@pytest.mark.scenario(268)
+async def test_where_it_is_switched_off_no_check_ever_comes() -> None:
+    async with world(1, 2, auto_balance=False) as w:
+        await lead_elsewhere(w, "t", partitions=1, moved=1)
+
+        await w.wait(2 * INTERVAL_MS)
+
+        assert leaders(w, "t") == [2]
+
+
+@pytest.mark.scenario(266)
+async def test_after_a_check_that_fails_the_next_one_comes(caplog: pytest.LogCaptureFixture) -> None:
+    async with world(1, 2, balance_interval_ms=1_000) as w:
+        await lead_elsewhere(w, "t", partitions=1, moved=1)
+        real = w.controller.store.commit
+        tried = []
+
+        async def failing(*arguments: Any) -> Any:
+            tried.append(w.clock.monotonic_ms())
+            if len(tried) < 3:
+                raise ConnectionError
+            return await real(*arguments)
+
+        w.controller.store.commit = failing  # type: ignore[method-assign]
+        await w.wait(FIRST_MS + 2_000)
+
+        assert "BalanceDue was abandoned" in caplog.text
+        assert tried == [5_000, 6_000, 7_000]
+        assert leaders(w, "t") == [1]
+
+
+@pytest.mark.scenario(267)
+async def test_who_is_not_the_controller_checks_nothing_and_does_not_begin_to() -> None:
+    async with world(1, 2, balance_interval_ms=1_000) as w:
+        await lead_elsewhere(w, "t", partitions=1, moved=1)
+        second, _ = standby(w, 200)
+        async with second:
+            await settle()
+            sleepers = w.clock.sleepers
+
+            second.loop.inbox.put(BalanceDue())
+            await settle()
+
+            assert w.clock.sleepers == sleepers
+            assert leaders(w, "t") == [2]
+
+
+async def test_the_checks_of_a_controller_end_with_its_controllership() -> None:
+    async with world(1, 2, balance_interval_ms=1_000) as w:
+        await lead_elsewhere(w, "t", partitions=1, moved=1)
+        await w.wait(FIRST_MS)
+        assert leaders(w, "t") == [1]
+        sleepers = w.clock.sleepers
+        w.controller.loop.controllership.stopping = True
+
+        await w.controller.resign()
+        await settle()
+
+        assert w.clock.sleepers == sleepers - 1
+
+
+async def test_a_fenced_controller_that_checks_resigns_and_checks_no_more() -> None:
+    async with world(1, 2, balance_interval_ms=1_000) as w:
+        await lead_elsewhere(w, "t", partitions=1, moved=1)
+        # Both at once, so that the check is what it meets first.
+        w.controller.loop.inbox.put(BalanceDue())
+        await w.store.contest(200, take_over=True)
+        await settle()
+        w.brokers.forget()
+
+        assert not w.controller.is_active
+        await w.wait(10_000)
+
+        assert await w.stored("t-0") == (2, 1, (1, 2))
+        assert w.brokers.sent == []
