@@ -9,7 +9,10 @@ Events are waited for, never slept for; a store may report more than what is ask
 
 from .store_brokers import BrokerContract, NotificationContract
 from .store_controllership import ControllershipContract, FencingContract
+from .store_deletion import DeletionContract
+from .store_features import FeatureContract, ProducerIdContract, WatchedLeadershipContract
 from .store_leadership import LeadershipContract, LeaderWriteContract
+from .store_requests import RequestContract
 from .store_topics import TopicContract
 
 
@@ -21,5 +24,10 @@ class StoreContract(
     TopicContract,
     BrokerContract,
     NotificationContract,
+    DeletionContract,
+    RequestContract,
+    FeatureContract,
+    ProducerIdContract,
+    WatchedLeadershipContract,
 ):
     """All of it."""

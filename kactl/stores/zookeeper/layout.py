@@ -2,7 +2,8 @@
 
 Paths are relative to the chroot. Every `encode_…` gives the bytes of one node; every `decode_…` takes them, or None
 for a node without data, and raises `Malformed` for anything that is not what Kafka would have written. Fields that we
-do not know are passed over, and the number in `version` is never looked at except in a broker's registration.
+do not know are passed over, and the number in `version` is never looked at except in a broker's registration. What
+people and tools ask for is in `admin_layout`.
 
 Source: Kafka's ZkData, 3.9.
 """
@@ -10,11 +11,15 @@ Source: Kafka's ZkData, 3.9.
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 
 import msgspec
 
 from kactl.model import ZERO_ID, Assignment, Leadership, TopicPartition
+
+from .json_node import EXCERPT, INT32_MAX, BrokerId, BrokerIds, Count, Leader, Malformed, decode, decoder, excerpt
+
+__all__ = ["Malformed", "excerpt"]  # besides all that is made here
 
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
@@ -24,6 +29,10 @@ CONFIG_CHANGES: Final = "/config/changes"
 TOPIC_CONFIGS: Final = "/config/topics"
 DEFAULT_CONFIG: Final = "/config/brokers/<default>"
 DELETIONS: Final = "/admin/delete_topics"
+REASSIGNMENT_REQUEST: Final = "/admin/reassign_partitions"
+PREFERRED_ELECTION_REQUEST: Final = "/admin/preferred_replica_election"
+FEATURES: Final = "/feature"
+PRODUCER_IDS: Final = "/latest_producer_id_block"
 ISR_NOTIFICATIONS: Final = "/isr_change_notification"
 LOG_DIR_NOTIFICATIONS: Final = "/log_dir_event_notification"
 CLUSTER_ID: Final = "/cluster/id"
@@ -46,7 +55,7 @@ PERSISTENT: Final = (
     DELETIONS,
     ISR_NOTIFICATIONS,
     LOG_DIR_NOTIFICATIONS,
-    "/latest_producer_id_block",
+    PRODUCER_IDS,
     TOPIC_CONFIGS,
     "/config/clients",
     "/config/users",
@@ -58,26 +67,11 @@ PERSISTENT: Final = (
 # What a notice calls those whose configuration is DEFAULT_CONFIG.
 _ALL_BROKERS: Final = "brokers/<default>"
 
-_INT32_MAX: Final = 2**31 - 1
 _LOG_DIR_FAILED: Final = 1
 _RECOVERING: Final = 1
 _ID: Final = re.compile("[A-Za-z0-9_-]{22}")
-_EPOCH: Final = re.compile("[0-9]{1,10}")
+_NUMBER: Final = re.compile("[0-9]{1,10}")
 _TIMESTAMP: Final = re.compile("[0-9]{1,18}")
-# What a log line quotes of a node that makes no sense.
-_EXCERPT: Final = 80
-
-_BrokerId = Annotated[int, msgspec.Meta(ge=0, le=_INT32_MAX)]
-# One partition with many replicas costs a column for each of them, over all partitions. A hundred times what anybody
-# uses still fits; a longer list is a mistake.
-REPLICAS_MAX: Final = 1_000
-_BrokerIds = Annotated[list[_BrokerId], msgspec.Meta(max_length=REPLICAS_MAX)]
-_Leader = Annotated[int, msgspec.Meta(ge=-1, le=_INT32_MAX)]
-_Count = Annotated[int, msgspec.Meta(ge=0, le=_INT32_MAX)]
-
-
-class Malformed(ValueError):
-    """A node that holds something else than it should. The message says what was found."""
 
 
 def broker(broker: int) -> str:
@@ -96,8 +90,17 @@ def partition(name: str, number: int) -> str:
     return f"{TOPICS}/{name}/partitions/{number}"
 
 
+def is_partition(name: str) -> bool:
+    """Whether a child of `partitions` is the node of one."""
+    return _NUMBER.fullmatch(name) is not None and int(name) <= INT32_MAX
+
+
 def state(name: str, number: int) -> str:
     return f"{TOPICS}/{name}/partitions/{number}/state"
+
+
+def deletion(topic: str) -> str:
+    return f"{DELETIONS}/{topic}"
 
 
 def topic_config(name: str) -> str:
@@ -108,7 +111,7 @@ def topic_config(name: str) -> str:
 
 
 class _ControllerNode(msgspec.Struct, rename={"kraft_epoch": "kraftControllerEpoch"}):
-    brokerid: _Leader
+    brokerid: Leader
     version: int = 2
     timestamp: str | int = ""
     kraft_epoch: int | None = -1
@@ -122,7 +125,7 @@ def encode_controller(controller_id: int, now_ms: int) -> bytes:
 
 def decode_controller(data: bytes | None) -> tuple[int, int | None]:
     """The id, and since when in wall clock ms; None where that cannot be told."""
-    node = _decode(_controller, data)
+    node = decode(_controller, data)
     stamp = str(node.timestamp)
     return node.brokerid, int(stamp) if _TIMESTAMP.fullmatch(stamp) else None
 
@@ -133,8 +136,8 @@ def encode_epoch(epoch: int) -> bytes:
 
 def decode_epoch(data: bytes | None) -> int:
     text = (data or b"").decode("ascii", "replace")
-    if not _EPOCH.fullmatch(text) or int(text) > _INT32_MAX:
-        raise Malformed(f"{text[:_EXCERPT]!r} is not a controller epoch")
+    if not _NUMBER.fullmatch(text) or int(text) > INT32_MAX:
+        raise Malformed(f"{text[:EXCERPT]!r} is not a controller epoch")
     return int(text)
 
 
@@ -148,9 +151,9 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 class _TopicNode(msgspec.Struct, omit_defaults=False):
     version: int = 3
     topic_id: str | msgspec.UnsetType | None = msgspec.UNSET
-    partitions: dict[_Count, _BrokerIds] = {}
-    adding_replicas: dict[_Count, _BrokerIds] | None = {}
-    removing_replicas: dict[_Count, _BrokerIds] | None = {}
+    partitions: dict[Count, BrokerIds] = {}
+    adding_replicas: dict[Count, BrokerIds] | None = {}
+    removing_replicas: dict[Count, BrokerIds] | None = {}
 
 
 def encode_topic(topic_id: bytes, assignment: Mapping[int, Assignment]) -> bytes:
@@ -166,7 +169,7 @@ def encode_topic(topic_id: bytes, assignment: Mapping[int, Assignment]) -> bytes
 
 def decode_topic(data: bytes | None) -> tuple[bytes, dict[int, Assignment]]:
     """The id, ZERO_ID where there is none, and the assignment by partition number in rising order."""
-    node = _decode(_topic, data)
+    node = decode(_topic, data)
     adding, removing = node.adding_replicas or {}, node.removing_replicas or {}
     assignment = {
         number: Assignment(tuple(replicas), tuple(adding.get(number, ())), tuple(removing.get(number, ())))
@@ -182,7 +185,7 @@ def encode_id(topic_id: bytes) -> str:
 
 def decode_id(text: str) -> bytes:
     if not _ID.fullmatch(text):
-        raise Malformed(f"{text[:_EXCERPT]!r} is not a topic id")
+        raise Malformed(f"{text[:EXCERPT]!r} is not a topic id")
     return base64.urlsafe_b64decode(text + "==")
 
 
@@ -196,7 +199,7 @@ class _ConfigNode(msgspec.Struct):
 
 def decode_config(data: bytes | None) -> dict[str, str]:
     """The overrides; a node without data has none."""
-    return _decode(_config, data).config if data else {}
+    return decode(_config, data).config if data else {}
 
 
 class _ConfigChangeNode(msgspec.Struct):
@@ -230,7 +233,7 @@ def _encode_entity(path: str) -> bytes:
 
 
 def _decode_entity(data: bytes | None) -> str:
-    node = _decode(_config_change, data)
+    node = decode(_config_change, data)
     return node.entity_path or f"{node.entity_type}/{node.entity_name}"
 
 
@@ -240,10 +243,10 @@ def _decode_entity(data: bytes | None) -> str:
 class StateNode(msgspec.Struct):
     """A partition's leadership as it is stored. Its version is the node's own and not part of it."""
 
-    controller_epoch: Annotated[int, msgspec.Meta(ge=-1, le=_INT32_MAX)]
-    leader: _Leader
-    leader_epoch: _Count
-    isr: _BrokerIds
+    controller_epoch: Annotated[int, msgspec.Meta(ge=-1, le=INT32_MAX)]
+    leader: Leader
+    leader_epoch: Count
+    isr: BrokerIds
     leader_recovery_state: Annotated[int, msgspec.Meta(ge=0, le=1)] = 0
 
 
@@ -275,7 +278,7 @@ def encode_leadership(state: Leadership) -> bytes:
 
 
 def decode_state(data: bytes | None) -> StateNode:
-    return _decode(_state, data)
+    return decode(_state, data)
 
 
 # -- notifications -----------------------------------------------------------------------------------------------------
@@ -283,7 +286,7 @@ def decode_state(data: bytes | None) -> StateNode:
 
 class _Named(msgspec.Struct):
     topic: str
-    partition: _Count
+    partition: Count
 
 
 class _IsrNode(msgspec.Struct):
@@ -291,7 +294,7 @@ class _IsrNode(msgspec.Struct):
 
 
 class _LogDirNode(msgspec.Struct):
-    broker: _BrokerId
+    broker: BrokerId
 
 
 def encode_isr_notification(names: Sequence[TopicPartition]) -> bytes:
@@ -300,7 +303,7 @@ def encode_isr_notification(names: Sequence[TopicPartition]) -> bytes:
 
 
 def decode_isr_notification(data: bytes | None) -> tuple[TopicPartition, ...]:
-    return tuple(TopicPartition(name.topic, name.partition) for name in _decode(_isr, data).partitions)
+    return tuple(TopicPartition(name.topic, name.partition) for name in decode(_isr, data).partitions)
 
 
 def encode_log_dir_notification(broker: int) -> bytes:
@@ -308,36 +311,16 @@ def encode_log_dir_notification(broker: int) -> bytes:
 
 
 def decode_log_dir_notification(data: bytes | None) -> int:
-    return _decode(_log_dir, data).broker
+    return decode(_log_dir, data).broker
 
 
-# -- how it is done ----------------------------------------------------------------------------------------------------
-
-_Node = TypeVar("_Node")
-
-
-def _decode(decoder: "msgspec.json.Decoder[_Node]", data: bytes | None) -> _Node:
-    try:
-        return decoder.decode(data or b"")
-    # A text that is no UTF-8 and numbers that fit no integer come as ValueErrors of other kinds.
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise Malformed(f"{error} in {excerpt(data)}") from None
-
-
-def excerpt(data: bytes | None) -> str:
-    """The beginning of a node, for a message."""
-    return "no data" if data is None else repr(data[:_EXCERPT]) + ("..." if len(data) > _EXCERPT else "")
-
-
-def _decoder(kind: type[_Node]) -> "msgspec.json.Decoder[_Node]":
-    return msgspec.json.Decoder(kind)
-
+# -- how it is done ---------------------------------------------------------------------------------------------------
 
 _encoder: Final = msgspec.json.Encoder()
-_controller: Final = _decoder(_ControllerNode)
-_topic: Final = _decoder(_TopicNode)
-_config: Final = _decoder(_ConfigNode)
-_config_change: Final = _decoder(_ConfigChangeNode)
-_state: Final = _decoder(StateNode)
-_isr: Final = _decoder(_IsrNode)
-_log_dir: Final = _decoder(_LogDirNode)
+_controller: Final = decoder(_ControllerNode)
+_topic: Final = decoder(_TopicNode)
+_config: Final = decoder(_ConfigNode)
+_config_change: Final = decoder(_ConfigChangeNode)
+_state: Final = decoder(StateNode)
+_isr: Final = decoder(_IsrNode)
+_log_dir: Final = decoder(_LogDirNode)

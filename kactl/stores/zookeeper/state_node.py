@@ -4,6 +4,7 @@ Source: KafkaZkClient.getTopicPartitionStatesRaw, updateLeaderAndIsr, createTopi
 """
 
 import logging
+from collections.abc import Collection
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +17,7 @@ from kactl.store import Committed, Found, Leaderships, Names, Outcome, Write
 
 from . import fenced, layout, request
 from .client import Client
+from .watches import Kind, Watches
 
 log = logging.getLogger(__name__)
 
@@ -139,3 +141,14 @@ async def write_isr(client: Client, name: TopicPartition, state: Leadership, *, 
                 return expected + 1
         return None
     raise StoreError(f"{path} could not be written: {result!r}")
+
+
+async def watch(client: Client, names: Collection[TopicPartition], watches: Watches) -> None:
+    """See `Store.watch_leaderships`."""
+    partitions = {layout.state(name.topic, name.partition): name for name in names}
+    watches.name_leaderships(partitions)
+    answers = await client.ask_all([client.exists(path, watch=True) for path in partitions])
+    for path, result in zip(partitions, answers.results, strict=True):
+        if isinstance(result, ZookeeperError):
+            raise StoreError(f"{path} could not be watched: {result!r}")
+        watches.saw(path, Kind.DATA, result)

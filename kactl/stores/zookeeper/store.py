@@ -3,21 +3,40 @@
 This file says who does what; each subject has a module of its own.
 """
 
-import base64
 import logging
-import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
-from kazoo.exceptions import NodeExistsError, ZookeeperError
 from kazoo.protocol.states import KazooState
 
-from kactl.errors import BadConfig, StoreError
-from kactl.model import Assignment, Broker, ControllerRecord, Fence, Leadership, TopicPartition, TopicRef
+from kactl.errors import BadConfig
+from kactl.model import (
+    Assignment,
+    Broker,
+    ControllerRecord,
+    Features,
+    Fence,
+    Leadership,
+    ProducerIdBlock,
+    TopicPartition,
+    TopicRef,
+)
 from kactl.store import Assignments, Changed, Committed, Leaderships, Names, Notification, Session, StoreEvent, Write
 
-from . import config_node, controllership, layout, notification, registration, request, state_node, topic_node
+from . import (
+    config_node,
+    controllership,
+    deletion,
+    feature_node,
+    layout,
+    notification,
+    registration,
+    state_node,
+    topic_node,
+    tree,
+    waiting,
+)
 from .client import Client
 from .config_changes import ConfigChanges
 from .session import ZooKeeperSession
@@ -70,13 +89,13 @@ class ZooKeeperStore:
             on_state=self._on_state,
             on_watch=self._on_watch,
         )
-        self._armed = Watches(self._tell, self._look_at_configs)
+        self._armed = Watches(self._client, self._tell, self._look_at_configs)
         self._config_changes = ConfigChanges(self._client, self._armed, self._tell)
 
     async def __aenter__(self) -> Self:
         await self._client.open()
         try:
-            await self._make_tree()
+            await tree.make(self._client)
         except BaseException:
             await self._client.close()
             raise
@@ -105,7 +124,9 @@ class ZooKeeperStore:
         return await controllership.read(self._client, self._watches)
 
     async def contest(self, controller_id: int, *, take_over: bool = False) -> Fence:
-        return await controllership.contest(self._client, controller_id, take_over=take_over)
+        fence = await controllership.contest(self._client, controller_id, take_over=take_over)
+        self._armed.topics.forget()
+        return fence
 
     async def resign(self, fence: Fence) -> None:
         await controllership.resign(self._client, fence)
@@ -119,9 +140,13 @@ class ZooKeeperStore:
         return await registration.read_one(self._client, broker, self._watches)
 
     async def topics(self) -> list[str]:
-        if self._watches is not None:
-            self._config_changes.begin()
-        return await topic_node.names(self._client, layout.TOPICS, self._watches)
+        if self._watches is None:
+            return await topic_node.names(self._client, layout.TOPICS, None)
+        self._config_changes.begin()
+        names, again = self._armed.topics.show(await topic_node.names(self._client, layout.TOPICS, self._watches))
+        if again:
+            self._tell(StoreEvent(Changed.TOPICS))
+        return names
 
     async def assignments(self, topics: Collection[str]) -> Assignments:
         return await topic_node.assignments(self._client, topics, self._watches)
@@ -150,8 +175,57 @@ class ZooKeeperStore:
     async def set_default_config(self, config: Mapping[str, str]) -> None:
         await config_node.set_of_all_brokers(self._client, config)
 
+    # -- deletion
+
+    async def mark_deletion(self, topic: str) -> None:
+        await deletion.mark(self._client, topic)
+
     async def deletions(self) -> list[str]:
         return await topic_node.names(self._client, layout.DELETIONS, self._watches)
+
+    async def unmark_deletions(self, topics: Collection[str], fence: Fence) -> None:
+        await deletion.unmark(self._client, topics, fence, batch=self._batch)
+
+    async def delete_topic(self, topic: str, fence: Fence) -> None:
+        await deletion.delete(self._client, topic, fence, batch=self._batch)
+        self._armed.topics.forget(topic)
+
+    async def partitions_begun(self, topic: str) -> list[int]:
+        return await deletion.partitions_begun(self._client, topic)
+
+    # -- requests that wait
+
+    async def request_reassignment(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> None:
+        await waiting.request_reassignment(self._client, targets)
+
+    async def reassignment_request(self) -> dict[TopicPartition, tuple[int, ...]] | None:
+        return await waiting.reassignment(self._client, self._watches)
+
+    async def set_reassignment_request(self, targets: Mapping[TopicPartition, tuple[int, ...]], fence: Fence) -> None:
+        await waiting.set_reassignment(self._client, targets, fence)
+
+    async def request_preferred_election(self, partitions: Collection[TopicPartition]) -> None:
+        await waiting.request_preferred_election(self._client, partitions)
+
+    async def preferred_election_request(self) -> list[TopicPartition] | None:
+        return await waiting.preferred_election(self._client, self._watches)
+
+    async def delete_preferred_election_request(self, fence: Fence) -> None:
+        await waiting.delete_preferred_election(self._client, fence)
+
+    # -- features and producer ids
+
+    async def features(self) -> Features | None:
+        return await feature_node.read(self._client)
+
+    async def write_features(self, features: Features, fence: Fence) -> Features:
+        return await feature_node.write(self._client, features, fence)
+
+    async def producer_ids(self) -> tuple[ProducerIdBlock | None, int]:
+        return await feature_node.producer_ids(self._client)
+
+    async def write_producer_ids(self, block: ProducerIdBlock, *, expected: int) -> bool:
+        return await feature_node.write_producer_ids(self._client, block, expected=expected)
 
     # -- leadership
 
@@ -163,6 +237,9 @@ class ZooKeeperStore:
 
     async def write_isr(self, name: TopicPartition, state: Leadership, *, expected: int) -> int | None:
         return await state_node.write_isr(self._client, name, state, expected=expected)
+
+    async def watch_leaderships(self, names: Collection[TopicPartition]) -> None:
+        await state_node.watch(self._client, names, self._armed)
 
     # -- notifications
 
@@ -180,27 +257,6 @@ class ZooKeeperStore:
 
     async def delete_notifications(self, notifications: Sequence[Notification], fence: Fence) -> None:
         await notification.remove(self._client, notifications, fence, batch=self._batch)
-
-    # -- the tree
-
-    async def _make_tree(self) -> None:
-        """Make what brokers make at their start, so that we may be there before them.
-
-        Source: KafkaZkClient.createTopLevelPaths, createOrGetClusterId.
-        """
-        names = self._client.chroot.split("/")[1:]
-        chroot = ["/" + "/".join(names[:depth]) for depth in range(1, len(names) + 1)]
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        made = await self._client.ask_all(
-            [
-                *(request.create(path, None) for path in chroot),
-                *(request.create(self._client.path(path), None) for path in layout.PERSISTENT),
-                request.create(self._client.path(layout.CLUSTER_ID), layout.encode_cluster_id(cluster_id)),
-            ]
-        )
-        for result, path in zip(made.results, [*chroot, *layout.PERSISTENT, layout.CLUSTER_ID], strict=True):
-            if isinstance(result, ZookeeperError) and not isinstance(result, NodeExistsError):
-                raise StoreError(f"{path} could not be made in ZooKeeper: {result!r}")
 
     # -- what changes
 
@@ -226,7 +282,7 @@ class ZooKeeperStore:
                 self._lost = False
                 self._tell(StoreEvent(Changed.SESSION_OPENED))
             elif self._seen_connected:
-                self._armed.rearm(self._client)
+                self._armed.rearm()
             self._seen_connected = True
 
     def _tell(self, event: StoreEvent) -> None:

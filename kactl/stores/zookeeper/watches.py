@@ -4,21 +4,26 @@ ZooKeeper's watches fire once, and a read arms them again. They live on the serv
 kazoo does not bring them to the next one. So we keep what each armed watch had seen; after a reconnection each is
 armed again by a read, and if something else stands there now it counts as fired. Nothing is missed, and a blink of the
 network does not look like a change of everything.
+
+Two kinds are kept armed by us for as long as the session lasts: those of single partitions, and those of requests that
+wait, of which only a new one is told.
 """
 
 import enum
 import logging
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 from kazoo.exceptions import NoNodeError, ZookeeperError
 from kazoo.protocol.states import EventType, ZnodeStat
 
+from kactl.model import TopicPartition
 from kactl.store import Changed, StoreEvent
 
 from . import layout
 from .answers import Answers
 from .client import Client
+from .topic_list import TopicList
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +35,14 @@ class Kind(enum.Enum):
     CHILDREN = enum.auto()
 
 
-_ABSENT: Final = 0  # no transaction has this number
+class _Mark(NamedTuple):
+    """The transactions that last changed, and that created, what is watched."""
+
+    changed: int
+    created: int
+
+
+_ABSENT: Final = _Mark(0, 0)  # no transaction has this number
 
 _CHILDREN_CHANGED: Final = {
     layout.BROKERS: Changed.BROKERS,
@@ -38,6 +50,10 @@ _CHILDREN_CHANGED: Final = {
     layout.DELETIONS: Changed.DELETIONS,
     layout.ISR_NOTIFICATIONS: Changed.ISR_NOTIFICATIONS,
     layout.LOG_DIR_NOTIFICATIONS: Changed.LOG_DIR_NOTIFICATIONS,
+}
+_REQUESTED: Final = {
+    layout.REASSIGNMENT_REQUEST: StoreEvent(Changed.REASSIGNMENT_REQUEST),
+    layout.PREFERRED_ELECTION_REQUEST: StoreEvent(Changed.PREFERRED_ELECTION_REQUEST),
 }
 
 
@@ -47,20 +63,45 @@ class Watches:
     Args:
         fired: gets what the store's listener is to hear.
         config_changed: called when nodes came or went under /config/changes.
+
+    Attributes:
+        topics: the topics whose nodes were read.
     """
 
-    def __init__(self, fired: Callable[[StoreEvent], None], config_changed: Callable[[], None]) -> None:
+    def __init__(self, client: Client, fired: Callable[[StoreEvent], None], config_changed: Callable[[], None]) -> None:
+        self._client = client
         self._fired = fired
         self._config_changed = config_changed
-        self._armed: dict[tuple[str, Kind], int] = {}
+        self._armed: dict[tuple[str, Kind], _Mark] = {}
+        self._leaderships: dict[str, StoreEvent] = {}
+        self.topics = TopicList()
 
     def saw(self, path: str, kind: Kind, result: Any) -> None:
         """A watched read was answered: with (something, stat), a stat, or None where `exists` found nothing."""
-        if not isinstance(result, ZookeeperError):
-            self._armed[path, kind] = _mark(kind, result)
+        if isinstance(result, ZookeeperError):
+            return
+        mark = self._armed[path, kind] = _mark(kind, result)
+        topic = _topic(path)
+        if topic is not None and mark != _ABSENT:
+            self.topics.saw(topic, mark.created)
+
+    def name_leaderships(self, partitions: Mapping[str, TopicPartition]) -> None:
+        """Keep those of some partitions armed, by the path of their state, and no others. They are to be read next."""
+        for path in self._leaderships.keys() - partitions.keys():
+            self._armed.pop((path, Kind.DATA), None)
+        events = {path: StoreEvent(Changed.LEADERSHIP, str(name)) for path, name in partitions.items()}
+        self._leaderships = events
 
     def on_watch(self, event: str, path: str) -> None:
         """A watch fired."""
+        if path in _REQUESTED:
+            self._arm([(path, Kind.DATA)])  # and then tell whether it is a new one
+            return
+        if path in self._leaderships:
+            self._armed.pop((path, Kind.DATA), None)
+            self._arm([(path, Kind.DATA)])  # before anybody reads it again
+            self._fired(self._leaderships[path])
+            return
         if event in (EventType.CHILD, EventType.DELETED):
             self._armed.pop((path, Kind.CHILDREN), None)
         if event != EventType.CHILD:
@@ -70,12 +111,16 @@ class Watches:
     def forget(self) -> None:
         """The session has ended, and all watches with it."""
         self._armed.clear()
+        self._leaderships = {}
+        self.topics.forget()
 
-    def rearm(self, client: Client) -> None:
+    def rearm(self) -> None:
         """There is a new connection: arm all watches again, and tell what changed in between."""
-        watched = list(self._armed)
+        self._arm(list(self._armed))
+
+    def _arm(self, watched: list[tuple[str, Kind]]) -> None:
         requests = [
-            client.exists(path, watch=True) if kind is Kind.DATA else client.children(path, watch=True)
+            self._client.exists(path, watch=True) if kind is Kind.DATA else self._client.children(path, watch=True)
             for path, kind in watched
         ]
 
@@ -84,24 +129,40 @@ class Watches:
             for (path, kind), result in zip(watched, answers.results if answers.error is None else (), strict=False):
                 self._compare(path, kind, result)
 
-        client.submit(requests, compare)
+        self._client.submit(requests, compare)
 
     def _compare(self, path: str, kind: Kind, result: Any) -> None:
         before = self._armed.get((path, kind))
-        if before is None:
-            return  # fired meanwhile
         if isinstance(result, ZookeeperError) and not isinstance(result, NoNodeError):
             log.warning("the watch of %s could not be armed again: %r", path, result)
             now = None
         else:
             now = _mark(kind, None if isinstance(result, ZookeeperError) else result)
-        if now == before:
+        if path in _REQUESTED or path in self._leaderships:
+            self._keep(path, before, now)
             return
+        if before is None or now == before:
+            return  # fired meanwhile, or nothing happened
         del self._armed[path, kind]
+        topic = _topic(path)
+        if topic is not None and now is not None and now.created != before.created:
+            self.topics.vanished(topic)
         if kind is Kind.CHILDREN:
             self._tell(EventType.CHILD, path)
         else:
             self._tell(EventType.DELETED if now == _ABSENT else EventType.CHANGED, path)
+
+    def _keep(self, path: str, before: _Mark | None, now: _Mark | None) -> None:
+        """A watch that is kept armed was armed again, or could not be (None)."""
+        if now is None:
+            self._armed.pop((path, Kind.DATA), None)
+        else:
+            self._armed[path, Kind.DATA] = now
+        if path in self._leaderships:
+            if now is None or (before is not None and now != before):
+                self._fired(self._leaderships[path])
+        elif now is None or (now != _ABSENT and (before is None or now.created != before.created)):
+            self._fired(_REQUESTED[path])
 
     def _tell(self, event: str, path: str) -> None:
         if event == EventType.CHILD:
@@ -112,8 +173,12 @@ class Watches:
         elif path == layout.CONTROLLER:
             gone = event == EventType.DELETED
             self._fired(StoreEvent(Changed.CONTROLLER_GONE if gone else Changed.CONTROLLER))
+        elif event == EventType.DELETED:
+            # That a broker or a topic vanished is told by its parent, unless a new one of the name is there already.
+            topic = _topic(path)
+            if topic is not None:
+                self.topics.vanished(topic)
         elif event == EventType.CHANGED:
-            # That a broker or a topic vanished is told by its parent.
             parent, _, name = path.rpartition("/")
             if parent == layout.BROKERS:
                 self._fired(StoreEvent(Changed.BROKER, name))
@@ -121,9 +186,14 @@ class Watches:
                 self._fired(StoreEvent(Changed.TOPIC, name))
 
 
-def _mark(kind: Kind, result: Any) -> int:
-    """The transaction that last changed what is watched."""
+def _topic(path: str) -> str | None:
+    """The topic whose node it is; None if it is none's."""
+    parent, _, name = path.rpartition("/")
+    return name if parent == layout.TOPICS else None
+
+
+def _mark(kind: Kind, result: Any) -> _Mark:
     if result is None:
         return _ABSENT
     stat: Any = result[1] if isinstance(result[1], ZnodeStat) else result
-    return int(stat.mzxid if kind is Kind.DATA else stat.pzxid)
+    return _Mark(int(stat.mzxid if kind is Kind.DATA else stat.pzxid), int(stat.czxid))

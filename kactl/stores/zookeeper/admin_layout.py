@@ -1,0 +1,136 @@
+"""How requests that wait, features and producer ids are written; for the rest, and for what all have in common, see
+`layout`.
+
+Source: Kafka's ZkData, 3.9: ReassignPartitionsZNode, PreferredReplicaElectionZNode, FeatureZNode, ProducerIdBlockZNode.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from kactl.model import Features, ProducerIdBlock, TopicPartition
+
+from .json_node import INT64_MAX, BrokerIds, Count, Leader, Malformed, decode, decoder
+
+_ENABLED: Final = 1
+_FIRST_WITH_LEVELS_ONLY: Final = 2  # before it each feature had a lowest level, too
+_LOWEST: Final = 1
+_NUMBER: Final = re.compile("[0-9]{1,19}")
+
+
+# -- requests that wait ------------------------------------------------------------------------------------------------
+
+
+class _Move(msgspec.Struct):
+    topic: str
+    partition: Count
+    replicas: BrokerIds
+
+
+class _Named(msgspec.Struct):
+    topic: str
+    partition: Count
+
+
+class _Moves(msgspec.Struct):
+    partitions: list[_Move]
+
+
+class _Wanted(msgspec.Struct):
+    partitions: list[_Named]
+
+
+def encode_reassignment(targets: Mapping[TopicPartition, Sequence[int]]) -> bytes:
+    moves = [
+        {"topic": name.topic, "partition": name.partition, "replicas": list(replicas)}
+        for name, replicas in targets.items()
+    ]
+    return msgspec.json.encode({"version": 1, "partitions": moves})
+
+
+def decode_reassignment(data: bytes | None) -> dict[TopicPartition, tuple[int, ...]]:
+    """Of a partition that is named twice the last target counts."""
+    moves = decode(_moves, data).partitions
+    return {TopicPartition(move.topic, move.partition): tuple(move.replicas) for move in moves}
+
+
+def encode_preferred_election(partitions: Sequence[TopicPartition]) -> bytes:
+    wanted = [{"topic": name.topic, "partition": name.partition} for name in partitions]
+    return msgspec.json.encode({"version": 1, "partitions": wanted})
+
+
+def decode_preferred_election(data: bytes | None) -> list[TopicPartition]:
+    wanted = decode(_wanted, data).partitions
+    return list(dict.fromkeys(TopicPartition(name.topic, name.partition) for name in wanted))
+
+
+# -- features ----------------------------------------------------------------------------------------------------------
+
+_Level = Annotated[int, msgspec.Meta(ge=_LOWEST, le=2**15 - 1)]
+
+
+class _Levels(msgspec.Struct):
+    max_version_level: _Level
+    min_version_level: _Level = _LOWEST
+
+
+class _FeatureNode(msgspec.Struct):
+    version: Literal[1, 2]
+    status: Literal[0, 1]
+    features: dict[str, _Levels]
+
+
+def encode_features(features: Features) -> bytes:
+    """In the format that `features` names; its version is the node's own and not written."""
+    lowest = {} if features.format >= _FIRST_WITH_LEVELS_ONLY else {"min_version_level": _LOWEST}
+    levels = {name: lowest | {"max_version_level": level} for name, level in features.levels.items()}
+    return msgspec.json.encode({"version": features.format, "status": int(features.enabled), "features": levels})
+
+
+def decode_features(data: bytes | None, version: int) -> Features:
+    node = decode(_features, data)
+    return Features(
+        levels={name: levels.max_version_level for name, levels in node.features.items()},
+        enabled=node.status == _ENABLED,
+        format=node.version,
+        version=version,
+    )
+
+
+# -- producer ids ------------------------------------------------------------------------------------------------------
+
+
+class _BlockNode(msgspec.Struct):
+    broker: Leader
+    block_start: str | int
+    block_end: str | int
+
+
+def encode_producer_ids(block: ProducerIdBlock) -> bytes:
+    """Never the empty string, which brokers of old protocol levels die of."""
+    node = {"version": 1, "broker": block.broker, "block_start": str(block.first), "block_end": str(block.last)}
+    return msgspec.json.encode(node)
+
+
+def decode_producer_ids(data: bytes) -> ProducerIdBlock:
+    """The empty string is no block: nobody can tell whether some were given away before it was written."""
+    node = decode(_block, data)
+    first, last = _id(node.block_start), _id(node.block_end)
+    if last < first:
+        raise Malformed(f"the block ends at {last}, before {first}, where it begins")
+    return ProducerIdBlock(node.broker, first, last - first + 1)
+
+
+def _id(number: str | int) -> int:
+    text = str(number)
+    if not _NUMBER.fullmatch(text) or int(text) > INT64_MAX:
+        raise Malformed(f"{text[:40]!r} is no producer id")
+    return int(text)
+
+
+_moves: Final = decoder(_Moves)
+_wanted: Final = decoder(_Wanted)
+_features: Final = decoder(_FeatureNode)
+_block: Final = decoder(_BlockNode)

@@ -1,0 +1,117 @@
+"""Requests that wait in the store until the controller takes them away, as Kafka's older tools leave them.
+
+Source: KafkaZkClient.createPartitionReassignment, setOrCreatePartitionReassignment, getPartitionReassignment,
+createPreferredReplicaElection, deletePreferredReplicaElection.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, TypeVar
+
+from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
+
+from kactl.errors import BadRequest, RequestWaits, StoreError
+from kactl.model import Fence, TopicPartition
+from kactl.store import Outcome
+
+from . import admin_layout, fenced, layout, request
+from .client import Client
+from .topic_node import NODE_BYTES_MAX
+from .watches import Kind, Watches
+
+log = logging.getLogger(__name__)
+
+Targets = Mapping[TopicPartition, tuple[int, ...]]
+
+# Each try fails only if somebody makes or deletes the node at that moment.
+TRIES_MAX: Final = 10
+
+_Wanted = TypeVar("_Wanted")
+
+
+async def request_reassignment(client: Client, targets: Targets) -> None:
+    """See `Store.request_reassignment`."""
+    await _leave(client, layout.REASSIGNMENT_REQUEST, admin_layout.encode_reassignment(targets), "reassignments")
+
+
+async def reassignment(client: Client, watches: Watches | None) -> dict[TopicPartition, tuple[int, ...]] | None:
+    """See `Store.reassignment_request`."""
+    return await _read(client, layout.REASSIGNMENT_REQUEST, watches, admin_layout.decode_reassignment, {})
+
+
+async def set_reassignment(client: Client, targets: Targets, fence: Fence) -> None:
+    """See `Store.set_reassignment_request`."""
+    path = layout.REASSIGNMENT_REQUEST
+    if not targets:
+        await _take_away(client, path, fence)
+        return
+    data = _bounded(admin_layout.encode_reassignment(targets))
+    for _ in range(TRIES_MAX):
+        for step in (fenced.put(path, data), fenced.create(path, data)):
+            (outcome,) = await fenced.commit(client, [[step]], fence, batch=1)
+            if outcome == Outcome.KEPT:
+                return
+            if outcome == Outcome.FAILED:
+                raise StoreError(f"{path} could not be written: see who may write it")
+    raise StoreError(f"{path} could not be written: somebody makes and deletes it all the time; try again")
+
+
+async def request_preferred_election(client: Client, partitions: Collection[TopicPartition]) -> None:
+    """See `Store.request_preferred_election`."""
+    data = admin_layout.encode_preferred_election(list(dict.fromkeys(partitions)))
+    await _leave(client, layout.PREFERRED_ELECTION_REQUEST, data, "preferred elections")
+
+
+async def preferred_election(client: Client, watches: Watches | None) -> list[TopicPartition] | None:
+    """See `Store.preferred_election_request`."""
+    return await _read(client, layout.PREFERRED_ELECTION_REQUEST, watches, admin_layout.decode_preferred_election, [])
+
+
+async def delete_preferred_election(client: Client, fence: Fence) -> None:
+    """See `Store.delete_preferred_election_request`."""
+    await _take_away(client, layout.PREFERRED_ELECTION_REQUEST, fence)
+
+
+async def _leave(client: Client, path: str, data: bytes, what: str) -> None:
+    answers = await client.ask_all([request.create(client.path(path), _bounded(data))])
+    result = answers.results[0]
+    if isinstance(result, NodeExistsError):
+        if answers.repeated:
+            (found,) = await client.read_all([path])
+            if not isinstance(found, ZookeeperError) and found[0] == data:
+                return  # done before the connection broke
+        raise RequestWaits(what)
+    if isinstance(result, ZookeeperError):
+        raise StoreError(f"{path} could not be made: {result!r}")
+
+
+def _bounded(data: bytes) -> bytes:
+    """A server would answer a larger one by closing the connection, each time."""
+    if len(data) > NODE_BYTES_MAX:
+        reason = f"they make a node of {len(data)} bytes, and ZooKeeper takes {NODE_BYTES_MAX}: ask for fewer at a time"
+        raise BadRequest("partitions", reason)
+    return data
+
+
+async def _read(
+    client: Client, path: str, watches: Watches | None, decode: Callable[[bytes | None], _Wanted], nothing: _Wanted
+) -> _Wanted | None:
+    requests: list[Any] = [client.exists(path, watch=watches is not None), client.get(path)]
+    seen, node = (await client.ask_all(requests)).results
+    if watches is not None:
+        watches.saw(path, Kind.DATA, seen)
+    if isinstance(node, NoNodeError):
+        return None
+    if isinstance(node, ZookeeperError):
+        raise StoreError(f"{path} could not be read: {node!r}")
+    try:
+        return decode(node[0])
+    except layout.Malformed as error:
+        log.warning("%s is no request and asks for nothing: %s", path, error)
+        return nothing
+
+
+async def _take_away(client: Client, path: str, fence: Fence) -> None:
+    (outcome,) = await fenced.commit(client, [[fenced.delete(path)]], fence, batch=1)
+    if outcome != Outcome.KEPT:
+        raise StoreError(f"{path} could not be deleted: see what stands below it, and who may delete it")

@@ -1,0 +1,251 @@
+"""The store contract: topics that are marked for deletion, deleted, and created again."""
+
+import anyio
+import pytest
+
+from kactl.errors import BeingDeleted, ControllerMoved
+from kactl.model import Assignment, TopicPartition, TopicRef
+from kactl.store import Changed, Names, Store
+
+from .store_clients import (
+    ALL,
+    ORDERS,
+    ORDERS_0,
+    ORDERS_1,
+    THREE_PARTITIONS,
+    WAIT_S,
+    Ear,
+    Stores,
+    lead,
+    stored,
+    write,
+)
+
+
+async def listed(store: Store, ear: Ear, *names: str) -> list[list[str]]:
+    """What each look at the topics gives that is asked for by an event, until these are shown and no look is due."""
+    looks: list[list[str]] = []
+    with anyio.fail_after(WAIT_S):
+        while not looks or looks[-1] != sorted(names):
+            await ear.hear(Changed.TOPICS)
+            looks.append(await store.topics())
+    return looks
+
+
+class DeletionContract:
+    pytestmark = pytest.mark.anyio
+
+    async def test_a_mark_is_read_back_and_told(self, stores: Stores) -> None:
+        async with stores.open_client() as watching, stores.open_client() as admin:
+            ear = Ear(watching)
+            assert await watching.deletions() == []
+
+            for name, marked in (("orders", ["orders"]), ("a", ["a", "orders"])):
+                await admin.mark_deletion(name)
+
+                await ear.hear(Changed.DELETIONS)
+                assert await watching.deletions() == marked
+
+    async def test_a_topic_is_marked_once(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            await store.mark_deletion("orders")
+
+            with pytest.raises(BeingDeleted):
+                await store.mark_deletion("orders")
+
+            assert await store.deletions() == ["orders"]
+
+    async def test_a_mark_deletes_nothing(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            fence = await lead(store)
+
+            await store.mark_deletion("orders")
+
+            assert await store.topics() == ["orders"]
+            assert await stored(store, ORDERS_0) is not None
+            assert (await store.commit(write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)).kept.all()
+
+    async def test_marks_are_taken_away_and_nothing_else_is(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            fence = await lead(store)
+            for name in ("orders", "a", "b"):
+                await store.mark_deletion(name)
+
+            await store.unmark_deletions(["orders", "b", "never marked"], fence)
+            await store.unmark_deletions([], fence)
+
+            assert await store.deletions() == ["a"]
+            assert await store.topics() == ["orders"]
+            await store.mark_deletion("orders")  # it can be marked again
+            assert await store.deletions() == ["a", "orders"]
+
+    async def test_a_deleted_topic_leaves_nothing(self, stores: Stores) -> None:
+        async with stores.open_client() as store, stores.open_client() as other:
+            fence = await lead(store)
+            await store.set_topic_config("orders", {"a": "b"})
+            await store.create_topic(TopicRef("other"), THREE_PARTITIONS, {"c": "d"})
+            other_0 = TopicPartition("other", 0)
+            await store.commit(write([other_0], leader=2), fence)
+            await store.mark_deletion("orders")
+            await store.mark_deletion("other")
+
+            await store.delete_topic("orders", fence)
+
+            for client in (store, other):
+                assert await client.topics() == ["other"]
+                assert await client.deletions() == ["other"]
+                assert [topic.name for topic in (await client.assignments(["orders", "other"])).topics] == ["other"]
+                assert await client.topic_configs(["orders", "other"]) == {"orders": {}, "other": {"c": "d"}}
+                assert not (await client.leaderships(Names.of(ALL))).found.any()
+                assert await client.partitions_begun("orders") == []
+                found = await stored(client, other_0)
+                assert found is not None
+                assert found.leader == 2
+
+    async def test_what_is_gone_is_passed_over(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            fence = await lead(store)
+            await store.mark_deletion("orders")
+            await store.mark_deletion("never created")
+
+            for name in ("orders", "orders", "never created", "never marked"):
+                await store.delete_topic(name, fence)
+
+            assert await store.topics() == []
+            assert await store.deletions() == []
+
+    async def test_a_topic_without_leadership_is_deleted(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            fence = await store.contest(1)
+            await store.create_topic(ORDERS, THREE_PARTITIONS, {"a": "b"})
+            await store.create_topic(TopicRef("empty"), {}, {})
+            await store.mark_deletion("orders")
+
+            await store.delete_topic("orders", fence)
+            await store.delete_topic("empty", fence)
+
+            assert await store.topics() == []
+            assert await store.deletions() == []
+
+    async def test_a_deposed_controller_deletes_nothing(self, stores: Stores) -> None:
+        async with stores.open_client() as deposed, stores.open_client() as later:
+            old = await lead(deposed)
+            await deposed.mark_deletion("orders")
+            await later.contest(2, take_over=True)
+
+            with pytest.raises(ControllerMoved):
+                await deposed.delete_topic("orders", old)
+            with pytest.raises(ControllerMoved):
+                await deposed.unmark_deletions(["orders"], old)
+
+            assert await later.topics() == ["orders"]
+            assert await later.deletions() == ["orders"]
+            assert len(await later.assignments(["orders"])) == 3
+            assert (await later.leaderships(Names.of(ALL))).found.all()
+
+    async def test_a_deletion_is_told(self, stores: Stores) -> None:
+        async with stores.open_client() as watching, stores.open_client() as controller:
+            fence = await lead(controller)
+            await controller.mark_deletion("orders")
+            ear = Ear(watching)
+            await watching.topics()
+            await watching.deletions()
+
+            await controller.delete_topic("orders", fence)
+
+            await ear.hear(Changed.DELETIONS)  # the mark goes last
+            assert await watching.topics() == []
+            assert await watching.deletions() == []
+
+    async def test_partitions_that_were_begun_are_known(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            fence = await store.contest(1)
+            await store.create_topic(ORDERS, {at: Assignment((1,)) for at in range(12)}, {})
+            assert await store.partitions_begun("orders") == []
+            assert await store.partitions_begun("ghost") == []
+
+            await store.commit(write([TopicPartition("orders", at) for at in (10, 2, 0)], isr=(1,)), fence)
+
+            assert await store.partitions_begun("orders") == [0, 2, 10]
+
+    async def test_a_name_can_be_used_again(self, stores: Stores) -> None:
+        async with stores.open_client() as store, stores.open_client() as other:
+            fence = await lead(store)
+            assert await stored(other, ORDERS_0) is not None
+            await store.commit(write([ORDERS_0], leader=2, leader_epoch=7, expected=0), fence)
+            await store.delete_topic("orders", fence)
+            again = TopicRef("orders", bytes(15) + b"2")
+
+            await other.create_topic(again, {0: Assignment((5, 6))}, {})
+            committed = await store.commit(write([ORDERS_0], leader=5, isr=(5, 6)), fence)
+
+            assert committed.version.tolist() == [0]
+            for client in (store, other):
+                assert dict((await client.assignments(["orders"])).items()) == {ORDERS_0: Assignment((5, 6))}
+                assert (await client.assignments(["orders"])).topics == (again,)
+                found = await stored(client, ORDERS_0)
+                assert found is not None
+                assert (found.leader, found.leader_epoch) == (5, 0)
+                assert await stored(client, ORDERS_1) is None
+
+    async def test_many_partitions_are_deleted(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            fence = await store.contest(1)
+            many = [TopicPartition("orders", at) for at in range(1_234)]
+            await store.create_topic(ORDERS, {name.partition: Assignment((1, 2)) for name in many}, {})
+            assert (await store.commit(write(many, isr=(1, 2)), fence)).kept.all()
+
+            await store.delete_topic("orders", fence)
+
+            assert await store.topics() == []
+            assert not (await store.leaderships(Names.of(many))).found.any()
+
+    async def test_a_topic_that_was_deleted_and_created_between_two_looks_is_seen_to_go_and_to_come(
+        self, stores: Stores
+    ) -> None:
+        async with stores.open_client() as watching, stores.open_client() as other:
+            fence = await lead(other)
+            await other.create_topic(TopicRef("other"), THREE_PARTITIONS, {})
+            ear = Ear(watching)
+            await watching.assignments(await watching.topics())
+
+            await other.delete_topic("orders", fence)
+            await other.create_topic(ORDERS, THREE_PARTITIONS, {})
+
+            with anyio.fail_after(WAIT_S):
+                looks = await listed(watching, ear, "other")
+                looks += await listed(watching, ear, "orders", "other")
+            assert looks == [["other"], ["orders", "other"]]
+            assert await watching.topics() == ["orders", "other"]
+
+    async def test_who_does_not_follow_the_topics_sees_those_that_are_there(self, stores: Stores) -> None:
+        async with stores.open_client() as store, stores.open_client() as other:
+            fence = await lead(other)
+            assert await store.topics() == ["orders"]
+            await other.delete_topic("orders", fence)
+            await other.create_topic(ORDERS, THREE_PARTITIONS, {})
+
+            assert await store.topics() == ["orders"]
+
+    async def test_who_takes_the_controllership_sees_all_topics_at_once(self, stores: Stores) -> None:
+        async with stores.open_client() as store, stores.open_client() as other:
+            fence = await lead(other)
+            Ear(store)
+            await store.assignments(await store.topics())
+            await other.delete_topic("orders", fence)
+            await other.create_topic(ORDERS, THREE_PARTITIONS, {})
+
+            await store.contest(2, take_over=True)
+
+            assert await store.topics() == ["orders"]
+
+    async def test_who_deleted_a_topic_itself_sees_its_successor_at_once(self, stores: Stores) -> None:
+        async with stores.open_client() as store, stores.open_client() as other:
+            fence = await lead(store)
+            Ear(store)
+            await store.assignments(await store.topics())
+            await store.delete_topic("orders", fence)
+
+            await other.create_topic(ORDERS, THREE_PARTITIONS, {})
+
+            assert await store.topics() == ["orders"]
