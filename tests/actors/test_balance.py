@@ -1,7 +1,6 @@
 """Leaders that return to their preferred replicas by themselves: when it is looked at, and who returns."""
 
 import logging
-from typing import Any
 
 import pytest
 
@@ -11,6 +10,7 @@ from kactl.model import NO_LEADER, Assignment, TopicPartition
 from kactl.requests import ElectionKind
 from tests.actors.world import World, standby, world
 from tests.clocks import settle
+from tests.scripted_store import after, fails
 
 pytestmark = pytest.mark.anyio
 
@@ -127,14 +127,9 @@ async def test_nobody_returns_to_a_broker_that_is_shutting_down() -> None:
 async def test_partitions_without_leadership_count_among_those_that_prefer_a_broker() -> None:
     async with world(1, 2, balance_percentage=10) as w:
         await lead_elsewhere(w, "t", partitions=8, moved=1)
-        real = w.controller.store.commit
-
-        async def refused(*arguments: Any) -> Any:
-            w.controller.store.commit = real  # type: ignore[method-assign]
-            raise ConnectionError
-
-        w.controller.store.commit = refused  # type: ignore[method-assign]
+        left = w.script("commit", fails(ConnectionError()))
         await w.create("u", [[1, 2], [1, 2]])
+        assert left == []
         assert [each.leadership for each in w.controller.partitions_of("u")] == [None, None]
         w.brokers.forget()
 
@@ -251,16 +246,13 @@ async def test_where_it_is_switched_off_no_check_ever_comes() -> None:
 async def test_after_a_check_that_fails_the_next_one_comes(caplog: pytest.LogCaptureFixture) -> None:
     async with world(1, 2, balance_interval_ms=1_000) as w:
         await lead_elsewhere(w, "t", partitions=1, moved=1)
-        real = w.controller.store.commit
-        tried = []
+        tried: list[float] = []
 
-        async def failing(*arguments: Any) -> Any:
+        async def note() -> None:
             tried.append(w.clock.monotonic_ms())
-            if len(tried) < 3:
-                raise ConnectionError
-            return await real(*arguments)
 
-        w.controller.store.commit = failing  # type: ignore[method-assign]
+        failing = after(note, then=fails(ConnectionError()))
+        w.script("commit", failing, failing, after(note))
         await w.wait(FIRST_MS + 2_000)
 
         assert "BalanceDue was abandoned" in caplog.text

@@ -1,7 +1,6 @@
 """Elections that somebody asks for, over a request or by leaving one in the store."""
 
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
@@ -25,18 +24,6 @@ AWAY = StoreUnavailable("the store is away")
 
 def names(*written: str) -> list[TopicPartition]:
     return [TopicPartition.parse(each) for each in written]
-
-
-def script(w: World, method: str, *steps: Step) -> list[Step]:
-    """Let the next calls of a method of the controller's store go as `steps` say; returns those that are left."""
-    real: Callable[..., Awaitable[Any]] = getattr(w.controller.store, method)
-    left = list(steps)
-
-    async def scripted(*arguments: Any) -> Any:
-        return await (left.pop(0) if left else really)(real, *arguments)
-
-    setattr(w.controller.store, method, scripted)
-    return left
 
 
 async def elect(w: World, kind: ElectionKind, *partitions: str, dry_run: bool = False) -> dict[str, ElectionResult]:
@@ -190,7 +177,7 @@ async def test_a_partition_that_the_store_cannot_read_fails_and_the_others_are_e
         await w.create("t", [[1, 2], [1, 2]])
         await lead_elsewhere(w, 1, 1, 2, back="t-1")
         # Nobody is found for t-0, so that it is read; which is what fails.
-        left = script(w, "leaderships", answers(found(Found.FAILED, "t-0")))
+        left = w.script("leaderships", answers(found(Found.FAILED, "t-0")))
 
         answered = await elect(w, PREFERRED, "t-0", "t-1")
 
@@ -256,7 +243,7 @@ def put_state(w: World, name: str, state: PartitionState) -> None:
 @pytest.mark.parametrize("kind", ElectionKind, ids=lambda kind: kind.value)
 async def test_a_partition_that_never_had_a_leader_is_given_its_first_one_and_answered(kind: ElectionKind) -> None:
     async with world(1, 2) as w:
-        left = script(w, "commit", fails(AWAY))
+        left = w.script("commit", fails(AWAY))
         await w.create("t", [[2, 1]])
         # In Kafka what becomes of it is no election, and no part of the answer.
         assert left == []
@@ -297,7 +284,7 @@ async def test_an_admin_hears_of_a_controller_that_is_fenced_in_the_middle_of_an
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
         await lead_elsewhere(w, 1, 1, 2, back="t-0")
-        left = script(w, "commit", after(lambda: w.store.contest(200, take_over=True)))
+        left = w.script("commit", after(lambda: w.store.contest(200, take_over=True)))
 
         with pytest.raises(NotController) as refused:
             await w.controller.elect(PREFERRED, names("t-0"))
@@ -370,7 +357,7 @@ async def test_that_no_request_is_there_is_no_reason_to_do_anything() -> None:
         await w.create("t", [[1, 2]])
         await lead_elsewhere(w, 1, 1, 2, back="t-0")
         w.brokers.forget()
-        deletions = script(w, "delete_preferred_election_request", fails(AWAY))
+        deletions = w.script("delete_preferred_election_request", fails(AWAY))
 
         w.controller.loop.inbox.put(PreferredElectionStored())
         await settle()

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from kactl.actors.system import Controller
+from kactl.broker_requests import ControlledShutdownRequested
 from kactl.errors import BrokerUnreachable, ErrorCode
 from kactl.history import AnyEvent
 from kactl.model import (
@@ -40,6 +41,7 @@ from kactl.wire import (
     UpdateMetadataResponse,
 )
 from tests.clocks import ManualClock, settle
+from tests.scripted_store import Step, really
 
 CONTROLLER = 100
 SESSION_TIMEOUT_MS = 10_000
@@ -196,7 +198,30 @@ class World:
             await self.clock.advance(step_ms)
             delay_ms -= step_ms
 
+    async def shut_down(
+        self, broker: int, broker_epoch: int | None = None, *, dry_run: bool = False
+    ) -> list[TopicPartition]:
+        """Ask for a controlled shutdown, as a broker does: under its registration unless another epoch is given."""
+        said = self.epoch(broker) if broker_epoch is None else broker_epoch
+        remaining: list[TopicPartition] = await self.controller.ask(ControlledShutdownRequested(broker, said, dry_run))
+        await settle()
+        return remaining
+
+    def script(self, method: str, *steps: Step) -> list[Step]:
+        """Let the next calls of a method of the controller's store go as `steps` say; returns those that are left."""
+        real, left = getattr(self.controller.store, method), list(steps)
+
+        async def scripted(*arguments: Any) -> Any:
+            return await (left.pop(0) if left else really)(real, *arguments)
+
+        setattr(self.controller.store, method, scripted)
+        return left
+
     # -- what became of it
+
+    def epoch(self, broker: int) -> int:
+        """Under which a broker is registered, as far as the controller knows."""
+        return self.controller.cluster.brokers[broker].epoch
 
     async def _stored(self, name: str) -> tuple[TopicPartition, Leadership]:
         partition = TopicPartition.parse(name)

@@ -1,0 +1,120 @@
+"""Brokers that are to be shut down and stay: drained by an operator and restored, or given up by themselves."""
+
+import pytest
+
+from kactl.errors import BrokerNotAvailable
+from kactl.history import BrokerEvent
+from kactl.model import NO_EPOCH, NO_LEADER, ReplicaState
+from kactl.requests import UndrainRequested
+from tests.actors.world import World, world
+from tests.clocks import settle
+
+pytestmark = pytest.mark.anyio
+
+ONLINE, OFFLINE = ReplicaState.ONLINE, ReplicaState.OFFLINE
+LIMIT_MS = 600_000
+
+
+def what_happened(w: World) -> list[tuple[str, int]]:
+    return [(each.what, each.broker) for each in w.events("broker") if isinstance(each, BrokerEvent)]
+
+
+async def test_a_broker_that_was_drained_can_be_restored_and_serves_again() -> None:
+    """Kafka does not elect it until it registers anew or the controller moves, however long that takes."""
+    async with world(1, 2) as w:
+        await w.create("t", [[2, 1], [1, 2]])
+        await w.create("s", [[2]])
+        await w.controller.drain(2)
+        await settle()
+        await w.create("n", [[2]])
+        assert w.known("n-0").leader == NO_LEADER
+        await w.wait(LIMIT_MS)
+        # What Kafka goes by is still so: it is registered, it asked, and it is not live.
+        assert w.controller.cluster.shutting_down == {2}
+        assert 2 in w.controller.cluster.brokers
+        assert 2 not in w.controller.cluster.now.live
+        w.brokers.forget()
+
+        assert await w.controller.ask(UndrainRequested(2, dry_run=True)) is True
+        assert w.controller.cluster.shutting_down == {2}
+        assert await w.controller.ask(UndrainRequested(2)) is True
+        await settle()
+
+        assert 2 in w.controller.cluster.now.live
+        # It follows again what it was told to stop, leads what it alone can, and gets nothing back that others lead.
+        told = w.brokers.told(2)
+        assert told["t-1"] == (1, 1, (1,), False)
+        assert told["n-0"][0] == 2
+        assert w.known("t-0").leader == 1
+        assert w.known("t-1").replica_states[2] == ONLINE
+        assert await w.stored("n-0") == (2, 0, (2,))
+        assert what_happened(w)[-2:] == [("shutting-down", 2), ("restored", 2)]
+        await w.write_isr("t-1", 1, 2)
+        await w.check()
+        assert await w.controller.ask(UndrainRequested(2)) is False
+
+
+async def test_who_is_not_there_cannot_be_restored() -> None:
+    async with world(1) as w:
+        with pytest.raises(BrokerNotAvailable):
+            await w.controller.ask(UndrainRequested(9))
+
+
+async def test_a_directory_that_failed_stays_failed_when_its_broker_is_restored() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2], [1, 2]])
+        w.brokers.failed_dirs[2] = {"t-0"}
+        await w.store.notify_log_dir(2)
+        await settle()
+        await w.controller.drain(2)
+        await settle()
+        w.brokers.forget()
+
+        await w.controller.ask(UndrainRequested(2))
+        await settle()
+
+        assert set(w.brokers.told(2)) == {"t-1"}
+        assert w.known("t-0").replica_states[2] == OFFLINE
+
+
+async def test_a_broker_that_asked_by_itself_and_stays_is_counted_on_again() -> None:
+    """Kafka counts on it again when it registers anew or the controller moves, and so perhaps never."""
+    async with world(1, 2) as w:
+        await w.create("t", [[2, 1]])
+        await w.shut_down(2)
+        await w.wait(LIMIT_MS - 1_000)
+        await w.shut_down(2)  # it still tries
+
+        await w.wait(LIMIT_MS - 1_000)
+        assert w.controller.cluster.shutting_down == {2}
+        await w.wait(1_000)
+
+        assert w.controller.cluster.shutting_down == frozenset()
+        assert what_happened(w)[-1] == ("restored", 2)
+        await w.write_isr("t-0", 1, 2)
+        await w.stop(1)
+        assert (await w.stored("t-0"))[0] == 2
+
+
+async def test_the_time_that_an_earlier_registration_was_given_says_nothing_of_a_later_one() -> None:
+    async with world(1, 2) as w:
+        await w.shut_down(2)
+        await w.wait(LIMIT_MS - 1_000)
+        await w.start(2)
+        await w.shut_down(2)
+
+        await w.wait(2_000)
+
+        assert w.controller.cluster.shutting_down == {2}
+
+
+@pytest.mark.parametrize("operator_first", [True, False])
+async def test_what_an_operator_drained_stays_drained_however_the_broker_asks(operator_first: bool) -> None:
+    async with world(1, 2) as w:
+        first, then = (NO_EPOCH, w.epoch(2)) if operator_first else (w.epoch(2), NO_EPOCH)
+        await w.shut_down(2, first)
+        await w.shut_down(2, then)
+
+        await w.wait(2 * LIMIT_MS)
+
+        assert w.controller.cluster.shutting_down == {2}
