@@ -6,7 +6,7 @@ block ends, or its scope is cancelled, everything has stopped.
 
 import logging
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final, Self
@@ -63,6 +63,9 @@ class Controller(Asking, Looking):
         recovery: whether uncleanly elected leaders are told to recover; False below protocol level 3.2.
         alter_partition: whether leaders propose their ISRs; False below protocol level 2.7, where they write them.
         feature_versioning: whether features are finalized in the store; False below protocol level 2.7.
+        feature_format: in which they are written; 1 below protocol level 3.3.
+        supported_features: the lowest and highest level of each feature that may be finalized, by name; none if None.
+            Brokers of Kafka that keep their cluster in ZooKeeper stop if one is finalized.
         unclean_leader_election: whether topics that say nothing of it allow unclean elections, as long as the store
             says nothing of it for all brokers.
         delete_topics: whether topics may be deleted.
@@ -90,6 +93,8 @@ class Controller(Asking, Looking):
         recovery: bool = True,
         alter_partition: bool = True,
         feature_versioning: bool = True,
+        feature_format: int = 2,
+        supported_features: Mapping[str, tuple[int, int]] | None = None,
         unclean_leader_election: bool = False,
         delete_topics: bool = True,
         auto_balance: bool = True,
@@ -138,6 +143,8 @@ class Controller(Asking, Looking):
                 topic_ids=topic_ids,
                 alter_partition=alter_partition,
                 feature_versioning=feature_versioning,
+                feature_format=feature_format,
+                supported_features=dict(supported_features or {}),
                 delete_topics=delete_topics,
                 auto_balance=auto_balance,
                 balance_interval_ms=balance_interval_ms,

@@ -109,6 +109,7 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
             recovery=level >= (3, 2),
             alter_partition=level >= (2, 7),
             feature_versioning=level >= (2, 7),
+            feature_format=2 if level >= (3, 3) else 1,
             unclean_leader_election=config.controller.unclean_leader_election,
             auto_balance=config.controller.auto_leader_rebalance,
             balance_interval_ms=config.controller.leader_imbalance_check_interval,

@@ -1,0 +1,122 @@
+"""A controller over a partition with a past: t-0, led by broker 1 under leader epoch 5, stored in version 9.
+
+What happened before is written into the store by a controller that was there earlier.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from kactl.actors.system import Controller
+from kactl.broker_requests import AlterPartitionRequested, IsrProposal, IsrResult
+from kactl.errors import ErrorCode
+from kactl.model import Assignment, TopicPartition, TopicRef
+from kactl.requests import Asked
+from kactl.store import Names
+from kactl.stores.memory import MemoryStore
+from tests.clocks import ManualClock, settle
+from tests.contracts.store_clients import write
+
+from .world import CONTROLLER, Brokers, World
+
+T0 = TopicPartition("t", 0)
+EPOCH, VERSION = 5, 9
+ID = b"t" * 16
+
+
+@asynccontextmanager
+async def led(
+    *,
+    isr: tuple[int, ...] = (1, 2),
+    recovering: bool = False,
+    brokers: tuple[int, ...] = (1, 2),
+    assignment: Assignment | None = None,
+    partitions: int = 1,
+    make_store: Callable[[MemoryStore], MemoryStore] = MemoryStore.another,
+    **options: Any,
+) -> AsyncIterator[World]:
+    """See the module.
+
+    Args:
+        partitions: that are all alike.
+        make_store: the controller's client of the store, from another one.
+        options: of the controller.
+    """
+    clock = ManualClock()
+    async with AsyncExitStack() as stack:
+        admin = await stack.enter_async_context(MemoryStore(clock=clock))
+        held = assignment or Assignment((1, 2))
+        await admin.create_topic(TopicRef("t", ID), dict.fromkeys(range(partitions), held), {})
+        names = [TopicPartition("t", number) for number in range(partitions)]
+        fence = await admin.contest(99)
+        await admin.commit(write(names, leader=1, leader_epoch=EPOCH, isr=isr, recovering=recovering), fence)
+        for name in names:
+            state = (await admin.leaderships(Names.of([name]))).one(0)
+            assert state is not None
+            for version in range(VERSION):
+                assert await admin.write_isr(name, state, expected=version) == version + 1
+        await admin.resign(fence)
+        transport = Brokers()
+        controller = Controller(CONTROLLER, store=make_store(admin), transport=transport, clock=clock, **options)
+        made = World(clock, admin, controller, transport)
+        await made.start(*brokers)
+        await stack.enter_async_context(controller)
+        await settle()
+        assert controller.is_active
+        made.brokers.forget()
+        yield made
+        await settle()
+        if controller.is_active:
+            await made.check()
+
+
+async def ask(made: World, asked: Asked) -> Any:
+    """Ask the controller as a broker does."""
+    found = made.controller.hub.controller(CONTROLLER)
+    assert found is not None
+    answer = await found(asked)
+    await settle()
+    return answer
+
+
+def epoch_of(made: World, broker: int) -> int:
+    """Under which a broker is registered."""
+    return made.controller.cluster.brokers[broker].epoch
+
+
+def proposal(
+    isr: tuple[int, ...] = (1, 2),
+    *,
+    partition: int = 0,
+    version: int = VERSION,
+    leader_epoch: int = EPOCH,
+    recovering: bool | int = False,
+    topic: TopicRef | None = None,
+) -> IsrProposal:
+    """For t-0, which names the topic both ways; the controller looks at the one that belongs to the version."""
+    return IsrProposal(topic or TopicRef("t", ID), partition, leader_epoch, isr, version, recovering)
+
+
+async def propose(
+    made: World, *proposals: IsrProposal, broker: int = 1, broker_epoch: int | None = None, version: int = 3
+) -> list[IsrResult]:
+    by_id = version >= 2
+    named = [
+        msgspec.structs.replace(each, topic=TopicRef("", each.topic.id) if by_id else TopicRef(each.topic.name))
+        for each in proposals
+    ]
+    epoch = epoch_of(made, broker) if broker_epoch is None else broker_epoch
+    answer: list[IsrResult] = await ask(made, AlterPartitionRequested(broker, epoch, tuple(named), version))
+    return answer
+
+
+async def refusal(made: World, isr: tuple[int, ...] = (1, 2), **columns: Any) -> ErrorCode:
+    """How one proposal for t-0 is refused; nothing of it is stored."""
+    before = await made.store.leaderships(Names.of([T0]))
+    (result,) = await propose(made, proposal(isr, **columns))
+    after = await made.store.leaderships(Names.of([T0]))
+    assert before.one(0) == after.one(0)
+    assert result.leadership is None
+    return result.error

@@ -1,0 +1,539 @@
+"""Leaders propose ISRs. Unless a test says otherwise broker 1 leads t-0 under epoch 5, ISR {1, 2}, version 9."""
+
+import pytest
+
+from kactl.broker_requests import AlterPartitionRequested
+from kactl.errors import ErrorCode, KactlError, NotController, StaleBrokerEpoch, StoreUnavailable, UnknownRecoveryState
+from kactl.events import LeadershipWritten
+from kactl.model import Assignment, Fence, Leadership, TopicPartition, TopicRef
+from kactl.requests import ResignRequested
+from kactl.store import Committed, Leaderships, Names, Write
+from kactl.stores.memory import MemoryStore
+from kactl.wire import LeaderAndIsr, UpdateMetadata
+from tests.clocks import settle
+
+from .led import EPOCH, ID, T0, VERSION, ask, epoch_of, led, proposal, propose, refusal
+from .world import CONTROLLER, World, partitions_of, world
+
+pytestmark = pytest.mark.anyio
+
+
+async def stored(made: World, name: TopicPartition = T0) -> Leadership:
+    state = (await made.store.leaderships(Names.of([name]))).one(0)
+    assert state is not None
+    return state
+
+
+# -- what is taken -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(288)
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+async def test_what_holds_already_succeeds_and_is_not_written(version: int) -> None:
+    async with led(isr=(1,), brokers=(1,), assignment=Assignment((1,))) as made:
+        before = await stored(made)
+
+        (result,) = await propose(made, proposal((1,)), version=version)
+
+        assert result.error is ErrorCode.NONE
+        assert result.leadership is not None
+        assert result.leadership == before
+        assert result.topic == (TopicRef("", ID) if version >= 2 else TopicRef("t"))
+        assert await stored(made) == before
+
+
+@pytest.mark.scenario(289)
+async def test_topics_are_found_by_the_ids_that_they_have_below_the_level_of_ids_too() -> None:
+    async with led(topic_ids=False) as made:
+        (result,) = await propose(made, proposal((1,)), version=3)
+
+        assert result.error is ErrorCode.NONE
+        assert (await stored(made)).isr == (1,)
+
+
+@pytest.mark.scenario(290)
+async def test_a_proposal_that_is_repeated_is_written_once() -> None:
+    async with world(1, 2) as made:
+        await made.create("t", [[1, 2]])
+        name = made.known("t-0").name
+        (topic,) = made.controller.topics()
+
+        answers = []
+        for version in (0, 0, 1):
+            (result,) = await propose(made, proposal((1,), version=version, leader_epoch=0, topic=topic))
+            assert result.leadership is not None
+            answers.append((result.error, result.leadership.isr, result.leadership.partition_epoch))
+
+        assert answers == [(ErrorCode.NONE, (1,), 1)] * 3
+        assert (await stored(made, name)).partition_epoch == 1
+        await made.check()
+
+
+@pytest.mark.scenario(306)
+async def test_a_leader_that_has_recovered_says_so() -> None:
+    async with led(isr=(1,), recovering=True) as made:
+        assert made.known("t-0").recovering
+
+        (result,) = await propose(made, proposal((1,), recovering=False))
+
+        assert result.error is ErrorCode.NONE
+        now = await stored(made)
+        assert result.leadership == now
+        assert (now.leader, now.leader_epoch, now.isr, now.partition_epoch) == (1, EPOCH, (1,), VERSION + 1)
+        assert not now.recovering
+
+
+@pytest.mark.scenario(308)
+async def test_the_same_members_in_another_order_are_the_same_isr() -> None:
+    """For Kafka the lists differ; it writes one over the other, to no effect but a version that is higher by one."""
+    members = (2, 1)
+    async with led() as made:
+        assert members != (await stored(made)).isr
+
+        (result,) = await propose(made, proposal(members))
+
+        assert result.error is ErrorCode.NONE
+        assert result.leadership is not None
+        assert set(result.leadership.isr) == set(members)
+        assert result.leadership.partition_epoch == (await stored(made)).partition_epoch == VERSION
+
+
+async def test_a_grown_isr_keeps_leader_and_epoch_and_carries_ours() -> None:
+    async with led(isr=(1,)) as made:
+        (result,) = await propose(made, proposal((1, 2)))
+
+        now = await stored(made)
+        assert now == Leadership(1, EPOCH, (1, 2), VERSION + 1, made.controller.snapshot().epoch)
+        assert result.leadership == now
+
+
+async def test_a_member_that_is_no_replica_is_kept() -> None:
+    async with led(brokers=(1, 2, 3)) as made:
+        await propose(made, proposal((1, 2, 3)))
+
+        assert (await stored(made)).isr == (1, 2, 3)
+        assert made.known("t-0").replicas == (1, 2)
+
+
+async def test_of_two_proposals_for_one_partition_the_last_one_counts() -> None:
+    async with led(brokers=(1, 2, 3), assignment=Assignment((1, 2, 3)), isr=(1, 2, 3)) as made:
+        results = await propose(made, proposal((1,)), proposal((1, 2), partition=7), proposal((1, 3)))
+
+        assert [each.error for each in results] == [
+            ErrorCode.NONE,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.NONE,
+        ]
+        assert results[0].leadership == results[2].leadership == await stored(made)
+        assert (await stored(made)).isr == (1, 3)
+
+
+async def test_a_leader_of_ten_thousand_partitions_proposes_for_all_of_them_at_once() -> None:
+    count = 10_000
+    async with world(1, 2) as made:
+        await made.create("many", [[1, 2]] * count)
+        (topic,) = made.controller.topics()
+        many = [proposal((1,), partition=at, version=0, leader_epoch=0, topic=topic) for at in range(count)]
+        made.brokers.forget()
+
+        results = await propose(made, *reversed(many))
+
+        assert {each.error for each in results} == {ErrorCode.NONE}
+        assert [each.partition for each in results] == list(reversed(range(count)))
+        assert len(made.controller.cluster.table.under_replicated()) == count
+        for broker in (1, 2):  # one request to each, about all of them
+            (told,) = made.brokers.of(broker)
+            assert isinstance(told, UpdateMetadata)
+            assert len(told.states) == count
+
+
+# -- who may propose ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(291, 307)
+async def test_a_broker_that_is_not_known_under_that_epoch_is_refused_as_a_whole() -> None:
+    async with led() as made:
+        for broker, epoch in ((1, epoch_of(made, 1) - 1), (1, epoch_of(made, 1) + 1), (99, 1)):
+            with pytest.raises(StaleBrokerEpoch) as refused:
+                await propose(made, proposal((1,)), broker=broker, broker_epoch=epoch)
+            assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+        assert (await stored(made)).partition_epoch == VERSION
+        assert made.brokers.sent == []
+
+
+@pytest.mark.scenario(312)
+async def test_who_is_not_the_controller_judges_nothing() -> None:
+    async with led() as made:
+        epoch = epoch_of(made, 1)
+        await made.store.contest(7, take_over=True)
+        await settle()
+        assert not made.controller.is_active
+
+        with pytest.raises(NotController) as refused:
+            await propose(made, proposal((1,)), broker_epoch=epoch)
+
+        assert (refused.value.code, refused.value.active_id) == (ErrorCode.NOT_CONTROLLER, 7)
+        assert (await stored(made)).partition_epoch == VERSION
+
+
+async def test_only_the_stored_leader_may_propose() -> None:
+    """Kafka takes whoever asks for the leader: where all epochs fit it would write what the follower asks for with the
+    follower as the leader, under the same leader epoch, while the leader goes on leading."""
+    async with led() as made:
+        state = await stored(made)
+        asked = proposal((1, 2))
+        assert (asked.leader_epoch, asked.partition_epoch) == (state.leader_epoch, state.partition_epoch)  # all fits
+        assert state.leader != 2
+
+        (result,) = await propose(made, asked, broker=2)
+
+        assert result.error is ErrorCode.INVALID_REQUEST
+        assert await stored(made) == state
+
+
+@pytest.mark.parametrize("isr", [(), (2,)], ids=["empty", "without its leader"])
+async def test_an_isr_holds_its_leader(isr: tuple[int, ...]) -> None:
+    """Kafka writes it: the next election finds nobody in sync, or a leader out of sync goes on leading."""
+    async with led() as made:
+        assert await refusal(made, isr) is ErrorCode.INVALID_REQUEST
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(292, 293)
+async def test_what_is_not_known_is_refused_by_itself() -> None:
+    async with led() as made:
+        stranger = TopicRef("stranger", b"s" * 16)
+        asked = (proposal((1,)), proposal((1,), topic=stranger), proposal((1,), partition=1))
+
+        by_id = await propose(made, *asked, version=3)
+        by_name = await propose(made, *asked, version=1)
+
+        assert [each.error.name for each in by_id] == ["NONE", "UNKNOWN_TOPIC_ID", "UNKNOWN_TOPIC_OR_PARTITION"]
+        assert [each.error.name for each in by_name] == [
+            "NONE",
+            "UNKNOWN_TOPIC_OR_PARTITION",
+            "UNKNOWN_TOPIC_OR_PARTITION",
+        ]
+
+
+OUTDATED = [
+    pytest.param({"version": VERSION - 1}, ErrorCode.INVALID_UPDATE_VERSION, id="an older version"),
+    pytest.param({"version": VERSION + 1}, ErrorCode.NOT_CONTROLLER, id="a later version"),
+    pytest.param({"leader_epoch": EPOCH - 1}, ErrorCode.FENCED_LEADER_EPOCH, id="an older leader epoch"),
+    pytest.param({"leader_epoch": EPOCH + 1}, ErrorCode.NOT_CONTROLLER, id="a later leader epoch"),
+]
+
+
+@pytest.mark.scenario(294, 295, 296, 297, 300)
+@pytest.mark.parametrize(("knows", "expected"), OUTDATED)
+async def test_who_knows_less_is_refused_and_who_knows_more_asks_another(
+    knows: dict[str, int], expected: ErrorCode
+) -> None:
+    async with led() as made:
+        assert await refusal(made, (1,), **knows) is expected
+        # Also where the recovery state could not be taken either.
+        assert await refusal(made, (1, 2), recovering=True, **knows) is expected
+        assert await refusal(made, (1,), recovering=True, **knows) is expected
+
+
+@pytest.mark.scenario(298, 299)
+@pytest.mark.parametrize("isr", [(1, 2), (1,)])
+async def test_who_has_recovered_does_not_recover_again(isr: tuple[int, ...]) -> None:
+    async with led() as made:
+        assert await refusal(made, isr, recovering=True) is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.scenario(301)
+async def test_a_recovery_state_that_does_not_exist_fails_the_whole_request() -> None:
+    async with led() as made:
+        with pytest.raises(UnknownRecoveryState, match="no leader recovery state 25") as refused:
+            await propose(made, proposal((1,)), proposal((1,), recovering=25))
+
+        assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert (await stored(made)).partition_epoch == VERSION
+
+
+@pytest.mark.scenario(302)
+@pytest.mark.parametrize(
+    ("version", "expected"), [(3, ErrorCode.INELIGIBLE_REPLICA), (1, ErrorCode.OPERATION_NOT_ATTEMPTED)]
+)
+async def test_a_follower_that_is_not_there_cannot_be_in_sync(version: int, expected: ErrorCode) -> None:
+    async with world(1, 2) as made:
+        await made.create("t", [[1, 2]])
+        (topic,) = made.controller.topics()
+        await made.stop(2)
+        known = made.known("t-0")
+        assert known.isr == (1,)
+        asked = proposal(version=known.partition_epoch, leader_epoch=known.leader_epoch, topic=topic)
+
+        (result,) = await propose(made, asked, version=version)
+        assert result.error is expected
+        assert await made.stored("t-0") == (1, known.leader_epoch, (1,))
+
+        await made.start(2)
+        (result,) = await propose(made, asked, version=version)
+        assert result.error is ErrorCode.NONE
+        assert await made.stored("t-0") == (1, known.leader_epoch, (1, 2))
+        await made.check()
+
+
+async def test_a_broker_that_shuts_down_is_not_taken_in() -> None:
+    async with led(isr=(1,)) as made:
+        made.controller.cluster.mark_shutting_down(2)
+
+        assert await refusal(made, (1, 2)) is ErrorCode.INELIGIBLE_REPLICA
+
+
+# -- a leader that was elected uncleanly -------------------------------------------------------------------------------
+
+
+async def unclean(made: World) -> TopicRef:
+    """Broker 1 leads t-0 again although it was out of sync."""
+    await made.create("t", [[1, 2]], {"unclean.leader.election.enable": "true"})
+    await made.stop(1)
+    assert await made.stored("t-0") == (2, 1, (2,))
+    await made.stop(2)
+    assert await made.stored("t-0") == (-1, 2, (2,))
+    await made.start(1)
+    (topic,) = made.controller.topics()
+    return topic
+
+
+@pytest.mark.scenario(303)
+async def test_an_uncleanly_elected_leader_recovers() -> None:
+    async with world(1, 2) as made:
+        await unclean(made)
+
+        now = await stored(made)
+        assert (now.leader, now.leader_epoch, now.isr, now.recovering) == (1, 3, (1,), True)
+        await made.check()
+
+
+@pytest.mark.scenario(304, 305)
+async def test_what_a_recovering_leader_may_not_propose() -> None:
+    async with world(1, 2) as made:
+        topic = await unclean(made)
+        await made.start(2)
+        now = await stored(made)
+        version, epoch = now.partition_epoch, now.leader_epoch
+
+        for broker, broker_epoch in ((1, epoch_of(made, 1) - 1), (99, 1)):
+            with pytest.raises(StaleBrokerEpoch):
+                await propose(made, proposal((1,), topic=topic), broker=broker, broker_epoch=broker_epoch)
+        refused = []
+        for isr, recovering in (((1,), False), ((1, 2), False), ((1, 2), True)):
+            for version_off, epoch_off in ((-1, 0), (1, 0), (0, -1), (0, 1)):
+                asked = proposal(
+                    isr,
+                    version=version + version_off,
+                    leader_epoch=epoch + epoch_off,
+                    recovering=recovering,
+                    topic=topic,
+                )
+                refused.append((await propose(made, asked))[0].error)
+        both = proposal((1, 2), version=version, leader_epoch=epoch, recovering=True, topic=topic)
+        refused.append((await propose(made, both))[0].error)
+
+        each = [
+            ErrorCode.INVALID_UPDATE_VERSION,
+            ErrorCode.NOT_CONTROLLER,
+            ErrorCode.FENCED_LEADER_EPOCH,
+            ErrorCode.NOT_CONTROLLER,
+        ]
+        assert refused == each * 3 + [ErrorCode.INVALID_REQUEST]
+        assert await stored(made) == now
+        await made.check()
+
+
+# -- what is told, and what follows ------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(310)
+async def test_brokers_hear_of_what_was_taken_and_of_what_was_not() -> None:
+    async with led(partitions=3) as made:
+        results = await propose(made, proposal((1,), partition=0), proposal((1,), partition=2, version=1))
+
+        assert [each.error.name for each in results] == ["NONE", "INVALID_UPDATE_VERSION"]
+        for broker in (1, 2):
+            (told,) = made.brokers.of(broker)
+            assert isinstance(told, UpdateMetadata)
+            assert partitions_of(told) == ["t-0", "t-2"]
+            assert told.states.partition_epoch.tolist() == [VERSION + 1, VERSION]
+        assert made.brokers.of(1, LeaderAndIsr) == []
+
+
+async def test_nobody_hears_of_what_nobody_knows() -> None:
+    async with led() as made:
+        await propose(made, proposal((1,), partition=5))
+
+        assert made.brokers.sent == []
+
+
+@pytest.mark.scenario(311)
+async def test_the_leader_has_its_answer_before_a_reassignment_completes() -> None:
+    moving = Assignment((3, 1, 2), adding=(3,), removing=(2,))
+    async with led(assignment=moving, isr=(1, 2), brokers=(1, 2, 3)) as made:
+        state = await stored(made)
+        found = made.controller.hub.controller(CONTROLLER)
+        assert found is not None
+        asked = proposal((1, 2, 3), version=state.partition_epoch, leader_epoch=state.leader_epoch)
+
+        (result,) = await found(AlterPartitionRequested(1, epoch_of(made, 1), (asked,)))
+        held = dict((await made.store.assignments(["t"])).items())
+        assert (result.error, held[T0]) == (ErrorCode.NONE, moving)  # answered, and nothing more has happened
+        await settle()
+
+        held = dict((await made.store.assignments(["t"])).items())
+        assert held[T0] == Assignment((3, 1))
+        assert set((await stored(made)).isr) == {1, 3}
+        assert T0 not in made.controller.cluster.reassigning
+
+
+async def test_only_what_was_taken_lets_a_reassignment_be_looked_at() -> None:
+    moving = Assignment((3, 1, 2), adding=(3,), removing=(2,))
+    async with led(assignment=moving, isr=(1, 2), brokers=(1, 2, 3), partitions=2) as made:
+        state = await stored(made)
+        looked_at: list[object] = []
+        put_once = made.controller.loop.inbox.put_once
+
+        def note(event: object) -> None:
+            looked_at.append(event)
+            put_once(event)  # type: ignore[arg-type]
+
+        made.controller.loop.inbox.put_once = note  # type: ignore[method-assign, assignment]
+        stale = proposal((1,), partition=1, version=state.partition_epoch - 1, leader_epoch=state.leader_epoch)
+        same = proposal((1, 2), version=state.partition_epoch - 1, leader_epoch=state.leader_epoch)
+        await propose(made, stale, same)
+
+        assert looked_at == [LeadershipWritten(T0)]  # what held already counts too, what was refused does not
+
+
+# -- what goes wrong ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(309)
+async def test_what_the_store_refuses_is_not_tried_again_but_read() -> None:
+    """Kafka goes on with what it knew, and refuses whatever the leader proposes until somebody is elected."""
+    commits = []
+
+    class Noting(MemoryStore):
+        async def commit(self, write: Write, fence: Fence) -> Committed:
+            commits.append(write)
+            return await super().commit(write, fence)
+
+    async with led(make_store=lambda store: Noting(store.state, clock=store._clock)) as made:
+        commits.clear()
+        state = await stored(made)
+        assert await made.store.write_isr(T0, state, expected=VERSION) == VERSION + 1  # behind our back
+
+        assert await refusal(made, (1,)) is ErrorCode.INVALID_UPDATE_VERSION
+        assert len(commits) == 1
+        assert made.known("t-0").partition_epoch == VERSION + 1
+        (told,) = made.brokers.of(1)
+        assert isinstance(told, UpdateMetadata)
+        assert told.states.partition_epoch.tolist() == [VERSION + 1]
+
+        (result,) = await propose(made, proposal((1,), version=VERSION + 1))
+        assert result.error is ErrorCode.NONE
+
+
+async def test_a_version_that_only_the_leader_has_heard_of_is_read_before_it_is_judged() -> None:
+    async with led() as made:
+        state = await stored(made)
+        assert await made.store.write_isr(T0, state, expected=VERSION) == VERSION + 1
+
+        (result,) = await propose(made, proposal((1,), version=VERSION + 1))
+
+        assert result.error is ErrorCode.NONE
+        assert (await stored(made)).partition_epoch == VERSION + 2
+
+
+class Unsure(MemoryStore):
+    """Does what it is asked for and does not say so, once; then it cannot be read, as often as it is told."""
+
+    unsure = False
+    blind = 0
+
+    async def commit(self, write: Write, fence: Fence) -> Committed:
+        committed = await super().commit(write, fence)
+        if self.unsure:
+            self.unsure = False
+            raise StoreUnavailable("the connection broke")
+        return committed
+
+    async def leaderships(self, names: Names) -> Leaderships:
+        if self.blind and not self.unsure:
+            self.blind -= 1
+            raise StoreUnavailable("the connection is broken")
+        return await super().leaderships(names)
+
+
+async def test_a_write_without_an_answer_is_read_back() -> None:
+    async with led(make_store=lambda store: Unsure(store.state, clock=store._clock)) as made:
+        made.controller.store.unsure = True  # type: ignore[attr-defined]
+
+        (result,) = await propose(made, proposal((1,)))
+
+        assert (result.error, result.leadership) == (ErrorCode.NONE, await stored(made))
+        assert made.known("t-0").partition_epoch == VERSION + 1
+
+
+async def test_a_write_of_which_nobody_heard_is_found_when_the_leader_proposes_again() -> None:
+    async with led(make_store=lambda store: Unsure(store.state, clock=store._clock)) as made:
+        store = made.controller.store
+        store.unsure, store.blind = True, 1  # type: ignore[attr-defined]
+        (result,) = await propose(made, proposal((1,)))
+        assert result.error is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert made.known("t-0").partition_epoch == VERSION
+
+        (result,) = await propose(made, proposal((1,)))
+
+        assert (result.error, result.leadership) == (ErrorCode.NONE, await stored(made))
+        assert (await stored(made)).partition_epoch == VERSION + 1
+
+
+@pytest.mark.scenario(313)
+async def test_a_controller_that_finds_itself_fenced_says_so_and_resigns() -> None:
+    """Kafka answers UNKNOWN_SERVER_ERROR, which makes the leader ask the same controller again, and stays active until
+    something else tells it; see the moment at which it still is."""
+    active_when_fenced: list[bool] = []
+
+    class Fenced(MemoryStore):
+        fencing = False
+
+        async def commit(self, write: Write, fence: Fence) -> Committed:
+            if self.fencing:
+                await made.store.contest(7, take_over=True)
+                active_when_fenced.append(made.controller.is_active)
+            return await super().commit(write, fence)
+
+    async with led(make_store=lambda store: Fenced(store.state, clock=store._clock)) as made:
+        made.controller.store.fencing = True  # type: ignore[attr-defined]
+        before = await stored(made)
+
+        with pytest.raises(KactlError) as refused:
+            await propose(made, proposal((1,)))
+
+        assert isinstance(refused.value, NotController)
+        assert refused.value.active_id == 7
+        assert active_when_fenced == [True]
+        assert not made.controller.is_active
+        assert await stored(made) == before
+        assert made.brokers.sent == []
+
+
+async def test_a_proposal_that_waits_while_the_controller_resigns_is_answered() -> None:
+    """Kafka drops it, and its broker waits until the request times out."""
+    async with led() as made:
+        found = made.controller.hub.controller(CONTROLLER)
+        assert found is not None
+        asked = AlterPartitionRequested(1, epoch_of(made, 1), (proposal((1,)),))
+        made.controller.loop.inbox.put(ResignRequested(stop=True))
+
+        with pytest.raises(NotController):
+            await found(asked)
+
+        assert await ask(made, ResignRequested()) is None

@@ -1,0 +1,93 @@
+"""Which features may be finalized, and what a new controller makes of those that are."""
+
+import pytest
+
+from kactl.errors import ErrorCode
+from kactl.feature_rules import at_takeover, incompatible, update
+from kactl.model import Broker, Features
+from kactl.requests import FeatureUpdate, UpgradeType
+
+UP, SAFE, UNSAFE = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
+SUPPORTED = {"a": (1, 5), "b": (2, 3), "new": (1, 9)}
+BROKERS = [
+    Broker(1, 1, features=(("a", 1, 5), ("b", 2, 3), ("new", 1, 9))),
+    Broker(2, 1, features=(("a", 1, 4), ("b", 2, 3))),
+]
+FINALIZED = {"a": 3, "b": 2}
+
+
+def updated(*updates: FeatureUpdate) -> tuple[dict[str, int], list[str]]:
+    """What is finalized afterwards, and the message of each update, empty if it is taken."""
+    levels, results = update(updates, FINALIZED, supported=SUPPORTED, brokers=BROKERS)
+    for result in results:
+        assert (result.error is ErrorCode.INVALID_REQUEST) == bool(result.message)
+    return levels, [result.message for result in results]
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (FeatureUpdate("", 1), "needs a name"),
+        (FeatureUpdate("", 0, UpgradeType.UNKNOWN), "needs a name"),
+        (FeatureUpdate("a", 4, UpgradeType.UNKNOWN), "kind of the update, 0"),
+        (FeatureUpdate("stranger", 0, SAFE), "is not finalized"),
+        (FeatureUpdate("a", 0, UP), "which no upgrade does"),
+        (FeatureUpdate("stranger", -1, UP), "which no upgrade does"),
+        (FeatureUpdate("a", 3, UP), "at level 3 already"),
+        (FeatureUpdate("a", 3, SAFE), "at level 3 already"),
+        (FeatureUpdate("a", 2, UP), "ask for a safe downgrade"),
+        (FeatureUpdate("a", 2, UNSAFE), "ask for a safe downgrade"),
+        (FeatureUpdate("a", 4, SAFE), "ask for an upgrade"),
+        (FeatureUpdate("a", 4, UNSAFE), "ask for an upgrade"),
+        (FeatureUpdate("stranger", 1), "does not support stranger"),
+        (FeatureUpdate("b", 1, SAFE), "outside of what this controller supports: 2 to 3"),
+        (FeatureUpdate("a", 6), "outside of what this controller supports: 1 to 5"),
+        (FeatureUpdate("a", 5), "not supported by brokers [2]"),
+        (FeatureUpdate("new", 1), "not supported by brokers [2]"),
+    ],
+)
+def test_an_update_is_refused_by_the_first_rule_that_it_breaks(asked: FeatureUpdate, reason: str) -> None:
+    levels, (message,) = updated(asked)
+
+    assert levels == FINALIZED
+    assert reason in message
+
+
+def test_what_may_be_done_is_done_beside_what_may_not() -> None:
+    levels, messages = updated(
+        FeatureUpdate("a", 4), FeatureUpdate("a", 9), FeatureUpdate("b", 0, SAFE), FeatureUpdate("stranger", 1)
+    )
+
+    assert levels == {"a": 4}
+    assert [bool(message) for message in messages] == [False, True, False, True]
+
+
+def test_a_feature_may_be_lowered_safely() -> None:
+    assert updated(FeatureUpdate("a", 1, SAFE)) == ({"a": 1, "b": 2}, [""])
+
+
+def test_a_broker_that_supports_nothing_fits_where_nothing_is_finalized() -> None:
+    assert incompatible(Broker(3, 1), {}) == []
+    assert incompatible(Broker(3, 1), FINALIZED) == ["a", "b"]
+    assert incompatible(BROKERS[1], {"a": 5, "b": 3}) == ["a"]
+
+
+ENABLED, DISABLED = Features({"a": 3}, version=7), Features({"a": 3}, enabled=False, version=7)
+EMPTY, OFF = Features(), Features(enabled=False)
+
+
+@pytest.mark.parametrize(
+    ("stored", "versioning", "written"),
+    [
+        (None, True, EMPTY),
+        (ENABLED, True, None),
+        (DISABLED, True, EMPTY),
+        (Features({"a": 3}, format=1, version=7), True, Features({"a": 3})),
+        (None, False, OFF),
+        (ENABLED, False, OFF),
+        (DISABLED, False, OFF),
+        (Features(enabled=False, version=7), False, None),
+    ],
+)
+def test_what_a_new_controller_writes(stored: Features | None, versioning: bool, written: Features | None) -> None:
+    assert at_takeover(stored, versioning=versioning, format=2) == written

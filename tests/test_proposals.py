@@ -1,0 +1,171 @@
+"""What becomes of proposed ISRs: columns against the same rules written down for one object at a time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kactl.broker_requests import IsrProposal
+from kactl.errors import ErrorCode, UnknownRecoveryState
+from kactl.model import NO_BROKER, Assignment, Leadership, TopicPartition, TopicRef
+from kactl.proposals import Proposed, judge
+from kactl.rows import Live, Rows
+from kactl.stored import Assignments, Leaderships, Names
+from kactl.table import Table
+
+REPLICAS = (1, 2, 3)
+LED = Leadership(leader=1, leader_epoch=5, isr=(1, 2), partition_epoch=9, controller_epoch=1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One partition and what is proposed for it; a case is told by what differs from a proposal that is taken."""
+
+    known: Leadership | None = LED
+    isr: tuple[int, ...] = (1,)
+    leader_epoch: int = 5
+    partition_epoch: int = 9
+    recovering: bool = False
+
+
+def rows_of(cases: list[Case]) -> Rows:
+    table = Table()
+    names = [TopicPartition("t", number) for number in range(len(cases))]
+    table.put_assignments(Assignments.of(dict.fromkeys(names, Assignment(REPLICAS))))
+    at = table.rows_at(Names.of(names))
+    table.put_leaderships(at, Leaderships.of([case.known for case in cases]))
+    return table.rows(at)
+
+
+def proposed_of(cases: list[Case]) -> Proposed:
+    return Proposed.of(
+        [
+            IsrProposal(TopicRef("t"), number, case.leader_epoch, case.isr, case.partition_epoch, case.recovering)
+            for number, case in enumerate(cases)
+        ]
+    )
+
+
+def judged(*cases: Case, broker: int = 1, live: tuple[int, ...] = REPLICAS, version: int = 3) -> list[tuple[str, bool]]:
+    """The name of the error of each, and whether it holds already."""
+    held = list(cases)
+    answer = judge(rows_of(held), proposed_of(held), broker=broker, live=Live(live), version=version)
+    assert not (answer.taken & (answer.same | (answer.error != 0))).any()
+    return [
+        (ErrorCode(code).name, same) for code, same in zip(answer.error.tolist(), answer.same.tolist(), strict=True)
+    ]
+
+
+def oracle(case: Case, *, broker: int, live: tuple[int, ...], version: int) -> tuple[str, bool]:
+    """One proposal after the other, case by case."""
+    known, members = case.known, set(case.isr)
+    if known is None:
+        return "UNKNOWN_TOPIC_OR_PARTITION", False
+    if case.partition_epoch > known.partition_epoch or case.leader_epoch > known.leader_epoch:
+        return "NOT_CONTROLLER", False
+    if case.leader_epoch < known.leader_epoch:
+        return "FENCED_LEADER_EPOCH", False
+    if (broker, members, case.recovering) == (known.leader, set(known.isr), known.recovering):
+        return "NONE", True
+    if case.partition_epoch < known.partition_epoch:
+        return "INVALID_UPDATE_VERSION", False
+    if broker != known.leader or broker not in members:
+        return "INVALID_REQUEST", False
+    if case.recovering and (len(members) > 1 or not known.recovering):
+        return "INVALID_REQUEST", False
+    if not members <= set(live):
+        return "INELIGIBLE_REPLICA" if version >= 2 else "OPERATION_NOT_ATTEMPTED", False
+    return "NONE", False
+
+
+def test_each_case_of_the_table_is_told_apart() -> None:
+    recovering = Leadership(leader=1, leader_epoch=5, isr=(1,), partition_epoch=9, controller_epoch=1, recovering=True)
+
+    assert judged(
+        Case(known=None),
+        Case(partition_epoch=10),
+        Case(leader_epoch=6),
+        Case(leader_epoch=4),
+        Case(isr=(2, 1), partition_epoch=8),  # holds already; the older version does not matter
+        Case(partition_epoch=8),
+        Case(isr=()),
+        Case(isr=(2,)),
+        Case(isr=(1, 2), recovering=True),
+        Case(isr=(1,), recovering=True),
+        Case(known=recovering, isr=(1, 2), recovering=True),
+        Case(known=recovering, isr=(1,), recovering=True),
+        Case(known=recovering, isr=(1,)),
+        Case(isr=(1, 2, 3)),
+        Case(isr=(1, NO_BROKER)),
+        Case(isr=(1, 4)),
+        Case(),
+        live=(1, 2, 4),
+    ) == [
+        ("UNKNOWN_TOPIC_OR_PARTITION", False),
+        ("NOT_CONTROLLER", False),
+        ("NOT_CONTROLLER", False),
+        ("FENCED_LEADER_EPOCH", False),
+        ("NONE", True),
+        ("INVALID_UPDATE_VERSION", False),
+        ("INVALID_REQUEST", False),
+        ("INVALID_REQUEST", False),
+        ("INVALID_REQUEST", False),
+        ("INVALID_REQUEST", False),
+        ("INVALID_REQUEST", False),
+        ("NONE", True),
+        ("NONE", False),
+        ("INELIGIBLE_REPLICA", False),
+        ("INELIGIBLE_REPLICA", False),
+        ("NONE", False),
+        ("NONE", False),
+    ]
+
+
+def test_a_follower_cannot_speak_for_the_leader() -> None:
+    assert judged(Case(), Case(isr=(1, 2)), Case(isr=(2,)), broker=2) == [("INVALID_REQUEST", False)] * 3
+
+
+@pytest.mark.parametrize(("version", "error"), [(0, "OPERATION_NOT_ATTEMPTED"), (2, "INELIGIBLE_REPLICA")])
+def test_how_a_dead_member_is_refused_depends_on_the_version(version: int, error: str) -> None:
+    assert judged(Case(isr=(1, 3)), live=(1, 2), version=version) == [(error, False)]
+
+
+def test_nothing_is_judged_where_nothing_is_proposed() -> None:
+    assert judged() == []
+
+
+def test_a_recovery_state_is_one_of_two() -> None:
+    with pytest.raises(UnknownRecoveryState):
+        Proposed.of([IsrProposal(TopicRef("t"), 0, 5, (1,), 9, 25)])
+
+
+ISRS = st.lists(st.integers(1, 4), max_size=4, unique=True).map(tuple)
+EPOCHS = st.integers(4, 6)
+KNOWN = st.builds(
+    Leadership,
+    leader=st.sampled_from([-1, 1, 2]),
+    leader_epoch=EPOCHS,
+    isr=ISRS,
+    partition_epoch=EPOCHS,
+    controller_epoch=st.just(1),
+    recovering=st.booleans(),
+)
+CASES = st.builds(Case, st.none() | KNOWN, ISRS, EPOCHS, EPOCHS, st.booleans())
+
+
+@given(st.lists(CASES, max_size=12), st.sampled_from([1, 2]), ISRS, st.sampled_from([1, 2]))
+def test_columns_agree_with_one_after_the_other(
+    cases: list[Case], broker: int, live: tuple[int, ...], version: int
+) -> None:
+    expected = [oracle(case, broker=broker, live=live, version=version) for case in cases]
+
+    assert judged(*cases, broker=broker, live=live, version=version) == expected
+
+
+def test_a_proposal_is_taken_apart_into_columns() -> None:
+    proposed = proposed_of([Case(isr=(3, 1, 3)), Case(isr=())])
+
+    assert proposed.isr.tolist() == [[3, NO_BROKER], [1, NO_BROKER]]
+    assert len(proposed.take(np.array([True, False]))) == 1
