@@ -1,5 +1,6 @@
 """A listener on a free port of loopback, and behind it a desk: it notes what is asked, and answers as it was told."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from kactl.transports.kafka.listener.frames import Limits
 
 LISTENER = "INTERNAL"
 KACTL = 900
+NO_LIMITS = Limits()
 
 Answers = Mapping[type[Asked], Callable[[Any], Any]]
 
@@ -30,7 +32,7 @@ class Desk:
         self.node_id = KACTL
         self.active_id: int | None = KACTL
         self.is_active = True
-        self.answers = dict(answers or {})
+        self.answers: Any = {} if answers is None else answers
         self.asked: list[Asked] = []
         self.waits: list[tuple[str, str, float]] = []
         self.done = True
@@ -68,9 +70,9 @@ class Desk:
 async def listening(
     ruled: Any,
     *,
-    limits: Limits = Limits(),
+    limits: Limits = NO_LIMITS,
     partitions: int = 1,
-    replication_factor: int = 1,  # noqa: B008
+    replication_factor: int = 1,
 ) -> AsyncIterator[tuple[KafkaListener, int]]:
     """A listener, and the port where it is."""
     socket = bound(Endpoint(LISTENER, "127.0.0.1", 0))
@@ -83,3 +85,10 @@ async def listening(
     )
     async with KafkaListener(ruled, {LISTENER: socket}, settings) as listener:
         yield listener, port
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    """Let others go on until something is so."""
+    async with asyncio.timeout(20):
+        while not reached():  # noqa: ASYNC110 - what is waited for is on the other side of a socket
+            await asyncio.sleep(0.001)

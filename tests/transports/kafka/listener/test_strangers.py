@@ -1,0 +1,306 @@
+"""Whatever a stranger sends: the connection is closed, it is counted and logged, and nobody is asked anything."""
+
+import asyncio
+import datetime
+import logging
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode as KioError
+
+from kactl.broker_requests import ControlledShutdownRequested
+from kactl.errors import BadRequest
+from kactl.transports.kafka.listener.apis import REFUSED
+from kactl.transports.kafka.listener.frames import Limits
+from kactl.transports.kafka.listener.tally import LOG_PAUSE_S, Refused, Tally
+
+from .client import Client, connected, frame, request_class
+from .desk import Desk, listening, until
+
+pytestmark = pytest.mark.anyio
+
+
+def head(size: int, key: int = 7, version: int = 3) -> bytes:
+    return struct.pack(">ihhi", size, key, version, 1)
+
+
+SHUTDOWN = frame(request_class(7, 3)(broker_id=2, broker_epoch=1), 1)
+
+
+@pytest.mark.parametrize(
+    ("sent", "kind"),
+    [
+        (struct.pack(">i", -1), "length"),
+        (struct.pack(">i", 0), "length"),
+        (struct.pack(">i", 7), "length"),
+        (struct.pack(">i", 2**31 - 1), "length"),
+        (struct.pack(">i", 100 * 1024 * 1024 + 1), "length"),
+        (head(17 * 1024 * 1024, key=56), "length"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "length"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(40), "length"),
+        (head(8, key=9999, version=0), "unknown_api"),
+        (head(8, key=-1, version=0), "unknown_api"),
+        (head(8, key=19, version=-1), "unknown_api"),
+        (head(8, key=7, version=4), "unsupported_version"),
+        (head(8, key=56, version=99), "unsupported_version"),
+        (head(8), "malformed"),
+        (head(20) + b"\xff\xff\x00" + bytes(9), "malformed"),
+        (head(30) + b"\xff\xff\x00" + bytes(19), "malformed"),
+        (head(14) + b"\x7f\xff" + bytes(4), "malformed"),
+    ],
+    ids=[
+        "negative length", "no length", "no header", "length bomb", "just above the limit", "large request of ours",
+        "http", "tls", "wrong key", "negative key", "negative version", "newer version", "wild version", "no body",
+        "half a body", "something left over", "client id beyond the end",
+    ],
+)  # fmt: skip
+async def test_what_is_no_request_closes_the_connection(
+    sent: bytes, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk = Desk()
+    async with listening(desk) as (listener, port), connected(port) as client:
+        client.writer.write(sent)
+        closed = await client.is_closed()
+
+    assert closed
+    assert desk.asked == []
+    assert listener.tally.refused == {kind: 1}
+    assert listener.held == 0
+    assert [record.levelno for record in caplog.records if "the connection is closed" in record.message] == [
+        logging.WARNING
+    ]
+
+
+@pytest.mark.parametrize("key", sorted(REFUSED))
+async def test_nobody_gives_orders_here(key: int) -> None:
+    """The listener is no broker. What another controller would say is not even read, let alone remembered."""
+    desk = Desk()
+    async with listening(desk) as (listener, port), connected(port) as client:
+        client.writer.write(head(8 + 40, key=key, version=1) + bytes(40))
+        closed = await client.is_closed()
+
+    assert closed
+    assert listener.tally.refused == {"not_for_us": 1}
+    assert (desk.asked, listener.held) == ([], 0)
+
+
+async def test_orders_under_a_high_epoch_leave_no_trace() -> None:
+    """Whole requests, as a controller sends them: what is asked after them is answered as before them."""
+    desk = Desk({ControlledShutdownRequested: lambda _: []})
+    orders = [
+        request_class(4, 4)(
+            controller_id=1, controller_epoch=2**31 - 1, broker_epoch=1, topic_states=(), live_leaders=()
+        ),
+        request_class(6, 6)(
+            controller_id=1, controller_epoch=2**31 - 1, broker_epoch=1, topic_states=(), live_brokers=()
+        ),
+        request_class(5, 3)(controller_id=1, controller_epoch=2**31 - 1, broker_epoch=1, topic_states=()),
+    ]
+    async with listening(desk) as (listener, port):
+        for order in orders:
+            async with connected(port) as client:
+                client.writer.write(frame(order, 1))
+                assert await client.is_closed()
+        async with connected(port) as client:
+            answer = await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=1))
+
+    assert answer.error_code is KioError.none
+    assert desk.asked == [ControlledShutdownRequested(2, 1)]
+    assert listener.tally.refused == {"not_for_us": 3}
+
+
+async def test_a_frame_that_ends_too_early_is_refused() -> None:
+    desk = Desk()
+    async with listening(desk) as (listener, port), connected(port) as client:
+        client.writer.write(SHUTDOWN[:-3])
+        client.writer.write_eof()
+        closed = await client.is_closed()
+
+    assert closed
+    assert listener.tally.refused == {"truncated": 1}
+    assert desk.asked == []
+
+
+async def test_who_only_looks_in_is_no_stranger() -> None:
+    async with listening(Desk()) as (listener, port), connected(port) as client:
+        client.writer.write_eof()
+        closed = await client.is_closed()
+
+    assert closed
+    assert listener.tally.refused == {}
+
+
+async def drip(client: Client) -> bool:
+    """A byte now and then, and never a whole frame; whether it is thrown out."""
+    for byte in SHUTDOWN[:-1]:
+        client.writer.write(bytes((byte,)))
+        try:
+            async with asyncio.timeout(0.05):
+                return await client.is_closed()
+        except TimeoutError:
+            continue
+    return False
+
+
+async def test_who_sends_a_byte_now_and_then_is_thrown_out() -> None:
+    limits = Limits(frame_timeout_s=0.2)
+    async with listening(Desk(), limits=limits) as (listener, port), connected(port) as client:
+        thrown_out = await drip(client)
+
+    assert thrown_out
+    assert listener.tally.refused == {"slow": 1}
+
+
+async def test_who_says_nothing_is_let_go() -> None:
+    async with listening(Desk(), limits=Limits(idle_timeout_s=0.05)) as (listener, port), connected(port) as client:
+        closed = await client.is_closed()
+
+    assert closed
+    assert listener.tally.refused == {}
+
+
+async def test_more_connections_than_are_allowed_are_refused_and_the_others_go_on() -> None:
+    desk = Desk({ControlledShutdownRequested: lambda _: []})
+    ask = request_class(7, 3)(broker_id=2, broker_epoch=1)
+    async with listening(desk, limits=Limits(connections_max=2)) as (listener, port):
+        async with connected(port) as first, connected(port) as second:
+            await first.ask(ask)
+            await second.ask(ask)
+            async with connected(port) as third:
+                refused = await third.is_closed()
+            await first.ask(ask)
+        await until(lambda: not listener.tally.connections)
+        async with connected(port) as fourth:
+            await fourth.ask(ask)
+
+    assert refused
+    assert listener.tally.refused == {"connections": 1}
+    assert len(desk.asked) == 4
+
+
+async def test_what_is_announced_takes_no_memory_before_it_is_there_and_all_together_have_a_limit() -> None:
+    """Twenty frames of 10 MiB are announced and begun; 1 MiB is what may be held of them."""
+    limits = Limits(held_max=1024 * 1024)
+    announced = head(10 * 1024 * 1024, key=56)
+    async with listening(Desk(), limits=limits) as (listener, port):
+        clients = [connected(port) for _ in range(20)]
+        opened = [await each.__aenter__() for each in clients]
+        for client in opened:
+            client.writer.write(announced)
+        for client in opened[:2]:
+            client.writer.write(bytes(400 * 1024))
+        await until(lambda: listener.held == 2 * 400 * 1024)
+        before = listener.tally.refused.copy()
+        opened[2].writer.write(bytes(400 * 1024))
+        closed = await opened[2].is_closed()
+        held = listener.held
+        for each in clients:
+            await each.__aexit__(None, None, None)
+        await until(lambda: not listener.tally.connections)
+
+    assert before == {}
+    assert closed
+    assert held == 2 * 400 * 1024
+    assert listener.tally.refused["memory"] == 1
+    assert listener.held == 0
+
+
+async def test_requests_sent_together_are_answered_one_after_the_other() -> None:
+    going = 0
+    most = 0
+
+    class Slow(Desk):
+        async def ask(self, request: object) -> list[object]:
+            nonlocal going, most
+            going += 1
+            most = max(most, going)
+            await asyncio.sleep(0)
+            going -= 1
+            return []
+
+    ask = request_class(7, 3)(broker_id=2, broker_epoch=1)
+    async with listening(Slow()) as (_, port), connected(port) as client:
+        client.writer.write(b"".join(frame(ask, number) for number in range(50)))
+        for number in range(50):
+            Client.read(ask, await client.frame(), number)
+
+    assert most == 1
+
+
+SEEDS: list[bytes] = [
+    SHUTDOWN,
+    frame(request_class(67, 0)(broker_id=2, broker_epoch=1), 1),
+    frame(request_class(56, 3)(broker_id=2, broker_epoch=1, topics=()), 1),
+    frame(request_class(18, 0)(), 1),
+    frame(request_class(3, 12)(topics=None, include_topic_authorized_operations=False), 1),
+    frame(request_class(20, 5)(topic_names=("a", "b"), timeout=datetime.timedelta(seconds=1)), 1),
+]
+CHANGES = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=6)
+
+
+class Everything(dict[Any, Any]):
+    """Refuses whatever is asked."""
+
+    def __missing__(self, kind: object) -> Any:
+        return lambda _: BadRequest("all of it", "nothing is done here")
+
+
+async def _send(port: int, content: bytes) -> None:
+    async with connected(port) as client:
+        client.writer.write(content)
+        client.writer.write_eof()
+        try:
+            async with asyncio.timeout(10):
+                while await client.reader.read(4096):
+                    pass
+        except ConnectionError:
+            pass
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    content=st.one_of(
+        st.binary(max_size=300),
+        st.tuples(st.integers(-5, 400), st.integers(-2, 110), st.integers(-1, 20), st.binary(max_size=200)).map(
+            lambda of: struct.pack(">ihhi", *of[:3], 1) + of[3]
+        ),
+        st.tuples(st.sampled_from(SEEDS), CHANGES).map(lambda of: _changed(*of)),
+    )
+)
+async def test_no_bytes_do_harm(content: bytes) -> None:
+    """Afterwards the listener holds nothing, no error of ours was met, and the next client is answered."""
+    async with listening(Desk(Everything())) as (listener, port):
+        await _send(port, content)
+        async with connected(port) as client:
+            await client.ask(request_class(18, 0)())
+        await until(lambda: not listener.tally.connections)
+
+    assert listener.tally.refused["error"] == 0
+    assert listener.held == 0
+
+
+def _changed(content: bytes, changes: list[tuple[int, int]]) -> bytes:
+    changed = bytearray(content)
+    for at, byte in changes:
+        changed[at % len(changed)] = byte
+    return bytes(changed)
+
+
+def test_a_flood_of_refusals_is_counted_whole_and_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    now_s = 0.0
+    tally = Tally(now_s=lambda: now_s)
+
+    for _ in range(1000):
+        tally.refuse(Refused("length", "a frame of -1 bytes"), "10.0.0.1:5 on CLIENT")
+    now_s = LOG_PAUSE_S
+    tally.refuse(Refused("length", "a frame of -1 bytes"), "10.0.0.1:6 on CLIENT")
+
+    assert tally.refused == {"length": 1001}
+    assert [record.message for record in caplog.records] == [
+        "10.0.0.1:5 on CLIENT: a frame of -1 bytes; the connection is closed",
+        "10.0.0.1:6 on CLIENT: a frame of -1 bytes; the connection is closed "
+        "(999 more of the kind since the last time)",
+    ]
