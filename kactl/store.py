@@ -323,14 +323,16 @@ class Store(Protocol):
             StoreUnavailable: the outcome is unknown. Read back before writing again.
         """
 
-    async def changes(self, since: tuple[int, ...] | None) -> Changes:
+    async def changes(self, since: tuple[int, ...] | None, *, last: bool = False) -> Changes:
         """What was written since an earlier look, so that whoever keeps a copy need not read all of it again.
 
         Whatever was written when this is called, by whomever, is in the answer to this call or to an earlier one.
 
         Args:
             since: the `position` of the earlier look. None for the first: nothing is known, and the store begins to
-                take note; from then on it may cost it something for every write.
+                take note; from then on it may cost it something for every write. A position before the one that was
+                asked from last may be unknown to it.
+            last: no copy is kept any more: the store ceases to take note, and the position is of no use.
         """
 
     async def watch_leaderships(self, names: Collection[TopicPartition]) -> None:

@@ -192,7 +192,7 @@ class Standby(Handlers):
         copy, self._copy = self._copy, None
         self._timers.cancel(StandbyDue())
         if copy is not None:
-            changes = await self.store.changes(copy.position)
+            changes = await self.store.changes(copy.position, last=True)
             if not changes.whole:
                 copy.note(changes)
                 return copy

@@ -169,7 +169,7 @@ class MemoryStore(MemoryRequests):
         held.led(write.names, committed)
         return int(committed.version[0]) if committed.kept[0] else None
 
-    async def changes(self, since: tuple[int, ...] | None) -> Changes:
+    async def changes(self, since: tuple[int, ...] | None, *, last: bool = False) -> Changes:
         state = await self._turn()
         found = None if since is None else state.log.since(since[0])
         if since is None or found is None:

@@ -8,6 +8,7 @@ Events are waited for, never slept for; a store may report more than what is ask
 """
 
 from .store_brokers import BrokerContract, NotificationContract
+from .store_changes import ChangesContract
 from .store_controllership import ControllershipContract, FencingContract
 from .store_deletion import DeletionContract
 from .store_features import FeatureContract, ProducerIdContract, WatchedLeadershipContract
@@ -29,5 +30,6 @@ class StoreContract(
     FeatureContract,
     ProducerIdContract,
     WatchedLeadershipContract,
+    ChangesContract,
 ):
     """All of it."""

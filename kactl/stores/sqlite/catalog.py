@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from kactl.errors import NotFound, TopicExists
 from kactl.model import NO_BROKER, Fence, TopicPartition, TopicRef
-from kactl.store import Assignments, Changed, Committed, Leaderships, Names, Notification, Write
+from kactl.store import Assignments, Changed, Changes, Committed, Leaderships, Names, Notification, Write
+from kactl.stored import named
 from kactl.stores.entries import topic_numbers
 from kactl.stores.pieces import Piece, joined
 
@@ -142,6 +143,21 @@ class Catalog:
             known = self._known()
             keys = {(known[name.topic], name.partition): name for name in names if name.topic in known}
             self._database.journal.watched.watch(keys)
+
+    def changes(self, since: tuple[int, ...] | None) -> Changes:
+        """What was written since; see `Store.changes`. A position is a change, a stamp, and the number of a topic."""
+        journal = self._database.journal
+        with self._database.reading() as connection:
+            stamp, number = connection.execute("SELECT stamp, topic_number FROM meta").fetchone()
+            position = (journal.seq, stamp, number)
+            found = None if since is None else journal.log.since(since[0])
+            if since is None or found is None:
+                return Changes.unknown(position)
+            made = connection.execute("SELECT name FROM topics WHERE number > ?", (since[2],)).fetchall()
+            query = "SELECT name FROM stamps WHERE what = ? AND stamp > ?"
+            written = connection.execute(query, (Changed.TOPIC.value, since[1])).fetchall()
+            names = {topic: name for name, topic in self._known().items()}
+        return Changes(position, False, frozenset(name for (name,) in (*made, *written)), named(*found, names))
 
     def _known(self) -> dict[str, int]:
         """The number of each topic, in memory: there may be many in one call."""

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from kactl.rows import RowNumbers
+from kactl.stores.change_log import ChangeLog
 from kactl.stores.entries import Entries, EntryTable
 
 from .frame import FrameDamagedError, kind_of, pack, unpack
@@ -42,6 +43,7 @@ class Journal:
 
     def _clear(self) -> None:
         self.entries = EntryTable()
+        self.log = ChangeLog()
         self.seq = 0
         self._snapshot_bytes = 0
         self._journal_bytes = 0
@@ -89,6 +91,7 @@ class Journal:
     def applied(self, seq: int, entries: Entries, size: int, rows: RowNumbers | None = None) -> None:
         """A change is durable: keep it in memory."""
         self.entries.put(entries, rows)
+        self.log.add(seq, entries.topic, entries.partition)
         self.watched.see(entries)
         self._count(seq, size)
 

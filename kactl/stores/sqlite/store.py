@@ -25,7 +25,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.store import Assignments, Changed, Committed, Leaderships, Names, Notification, StoreEvent, Write
+from kactl.store import Assignments, Changed, Changes, Committed, Leaderships, Names, Notification, StoreEvent, Write
 from kactl.stores.entries import leader_write
 from kactl.stores.listing import Listing
 from kactl.stores.pieces import Piece, parted
@@ -244,6 +244,9 @@ class SqliteStore:
             self._thread.catalog.commit, write, None, controller_epoch=state.controller_epoch
         )
         return int(committed.version[0]) if committed.kept[0] else None
+
+    async def changes(self, since: tuple[int, ...] | None, *, last: bool = False) -> Changes:
+        return await self._thread.run(self._thread.catalog.changes, since)
 
     async def watch_leaderships(self, names: Collection[TopicPartition]) -> None:
         await self._thread.run(self._thread.catalog.watch_leaderships, names)

@@ -17,7 +17,6 @@ from typing import Any, Final
 
 import anyio
 import anyio.to_thread
-from kazoo.client import KazooClient
 from kazoo.exceptions import (
     AuthFailedError,
     ConnectionClosedError,
@@ -34,8 +33,10 @@ from kazoo.retry import KazooRetry
 
 from kactl.errors import KactlError, SessionExpired, StoreUnavailable
 
+from . import request
 from .answers import Answers, Call
 from .request import MultiRead
+from .tree_client import TreeClient
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ RECONNECT_S_MAX: Final = 1.0
 # How many session timeouts may pass without a single answer before a call gives up: one for the server to give the
 # session up, one for us to find another server.
 PATIENCE: Final = 2
+# Marks what a watched tree has said, among what has arrived.
+_TREE: Final = object()
 
 
 class Client:
@@ -55,6 +58,7 @@ class Client:
         connect: `host:port[,host:port...][/chroot]`.
         on_state: called in the loop with kazoo's state, for every change of it.
         on_watch: called in the loop with the kind of event and the path, relative to the chroot.
+        on_tree: called in the loop with the path of whatever is written below a tree that is watched as a whole.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class Client:
         max_in_flight: int,
         on_state: Callable[[str], None] = lambda state: None,
         on_watch: Callable[[str, str], None] = lambda kind, path: None,
+        on_tree: Callable[[str], None] = lambda path: None,
     ) -> None:
         self.hosts, slash, chroot = connect.partition("/")
         self.chroot = (slash + chroot).rstrip("/")
@@ -73,6 +78,7 @@ class Client:
         self._max_in_flight = max_in_flight
         self._on_state = on_state
         self._on_watch = on_watch
+        self._on_tree = on_tree
         self._patience_s = PATIENCE * session_timeout_ms / 1000
         self._reads_many = True
         self._closing = False
@@ -90,7 +96,7 @@ class Client:
         handler = SequentialThreadingHandler()
         # At once, in the connection's own thread, so that a watch cannot be overtaken by a later answer.
         handler.dispatch_callback = lambda callback: callback.func(*callback.args)
-        self._kazoo = KazooClient(
+        self._kazoo = TreeClient(
             hosts=self.hosts,
             timeout=session_timeout_ms / 1000,
             handler=handler,
@@ -184,6 +190,11 @@ class Client:
             self._reads_many = False
         return (await self.ask_all([self.get(path) for path in paths])).results
 
+    async def watch_tree(self, path: str) -> Any:
+        """Watch everything below a path for as long as this connection lasts; None, or an error as an object."""
+        self._kazoo.watch_tree(self.path(path), lambda event: self._post(_TREE, event.path))
+        return await self.ask(request.watch_tree(self.path(path)))
+
     def submit(self, requests: Sequence[Any], finished: Callable[[Answers], None]) -> Answers:
         """Send some requests; `finished` is called in the loop when all are answered, or `error` says why not."""
         answers = Answers(len(requests), finished)
@@ -241,6 +252,8 @@ class Client:
                 continue
             elif what is None:
                 self._state_changed(value)
+            elif what is _TREE:
+                self._on_tree(value[len(self.chroot) :])
             elif value.startswith(self.chroot):
                 self._on_watch(what, value[len(self.chroot) :])
         self._send()

@@ -1,4 +1,4 @@
-"""What is asked of ZooKeeper: kazoo's requests, and one that kazoo does not know.
+"""What is asked of ZooKeeper: kazoo's requests, and some that kazoo does not know.
 
 kazoo takes any request that has a `type` and can be written and read. Paths in requests are whole, chroot included.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from kazoo.exceptions import EXCEPTIONS, RolledBackError, RuntimeInconsistency, SystemZookeeperError, ZookeeperError
-from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData, Transaction
+from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData, Sync, Transaction
 from kazoo.protocol.states import ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE
 
@@ -17,6 +17,8 @@ _EPHEMERAL: Final = 1
 _SEQUENTIAL: Final = 2
 
 _GET_DATA: Final = 4
+_PERSISTENT_RECURSIVE: Final = 1
+_ANY: Final = 3
 _ERROR: Final = -1
 _HEADER: Final = struct.Struct("!i?i")
 _INT: Final = struct.Struct("!i")
@@ -45,6 +47,21 @@ def check(path: str, version: int) -> Any:
     return CheckVersion(path, version)
 
 
+def sync(path: str) -> Any:
+    """Answered once the server has caught up with its leader."""
+    return Sync(path)
+
+
+def watch_tree(path: str) -> Any:
+    """A watch on everything below a path, which stays when it fires. Needs a server of 3.6 or later."""
+    return WatchTree(path)
+
+
+def unwatch(path: str) -> Any:
+    """Take away all watches of this connection that were put on just this path."""
+    return Unwatch(path)
+
+
 def multi(operations: Sequence[Any]) -> Any:
     """All of it or nothing. Its answer is a list: what came of each operation, or an error for each."""
     return Transaction(list(operations))
@@ -56,6 +73,43 @@ def first_error(result: Any) -> ZookeeperError | None:
         return result
     errors = [one for one in result if isinstance(one, ZookeeperError)]
     return next((one for one in errors if not isinstance(one, RolledBackError | RuntimeInconsistency)), None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WatchTree:
+    """Its answer is None. Source: ZooKeeper's AddWatchRequest, of mode PERSISTENT_RECURSIVE."""
+
+    path: str
+
+    type: ClassVar[int] = 106
+
+    def serialize(self) -> bytes:
+        return _path(self.path) + _INT.pack(_PERSISTENT_RECURSIVE)
+
+    @classmethod
+    def deserialize(cls, answer: bytes, offset: int) -> None:
+        return None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unwatch:
+    """Its answer is None. Source: ZooKeeper's RemoveWatchesRequest, of type ANY."""
+
+    path: str
+
+    type: ClassVar[int] = 18
+
+    def serialize(self) -> bytes:
+        return _path(self.path) + _INT.pack(_ANY)
+
+    @classmethod
+    def deserialize(cls, answer: bytes, offset: int) -> None:
+        return None
+
+
+def _path(path: str) -> bytes:
+    text = path.encode()
+    return _INT.pack(len(text)) + text
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

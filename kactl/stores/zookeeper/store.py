@@ -22,7 +22,18 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.store import Assignments, Changed, Committed, Leaderships, Names, Notification, Session, StoreEvent, Write
+from kactl.store import (
+    Assignments,
+    Changed,
+    Changes,
+    Committed,
+    Leaderships,
+    Names,
+    Notification,
+    Session,
+    StoreEvent,
+    Write,
+)
 
 from . import (
     config_node,
@@ -40,6 +51,7 @@ from . import (
 from .client import Client
 from .config_changes import ConfigChanges
 from .session import ZooKeeperSession
+from .tree_changes import TreeChanges
 from .watches import Watches
 
 log = logging.getLogger(__name__)
@@ -88,9 +100,11 @@ class ZooKeeperStore:
             max_in_flight=max_in_flight,
             on_state=self._on_state,
             on_watch=self._on_watch,
+            on_tree=self._on_tree,
         )
         self._armed = Watches(self._client, self._tell, self._look_at_configs)
         self._config_changes = ConfigChanges(self._client, self._armed, self._tell)
+        self._tree_changes = TreeChanges(self._client)
 
     async def __aenter__(self) -> Self:
         await self._client.open()
@@ -235,6 +249,9 @@ class ZooKeeperStore:
     async def commit(self, write: Write, fence: Fence) -> Committed:
         return await state_node.commit(self._client, write, fence, batch=self._batch)
 
+    async def changes(self, since: tuple[int, ...] | None, *, last: bool = False) -> Changes:
+        return await self._tree_changes.look(since, last=last)
+
     async def write_isr(self, name: TopicPartition, state: Leadership, *, expected: int) -> int | None:
         return await state_node.write_isr(self._client, name, state, expected=expected)
 
@@ -265,6 +282,9 @@ class ZooKeeperStore:
         """Where reads report what they armed; None while nobody would hear of it."""
         return None if self._listener is None else self._armed
 
+    def _on_tree(self, path: str) -> None:
+        self._tree_changes.on_write(path)
+
     def _on_watch(self, event: str, path: str) -> None:
         self._armed.on_watch(event, path)
 
@@ -272,6 +292,8 @@ class ZooKeeperStore:
         self._config_changes.look()
 
     def _on_state(self, kazoo_state: str) -> None:
+        if kazoo_state != KazooState.CONNECTED:
+            self._tree_changes.forget()
         if kazoo_state == KazooState.LOST:
             self._lost = True
             self._armed.forget()

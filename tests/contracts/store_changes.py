@@ -1,0 +1,103 @@
+"""The store contract: what was written since an earlier look, for whoever keeps a copy."""
+
+import pytest
+
+from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
+from kactl.store import Store
+
+from .store_clients import ORDERS, ORDERS_0, ORDERS_1, ORDERS_2, THREE_PARTITIONS, Stores, lead, write
+
+PAYMENTS = TopicRef("payments", bytes(range(1, 17)))
+
+
+async def look(store: Store, since: tuple[int, ...]) -> tuple[tuple[int, ...], set[str], set[str]]:
+    """The new position, and the topics and partitions that were written."""
+    changes = await store.changes(since)
+    assert not changes.whole
+    return changes.position, set(changes.topics), {str(name) for name in changes.partitions}
+
+
+class ChangesContract:
+    pytestmark = pytest.mark.anyio
+
+    async def test_the_first_look_knows_nothing(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            changes = await store.changes(None)
+
+            assert changes.whole
+            assert (await look(store, changes.position))[1:] == (set(), set())
+
+    async def test_what_others_wrote_is_told_once(self, stores: Stores) -> None:
+        async with stores.open_client() as copying, stores.open_client() as other:
+            fence = await lead(other)
+            position = (await copying.changes(None)).position
+
+            await other.commit(write([ORDERS_0, ORDERS_2], leader=2, leader_epoch=1, expected=0), fence)
+            position, topics, partitions = await look(copying, position)
+            assert (topics, partitions) == (set(), {"orders-0", "orders-2"})
+
+            await other.write_isr(ORDERS_1, Leadership(1, 0, (1, 2), 0, fence.epoch), expected=0)
+            position, topics, partitions = await look(copying, position)
+            assert (topics, partitions) == (set(), {"orders-1"})
+
+            assert (await look(copying, position))[1:] == (set(), set())
+
+    async def test_what_was_told_is_told_again_to_whoever_asks_from_the_same_position(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            fence = await lead(store)
+            position = (await store.changes(None)).position
+            await store.commit(write([ORDERS_0], leader_epoch=1, expected=0), fence)
+
+            assert (await look(store, position))[2] == {"orders-0"}
+            assert (await look(store, position))[2] == {"orders-0"}
+
+    async def test_after_the_last_look_another_copy_may_be_begun(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            fence = await lead(store)
+            position = (await store.changes(None)).position
+            await store.commit(write([ORDERS_0], leader_epoch=1, expected=0), fence)
+
+            changes = await store.changes(position, last=True)
+            assert [str(name) for name in changes.partitions] == ["orders-0"]
+
+            position = (await store.changes(None)).position
+            await store.commit(write([ORDERS_1], leader_epoch=1, expected=0), fence)
+            assert (await look(store, position))[2] == {"orders-1"}
+
+    async def test_a_refused_write_is_no_change(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            fence = await lead(store)
+            position = (await store.changes(None)).position
+
+            await store.commit(write([ORDERS_0], expected=7), fence)
+
+            assert (await look(store, position))[1:] == (set(), set())
+
+    async def test_topics_that_were_made_grown_or_made_again_are_told(self, stores: Stores) -> None:
+        async with stores.open_client() as copying, stores.open_client() as other:
+            fence = await lead(other)
+            position = (await copying.changes(None)).position
+
+            await other.create_topic(PAYMENTS, {0: Assignment((1,))}, {})
+            position, topics, _ = await look(copying, position)
+            assert topics == {"payments"}
+
+            await other.write_assignment(PAYMENTS, {0: Assignment((1,)), 1: Assignment((2,))}, None)
+            position, topics, _ = await look(copying, position)
+            assert topics == {"payments"}
+
+            await other.delete_topic("orders", fence)
+            await other.create_topic(ORDERS, THREE_PARTITIONS, {})
+            position, topics, _ = await look(copying, position)
+            assert topics == {"orders"}
+
+    async def test_the_leadership_of_a_new_topic_is_told(self, stores: Stores) -> None:
+        async with stores.open_client() as copying, stores.open_client() as other:
+            fence = await lead(other)
+            position = (await copying.changes(None)).position
+
+            await other.create_topic(PAYMENTS, {0: Assignment((1,))}, {})
+            position, *_ = await look(copying, position)
+            await other.commit(write([TopicPartition("payments", 0)]), fence)
+
+            assert (await look(copying, position))[2] == {"payments-0"}
