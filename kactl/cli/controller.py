@@ -1,10 +1,11 @@
-"""`kactl controller`: the controller of a cluster of real brokers."""
+"""`kactl controller`: run the controller of a cluster of real brokers, or look at one that runs."""
 
 from typing import TYPE_CHECKING
 
 import click
 
 from .config import FILE_DEFAULT
+from .controllership import history, queue, resign
 from .exits import Exit, Failure
 from .settings import Settings, local_options
 from .up import LOG_LEVELS
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from .setup import Stop
 
 
-@click.command(short_help="Run the controller of real Kafka brokers.")
+@click.group(invoke_without_command=True, short_help="Run the controller of real Kafka brokers, or look at one.")
 @click.option("--config", "file", metavar="FILE", default=FILE_DEFAULT, show_default=True, help="The configuration.")
 @click.option("--takeover", is_flag=True, help="Take the controllership from whoever holds it.")
 @click.option("--log-level", type=LOG_LEVELS, default="info", show_default=True, help="What to log to stderr.")
@@ -23,8 +24,10 @@ def controller(settings: Settings, *, file: str, takeover: bool, log_level: str,
     """Run a controller over ZooKeeper, for unmodified Kafka brokers, until Ctrl-C.
 
     It contests for the controllership as every broker does, and stands by while somebody else has it. `--takeover`
-    does not wait for that.
+    does not wait for that. The commands below look at a controller that runs, of any kind.
     """
+    if click.get_current_context().invoked_subcommand is not None:
+        return
     from . import setup
     from .serving import over_zookeeper
 
@@ -46,3 +49,7 @@ def controller(settings: Settings, *, file: str, takeover: bool, log_level: str,
 
     setup.check_listen(config.api.address)
     setup.run(serve, uvloop=uvloop)
+
+
+for command in (history, queue, resign):
+    controller.add_command(command)

@@ -50,6 +50,21 @@ ROUTES: Final = (
         answers={200: schema.ControllerInfo},
     ),
     Route(
+        method="GET",
+        path="/v1/controller/history",
+        handler=controllership.history,
+        summary="Who has been the controller, as far as this instance has seen it; the oldest first",
+        answers={200: schema.TermList},
+    ),
+    Route(
+        method="GET",
+        path="/v1/controller/queue",
+        handler=controllership.queue,
+        summary="What waits for the controller, what it has in hand, and how long each kind of event has taken",
+        takes_query=schema.QueueQuery,
+        answers={200: schema.QueueInfo},
+    ),
+    Route(
         method="POST",
         path="/v1/controller/resign",
         handler=controllership.resign,

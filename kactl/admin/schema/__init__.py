@@ -43,6 +43,7 @@ from .problems import (
     Problem,
     ProblemController,
 )
+from .queue import CurrentEvent, EventTally, QueueInfo, QueueQuery, TermInfo, TermList, Took, WaitingEvent
 from .reassignments import (
     PlanAnswer,
     PlannedMove,
@@ -121,6 +122,7 @@ __all__ = [
     "ConfigValue",
     "ControllerEvent",
     "ControllerInfo",
+    "CurrentEvent",
     "Cursor",
     "ElectionAnswer",
     "ElectionRequest",
@@ -131,6 +133,7 @@ __all__ = [
     "EventKind",
     "EventPage",
     "EventQuery",
+    "EventTally",
     "FieldError",
     "Int32",
     "Kinds",
@@ -151,6 +154,8 @@ __all__ = [
     "Problem",
     "ProblemController",
     "Question",
+    "QueueInfo",
+    "QueueQuery",
     "Reason",
     "ReassignmentAnswer",
     "ReassignmentCancellation",
@@ -166,6 +171,9 @@ __all__ = [
     "Resignation",
     "Resigned",
     "StreamQuery",
+    "TermInfo",
+    "TermList",
+    "Took",
     "TopicChange",
     "TopicChanged",
     "TopicCreated",
@@ -179,4 +187,5 @@ __all__ = [
     "TopicPage",
     "TopicPath",
     "TopicQuery",
+    "WaitingEvent",
 ]
