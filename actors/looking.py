@@ -7,6 +7,7 @@ import msgspec
 from kactl.cluster import Cluster
 from kactl.controllerships import Term
 from kactl.history import AnyEvent, History
+from kactl.machines.deletion import Waiting, waiting
 from kactl.model import Broker, PartitionView, TopicPartition, TopicRef
 
 from .controller import ControllerLoop
@@ -76,6 +77,10 @@ class Looking:
         """The partitions of a topic, in order; none if it is unknown."""
         known = self.cluster.table.topic(topic)
         return [] if known is None else [self.cluster.table.view(row) for row in self.cluster.table.rows_of(known)]
+
+    def deletions(self) -> list[Waiting]:
+        """The topics that wait for their deletion, how far it has come, and why it does not go on; by name."""
+        return waiting(self.cluster)
 
     def events(self, *, after: int | None = None, kinds: Collection[str] = ()) -> AsyncIterator[AnyEvent]:
         """What happens from now on, or from behind event number `after`; see `kactl.history` for the kinds."""

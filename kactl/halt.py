@@ -17,7 +17,7 @@ _NAMED_MAX: Final = 10
 
 
 class HaltReason(enum.Enum):
-    """Kafka's own words for it."""
+    """Why; the words are those that Kafka logs."""
 
     OFFLINE_REPLICAS = "offline replicas"
     REPLICA_FAILED = "replica deletion failure"
@@ -43,7 +43,7 @@ class Halt(msgspec.Struct, frozen=True):
         """What holds the deletion up, as a sentence without its beginning: "partitions 0, 1 are being reassigned"."""
         partitions, brokers = _counted("partition", self.partitions), _counted("broker", self.brokers)
         if self.reason is HaltReason.REASSIGNMENT:
-            return f"{partitions} {_are(self.partitions)} being reassigned"
+            return f"{partitions if self.partitions else 'partitions'} {_are(self.partitions)} being reassigned"
         if self.reason is HaltReason.OFFLINE_REPLICAS:
             return f"replicas of {partitions} on {brokers} are offline"
         if self.error == ErrorCode.NONE:

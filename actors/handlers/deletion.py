@@ -158,7 +158,8 @@ class Deletion(Handlers):
         ineligible = rows.assigned & (rows.replica_state == ReplicaState.DELETION_INELIGIBLE) & due.retry[topic]
         for position in np.flatnonzero(due.complete).tolist():
             await self._complete(names[position])
-        await self._move(at, ineligible, ReplicaState.OFFLINE)
+        if ineligible.any():
+            await self._move(at, ineligible, ReplicaState.OFFLINE)
         starting = [names[position] for position in np.flatnonzero(due.start).tolist()]
         if starting:
             await self._start(starting)

@@ -1,0 +1,201 @@
+"""The deletion of topics on a bench: real machines, cluster and store; brokers that do nothing but what a test says.
+
+The controller has been elected for the fiftieth time. Brokers 1, 2 and 3 are live; topics foo, bar and baz have two
+partitions with three replicas each, led, in sync, and at rest. Every move that the machines are asked for is noted.
+"""
+
+import dataclasses
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import numpy as np
+
+from kactl.actors.actor import Ref
+from kactl.actors.handlers.deletion import Deletion
+from kactl.actors.handlers.deletion_events import DeletionEvents
+from kactl.actors.handlers.offline import Offline
+from kactl.actors.handlers.reach import Reach, Settings
+from kactl.actors.handlers.timers import Timers
+from kactl.actors.messages import Move, MoveReplicas
+from kactl.batch import RequestBatch
+from kactl.events import Event, ReplicasDeleted
+from kactl.model import Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
+from kactl.rows import RowNumbers
+from kactl.wire import PartitionErrors, StopReplicaResponse
+from tests.actors.bench import EPOCH, Bench, RecordingOutbox, at, open_bench
+from tests.clocks import ManualClock
+
+BROKERS = (1, 2, 3)
+ASSIGNED = {0: (1, 2, 3), 1: (2, 3, 1)}
+TOPICS = ("bar", "baz", "foo")
+
+
+@dataclasses.dataclass
+class Direct:
+    """In place of a reference to an actor: hands a message over at once, and notes it."""
+
+    actor: Any
+    asked: list[Move | MoveReplicas]
+
+    async def ask(self, message: Move | MoveReplicas) -> Any:
+        self.asked.append(message)
+        return await self.actor.receive(message)
+
+
+class Outlets(RecordingOutbox):
+    """Channels that lead nowhere."""
+
+    def add(self, broker: Broker) -> None: ...
+
+    def remove(self, broker: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class DeletionBench:
+    """See the module. Made by `open_deletion_bench`."""
+
+    def __init__(self, bench: Bench, *, delete_topics: bool) -> None:
+        self.bench = bench
+        self.cluster = bench.cluster
+        self.store = bench.store
+        self.asked: list[Move | MoveReplicas] = []
+        self.enqueued: list[Event] = []
+        self.outbox = Outlets()
+        self.clock = ManualClock()
+        for machine in (bench.partitions, bench.replicas):
+            machine.outbox = self.outbox
+        self.history = bench.history
+        reach = Reach(
+            self.cluster,
+            self.store.promised,
+            cast(Ref[Move], Direct(bench.partitions, self.asked)),
+            cast(Ref[MoveReplicas], Direct(bench.replicas, self.asked)),
+            self.outbox,
+            bench.history,
+            RequestBatch(self.cluster),
+            self.clock,
+            Settings(new_topic_id=lambda: bytes(16), delete_topics=delete_topics),
+            enqueue=self.enqueued.append,
+        )
+        self.deletion = Deletion(reach, Timers(self.clock, self.enqueued.append))
+        self.events = DeletionEvents(reach, self.deletion)
+        self.offline = Offline(reach, self.deletion)
+
+    # -- what happens
+
+    def live(self, *brokers: int, epoch: int = 1) -> None:
+        self.cluster.add_brokers(Broker(each, epoch, (Endpoint("I", f"h{each}", 9092),)) for each in brokers)
+
+    async def put(self, name: str, replicas: Sequence[int], replica_state: ReplicaState = ReplicaState.ONLINE) -> None:
+        """A partition that is led by the first of its replicas, all of them in sync."""
+        topic = TopicPartition.parse(name).topic
+        if topic not in await self.store.real.topics():
+            self.bench._assigned.pop(topic, None)
+        state = PartitionState.ONLINE
+        await self.bench.put(name, replicas, state, stored=at(replicas[0], 0, replicas, 0), replica_state=replica_state)
+
+    async def fail(self, *brokers: int) -> None:
+        """Brokers die."""
+        self.cluster.remove_brokers(brokers)
+        ids = frozenset(brokers)
+        await self.offline.replicas_offline(self.cluster.table.with_replica_on(ids), ids)
+
+    async def delete(self, *topics: str) -> None:
+        """The deletion of topics is asked for, and the controller hears of it."""
+        for topic in topics:
+            await self.store.real.mark_deletion(topic)
+        await self.deletion.enqueue(topics)
+
+    def rows(self, *topics: str) -> RowNumbers:
+        table = self.cluster.table
+        known = [topic for name in topics if (topic := table.topic(name)) is not None]
+        return np.concatenate([np.zeros(0, np.intp), *map(table.rows_of, known)])
+
+    async def deleted(self, topic: str, *brokers: int) -> None:
+        """Brokers have deleted their replicas of a topic."""
+        await self.deletion.complete_replica_deletion(self.rows(topic), frozenset(brokers))
+
+    async def undeleted(self, topic: str, *brokers: int) -> None:
+        """Brokers could not delete their replicas of a topic."""
+        await self.deletion.fail_replica_deletion(self.rows(topic), frozenset(brokers))
+
+    async def answers(self, broker: int, errors: dict[str, int], *, error: int = 0, epoch: int | None = None) -> None:
+        """A broker answers the order to delete replicas, under the registration that stands or under another."""
+        named = [TopicPartition.parse(name) for name in errors]
+        topics = tuple(dict.fromkeys(name.topic for name in named))
+        said = PartitionErrors(
+            topics,
+            np.array([topics.index(name.topic) for name in named], np.int32),
+            np.array([name.partition for name in named], np.int32),
+            np.array(list(errors.values()), np.int16),
+        )
+        if epoch is None:
+            epoch = self.cluster.brokers[broker].epoch
+        await self.events.on_replicas_deleted(ReplicasDeleted(broker, epoch, StopReplicaResponse(error, said)))
+
+    def forget(self) -> None:
+        """Note what happens from now on only."""
+        self.asked.clear()
+        self.outbox.flushes.clear()
+        self.store.forget()
+
+    # -- what became of it
+
+    def replicas(self, topic: str) -> dict[int, set[str]]:
+        """The states of a topic's replicas by broker."""
+        views = [self.cluster.table.view(row) for row in self.rows(topic).tolist()]
+        return {
+            broker: {view.replica_states[broker].name for view in views}
+            for broker in sorted({broker for view in views for broker in view.replica_states})
+        }
+
+    def partitions(self, *topics: str) -> set[str]:
+        """The states of all partitions of some topics."""
+        return {self.cluster.table.view(row).state.name for row in self.rows(*topics).tolist()}
+
+    @property
+    def queued(self) -> set[str]:
+        return self.cluster.topics_to_delete
+
+    @property
+    def started(self) -> set[str]:
+        return self.cluster.deletion_started
+
+    @property
+    def halted(self) -> dict[str, list[str]]:
+        """The reasons of each topic that is halted."""
+        halts = self.cluster.deletion_ineligible
+        return {name: [halt.reason.name for halt in halts[name]] for name in sorted(halts)}
+
+    def moves(self, kind: type[Move] | type[MoveReplicas], *, none_too: bool = False) -> list[str]:
+        """The targets of the moves of one kind that were asked for, in order.
+
+        Args:
+            none_too: also of those that move nothing.
+        """
+        asked = [each for each in self.asked if isinstance(each, kind) and (none_too or len(each.at))]
+        return [each.target.name for each in asked]
+
+    @property
+    def stories(self) -> list[tuple[str, str]]:
+        """What was recorded of topics."""
+        found, _ = self.history.read(0, kinds=("topic",))
+        return [(event.topic, event.what) for event in cast(Iterable[Any], found)]
+
+
+@asynccontextmanager
+async def open_deletion_bench(*topics: str, delete_topics: bool = True) -> AsyncIterator[DeletionBench]:
+    """A bench with some of the topics, all of them if none is named."""
+    async with open_bench() as bench:
+        made = DeletionBench(bench, delete_topics=delete_topics)
+        made.live(*BROKERS)
+        for topic in topics or TOPICS:
+            for partition, replicas in ASSIGNED.items():
+                await made.put(f"{topic}-{partition}", replicas)
+        made.forget()
+        assert made.cluster.fence.epoch == EPOCH
+        yield made
+        cluster = made.cluster
+        assert cluster.count_again() == (cluster.offline_count, cluster.imbalance_count)

@@ -1,0 +1,466 @@
+"""Deletion step by step: what starts, what halts it, and what sets it going again."""
+
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+
+from kactl.actors.messages import Move, MoveReplicas
+from kactl.errors import ErrorCode
+from kactl.events import DeletionsChanged
+from kactl.halt import Halt, HaltReason
+from kactl.model import PartitionState, ReplicaState, TopicPartition
+from kactl.store import Names
+from tests.actors.bench import Stopped, at
+from tests.actors.deletion_bench import BROKERS, DeletionBench, open_deletion_bench
+from tests.scripted_store import after
+
+pytestmark = pytest.mark.anyio
+
+STARTED, SUCCESSFUL, INELIGIBLE = {"DELETION_STARTED"}, {"DELETION_SUCCESSFUL"}, {"DELETION_INELIGIBLE"}
+OFFLINE, ONLINE = {"OFFLINE"}, {"ONLINE"}
+
+
+# -- queue and start ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(162)
+async def test_a_controller_begins_with_the_marked_topics_and_halts_only_those() -> None:
+    async with open_deletion_bench("foo", "bar", "baz") as b:
+        b.cluster.reassigning |= {TopicPartition("bar", 0), TopicPartition("baz", 1)}
+
+        await b.deletion.init(["bar", "foo"])
+
+        assert b.queued == {"foo", "bar"}
+        assert b.halted == {"bar": ["REASSIGNMENT"]}
+        assert b.asked == []
+
+
+@pytest.mark.scenario(163)
+async def test_queued_topics_are_started_at_once() -> None:
+    async with open_deletion_bench("foo", "bar") as b:
+        await b.delete("foo", "bar")
+
+        assert b.partitions("foo", "bar") == {"ABSENT"}
+        assert b.replicas("foo") == b.replicas("bar") == dict.fromkeys(BROKERS, STARTED)
+        told = [flush for flush in b.outbox.flushes if flush.metadata]
+        assert len(told) == 1
+        assert told[0].metadata.keys() == set(BROKERS)
+        assert told[0].metadata[1].keys() == {"bar-0", "bar-1", "foo-0", "foo-1"}
+        assert b.queued == b.started == {"foo", "bar"}
+        assert b.halted == {}
+
+
+@pytest.mark.scenario(164)
+@pytest.mark.scenario(165)
+async def test_deleted_replicas_end_their_topics_and_every_move_is_made_once() -> None:
+    async with open_deletion_bench("foo", "bar") as b:
+        await b.delete("foo", "bar")
+
+        await b.deletion.complete_replica_deletion(b.rows("foo", "bar"), frozenset(BROKERS))
+
+        assert len(b.cluster.table) == 0
+        assert b.queued == b.started == set()
+        assert b.halted == {}
+        assert await b.store.real.topics() == []
+        assert b.moves(Move) == ["OFFLINE", "ABSENT"]
+        # Nothing is dead, so that none becomes ineligible; once for both topics, but for their end.
+        assert b.moves(MoveReplicas) == ["OFFLINE", "DELETION_STARTED", "DELETION_SUCCESSFUL", "ABSENT", "ABSENT"]
+        assert b.moves(MoveReplicas, none_too=True)[0] == "DELETION_INELIGIBLE"
+        assert b.stories == [
+            ("bar", "deletion started"), ("foo", "deletion started"), ("bar", "deleted"), ("foo", "deleted"),
+        ]  # fmt: skip
+
+
+@pytest.mark.scenario(193)
+async def test_partitions_stop_then_everybody_forgets_the_topic_then_replicas_are_deleted() -> None:
+    async with open_deletion_bench("foo") as b:
+        await b.delete("foo")
+
+        stop, metadata, halt, delete = b.asked[:2], *[flush for flush in b.outbox.flushes if flush.requests]
+        assert [each.target for each in stop] == [PartitionState.OFFLINE, PartitionState.ABSENT]
+        for broker in BROKERS:
+            told = metadata.metadata[broker]
+            assert {(said.leader, said.leader_epoch, said.version) for said in told.values()} == {(-2, 0, 0)}
+            assert told["foo-1"].isr == (2, 3, 1)
+        assert metadata.kinds == ["UpdateMetadata"]
+        for flush, deleted in ((halt, False), (delete, True)):
+            assert flush.kinds == ["StopReplica"]
+            expected = dict.fromkeys(("foo-0", "foo-1"), Stopped(leader_epoch=-2, delete=deleted))
+            assert flush.stop == dict.fromkeys(BROKERS, expected)
+        # All left the ISR that could; the last one stays in it.
+        stored = await b.store.real.leaderships(Names.of([TopicPartition("foo", 0), TopicPartition("foo", 1)]))
+        assert [stored.one(0), stored.one(1)] == [at(-1, 3, [3], 3), at(-1, 3, [3], 3)]
+
+
+# -- what halts it, and what does so no longer -------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def one_dead() -> AsyncIterator[DeletionBench]:
+    """Broker 2 had died before foo was to be deleted."""
+    async with open_deletion_bench("foo") as b:
+        await b.fail(2)
+        assert b.replicas("foo") == {1: ONLINE, 2: OFFLINE, 3: ONLINE}
+        await b.delete("foo")
+        yield b
+
+
+@pytest.mark.scenario(166)
+async def test_a_dead_replica_halts_the_topic_after_the_live_ones_were_started(one_dead: DeletionBench) -> None:
+    assert one_dead.partitions("foo") == {"ABSENT"}
+    assert one_dead.replicas("foo") == {1: STARTED, 2: INELIGIBLE, 3: STARTED}
+    assert one_dead.queued == one_dead.started == {"foo"}
+    assert one_dead.cluster.deletion_ineligible == {"foo": (Halt(HaltReason.OFFLINE_REPLICAS, (2,), (0, 1)),)}
+    assert one_dead.stories == [("foo", "deletion started"), ("foo", "deletion halted")]
+
+
+@pytest.mark.scenario(167)
+async def test_what_is_ineligible_is_made_ready_again_while_the_topic_is_halted(one_dead: DeletionBench) -> None:
+    await one_dead.deleted("foo", 1, 3)
+
+    assert one_dead.replicas("foo") == {1: SUCCESSFUL, 2: OFFLINE, 3: SUCCESSFUL}
+    assert one_dead.queued == one_dead.started == {"foo"}
+    assert one_dead.halted == {"foo": ["OFFLINE_REPLICAS"]}
+
+
+@pytest.mark.scenario(168)
+@pytest.mark.scenario(169)
+async def test_a_broker_that_is_back_is_all_that_was_missing(one_dead: DeletionBench) -> None:
+    await one_dead.deleted("foo", 1, 3)
+    one_dead.live(2, epoch=2)
+
+    await one_dead.deletion.resume_for({"foo"})
+
+    assert one_dead.replicas("foo") == {1: SUCCESSFUL, 2: STARTED, 3: SUCCESSFUL}
+    assert one_dead.halted == {}
+
+    await one_dead.deleted("foo", 2)
+
+    assert len(one_dead.cluster.table) == 0
+    assert one_dead.queued == one_dead.started == set()
+    assert one_dead.halted == {}
+    assert await one_dead.store.real.deletions() == []
+
+
+@pytest.fixture
+async def dies_meanwhile() -> AsyncIterator[DeletionBench]:
+    """Broker 2 dies after the deletion of foo was started."""
+    async with open_deletion_bench("foo") as b:
+        await b.delete("foo")
+        b.cluster.remove_brokers([2])
+        await b.undeleted("foo", 2)
+        yield b
+
+
+@pytest.mark.scenario(170)
+async def test_a_replica_that_failed_halts_the_topic_and_waits_for_the_others(dies_meanwhile: DeletionBench) -> None:
+    assert dies_meanwhile.replicas("foo") == {1: STARTED, 2: INELIGIBLE, 3: STARTED}
+    assert dies_meanwhile.queued == dies_meanwhile.started == {"foo"}
+    assert dies_meanwhile.cluster.deletion_ineligible == {"foo": (Halt(HaltReason.REPLICA_FAILED, (2,), (0, 1)),)}
+
+
+@pytest.mark.scenario(171)
+@pytest.mark.scenario(172)
+async def test_a_replica_is_tried_again_once_nobody_has_an_order_open(dies_meanwhile: DeletionBench) -> None:
+    dies_meanwhile.live(2, epoch=2)
+
+    await dies_meanwhile.deletion.resume_for({"foo"})
+
+    assert dies_meanwhile.halted == {}
+    assert dies_meanwhile.replicas("foo") == {1: STARTED, 2: INELIGIBLE, 3: STARTED}
+
+    await dies_meanwhile.deleted("foo", 1, 3)
+
+    assert dies_meanwhile.replicas("foo") == {1: SUCCESSFUL, 2: STARTED, 3: SUCCESSFUL}
+
+
+async def test_a_broker_that_starts_lifts_the_halts_of_its_own_topics_only() -> None:
+    async with open_deletion_bench("foo") as b:
+        await b.put("far-0", [8, 9])
+        await b.delete("foo", "far")
+        await b.fail(2)
+        b.live(2, epoch=2)
+        assert b.halted.keys() == {"foo", "far"}
+
+        await b.deletion.resume_on(frozenset({2}))
+
+        assert b.halted == {"far": ["OFFLINE_REPLICAS"]}
+
+
+async def test_every_reason_is_kept_until_all_are_lifted() -> None:
+    async with open_deletion_bench("foo") as b:
+        b.cluster.reassigning.add(TopicPartition("foo", 1))
+        await b.delete("foo")
+        await b.fail(3)
+
+        halts = b.cluster.deletion_ineligible["foo"]
+        assert halts == (
+            Halt(HaltReason.REASSIGNMENT, (), (1,)),
+            Halt(HaltReason.REPLICA_FAILED, (3,), (0, 1)),
+        )
+        assert [halt.text for halt in halts] == [
+            "partition 1 is being reassigned",
+            "broker 3 failed while replicas of partitions 0, 1 were to be deleted there",
+        ]
+
+        await b.deletion.resume_for(["foo"])
+
+        # What is lifted and still so is found again by the start that follows.
+        assert b.halted == {"foo": ["OFFLINE_REPLICAS"]}
+        assert b.replicas("foo") == {1: STARTED, 2: STARTED, 3: ONLINE}
+
+
+# -- brokers answer ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(186)
+async def test_a_request_that_is_refused_as_a_whole_has_deleted_nothing() -> None:
+    async with open_deletion_bench("foo") as b:
+        await b.delete("foo")
+        b.forget()
+
+        await b.answers(2, {"foo-0": 0, "foo-1": 0}, error=ErrorCode.UNKNOWN_SERVER_ERROR)
+
+        assert b.replicas("foo") == {1: STARTED, 2: INELIGIBLE, 3: STARTED}
+        assert b.cluster.deletion_ineligible == {"foo": (Halt(HaltReason.REPLICA_FAILED, (2,), (0, 1), -1),)}
+        assert b.moves(MoveReplicas) == ["DELETION_INELIGIBLE"]
+
+
+@pytest.mark.scenario(187)
+async def test_an_answer_is_taken_partition_by_partition() -> None:
+    async with open_deletion_bench("foo") as b:
+        await b.delete("foo")
+
+        await b.answers(2, {"foo-0": 0, "foo-1": ErrorCode.KAFKA_STORAGE_ERROR})
+
+        states = [b.cluster.table.view(row).replica_states[2] for row in b.rows("foo").tolist()]
+        assert states == [ReplicaState.DELETION_SUCCESSFUL, ReplicaState.DELETION_INELIGIBLE]
+        assert b.cluster.deletion_ineligible == {"foo": (Halt(HaltReason.REPLICA_FAILED, (2,), (1,), 56),)}
+        assert b.cluster.deletion_ineligible["foo"][0].text == (
+            "broker 2 could not delete replicas of partition 1: KAFKA_STORAGE_ERROR (56)"
+        )
+
+
+async def test_an_answer_under_a_registration_that_has_ended_says_nothing() -> None:
+    async with open_deletion_bench("foo") as b:
+        await b.delete("foo")
+
+        await b.answers(3, {"foo-0": 0, "foo-1": 0}, epoch=b.cluster.brokers[3].epoch - 1)
+        await b.answers(9, {"foo-0": 0, "foo-1": 0}, epoch=1)
+
+        assert b.replicas("foo") == dict.fromkeys(BROKERS, STARTED)
+
+
+async def test_an_answer_about_what_is_gone_says_nothing() -> None:
+    async with open_deletion_bench("foo") as b:
+        await b.delete("foo")
+
+        await b.answers(3, {"foo-7": 0, "gone-0": ErrorCode.KAFKA_STORAGE_ERROR})
+
+        assert b.replicas("foo") == dict.fromkeys(BROKERS, STARTED)
+        assert b.halted == {}
+
+
+# -- brokers fail ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(190)
+async def test_a_replica_whose_deletion_has_not_begun_stays_as_it_is_when_its_broker_fails(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with open_deletion_bench("foo") as b:
+        b.cluster.reassigning.add(TopicPartition("foo", 0))
+        await b.delete("foo")
+        assert b.started == set()
+        caplog.clear()
+
+        await b.fail(2)
+
+        assert b.replicas("foo") == dict.fromkeys(BROKERS, ONLINE)
+        assert b.halted == {"foo": ["REASSIGNMENT", "REPLICA_FAILED"]}
+        assert "2 replicas cannot become DELETION_INELIGIBLE: ILLEGAL_MOVE" in caplog.text
+        # Nobody else is told of the broker's end, so that this is done in so many words.
+        assert b.outbox.flushes[-1].metadata == {1: {}, 3: {}}
+
+
+@pytest.mark.scenario(191)
+async def test_a_topic_completes_although_it_is_halted_and_its_halt_goes_with_it() -> None:
+    async with open_deletion_bench("foo") as b:
+        await b.delete("foo")
+        await b.deleted("foo", 2)
+
+        await b.fail(2)
+
+        assert b.replicas("foo") == {1: STARTED, 2: SUCCESSFUL, 3: STARTED}
+        assert b.halted == {"foo": ["REPLICA_FAILED"]}
+
+        await b.deleted("foo", 1, 3)
+
+        assert b.queued == set()
+        # Kafka leaves the mark of the halt behind: a topic of the same name could never be deleted again.
+        assert b.halted == {}
+        await b.put("foo-0", [1, 3])
+        await b.delete("foo")
+        assert b.replicas("foo") == {1: STARTED, 3: STARTED}
+
+
+@pytest.mark.scenario(192)
+async def test_a_dead_replica_that_is_deleted_already_halts_what_is_started_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with open_deletion_bench("foo") as b:
+        await b.delete("foo")
+        await b.deleted("foo", 1, 2)
+        await b.fail(2)
+        await b.undeleted("foo", 3)
+        assert b.replicas("foo") == {1: SUCCESSFUL, 2: SUCCESSFUL, 3: OFFLINE}
+        caplog.clear()
+
+        await b.deletion.resume_on(frozenset({3}))
+
+        assert b.replicas("foo") == {1: SUCCESSFUL, 2: SUCCESSFUL, 3: STARTED}
+        assert "2 replicas cannot become DELETION_INELIGIBLE: ILLEGAL_MOVE; the first: foo-1 on broker 2" in caplog.text
+        assert b.halted == {"foo": ["OFFLINE_REPLICAS"]}
+
+        await b.deleted("foo", 3)
+
+        assert b.queued == set()
+
+
+async def test_a_directory_that_fails_halts_the_topic_like_a_broker() -> None:
+    async with open_deletion_bench("foo", "bar") as b:
+        await b.delete("foo")
+        row = b.rows("foo")[:1]
+        b.cluster.table.mark_dirs(3, row, True)
+
+        await b.offline.replicas_offline(row, frozenset({3}))
+
+        assert b.cluster.deletion_ineligible == {"foo": (Halt(HaltReason.REPLICA_FAILED, (3,), (0,)),)}
+        assert b.replicas("foo") == {1: STARTED, 2: STARTED, 3: INELIGIBLE | STARTED}
+        assert b.replicas("bar") == dict.fromkeys(BROKERS, ONLINE)
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(184)
+async def test_a_topic_without_replicas_is_complete_at_once() -> None:
+    async with open_deletion_bench("bar") as b:
+        await b.store.real.set_topic_config("gone", {"retention.ms": "1"})
+        await b.store.real.mark_deletion("gone")
+
+        await b.deletion.init(["gone"])
+        await b.deletion.resume()
+
+        # One call, which takes the entry, then the overrides, then the mark; see what every store promises.
+        assert [call.kind for call in b.store.calls] == ["delete_topic"]
+        assert b.queued == set()
+        assert await b.store.real.deletions() == []
+        assert await b.store.real.topic_configs(["gone"]) == {"gone": {}}
+        assert b.stories == [("gone", "deleted")]
+
+
+@pytest.mark.scenario(185)
+async def test_at_its_end_replicas_go_first_then_what_is_stored_then_what_is_known() -> None:
+    async with open_deletion_bench("foo") as b:
+        await b.delete("foo")
+        await b.deleted("foo", 1, 2)
+        seen: list[object] = []
+
+        async def look() -> None:
+            seen.append((b.replicas("foo"), b.cluster.table.topic("foo") is not None, set(b.queued)))
+
+        b.forget()
+        b.store.next("delete_topic", after(look))
+        await b.deleted("foo", 3)
+
+        gone = {1: {"ABSENT"}, 2: {"ABSENT"}, 3: {"ABSENT"}}
+        assert seen in ([(gone, True, {"foo"})], [({}, True, {"foo"})])
+        assert [call.kind for call in b.store.calls] == ["delete_topic"]
+        assert b.cluster.table.topic("foo") is None
+        assert await b.store.real.topics() == []
+
+
+# -- marks -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(183)
+async def test_marks_are_taken_away_where_deleting_is_switched_off() -> None:
+    async with open_deletion_bench("foo", delete_topics=False) as b:
+        await b.store.real.mark_deletion("foo")
+        await b.deletion.init(["foo"])
+        assert await b.store.real.deletions() == []
+
+        await b.store.real.mark_deletion("foo")
+        await b.events.on_deletions_changed(DeletionsChanged())
+
+        assert await b.store.real.deletions() == []
+        assert b.queued == set()
+        assert await b.store.real.topics() == ["foo"]
+        assert b.asked == []
+
+
+@pytest.mark.scenario(181)
+async def test_the_mark_of_an_unknown_topic_is_taken_away(caplog: pytest.LogCaptureFixture) -> None:
+    async with open_deletion_bench("foo") as b:
+        await b.store.real.mark_deletion("other")
+
+        with caplog.at_level(logging.WARNING):
+            await b.events.on_deletions_changed(DeletionsChanged())
+
+        assert await b.store.real.deletions() == []
+        assert b.replicas("foo") == dict.fromkeys(BROKERS, ONLINE)
+        assert b.queued == set()
+        assert "there are no such topics: other" in caplog.text
+
+
+@pytest.mark.scenario(197)
+async def test_a_topic_stops_counting_as_imbalanced_once_however_often_it_is_reported() -> None:
+    async with open_deletion_bench("bar") as b:
+        for topic in ("x", "y"):
+            await b.put(f"{topic}-0", [1, 2])
+            await b.bench.seed(f"{topic}-0", at(2, 1, [1, 2], 1))
+            row = b.rows(topic)
+            names = Names.of([TopicPartition(topic, 0)])
+            b.cluster.put_leaderships(row, await b.store.real.leaderships(names))
+            b.cluster.reassigning.add(TopicPartition(topic, 0))  # which keeps them in the queue
+            await b.store.real.mark_deletion(topic)
+        assert b.cluster.imbalance_count == 2
+
+        for _ in range(3):
+            await b.events.on_deletions_changed(DeletionsChanged())
+
+            assert b.queued == {"x", "y"}
+            assert b.cluster.imbalance_count == 0
+
+
+# -- where Kafka goes astray -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(194)
+async def test_a_reassignment_halts_a_topic_because_it_is_queued_first() -> None:
+    moving = TopicPartition("foo", 0)
+    async with open_deletion_bench("foo") as kafka:
+        kafka.cluster.reassigning.add(moving)
+
+        # In this order, as Kafka does it, the mark does not hold: nobody is queued whom it could halt.
+        kafka.deletion.mark_ineligible({"foo"}, HaltReason.REASSIGNMENT)
+        kafka.cluster.queue_deletion({"foo"})
+        await kafka.deletion.resume()
+
+        assert kafka.halted == {}
+        assert kafka.replicas("foo") == dict.fromkeys(BROKERS, STARTED)
+
+    async with open_deletion_bench("foo") as b:
+        b.cluster.reassigning.add(moving)
+        await b.delete("foo")
+
+        assert b.halted == {"foo": ["REASSIGNMENT"]}
+        assert b.replicas("foo") == dict.fromkeys(BROKERS, ONLINE)
+        assert b.asked == []
+
+        b.cluster.reassigning.discard(moving)
+        await b.deletion.resume_for(["foo"])
+
+        assert b.replicas("foo") == dict.fromkeys(BROKERS, STARTED)
