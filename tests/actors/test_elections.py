@@ -1,7 +1,6 @@
 """Elections that somebody asks for, over a request or by leaving one in the store."""
 
 import logging
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +11,9 @@ from kactl.history import ControllerEvent
 from kactl.model import NO_LEADER, PartitionState, TopicPartition
 from kactl.requests import ElectionKind, ElectionResult
 from kactl.store import Found
-from tests.actors.world import World, standby, world
+from tests.actors.world import World, script, standby, world
 from tests.clocks import settle
-from tests.scripted_store import Step, after, answers, fails, found, really
+from tests.scripted_store import after, answers, fails, found, really
 
 pytestmark = pytest.mark.anyio
 
@@ -259,6 +258,14 @@ async def test_a_partition_that_never_had_a_leader_is_given_its_first_one_and_an
         await w.check()
 
 
+@pytest.mark.parametrize("kind", ElectionKind, ids=lambda kind: kind.value)
+async def test_a_partition_that_nobody_holds_cannot_be_led(kind: ElectionKind) -> None:
+    async with world(1) as w:
+        await w.create("t", [[]])
+
+        assert (await elect(w, kind, "t-0"))["t-0"].outcome == "failed"
+
+
 async def test_each_partition_is_answered_once_in_the_order_asked_or_by_name() -> None:
     async with world(1, 2) as w:
         await w.create("b", [[1, 2]])
@@ -307,8 +314,12 @@ async def test_a_request_in_the_store_is_carried_out_and_taken_away_again_and_ag
             assert await w.stored("t-0") == (2, epoch, (2,))
             await w.start(1)
             await w.write_isr("t-0", 1, 2)
+            reads = w.script("preferred_election_request", really, really)
 
             await request(w, "t-0")
+
+            # Once for what is requested, and once more for what may have been requested meanwhile.
+            assert reads == []
 
             assert await w.stored("t-0") == (1, epoch + 1, (1, 2))
             assert w.brokers.told(1) == w.brokers.told(2) == {"t-0": (1, epoch + 1, (1, 2), False)}
@@ -385,10 +396,12 @@ async def test_a_controller_that_takes_over_carries_out_what_is_requested_and_ca
         # u-1 never had a leader. In Kafka this alone costs each controller its office, one after the other.
         await request(w, "t-0", "gone-0", "q-0", "u-0", "u-1")
         second, told = standby(w, 200)
+        reads = script(second, "preferred_election_request", really, really)
         async with second:
             await settle()
 
             assert second.is_active
+            assert reads == []
             assert second.loop.controllership.elections_won == 1
             assert await w.store.preferred_election_request() is None
             assert (await w.stored("u-0"))[0] == 1
@@ -412,7 +425,7 @@ async def test_a_request_that_cannot_be_taken_away_does_not_undo_a_takeover_and_
         await w.controller.resign()
         await request(w, "t-0")
         second, _ = standby(w, 200)
-        left = fail_many(second.store, "delete_preferred_election_request", times=7)
+        left = script(second, "delete_preferred_election_request", *[fails(AWAY)] * 7)
         async with second:
             await settle()
             assert second.is_active
@@ -423,13 +436,3 @@ async def test_a_request_that_cannot_be_taken_away_does_not_undo_a_takeover_and_
             assert left == []
             assert second.loop.controllership.elections_won == 1
             assert await w.store.preferred_election_request() is None
-
-
-def fail_many(store: Any, method: str, *, times: int) -> list[Step]:
-    real, left = getattr(store, method), [fails(AWAY)] * times
-
-    async def failing(*arguments: Any) -> Any:
-        return await (left.pop() if left else really)(real, *arguments)
-
-    setattr(store, method, failing)
-    return left

@@ -208,14 +208,8 @@ class World:
         return remaining
 
     def script(self, method: str, *steps: Step) -> list[Step]:
-        """Let the next calls of a method of the controller's store go as `steps` say; returns those that are left."""
-        real, left = getattr(self.controller.store, method), list(steps)
-
-        async def scripted(*arguments: Any) -> Any:
-            return await (left.pop(0) if left else really)(real, *arguments)
-
-        setattr(self.controller.store, method, scripted)
-        return left
+        """See `script`; for the controller's store."""
+        return script(self.controller, method, *steps)
 
     # -- what became of it
 
@@ -294,6 +288,17 @@ def standby(made: World, node_id: int, **options: bool) -> tuple[Controller, Bro
         Controller(node_id, store=made.store.another(), transport=transport, clock=made.clock, **options),  # type: ignore[arg-type]
         transport,
     )
+
+
+def script(controller: Controller, method: str, *steps: Step) -> list[Step]:
+    """Let the next calls of a method of a controller's store go as `steps` say; returns those that are left."""
+    real, left = getattr(controller.store, method), list(steps)
+
+    async def scripted(*arguments: Any) -> Any:
+        return await (left.pop(0) if left else really)(real, *arguments)
+
+    setattr(controller.store, method, scripted)
+    return left
 
 
 def kinds(requests: Iterable[Request]) -> list[str]:
