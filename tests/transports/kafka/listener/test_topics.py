@@ -1,0 +1,293 @@
+"""What admin tools ask about topics over the wire, in every version, and what they are answered."""
+
+import datetime
+import uuid
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode as KioError
+
+from kactl.errors import KactlError, NotController, NotFound, TopicDeletionDisabled, TopicExists
+from kactl.model import Assignment, TopicRef
+from kactl.requests import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
+
+from .client import connected, part, request_class
+from .desk import Desk, listening
+
+pytestmark = pytest.mark.anyio
+
+CREATE, DELETE, GROW = 19, 20, 37
+ORDERS = TopicRef("orders", bytes(range(16)))
+SECOND = datetime.timedelta(seconds=1)
+NONE = KioError.none
+
+
+def creation(
+    version: int,
+    *names: str,
+    partitions: int = -1,
+    factor: int = -1,
+    assignments: dict[int, tuple[int, ...]] | None = None,
+    configs: dict[str, str | None] | None = None,
+    timeout: datetime.timedelta = SECOND,
+    validate_only: bool = False,
+) -> Any:
+    """A CreateTopics for topics that differ in nothing but their names."""
+    assigned = part(CREATE, version, "CreatableReplicaAssignment")
+    try:
+        config = part(CREATE, version, "CreatableTopicConfig")
+    except AttributeError:
+        config = part(CREATE, version, "CreateableTopicConfig")
+    topics = tuple(
+        part(CREATE, version, "CreatableTopic")(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=factor,
+            assignments=tuple(assigned(partition_index=at, broker_ids=ids) for at, ids in (assignments or {}).items()),
+            configs=tuple(config(name=each, value=value) for each, value in (configs or {}).items()),
+        )
+        for name in names
+    )
+    more = {"validate_only": validate_only} if version >= 1 else {}
+    return request_class(CREATE, version)(topics=topics, timeout=timeout, **more)
+
+
+@pytest.mark.parametrize("version", range(8))
+async def test_a_topic_is_created_and_its_leaders_are_waited_for(version: int) -> None:
+    desk = Desk({TopicCreationRequested: lambda asked: ORDERS})
+    async with listening(desk) as (_, port), connected(port) as client:
+        answer = await client.ask(creation(version, "orders", partitions=4, factor=3, configs={"a.b": "1"}))
+
+    (topic,) = answer.topics
+    assert desk.asked == [TopicCreationRequested("orders", 4, 3, config={"a.b": "1"})]
+    assert [(what, of) for what, of, _ in desk.waits] == [("led", "orders:4")]
+    assert 0 < desk.waits[0][2] <= 1000
+    assert (topic.name, topic.error_code) == ("orders", NONE)
+    if version >= 5:
+        assert (topic.num_partitions, topic.replication_factor) == (4, 3)
+        assert [(each.name, each.value) for each in topic.configs] == [("a.b", "1")]
+    if version >= 7:
+        assert topic.topic_id == uuid.UUID(bytes=ORDERS.id)
+
+
+async def test_what_the_client_leaves_open_is_decided_here() -> None:
+    desk = Desk({TopicCreationRequested: lambda asked: ORDERS})
+    async with listening(desk, partitions=7, replication_factor=2) as (_, port), connected(port) as client:
+        both = await client.ask(creation(7, "orders"))
+        await client.ask(creation(7, "orders", partitions=3))
+        await client.ask(creation(7, "orders", factor=1))
+
+    assert [(asked.partitions, asked.replication_factor) for asked in desk.asked] == [(7, 2), (3, 2), (7, 1)]  # type: ignore[attr-defined]
+    assert (both.topics[0].num_partitions, both.topics[0].replication_factor) == (7, 2)
+
+
+async def test_a_manual_assignment_is_passed_on() -> None:
+    desk = Desk({TopicCreationRequested: lambda asked: ORDERS})
+    async with listening(desk) as (_, port), connected(port) as client:
+        answer = await client.ask(creation(7, "orders", assignments={0: (1, 2), 1: (2, 3)}))
+
+    assert desk.asked == [TopicCreationRequested("orders", assignment={0: Assignment((1, 2)), 1: Assignment((2, 3))})]
+    assert (answer.topics[0].num_partitions, answer.topics[0].replication_factor) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (creation(7, "__cluster_metadata", partitions=1, factor=1), KioError.invalid_request),
+        (creation(7, "orders", "orders", partitions=1, factor=1), KioError.invalid_request),
+        (creation(7, "orders", partitions=1, factor=1, configs={"a": None}), KioError.invalid_config),
+        (creation(7, "orders", partitions=1, factor=1, assignments={0: (1,)}), KioError.invalid_request),
+        (creation(7, "orders", factor=1, assignments={0: (1,)}), KioError.invalid_request),
+    ],
+    ids=["raft's own", "twice", "null value", "counts and assignment", "factor and assignment"],
+)
+async def test_what_cannot_be_asked_is_refused_without_asking(asked: Any, code: KioError) -> None:
+    desk = Desk()
+    async with listening(desk) as (_, port), connected(port) as client:
+        answer = await client.ask(asked)
+
+    assert [topic.error_code for topic in answer.topics] == [code]
+    assert answer.topics[0].error_message
+    assert desk.asked == desk.waits == []
+
+
+async def test_each_topic_is_answered_for_itself() -> None:
+    answers = {"a": TopicExists("a"), "b": TopicRef("b"), "c": KactlError("the store fails"), "d": RuntimeError("bug")}
+    desk = Desk({TopicCreationRequested: lambda asked: answers[asked.topic]})
+    async with listening(desk) as (_, port), connected(port) as client:
+        answer = await client.ask(creation(7, *"abcd", partitions=1, factor=1))
+
+    assert {topic.name: topic.error_code for topic in answer.topics} == {
+        "a": KioError.topic_already_exists,
+        "b": NONE,
+        "c": KioError.unknown_server_error,
+        "d": KioError.unknown_server_error,
+    }
+    assert "the store fails" in answer.topics[2].error_message
+    assert "bug" not in answer.topics[3].error_message
+    assert [of for _, of, _ in desk.waits] == ["b:1"]
+
+
+async def test_what_is_only_checked_is_not_waited_for_and_has_no_id() -> None:
+    desk = Desk({TopicCreationRequested: lambda asked: ORDERS})
+    async with listening(desk) as (_, port), connected(port) as client:
+        answer = await client.ask(creation(7, "orders", partitions=1, factor=1, validate_only=True))
+
+    assert desk.asked == [TopicCreationRequested("orders", 1, 1, dry_run=True)]
+    assert desk.waits == []
+    assert (answer.topics[0].error_code, answer.topics[0].topic_id) == (NONE, None)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+async def test_no_time_to_wait_is_answered_at_once_though_the_topic_comes(timeout_ms: int) -> None:
+    desk = Desk({TopicCreationRequested: lambda asked: ORDERS})
+    timeout = datetime.timedelta(milliseconds=timeout_ms)
+    async with listening(desk) as (_, port), connected(port) as client:
+        answer = await client.ask(creation(7, "orders", partitions=1, factor=1, timeout=timeout))
+
+    assert len(desk.asked) == 1
+    assert desk.waits == []
+    assert answer.topics[0].error_code is KioError.request_timed_out
+
+
+async def test_what_is_not_done_in_time_is_said_to_have_timed_out() -> None:
+    desk = Desk({TopicCreationRequested: lambda asked: ORDERS})
+    desk.done = False
+    async with listening(desk) as (_, port), connected(port) as client:
+        answer = await client.ask(creation(7, "orders", partitions=1, factor=1))
+
+    assert answer.topics[0].error_code is KioError.request_timed_out
+
+
+@pytest.mark.parametrize("version", range(8))
+async def test_who_is_not_the_controller_says_so_for_each_topic(version: int) -> None:
+    desk = Desk()
+    desk.is_active = False
+    async with listening(desk) as (_, port), connected(port) as client:
+        created = await client.ask(creation(version, "a", "b", partitions=1, factor=1))
+        deleted = await client.ask(deletion(min(version, 6), "a", "b"))
+        grown = await client.ask(growth(min(version, 3), {"a": 2, "b": 2}))
+
+    for results in (created.topics, deleted.responses, grown.results):
+        assert [each.error_code for each in results] == [KioError.not_controller] * 2
+
+
+# -- deletion ----------------------------------------------------------------------------------------------------------
+
+
+def deletion(version: int, *names: str, ids: tuple[bytes, ...] = (), timeout: datetime.timedelta = SECOND) -> Any:
+    if version < 6:
+        return request_class(DELETE, version)(topic_names=names, timeout=timeout)
+    topic = part(DELETE, version, "DeleteTopicState")
+    named = [topic(name=name, topic_id=None) for name in names]
+    named += [topic(name=None, topic_id=uuid.UUID(bytes=each)) for each in ids]
+    return request_class(DELETE, version)(topics=tuple(named), timeout=timeout)
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_a_topic_is_deleted_and_waited_for(version: int) -> None:
+    answers = {"orders": ORDERS, "lost": NotFound("topic", "lost")}
+    desk = Desk({TopicDeletionRequested: lambda asked: answers[asked.topic]})
+    async with listening(desk) as (_, port), connected(port) as client:
+        answer = await client.ask(deletion(version, "orders", "lost"))
+
+    assert desk.asked == [TopicDeletionRequested("orders"), TopicDeletionRequested("lost")]
+    assert [(what, of) for what, of, _ in desk.waits] == [("gone", "orders")]
+    assert [(each.name, each.error_code) for each in answer.responses] == [
+        ("orders", NONE),
+        ("lost", KioError.unknown_topic_or_partition),
+    ]
+
+
+async def test_a_topic_is_deleted_by_its_id() -> None:
+    desk = Desk({TopicDeletionRequested: lambda asked: ORDERS})
+    desk.named = [ORDERS]
+    async with listening(desk) as (_, port), connected(port) as client:
+        answer = await client.ask(deletion(6, ids=(ORDERS.id, b"x" * 16)))
+
+    assert desk.asked == [TopicDeletionRequested("orders")]
+    known, unknown = answer.responses
+    assert (known.name, known.topic_id, known.error_code) == ("orders", uuid.UUID(bytes=ORDERS.id), NONE)
+    assert (unknown.name, unknown.error_code) == (None, KioError.unknown_topic_id)
+
+
+async def test_deletions_are_refused_without_doing_anything() -> None:
+    desk = Desk({TopicDeletionRequested: lambda asked: TopicDeletionDisabled()})
+    topic = part(DELETE, 6, "DeleteTopicState")
+    neither = request_class(DELETE, 6)(topics=(topic(name=None, topic_id=None),), timeout=SECOND)
+    both = request_class(DELETE, 6)(topics=(topic(name="orders", topic_id=uuid.UUID(bytes=ORDERS.id)),), timeout=SECOND)
+    async with listening(desk) as (_, port), connected(port) as client:
+        codes = [
+            (await client.ask(asked)).responses[0].error_code
+            for asked in (deletion(6, "orders"), deletion(6, "orders", "orders"), neither, both)
+        ]
+
+    assert codes == [KioError.topic_deletion_disabled] + [KioError.invalid_request] * 3
+    assert len(desk.asked) == 1
+    assert desk.waits == []
+
+
+@pytest.mark.parametrize(("timeout_ms", "waits"), [(0, 0), (-5, 0), (100, 1)])
+async def test_a_deletion_that_takes_longer_has_timed_out(timeout_ms: int, waits: int) -> None:
+    desk = Desk({TopicDeletionRequested: lambda asked: ORDERS})
+    desk.done = False
+    async with listening(desk) as (_, port), connected(port) as client:
+        answer = await client.ask(deletion(6, "orders", timeout=datetime.timedelta(milliseconds=timeout_ms)))
+
+    assert answer.responses[0].error_code is KioError.request_timed_out
+    assert len(desk.waits) == waits
+
+
+# -- growth ------------------------------------------------------------------------------------------------------------
+
+
+def growth(
+    version: int,
+    counts: dict[str, int],
+    *,
+    assignments: tuple[tuple[int, ...], ...] | None = None,
+    timeout: datetime.timedelta = SECOND,
+    validate_only: bool = False,
+) -> Any:
+    assigned = part(GROW, version, "CreatePartitionsAssignment")
+    topics = tuple(
+        part(GROW, version, "CreatePartitionsTopic")(
+            name=name,
+            count=count,
+            assignments=None if assignments is None else tuple(assigned(broker_ids=ids) for ids in assignments),
+        )
+        for name, count in counts.items()
+    )
+    return request_class(GROW, version)(topics=topics, timeout=timeout, validate_only=validate_only)
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_topics_grow(version: int) -> None:
+    answers: dict[str, Any] = {"orders": None, "lost": NotFound("topic", "lost")}
+    desk = Desk({PartitionsRequested: lambda asked: answers[asked.topic]})
+    async with listening(desk) as (_, port), connected(port) as client:
+        answer = await client.ask(growth(version, {"orders": 9, "lost": 2}))
+        await client.ask(growth(version, {"orders": 10}, assignments=((1, 2),), validate_only=True))
+
+    assert desk.asked == [
+        PartitionsRequested("orders", 9),
+        PartitionsRequested("lost", 2),
+        PartitionsRequested("orders", 10, ((1, 2),), True),
+    ]
+    assert [(what, of) for what, of, _ in desk.waits] == [("led", "orders:9")]
+    assert [(each.name, each.error_code) for each in answer.results] == [
+        ("orders", NONE),
+        ("lost", KioError.unknown_topic_or_partition),
+    ]
+
+
+async def test_a_controller_that_ceases_to_be_one_meanwhile_says_so() -> None:
+    class Resigning(Desk):
+        async def wait_led(self, topic: str, *, partitions: int, timeout_ms: float) -> None:
+            raise NotController(7)
+
+    desk = Resigning({PartitionsRequested: lambda asked: None})
+    async with listening(desk) as (_, port), connected(port) as client:
+        answer = await client.ask(growth(3, {"orders": 9}))
+
+    assert answer.results[0].error_code is KioError.not_controller
