@@ -82,28 +82,29 @@ class ControllerLoop(Actor[Event]):
         elections = Elections(reach, unclean)
         balancing = Balancing(reach, timers)
         shutdowns = Shutdowns(reach, welcome=brokers.welcome, timers=timers)
-        standby = Standby(reach, timers)
+        self.standby = Standby(reach, timers)
+        self.failover = Failover(
+            reach,
+            topics,
+            features,
+            deletion,
+            reassignments=reassignments,
+            elections=elections,
+            balancing=balancing,
+            standby=self.standby,
+        )
         self.controllership = Controllership(
             reach,
-            Failover(
-                reach,
-                topics,
-                features,
-                deletion,
-                reassignments=reassignments,
-                elections=elections,
-                balancing=balancing,
-                standby=standby,
-            ),
+            self.failover,
             look_again=self._look_again,
-            standby=standby,
+            standby=self.standby,
             timers=timers,
             unclean=unclean,
         )
         self._handlers: dict[type[Event], Handler] = {}
         for group in (
             self.controllership,
-            standby,
+            self.standby,
             brokers,
             topics,
             Growth(reach, topics),

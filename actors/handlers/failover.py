@@ -64,7 +64,7 @@ class Failover(Handlers):
                 cluster.controller_id,
             )
         cluster.add_brokers(brokers.values())
-        await self._load(await store.topics())
+        await self.load(await store.topics())
         await self._topics.hosting.rewrite(cluster.table.all())
         await self._topics.read_default_config()
         for broker in brokers.values():
@@ -83,7 +83,7 @@ class Failover(Handlers):
             cluster.offline_count,
         )  # fmt: skip
 
-    async def _load(self, names: list[str]) -> None:
+    async def load(self, names: list[str]) -> None:
         """Know all topics and partitions: what was read while we stood by, and what of it is stale read again."""
         cluster = self.cluster
         copy = await self._standby.hand_over()
