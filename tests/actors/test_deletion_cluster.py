@@ -1,4 +1,4 @@
-"""Deletion as a cluster sees it: brokers come and go meanwhile, controllers follow each other, and all goes in the end."""
+"""Deletion as a cluster sees it: brokers come and go meanwhile, controllers follow each other, all goes in the end."""
 
 import asyncio
 
@@ -119,7 +119,7 @@ async def test_a_topic_made_anew_before_anybody_looks_is_another_topic() -> None
             await real(topic, fence)  # type: ignore[arg-type]
             await w.store.create_topic(TopicRef("t"), {0: Assignment((2,))}, {})
 
-        w.controller.store.delete_topic = and_made_anew  # type: ignore[method-assign, assignment]
+        w.controller.store.delete_topic = and_made_anew  # type: ignore[method-assign]
         await w.delete("t")
 
         assert await w.stored("t-0") == (2, 0, (2,))

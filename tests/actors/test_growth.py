@@ -1,0 +1,173 @@
+"""Topics get more partitions: on request, and by somebody else's hand."""
+
+import pytest
+
+from kactl.errors import (
+    BeingDeleted,
+    ErrorCode,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    KactlError,
+    NotController,
+    NotFound,
+    ReassignmentRunning,
+)
+from kactl.history import TopicEvent
+from kactl.model import Assignment, PartitionState, TopicRef
+from kactl.requests import PARTITIONS_OF_A_TOPIC_MAX
+from tests.actors.reassigning import reassign
+from tests.actors.world import World, standby, world
+from tests.clocks import settle
+
+pytestmark = pytest.mark.anyio
+
+
+async def stored(w: World, topic: str) -> dict[int, tuple[int, ...]]:
+    """The replicas of each partition, as they are stored."""
+    return {name.partition: held.replicas for name, held in (await w.store.assignments([topic])).items()}
+
+
+async def test_partitions_go_on_round_the_brokers_and_come_to_life() -> None:
+    async with world(1, 2, 3) as w:
+        ref = await w.controller.create_topic("t", partitions=3, replication_factor=2)
+        before = await stored(w, "t")
+        w.brokers.forget()
+
+        await w.controller.grow_topic("t", 6)
+
+        after = await stored(w, "t")
+        assert {at: after[at] for at in before} == before
+        assert sorted(after) == [0, 1, 2, 3, 4, 5]
+        assert all(len(set(held)) == 2 for held in after.values())
+        assert sorted(after[at][0] for at in (3, 4, 5)) == [1, 2, 3]
+        assert [after[at][0] for at in (3, 4, 5)] == [before[at][0] for at in (0, 1, 2)]
+        for at in (3, 4, 5):
+            assert w.known(f"t-{at}").state is PartitionState.ONLINE
+            assert await w.stored(f"t-{at}") == (after[at][0], 0, tuple(sorted(after[at])))
+        assert w.controller.topics() == [ref]
+        assert set(w.brokers.told(1)) <= {"t-3", "t-4", "t-5"}
+        assert [event.what for event in w.events("topic") if isinstance(event, TopicEvent)] == ["created", "grown"]
+        await w.check()
+
+
+async def test_partitions_are_put_where_they_are_asked_for() -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1, 2]])
+
+        await w.controller.grow_topic("t", 3, assignment=[(3, 1), (2, 3)])
+
+        assert await stored(w, "t") == {0: (1, 2), 1: (3, 1), 2: (2, 3)}
+        assert [w.known(f"t-{at}").leader for at in range(3)] == [1, 3, 2]
+
+
+async def test_what_is_there_is_looked_up_and_not_overwritten() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        # Somebody else was faster, and the controller has not heard of it.
+        held = {0: Assignment((1, 2)), 1: Assignment((2, 1)), 2: Assignment((2,))}
+        w.store.state.topics["t"].piece = type(w.store.state.topics["t"].piece).of(held)
+
+        with pytest.raises(InvalidPartitions, match="2 partitions, and the topic has 3"):
+            await w.controller.grow_topic("t", 2)
+        await w.controller.grow_topic("t", 4)
+
+        assert (await stored(w, "t"))[2] == (2,)
+        assert len((await stored(w, "t"))[3]) == 2
+        assert w.known("t-2").replicas == (2,)
+
+
+@pytest.mark.parametrize(
+    ("topic", "count", "assignment", "refusal", "code"),
+    [
+        ("gone", 9, None, NotFound, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("t", 2, None, InvalidPartitions, ErrorCode.INVALID_PARTITIONS),
+        ("t", 1, None, InvalidPartitions, ErrorCode.INVALID_PARTITIONS),
+        ("t", PARTITIONS_OF_A_TOPIC_MAX + 1, None, InvalidPartitions, ErrorCode.INVALID_PARTITIONS),
+        ("t", 4, [(1, 2)], InvalidReplicaAssignment, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ("t", 3, [(1, 9)], InvalidReplicaAssignment, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ("t", 3, [(1, 1)], InvalidReplicaAssignment, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ("t", 3, [(1,)], InvalidReplicaAssignment, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ("t", 3, [()], InvalidReplicaAssignment, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ("wide", 2, None, InvalidReplicationFactor, ErrorCode.INVALID_REPLICATION_FACTOR),
+    ],
+)
+async def test_what_cannot_be_is_refused_and_nothing_is_changed(
+    topic: str, count: int, assignment: list[tuple[int, ...]] | None, refusal: type[KactlError], code: ErrorCode
+) -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1, 2], [2, 1]])
+        await w.create("wide", [[1, 2, 3]])
+        await w.stop(3)
+
+        with pytest.raises(refusal) as refused:
+            await w.controller.grow_topic(topic, count, assignment=assignment)
+
+        assert refused.value.code == code
+        assert await stored(w, "t") == {0: (1, 2), 1: (2, 1)}
+        assert await stored(w, "wide") == {0: (1, 2, 3)}
+
+
+async def test_a_topic_that_is_being_deleted_or_moved_does_not_grow() -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("moving", [[1, 2]])
+        await w.create("going", [[1, 2]])
+        assert await reassign(w, {"moving-0": (1, 3)}) == [ErrorCode.NONE]
+        w.brokers.silent.add(2)
+        await w.delete("going")
+
+        with pytest.raises(ReassignmentRunning):
+            await w.controller.grow_topic("moving", 2)
+        with pytest.raises(BeingDeleted):
+            await w.controller.grow_topic("going", 2)
+
+        assert sorted(await stored(w, "moving")) == sorted(await stored(w, "going")) == [0]
+
+
+async def test_a_dry_run_checks_and_changes_nothing() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+
+        await w.controller.grow_topic("t", 5, dry_run=True)
+        with pytest.raises(InvalidPartitions):
+            await w.controller.grow_topic("t", 1, dry_run=True)
+
+        assert await stored(w, "t") == {0: (1, 2)}
+
+
+async def test_a_controller_that_was_followed_overwrites_nothing() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        second, _ = standby(w, 200, take_over=True)
+        w.store.state.watches.remove(w.controller.store._watches)  # type: ignore[attr-defined]
+        async with second:
+            await settle()
+            assert w.controller.is_active  # as far as it knows
+
+            with pytest.raises(NotController):
+                await w.controller.grow_topic("t", 2)
+
+            assert await stored(w, "t") == {0: (1, 2)}
+        w.store.state.watches.append(w.controller.store._watches)  # type: ignore[attr-defined]
+
+
+async def test_partitions_that_somebody_else_adds_come_to_life() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+
+        await w.grow("t", (2, 1), (1,))
+
+        assert [w.known(f"t-{at}").leader for at in range(3)] == [1, 2, 1]
+        await w.check()
+
+
+async def test_a_topic_that_somebody_else_moves_stays_where_it_is() -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1, 2]])
+        w.brokers.forget()
+
+        await w.store.write_assignment(TopicRef("t", w.controller.topics()[0].id), {0: Assignment((3, 2))}, None)
+        await settle()
+
+        assert w.known("t-0").replicas == (1, 2)
+        assert w.brokers.sent == []

@@ -1,0 +1,137 @@
+"""What comes next for topics that wait for their deletion: by columns, and by objects."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kactl.errors import ErrorCode
+from kactl.halt import Halt, HaltReason
+from kactl.machines import deletion
+from kactl.model import PartitionState, ReplicaState
+from kactl.rows import Live
+from tests.seeds import ClusterSeed, PartitionSeed, ids_of, rows_of, tp
+
+S = ReplicaState
+STATES = (S.ONLINE, S.OFFLINE, S.DELETION_STARTED, S.DELETION_SUCCESSFUL, S.DELETION_INELIGIBLE)
+# A topic: for each partition the states of its replicas.
+Topic = list[list[ReplicaState]]
+
+
+class Next(NamedTuple):
+    complete: bool
+    retry: bool
+    start: bool
+
+
+def columns(topics: list[Topic], halted: list[bool]) -> list[Next]:
+    """By columns, for all topics at once."""
+    width = max((len(states) for topic in topics for states in topic), default=1)
+    of = [number for number, topic in enumerate(topics) for _ in topic]
+    states = np.full((width, len(of)), S.ABSENT, np.uint8)
+    assigned = np.zeros((width, len(of)), np.bool_)
+    for at, replicas in enumerate(states_ for topic in topics for states_ in topic):
+        states[: len(replicas), at] = replicas
+        assigned[: len(replicas), at] = True
+    due = deletion.due(np.array(of, np.int32), assigned, states, halted=np.array(halted, np.bool_))
+    return [Next(*map(bool, each)) for each in zip(due.complete, due.retry, due.start, strict=True)]
+
+
+def objects(topic: Topic, halted: bool) -> Next:
+    """By objects, for one topic, as the classic controller goes through them."""
+    states = [state for replicas in topic for state in replicas]
+    complete = all(state is S.DELETION_SUCCESSFUL for state in states)
+    begun = any(state is S.DELETION_STARTED for state in states)
+    retry = not complete and not begun and any(state is S.DELETION_INELIGIBLE for state in states)
+    return Next(complete, retry, not complete and not begun and not halted)
+
+
+topics = st.lists(st.lists(st.lists(st.sampled_from(STATES), max_size=4), max_size=4), max_size=5)
+
+
+@given(topics, st.data())
+def test_columns_and_objects_agree(waiting: list[Topic], data: st.DataObject) -> None:
+    halted = data.draw(st.lists(st.booleans(), min_size=len(waiting), max_size=len(waiting)))
+
+    assert columns(waiting, halted) == [objects(*each) for each in zip(waiting, halted, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("topic", "halted", "expected"),
+    [
+        ([], True, Next(complete=True, retry=False, start=False)),
+        ([[]], False, Next(complete=True, retry=False, start=False)),
+        ([[S.ONLINE, S.OFFLINE]], False, Next(complete=False, retry=False, start=True)),
+        ([[S.ONLINE, S.OFFLINE]], True, Next(complete=False, retry=False, start=False)),
+        ([[S.DELETION_SUCCESSFUL], [S.DELETION_SUCCESSFUL]], True, Next(complete=True, retry=False, start=False)),
+        ([[S.DELETION_INELIGIBLE], [S.DELETION_STARTED]], False, Next(complete=False, retry=False, start=False)),
+        ([[S.DELETION_INELIGIBLE, S.DELETION_SUCCESSFUL]], True, Next(complete=False, retry=True, start=False)),
+        ([[S.DELETION_INELIGIBLE, S.DELETION_SUCCESSFUL]], False, Next(complete=False, retry=True, start=True)),
+    ],
+)
+def test_what_comes_next(topic: Topic, halted: bool, expected: Next) -> None:
+    assert columns([topic], [halted]) == [expected]
+
+
+def seed(**more: object) -> ClusterSeed:
+    held = PartitionSeed(
+        replicas=(1, 2, 3),
+        state=PartitionState.ABSENT,
+        states={1: S.DELETION_SUCCESSFUL, 2: S.DELETION_STARTED, 3: S.OFFLINE},
+        dirs_offline=(2,),
+    )
+    partitions = {tp("t-0"): held, tp("u-0"): held}
+    return ClusterSeed(live=frozenset({1, 2}), partitions=partitions, topic_ids=ids_of(["t", "u"]), **more)  # type: ignore[arg-type]
+
+
+def test_a_replica_is_dead_where_its_broker_or_its_directory_is() -> None:
+    cluster = seed().columns()
+    rows = rows_of(cluster, "t-0")
+
+    assert rows.replicas[:, 0][deletion.dead(rows, cluster.now.live)[:, 0]].tolist() == [2, 3]
+    assert not deletion.to_delete(rows, cluster.now.live).any()
+    everybody = Live({1, 2, 3})
+    assert rows.replicas[:, 0][deletion.to_delete(rows, everybody)[:, 0]].tolist() == [3]
+
+
+def test_how_far_a_deletion_has_come() -> None:
+    cluster = seed(queued=frozenset({"t", "u"}), started=frozenset({"t"})).columns()
+    cluster.queue_deletion(["gone"])
+    halt = Halt(HaltReason.OFFLINE_REPLICAS, (3,), (0,))
+    cluster.halt_deletion("u", halt)
+
+    assert deletion.waiting(cluster) == [
+        deletion.Waiting("gone", False, 0, 0, ()),
+        deletion.Waiting("t", True, 3, 2, ()),
+        deletion.Waiting("u", False, 3, 2, (halt,)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("halt", "text", "remedy"),
+    [
+        (
+            Halt(HaltReason.REASSIGNMENT, (), (4, 7)),
+            "partitions 4, 7 are being reassigned",
+            "wait until the reassignment is complete, or cancel it",
+        ),
+        (Halt(HaltReason.REASSIGNMENT), "partitions are being reassigned", "wait until the"),
+        (Halt(HaltReason.OFFLINE_REPLICAS, (2,), (0,)), "replicas of partition 0 on broker 2 are offline", "start br"),
+        (
+            Halt(HaltReason.REPLICA_FAILED, (2, 3), tuple(range(12))),
+            "brokers 2, 3 failed while replicas of partitions 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more were to be",
+            "start brokers 2, 3",
+        ),
+        (
+            Halt(HaltReason.REPLICA_FAILED, (2,), (1,), ErrorCode.KAFKA_STORAGE_ERROR),
+            "broker 2 could not delete replicas of partition 1: KAFKA_STORAGE_ERROR (56)",
+            "see in the log of broker 2",
+        ),
+        (Halt(HaltReason.REPLICA_FAILED, (2,), (1,), 999), "an error that kactl does not know (999)", "see in the log"),
+    ],
+)
+def test_a_halt_speaks_for_itself(halt: Halt, text: str, remedy: str) -> None:
+    assert text in halt.text
+    assert remedy in halt.remedy
