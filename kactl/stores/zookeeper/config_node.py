@@ -23,25 +23,28 @@ async def of_topics(client: Client, topics: Collection[str]) -> dict[str, dict[s
     """See `Store.topic_configs`."""
     wanted = list(dict.fromkeys(topics))
     nodes = await client.read_all([layout.topic_config(name) for name in wanted])
-    return {name: _decode(f"topic {name}", node) for name, node in zip(wanted, nodes, strict=True)}
+    return {
+        name: _decode(layout.topic_config(name), f"topic {name}", node)
+        for name, node in zip(wanted, nodes, strict=True)
+    }
 
 
 async def of_all_brokers(client: Client) -> dict[str, str]:
     """See `Store.default_config`."""
     (node,) = await client.read_all([layout.DEFAULT_CONFIG])
-    return _decode(_ALL_BROKERS, node) or {}
+    return _decode(layout.DEFAULT_CONFIG, _ALL_BROKERS, node) or {}
 
 
-def _decode(whose: str, node: Any) -> dict[str, str] | None:
+def _decode(path: str, whose: str, node: Any) -> dict[str, str] | None:
     if isinstance(node, NoNodeError):
         return {}
     if isinstance(node, ZookeeperError):
-        log.warning("the configuration of %s could not be read: %r", whose, node)
+        log.warning("%s: the configuration of %s could not be read: %r", path, whose, node)
         return None
     try:
         return layout.decode_config(node[0])
     except layout.Malformed as error:
-        log.warning("the configuration of %s is none: %s", whose, error)
+        log.warning("%s: the configuration of %s is none: %s", path, whose, error)
         return None
 
 

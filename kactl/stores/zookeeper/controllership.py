@@ -19,6 +19,7 @@ from kactl.store import Outcome
 from . import fenced, layout, request
 from .answers import Answers
 from .client import Client
+from .json_node import INT32_MAX
 from .watches import Kind, Watches
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,8 @@ async def contest(client: Client, controller_id: int, *, take_over: bool) -> Fen
         if held is not None and not take_over:
             raise ControllerMoved(ours=0, theirs=None if isinstance(epoch, NoNodeError) else _epoch(epoch)[0])
         number, version = await _first_epoch(client) if isinstance(epoch, NoNodeError) else _epoch(epoch)
+        if number >= INT32_MAX:
+            raise _damaged(f"{number} is the highest epoch there is")
         ours = number + 1
         data = layout.encode_controller(controller_id, time.time_ns() // 1_000_000)
         raised = request.put(client.path(layout.CONTROLLER_EPOCH), layout.encode_epoch(ours), version)
@@ -119,8 +122,13 @@ def _epoch(found: Any) -> tuple[int, int]:
     try:
         return layout.decode_epoch(data), stat.version
     except layout.Malformed as error:
-        remedy = "write the highest epoch that any broker has seen, as decimal text, into it"
-        raise StoreDamaged(layout.CONTROLLER_EPOCH, str(error), remedy) from None
+        raise _damaged(str(error)) from None
+
+
+def _damaged(reason: str) -> StoreDamaged:
+    remedy = "write the highest epoch that any broker has seen, as decimal text, into it"
+    log.error("%s is left as it is: %s", layout.CONTROLLER_EPOCH, reason)
+    return StoreDamaged(layout.CONTROLLER_EPOCH, reason, remedy)
 
 
 def _found(path: str, found: Any) -> tuple[bytes | None, Any]:

@@ -31,6 +31,8 @@ def decode(decoder: "msgspec.json.Decoder[_Node]", data: bytes | None) -> _Node:
         Malformed: it holds something else.
     """
     try:
+        if data is not None and not data.isascii():
+            data.decode()  # what the decoder passes over it does not look at
         return decoder.decode(data or b"")
     # A text that is no UTF-8 and numbers that fit no integer come as ValueErrors of other kinds.
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

@@ -48,7 +48,7 @@ async def isr(client: Client, watches: Watches | None) -> list[Notification]:
     def decode(key: str, data: bytes | None) -> Notification:
         return Notification(key, partitions=layout.decode_isr_notification(data))
 
-    return await _standing(client, layout.ISR_NOTIFICATIONS, watches, decode)
+    return await _standing(client, layout.ISR_NOTIFICATIONS, layout.ISR_NOTIFICATION_PREFIX, watches, decode)
 
 
 async def log_dir(client: Client, watches: Watches | None) -> list[Notification]:
@@ -57,13 +57,22 @@ async def log_dir(client: Client, watches: Watches | None) -> list[Notification]
     def decode(key: str, data: bytes | None) -> Notification:
         return Notification(key, broker=layout.decode_log_dir_notification(data))
 
-    return await _standing(client, layout.LOG_DIR_NOTIFICATIONS, watches, decode)
+    return await _standing(client, layout.LOG_DIR_NOTIFICATIONS, layout.LOG_DIR_NOTIFICATION_PREFIX, watches, decode)
 
 
 async def _standing(
-    client: Client, parent: str, watches: Watches | None, decode: Callable[[str, bytes | None], Notification]
+    client: Client,
+    parent: str,
+    prefix: str,
+    watches: Watches | None,
+    decode: Callable[[str, bytes | None], Notification],
 ) -> list[Notification]:
-    keys = [f"{parent}/{name}" for name in await topic_node.names(client, parent, watches)]
+    keys = []
+    for name in await topic_node.names(client, parent, watches):
+        if name.startswith(prefix):
+            keys.append(f"{parent}/{name}")
+        else:
+            log.warning("%s/%s is no notification and is left alone", parent, name)
     found: list[Notification] = []
     for key, node in zip(keys, await client.read_all(keys), strict=True):
         if isinstance(node, NoNodeError):

@@ -8,7 +8,7 @@ Source: BrokerIdZNode, KafkaZkClient.registerBroker.
 
 import logging
 import re
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from kazoo.exceptions import NoNodeError, ZookeeperError
@@ -18,6 +18,7 @@ from kactl.model import Broker, Endpoint
 
 from . import layout
 from .client import Client
+from .json_node import decode as decode_json
 from .watches import Kind, Watches
 
 log = logging.getLogger(__name__)
@@ -26,23 +27,33 @@ _NO_PORT: Final = -1
 _PLAINTEXT: Final = "PLAINTEXT"
 _FIRST_WITH_ENDPOINTS: Final = 2
 _ID: Final = re.compile("[0-9]{1,10}")
+_PORT: Final = re.compile("-?[0-9]{1,9}")
 _ID_MAX: Final = 2**31 - 1
 
 
+# What goes out to brokers has to fit the fields of their requests.
+_TEXT_MAX: Final = 1_000
+_PORT_MAX: Final = 2**16 - 1
+
+_Text = Annotated[str, msgspec.Meta(max_length=_TEXT_MAX)]
+_Port = Annotated[int, msgspec.Meta(ge=_NO_PORT, le=_PORT_MAX)]
+_Level = Annotated[int, msgspec.Meta(ge=0, le=2**15 - 1)]
+
+
 class _Levels(msgspec.Struct):
-    min_version: int
-    max_version: int
+    min_version: _Level
+    max_version: _Level
 
 
 class _Node(msgspec.Struct):
-    version: int
-    host: str | None = None
-    port: int = _NO_PORT
+    version: Annotated[int, msgspec.Meta(ge=1)]
+    host: _Text | None = None
+    port: _Port = _NO_PORT
     jmx_port: int = _NO_PORT
     timestamp: str | int = ""
-    endpoints: list[str] | None = None
-    listener_security_protocol_map: dict[str, str] | None = None
-    rack: str | msgspec.UnsetType | None = msgspec.UNSET
+    endpoints: list[_Text] | None = None
+    listener_security_protocol_map: dict[str, _Text] | None = None
+    rack: _Text | msgspec.UnsetType | None = msgspec.UNSET
     features: dict[str, _Levels] | None = None
 
 
@@ -72,9 +83,11 @@ def decode(broker_id: int, data: bytes | None, epoch: int) -> Broker:
         Malformed: it is none.
     """
     try:
-        node = _decoder.decode(data or b"")
+        node = decode_json(_decoder, data)
         endpoints = _endpoints(node)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except layout.Malformed:
+        raise
+    except ValueError as error:
         raise layout.Malformed(f"{error} in {layout.excerpt(data)}") from None
     return Broker(
         id=broker_id,
@@ -100,8 +113,10 @@ def _endpoints(node: _Node) -> tuple[Endpoint, ...]:
 def _endpoint(text: str, protocols: dict[str, str] | None) -> Endpoint:
     listener, scheme, address = text.partition("://")
     host, colon, port = address.rpartition(":")
-    if not scheme or not listener or not colon or not port.removeprefix("-").isdecimal():
+    if not scheme or not listener or not colon or not _PORT.fullmatch(port):
         raise ValueError(f"{text!r} is no endpoint")
+    if not _NO_PORT <= int(port) <= _PORT_MAX:
+        raise ValueError(f"{text!r} has a port that is none")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     if protocols is None:

@@ -155,9 +155,9 @@ class ZooKeeperStore:
 
     async def topics(self) -> list[str]:
         if self._watches is None:
-            return await topic_node.names(self._client, layout.TOPICS, None)
+            return await topic_node.listed(self._client, None)
         self._config_changes.begin()
-        names, again = self._armed.topics.show(await topic_node.names(self._client, layout.TOPICS, self._watches))
+        names, again = self._armed.topics.show(await topic_node.listed(self._client, self._watches))
         if again:
             self._tell(StoreEvent(Changed.TOPICS))
         return names

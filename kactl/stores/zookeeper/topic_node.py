@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 
-from kactl.errors import InvalidPartitions, NotFound, StoreError, TopicExists
-from kactl.model import ZERO_ID, Assignment, Fence, TopicPartition, TopicRef
+from kactl.errors import InvalidPartitions, NotFound, StoreDamaged, StoreError, TopicExists
+from kactl.model import ZERO_ID, Assignment, Fence, TopicPartition, TopicRef, check_topic_name
 from kactl.store import Assignments, Outcome
 
 from . import config_node, fenced, layout, request
@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 # A server takes requests of a megabyte; some of it goes to the path and to what is written along with the node.
 NODE_BYTES_MAX: Final = 1_000_000
 
+# What a log line quotes of a name that may be very long.
+LOGGED_NAME_MAX: Final = 300
+
 
 async def names(client: Client, path: str, watches: Watches | None) -> list[str]:
     """The children of a node, sorted; `path` is one that we made ourselves at the beginning."""
@@ -33,6 +36,15 @@ async def names(client: Client, path: str, watches: Watches | None) -> list[str]
     if watches is not None:
         watches.saw(path, Kind.CHILDREN, listed)
     return sorted(listed[0])
+
+
+async def listed(client: Client, watches: Watches | None) -> list[str]:
+    """The names of all topics, sorted. One that Kafka does not allow is logged and left out."""
+    found = await names(client, layout.TOPICS, watches)
+    refused = {name: reason for name in found if (reason := check_topic_name(name))}
+    for name, reason in refused.items():
+        log.warning("%s is left out, it cannot be a topic: %s", layout.topic(name)[:LOGGED_NAME_MAX], reason)
+    return [name for name in found if name not in refused]
 
 
 async def assignments(client: Client, topics: Collection[str], watches: Watches | None) -> Assignments:
@@ -55,12 +67,12 @@ def _columns(wanted: list[str], nodes: list[Any]) -> Assignments:
         if isinstance(node, NoNodeError):
             continue
         if isinstance(node, ZookeeperError):
-            log.warning("topic %s could not be read: %r", name, node)
+            log.warning("%s could not be read, the topic is left out: %r", layout.topic(name), node)
             continue
         try:
             topic_id, assignment = layout.decode_topic(node[0])
         except layout.Malformed as error:
-            log.warning("topic %s is left out, its node is no assignment: %s", name, error)
+            log.warning("%s is no assignment, the topic is left out: %s", layout.topic(name), error)
             continue
         refs.append(TopicRef(name, topic_id))
         found |= {TopicPartition(name, number): held for number, held in assignment.items()}
@@ -146,5 +158,7 @@ def _stored_id(name: str, found: Any) -> bytes:
     try:
         return layout.decode_topic(found[0])[0]
     except layout.Malformed as error:
-        log.warning("the node of topic %s, which held no assignment, is replaced: %s", name, error)
-        return ZERO_ID
+        # It may hold the topic's id, which nobody could tell any more once it is written over.
+        raise StoreDamaged(
+            layout.topic(name), str(error), "mend it, or write the assignment together with the topic's id"
+        ) from None

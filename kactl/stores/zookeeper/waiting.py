@@ -107,7 +107,9 @@ async def _read(
     try:
         return decode(node[0])
     except layout.Malformed as error:
-        log.warning("%s is no request and asks for nothing: %s", path, error)
+        log.warning("%s is no request and asks for nothing until it is mended: %s", path, error)
+        if watches is not None:
+            watches.saw(path, Kind.DATA, None)  # so that whatever stands there next is a new one
         return nothing
 
 

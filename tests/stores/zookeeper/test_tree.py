@@ -97,8 +97,8 @@ async def test_nodes_that_make_no_sense_cost_nothing_but_themselves(
         assert found.status.tolist() == [Found.UNREADABLE, Found.MISSING]
         assert [(notice.partitions, notice.broker) for notice in notices] == [((), NO_BROKER)] * 2
         for path in (
-            "topic bad",
-            "topic null",
+            "/brokers/topics/bad",
+            "/brokers/topics/null",
             "/brokers/ids/7",
             "/brokers/ids/x",
             "partitions/0/state",
