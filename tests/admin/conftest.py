@@ -76,7 +76,7 @@ async def served(
     config = load(None, {}, {"node-id": node_id, "api.listen": listen, "cluster": "test"})
     async with contextlib.AsyncExitStack() as stack:
         controller = await stack.enter_async_context(
-            Controller(node_id, store=store, hub=hub, clock=clock, meter_provider=provider)
+            Controller(node_id, store=store, hub=hub, clock=clock, meter_provider=provider, auto_balance=False)
         )
         participants = None
         if brokers is not None:

@@ -386,7 +386,7 @@ async def test_two_servers_measure_apart(server: Served, standby: Served) -> Non
         ("GET", "/", 404, "No such route"),
         ("GET", "/v1", 404, "No such route"),
         ("GET", "/v1/topics/orders/", 404, "No such route"),
-        ("DELETE", "/v1/topics/orders", 405, "Method not allowed"),
+        ("POST", "/v1/topics/orders", 405, "Method not allowed"),
         ("PUT", "/v1/topics", 405, "Method not allowed"),
         ("HEAD", "/v1/events/stream", 405, None),
         ("GET", "/v1/elections", 405, "Method not allowed"),
