@@ -14,6 +14,7 @@ class Proxy:
 
     Attributes:
         reachable: while False, new connections are closed at once.
+        silent: set as soon as an answer was thrown away.
     """
 
     def __init__(self, target: int) -> None:
@@ -23,6 +24,7 @@ class Proxy:
         self._answers = True
         self._losing: tuple[int, int] | None = None
         self.reachable = True
+        self.silent = asyncio.Event()
 
     @property
     def port(self) -> int:
@@ -94,6 +96,8 @@ class Proxy:
                 if self._answers:
                     sink.write(data)
                     await sink.drain()
+                else:
+                    self.silent.set()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)

@@ -1,0 +1,158 @@
+"""Topics that are deleted in Kafka's own tree: what goes in which order, and who dies in the middle of it."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pytest
+
+from kactl.errors import ControllerMoved, StoreError
+from kactl.model import Assignment, Fence, TopicPartition
+from kactl.store import Names
+from kactl.stores.zookeeper import ZooKeeperStore
+from tests.contracts.store_clients import ORDERS, SESSION_MS, THREE_PARTITIONS, WAIT_S, write
+from tests.interop.zookeeper import ZooKeeperServer
+
+from .proxy import MULTI, Proxy
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop]
+
+ROWS = [TopicPartition("orders", number) for number in range(60)]
+TOPIC, MARK, CONFIG = "/brokers/topics/orders", "/admin/delete_topics/orders", "/config/topics/orders"
+# Steps in a multi: few, so that there are many of them to die between.
+BATCH = 10
+
+
+@pytest.fixture
+async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
+    async with Proxy(zookeeper.port) as line:
+        yield line
+
+
+@pytest.fixture
+async def store(proxy: Proxy, chroot: str) -> AsyncIterator[ZooKeeperStore]:
+    line = f"127.0.0.1:{proxy.port}{chroot}"
+    async with ZooKeeperStore(line, session_timeout_ms=SESSION_MS, batch_partitions=BATCH, max_in_flight=1) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def fence(store: ZooKeeperStore) -> Fence:
+    """A topic with leaders, marked for deletion."""
+    await store.create_topic(ORDERS, {name.partition: Assignment((1, 2, 3)) for name in ROWS}, {"a": "b"})
+    fence = await store.contest(100)
+    assert (await store.commit(write(ROWS), fence)).kept.all()
+    await store.mark_deletion("orders")
+    return fence
+
+
+def rest(tree: Any) -> list[bool]:
+    """What is there of a topic: its assignment, its configuration, its mark."""
+    return [bool(tree.exists(path)) for path in (TOPIC, CONFIG, MARK)]
+
+
+async def test_a_mark_is_kafkas(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
+    data, stat = tree.get(MARK)
+
+    assert data is None
+    assert stat.ephemeralOwner == 0
+
+
+# With one request under way at a time and ten steps in each, the partitions take twelve multis; then come the topic
+# and its container, the configuration, and the mark.
+@pytest.mark.parametrize("nth", range(1, 16))
+async def test_who_dies_in_the_middle_leaves_the_mark_to_whoever_comes_next(
+    store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence, connect: str, nth: int
+) -> None:
+    before = tree.exists("/controller_epoch").version
+    with anyio.move_on_after(WAIT_S) as life:
+        async with anyio.create_task_group() as tasks:
+            proxy.lose(MULTI, nth=nth)
+            tasks.start_soon(store.delete_topic, "orders", fence)
+            await proxy.silent.wait()
+            life.cancel()
+    proxy.reachable = False
+    await proxy.cut()
+    left = rest(tree)
+    if left[0]:
+        assert left == [True, True, True]
+    assert left[2] == (nth < 15)  # the last multi is the mark, and it was done: only its answer was lost
+
+    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as heir:
+        new = await heir.contest(101, take_over=True)
+        assert await heir.deletions() == (["orders"] if left[2] else [])
+        await heir.delete_topic("orders", new)
+
+        assert rest(tree) == [False, False, False]
+        assert await heir.topics() == []
+        assert not (await heir.leaderships(Names.of(ROWS))).found.any()
+    assert tree.exists("/controller_epoch").version == before + 1
+    proxy.reachable = True
+
+
+async def test_a_lost_answer_is_no_reason_to_stop(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
+    with anyio.fail_after(WAIT_S):
+        async with anyio.create_task_group() as tasks:
+            proxy.lose(MULTI, nth=3)
+            tasks.start_soon(store.delete_topic, "orders", fence)
+            await proxy.silent.wait()
+            await proxy.cut()
+
+    assert rest(tree) == [False, False, False]
+
+
+async def test_who_is_deposed_in_the_middle_stops_there(
+    store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence, connect: str
+) -> None:
+    async def delete() -> None:
+        with pytest.raises(ControllerMoved):
+            await store.delete_topic("orders", fence)
+
+    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as heir:
+        with anyio.fail_after(WAIT_S):
+            async with anyio.create_task_group() as tasks:
+                proxy.lose(MULTI, nth=4)
+                tasks.start_soon(delete)
+                await proxy.silent.wait()
+                await heir.contest(101, take_over=True)
+                await proxy.cut()
+
+    assert rest(tree) == [True, True, True]
+    left = tree.get_children(f"{TOPIC}/partitions")
+    assert 0 < len(left) < len(ROWS)
+    assert tree.exists(f"{TOPIC}/partitions/{left[0]}/state")
+
+
+async def test_what_strangers_keep_below_a_topic_goes_with_it(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
+    for path in ("notes", "partitions/3/notes/deep/er", "partitions/x/y", "partitions/3/state/z"):
+        tree.create(f"{TOPIC}/{path}", b"mine", makepath=True)
+
+    await store.delete_topic("orders", fence)
+
+    assert rest(tree) == [False, False, False]
+
+
+async def test_what_cannot_be_deleted_keeps_the_mark(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
+    (acl,), _ = tree.get_acls(f"{TOPIC}/partitions/7")
+    tree.set_acls(f"{TOPIC}/partitions/7", [acl._replace(perms=acl.perms & ~8)])  # 8: to delete children
+
+    with pytest.raises(StoreError, match="partitions/7/state"):
+        await store.delete_topic("orders", fence)
+
+    assert rest(tree) == [True, True, True]
+    assert tree.get_children(f"{TOPIC}/partitions") == ["7"]
+    tree.set_acls(f"{TOPIC}/partitions/7", [acl])
+    await store.delete_topic("orders", fence)
+    assert rest(tree) == [False, False, False]
+
+
+async def test_a_topic_of_the_same_name_can_be_made_while_the_mark_goes(
+    store: ZooKeeperStore, tree: Any, fence: Fence
+) -> None:
+    await store.delete_topic("orders", fence)
+    await store.create_topic(ORDERS, THREE_PARTITIONS, {"c": "d"})
+
+    await store.unmark_deletions(["orders"], fence)  # nothing is marked
+
+    assert rest(tree) == [True, True, False]
+    assert (await store.commit(write(ROWS[:3]), fence)).version.tolist() == [0, 0, 0]
