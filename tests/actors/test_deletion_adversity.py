@@ -1,0 +1,320 @@
+"""Deletion when things go wrong: the store fails, answers are lost, and people meddle with what is stored."""
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from kactl.errors import ControllerMoved, KactlError, SessionExpired, StoreError, StoreUnavailable
+from kactl.events import DeletionsChanged
+from kactl.history import TopicEvent
+from kactl.model import PartitionState
+from kactl.store import Changed
+from tests.actors.deletion_bench import BROKERS, open_deletion_bench
+from tests.actors.world import World, world
+from tests.clocks import settle
+from tests.scripted_store import fails, fails_after
+
+pytestmark = pytest.mark.anyio
+
+
+def told(w: World) -> list[str]:
+    return [event.what for event in w.events("topic") if isinstance(event, TopicEvent)]
+
+
+def let(w: World, method: str, *steps: Exception | None, after: bool = False) -> None:
+    """The next calls of a method of the controller's store fail, or do not where a step is None.
+
+    Args:
+        after: they fail although all was done.
+    """
+    real: Callable[..., Awaitable[Any]] = getattr(w.controller.store, method)
+    left = list(steps)
+
+    async def call(*arguments: Any, **named: Any) -> Any:
+        error = left.pop(0) if left else None
+        if error is None or after:
+            answer = await real(*arguments, **named)
+        if error is not None:
+            raise error
+        return answer
+
+    setattr(w.controller.store, method, call)
+
+
+async def passes(w: World, delay_ms: float) -> None:
+    """Time passes, and brokers live."""
+    while delay_ms > 0:
+        for session in w.sessions.values():
+            await session.keep_alive()
+        await w.clock.advance(min(delay_ms, 1_000))
+        delay_ms -= 1_000
+
+
+# -- the store ---------------------------------------------------------------------------------------------------------
+
+
+async def test_what_the_store_does_not_delete_is_deleted_later() -> None:
+    async with world(1) as w:
+        await w.create("t", [[1]])
+        let(w, "delete_topic", StoreUnavailable("away"), StoreError("no"))
+
+        await w.delete("t")
+
+        assert await w.store.topics() == ["t"]
+        assert w.controller.deletions()[0].replicas_left == 0
+        await passes(w, 10_000)
+        assert await w.store.topics() == ["t"]
+        await passes(w, 10_000)
+        assert await w.store.topics() == await w.store.deletions() == []
+        assert told(w) == ["created", "deletion started", "deleted"]
+
+
+async def test_a_deletion_whose_answer_was_lost_is_not_done_to_the_next_topic_of_that_name() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        let(w, "delete_topic", StoreUnavailable("the answer was lost"), after=True)
+        await w.store.mark_deletion("t")
+        await settle()
+        assert await w.store.topics() == []
+
+        await w.create("t", [[2]])
+        await passes(w, 20_000)
+
+        assert await w.store.topics() == ["t"]
+        assert await w.stored("t-0") == (2, 0, (2,))
+        assert w.known("t-0").replicas == (2,)
+        assert w.controller.deletions() == []
+
+
+async def test_one_topic_that_is_in_the_way_does_not_hold_up_the_others() -> None:
+    async with open_deletion_bench("foo", "bar") as b:
+        await b.delete("foo", "bar")
+        b.store.next("delete_topic", fails(StoreUnavailable("away")))
+
+        await b.deletion.complete_replica_deletion(b.rows("foo", "bar"), frozenset(BROKERS))
+
+        assert b.queued == {"bar"}
+        assert await b.store.real.topics() == ["bar"]
+        assert b.enqueued == []
+        await b.clock.advance(10_000)
+        assert b.enqueued == [DeletionsChanged()]
+        await b.events.on_deletions_changed(DeletionsChanged())
+        assert b.queued == set()
+
+
+@pytest.mark.parametrize("error", [SessionExpired("over"), ControllerMoved(ours=50)])
+async def test_the_end_of_our_office_is_not_waited_out(error: KactlError) -> None:
+    async with open_deletion_bench("foo") as b:
+        await b.delete("foo")
+        b.store.next("delete_topic", fails(error))
+
+        with pytest.raises(type(error)):
+            await b.deleted("foo", *BROKERS)
+
+        assert b.queued == {"foo"}
+        await b.clock.advance(10_000)
+        assert b.enqueued == []
+
+
+async def test_a_topic_that_went_although_nobody_said_so_is_forgotten() -> None:
+    async with open_deletion_bench("foo") as b:
+        await b.delete("foo")
+        b.store.next("delete_topic", fails_after(StoreUnavailable("the answer was lost")))
+        await b.deleted("foo", *BROKERS)
+        assert b.queued == {"foo"}
+        b.forget()
+
+        await b.events.on_deletions_changed(DeletionsChanged())
+
+        assert "delete_topic" not in [call.kind for call in b.store.calls]
+        assert b.queued == set()
+        assert b.cluster.deletion_unsure == set()
+        # There may be another of that name, which until now was taken for this one.
+        assert [event.label for event in b.enqueued] == ["TopicsChanged"]
+
+
+async def test_replicas_that_the_store_would_not_let_leave_are_deleted_later() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2], [2, 1]])
+        let(w, "commit", *[StoreError("no")] * 2)
+
+        await w.delete("t")
+
+        assert await w.store.topics() == ["t"]
+        await passes(w, 10_000)
+        assert await w.store.topics() == await w.store.deletions() == []
+
+
+async def test_marks_that_cannot_be_read_are_read_again() -> None:
+    async with world(1) as w:
+        await w.create("t", [[1]])
+        let(w, "deletions", *[StoreUnavailable("away")] * 5)
+
+        await w.delete("t")
+        await passes(w, 2_000)
+        assert await w.store.topics() == ["t"]
+        await passes(w, 10_200)
+
+        assert await w.store.topics() == []
+
+
+# -- people ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_topic_that_vanishes_while_it_is_being_deleted_takes_its_mark_with_it() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]], {"retention.ms": "1"})
+        w.brokers.silent.add(2)
+        await w.delete("t")
+        w.store.state.delete_topic("t")
+        w.store.state.changed(Changed.TOPICS)
+        await settle()
+
+        assert w.controller.deletions() == []
+        assert await w.store.deletions() == []
+        assert await w.store.topic_configs(["t"]) == {"t": {}}
+        assert told(w) == ["created", "deletion started", "deleted"]
+        # What the broker answers now is about nothing.
+        w.brokers.silent.discard(2)
+        await passes(w, 1_000)
+        await w.create("t", [[2, 1]])
+        assert w.known("t-0").leader == 2
+        await w.check()
+
+
+async def test_a_topic_that_vanished_without_a_mark_can_be_made_anew() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2], [3]])
+        assert w.controller.snapshot().offline_partitions == 0
+        await w.stop(1, 2)
+        assert w.controller.snapshot().offline_partitions == 1
+
+        w.store.state.delete_topic("t")
+        w.store.state.changed(Changed.TOPICS)
+        await settle()
+
+        # In Kafka the states of its partitions stay: it is counted as offline for ever, and made anew it is stuck,
+        # because a partition that is Offline cannot become New.
+        assert w.controller.snapshot().offline_partitions == 0
+        assert not len(w.controller.cluster.table)
+        await w.start(1, 2)
+        await w.create("t", [[2, 1]])
+        assert w.known("t-0").state is PartitionState.ONLINE
+        await w.check()
+
+
+async def test_a_topic_that_nobody_could_read_is_deleted_like_any_other() -> None:
+    async with world(1) as w:
+        w.controller.store.topics, real = w.store.topics, w.controller.store.topics  # type: ignore[method-assign]
+        let(w, "assignments", *[StoreError("cannot be read")] * 4)
+        await w.create("t", [[1]])
+        await passes(w, 2_000)
+        assert w.controller.topics() == []
+        w.controller.store.topics = real  # type: ignore[method-assign]
+
+        await w.delete("t")
+
+        assert await w.store.topics() == await w.store.deletions() == []
+        assert told(w) == ["deleted"]
+
+
+async def test_a_halt_that_is_left_behind_would_stop_the_next_topic_of_that_name() -> None:
+    async with open_deletion_bench("foo", "bar") as b:
+        for topic in ("foo", "bar"):
+            await b.delete(topic)
+            await b.deleted(topic, 2)
+        await b.fail(2)
+        left_behind = dict(b.cluster.deletion_ineligible)
+        await b.deleted("foo", 1, 3)
+        await b.deleted("bar", 1, 3)
+        assert b.halted == {}
+        for topic in ("foo", "bar"):
+            await b.put(f"{topic}-0", [1, 3])
+
+        # Kafka's own: the mark of foo was never taken away.
+        b.cluster.deletion_ineligible["foo"] = left_behind["foo"]
+        await b.delete("foo", "bar")
+
+        assert b.replicas("foo") == {1: {"ONLINE"}, 3: {"ONLINE"}}
+        assert b.replicas("bar") == {1: {"DELETION_STARTED"}, 3: {"DELETION_STARTED"}}
+
+
+# -- anything ----------------------------------------------------------------------------------------------------------
+
+
+async def _story(seed: int) -> None:
+    """Topics come, grow and go, brokers die, cannot delete, and come back, while the store fails now and then."""
+    dice = random.Random(seed)
+    async with world(1, 2, 3) as w:
+        rate = dice.choice((0.0, 0.1, 0.25))
+        raining = True
+
+        def unreliable(real: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+            async def call(*arguments: Any, **named: Any) -> Any:
+                if raining and dice.random() < rate:
+                    if dice.random() < 0.5:
+                        await real(*arguments, **named)
+                        raise StoreUnavailable("the answer was lost")
+                    raise dice.choice((StoreUnavailable("away"), StoreError("refused")))
+                return await real(*arguments, **named)
+
+            return call
+
+        for method in ("delete_topic", "deletions", "unmark_deletions", "commit", "topics", "assignments",
+                       "write_assignment", "partitions_begun", "leaderships", "brokers"):  # fmt: skip
+            setattr(w.controller.store, method, unreliable(getattr(w.controller.store, method)))
+        marked: set[str] = set()
+        for _ in range(dice.randrange(10, 30)):
+            up, topics = list(w.sessions), sorted(w.store.state.topics)
+            match dice.choice(
+                ("create", "create", "delete", "delete", "grow", "stop", "start", "fail", "quiet", "time")
+            ):
+                case "create":
+                    name = f"t{dice.randrange(4)}"
+                    if name not in w.store.state.topics and name not in w.store.state.deletions:
+                        await w.create(name, [dice.sample((1, 2, 3), dice.randint(1, 3)) for _ in range(2)])
+                        marked.discard(name)
+                case "delete" if topics:
+                    name = dice.choice(topics)
+                    if name not in w.store.state.deletions:
+                        await w.delete(name)
+                        marked.add(name)
+                case "grow" if topics:
+                    await w.grow(dice.choice(topics), dice.sample((1, 2, 3), 2))
+                case "stop" if up:
+                    await w.stop(dice.choice(up))
+                case "start":
+                    await w.start(dice.choice((1, 2, 3)))
+                case "fail":
+                    w.brokers.undeletable = {dice.choice((1, 2, 3)): {f"t{dice.randrange(4)}-0": 56}}  # type: ignore[dict-item]
+                case "quiet":
+                    w.brokers.silent = {dice.choice((1, 2, 3))} if dice.random() < 0.5 else set()
+                case "time":
+                    await passes(w, dice.choice((10, 300, 3_000, 12_000)))
+        raining = False
+        w.brokers.silent.clear()
+        w.brokers.undeletable.clear()
+        await passes(w, 15_000)
+        await w.start(1, 2, 3)
+        await passes(w, 50_000)
+
+        assert w.controller.is_active
+        assert w.controller.deletions() == []
+        assert await w.store.deletions() == []
+        assert not marked & set(await w.store.topics())
+        assert sorted(topic.name for topic in w.controller.topics()) == await w.store.topics()
+        await w.check()
+        for row in w.controller.cluster.table.all().tolist():
+            assert w.controller.cluster.table.view(row).leader in w.sessions
+
+
+@pytest.mark.parametrize("first", range(0, 60, 10))
+async def test_whatever_happens_what_was_marked_is_deleted_in_the_end(first: int) -> None:
+    for seed in range(first, first + 10):
+        try:
+            await _story(seed)
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
