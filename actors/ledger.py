@@ -12,7 +12,7 @@ import numpy as np
 
 from kactl.cluster import Cluster
 from kactl.errors import Remedy, StoreError
-from kactl.model import NO_VERSION
+from kactl.model import NO_VERSION, TopicPartition
 from kactl.rows import Bools, Bytes, Change, Ints, Refusal, RowNumbers, Rows, choose, members
 from kactl.store import Found, Outcome, Store, Write
 from kactl.table import in_sync_of
@@ -45,6 +45,8 @@ class Ledger:
     def __init__(self, cluster: Cluster, store: Store) -> None:
         self._cluster = cluster
         self._store = store
+        # First leaders of which nobody could say whether they were kept, with our epoch of then.
+        self._unsure: dict[TopicPartition, int] = {}
 
     async def commit(self, change: Change) -> Settled:
         """Commit the rows of `change` that have something to write; the others count as kept.
@@ -88,8 +90,31 @@ class Ledger:
         except StoreError as error:
             if error.remedy is not Remedy.READ_BACK:
                 raise
-            return await self._read_back(change.take(which), write)
+            try:
+                return await self._read_back(change.take(which), write)
+            except StoreError:
+                self._doubt(write)
+                raise
         return committed.outcome, committed.version
+
+    def _doubt(self, write: Write) -> None:
+        """Note the first leaders of a write of which nobody can say what became of it."""
+        epoch = self._cluster.fence.epoch
+        self._unsure = {name: then for name, then in self._unsure.items() if then == epoch}
+        self._unsure |= dict.fromkeys(write.names.take(write.expected == NO_VERSION), epoch)
+
+    def unsure(self, rows: Rows) -> Bools:
+        """bool[n]: whose first leader we may have written ourselves, under our present epoch, without knowing it."""
+        if not self._unsure:
+            return np.zeros(len(rows), np.bool_)
+        epoch = self._cluster.fence.epoch
+        names = self._cluster.table.names(rows.at)
+        return np.fromiter((self._unsure.get(name) == epoch for name in names), np.bool_, len(rows))
+
+    def sure(self, rows: Rows) -> None:
+        """It is known now what became of these."""
+        for name in self._cluster.table.names(rows.at):
+            self._unsure.pop(name, None)
 
     async def _read_back(self, change: Change, write: Write) -> tuple[Bytes, Ints]:
         """Find out what became of a write whose outcome is unknown, before anything follows from it."""

@@ -108,7 +108,10 @@ class Partitions(Actor[Move]):
         return Moved(rows.at, refusal, electable)
 
     async def _initialize(self, rows: Rows) -> Bytes:
-        """First leaders. Where a state is stored already the partition stays NEW until a controller loads it."""
+        """First leaders. Where a state is stored already the partition stays NEW until a controller loads it.
+
+        Unless we wrote it ourselves, and were not told.
+        """
         change = partition.initialize(rows, self.cluster.now, controller_epoch=self.cluster.fence.epoch)
         settled = await self.ledger.commit(change)
         refusal = change.refusal.copy()
@@ -116,7 +119,29 @@ class Partitions(Actor[Move]):
         refusal[settled.failed] = Refusal.STORE_FAILED
         kept = settled.change
         self._online(kept.take(kept.writes), is_new=True)
+        ours = settled.conflict & self.ledger.unsure(rows)
+        if ours.any():
+            refusal[ours] = await self._adopt(rows.take(ours))
         self._refused(Change.of(rows, refusal=refusal).take(refusal != Refusal.NONE), PartitionState.ONLINE)
+        return refusal
+
+    async def _adopt(self, rows: Rows) -> Bytes:
+        """A first leader stands that we may have written ourselves: an answer was lost. If we did, it is one."""
+        read, _ = await self.ledger.read_again(rows)
+        mine = read.has_leadership & (read.controller_epoch == self.cluster.fence.epoch)
+        read = read.take(mine)
+        self.ledger.sure(read)
+        state = partition.begin(read, self.cluster.now).state
+        # As it was read: all of it is news to the table.
+        change = Change.of(read, state=state, leader=read.leader.copy())
+        led = state == PartitionState.ONLINE
+        self._online(change.take(led).replace(notify=read.in_sync[:, led]), is_new=True)
+        self._apply(change.take(~led))
+        refusal = choose(mine, np.uint8(Refusal.NONE), np.uint8(Refusal.STATE_EXISTS))
+        if not led.all():
+            # Its leader has died since.
+            orphans = self.cluster.table.rows(read.at[~led])
+            refusal[np.flatnonzero(mine)[~led]] = await self._elect(orphans, Election.OFFLINE)
         return refusal
 
     async def _elect(self, rows: Rows, election: Election) -> Bytes:

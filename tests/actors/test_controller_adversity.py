@@ -20,7 +20,7 @@ from kactl.events import (
     Started,
     UpdateMetadataAnswered,
 )
-from kactl.model import Assignment, Fence, PartitionState, ReplicaState, TopicPartition, TopicRef
+from kactl.model import Assignment, Fence, Leadership, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.store import Assignments, Changed, StoreEvent
 from kactl.wire import LeaderAndIsr, LeaderAndIsrResponse, PartitionErrors, Request, Response, UpdateMetadataResponse
 from tests.actors.world import Line, World, standby, world
@@ -508,3 +508,70 @@ async def test_registrations_that_no_broker_can_have_are_borne(caplog: pytest.Lo
         assert (await w.stored("orders-1"))[0] == 1
         await w.stop(-7)
         await w.check()
+
+
+def _lose_answer_and_reading(w: World) -> None:
+    """The next first leaders are written, nobody says so, and reading them back fails, too."""
+    store: Any = w.controller.store
+    commit, leaderships = store.commit, store.leaderships
+
+    async def unanswered(write: Any, fence: Any) -> Any:
+        store.commit = commit
+        await commit(write, fence)
+        raise AWAY
+
+    async def unread(names: Any) -> Any:
+        store.leaderships = leaderships
+        raise AWAY
+
+    store.commit, store.leaderships = unanswered, unread
+
+
+async def test_a_first_leader_that_was_written_without_our_knowing_is_adopted() -> None:
+    """Kafka's new partition meets what it wrote itself, and stays NEW until the next controller."""
+    async with world(1, 2) as w:
+        _lose_answer_and_reading(w)
+        await w.create("orders", [[1, 2]])
+        assert await w.stored("orders-0") == (1, 0, (1, 2))
+        assert w.known("orders-0").state is PartitionState.NEW
+
+        await pass_time(w, 15)
+
+        assert w.known("orders-0").state is PartitionState.ONLINE
+        assert w.brokers.told(2)["orders-0"] == (1, 0, (1, 2), True)
+        await w.check()
+
+
+async def test_a_leader_that_died_before_it_was_adopted_is_followed_by_another() -> None:
+    async with world(1, 2) as w:
+        _lose_answer_and_reading(w)
+        await w.create("orders", [[1, 2]])
+
+        await w.stop(1)
+        await pass_time(w, 15)
+
+        assert await w.stored("orders-0") == (2, 1, (2,))
+        assert w.brokers.told(2)["orders-0"][:2] == (2, 1)
+        await w.check()
+
+
+async def test_what_somebody_else_wrote_for_a_new_partition_is_not_adopted() -> None:
+    """Nobody but a controller makes it; whatever stands there has to be looked at by a person, or the next one."""
+    async with world(1, 2) as w:
+        fails(w, "commit", AWAY)
+        store: Any = w.controller.store
+        real = store.leaderships
+
+        async def unread(names: Any) -> Any:
+            store.leaderships = real
+            raise AWAY
+
+        store.leaderships = unread
+        await w.create("orders", [[1, 2]])
+        foreign = Leadership(2, 7, (2,), 0, 99)
+        assert await w.store.write_isr(TopicPartition("orders", 0), foreign, expected=-1) == 0
+
+        await pass_time(w, 15)
+
+        assert w.known("orders-0").state is PartitionState.NEW
+        assert await w.stored("orders-0") == (2, 7, (2,))
