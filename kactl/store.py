@@ -14,15 +14,11 @@ After a change of what was read, one event comes at least; several changes may c
 reads again before acting. Of a request that waits, only the coming of a new one is told: not that it shrinks, or goes.
 """
 
-import enum
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
-import msgspec
-
 from kactl.model import (
-    NO_BROKER,
     Assignment,
     Broker,
     ControllerRecord,
@@ -33,6 +29,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
+from kactl.store_events import Changed, Notification, StoreEvent
 from kactl.stored import Assignments, Changes, Committed, Found, Leaderships, Names, Outcome, Write
 
 __all__ = [
@@ -50,53 +47,6 @@ __all__ = [
     "StoreEvent",
     "Write",
 ]
-
-# -- what changed ------------------------------------------------------------------------------------------------------
-
-
-class Changed(enum.Enum):
-    """What a store saw change."""
-
-    CONTROLLER = "controller"  # the controllership was taken, or changed hands
-    CONTROLLER_GONE = "controller gone"  # nobody holds it now
-    BROKERS = "brokers"  # a broker registered or its registration ended
-    BROKER = "broker"  # the data of one registration; `name` is the id
-    TOPICS = "topics"  # a topic came or vanished
-    TOPIC = "topic"  # the assignment of one topic; `name` is the topic
-    TOPIC_CONFIG = "topic config"  # the configuration of one topic; `name` is the topic
-    DEFAULT_CONFIG = "default config"  # the configuration of all brokers
-    DELETIONS = "deletions"  # a topic was marked for deletion
-    LEADERSHIP = "leadership"  # of one partition that is watched; `name` is the partition, as topic-0
-    ISR_NOTIFICATIONS = "isr notifications"
-    LOG_DIR_NOTIFICATIONS = "log dir notifications"
-    REASSIGNMENT_REQUEST = "reassignment request"
-    PREFERRED_ELECTION_REQUEST = "preferred election request"
-    SESSION_LOST = "session lost"  # our session has ended; nothing of ours holds any more
-    SESSION_OPENED = "session opened"  # after a loss: a new session stands
-
-
-class StoreEvent(msgspec.Struct, frozen=True):
-    """Something changed; read it again. `name` says which topic or broker where there are many."""
-
-    what: Changed
-    name: str = ""
-
-
-class Notification(msgspec.Struct, frozen=True):
-    """One notification that stands in the store until the controller takes it away.
-
-    Attributes:
-        key: the store's name for it; give it back to `delete_notifications`.
-        partitions: for an ISR notification, whose leadership a leader has written.
-        broker: for a log directory notification, whose directory failed; else NO_BROKER.
-    """
-
-    key: str
-    partitions: tuple[TopicPartition, ...] = ()
-    broker: int = NO_BROKER
-
-
-# -- the promises ------------------------------------------------------------------------------------------------------
 
 
 class Session(Protocol):
@@ -178,7 +128,12 @@ class Store(Protocol):
         """One registration."""
 
     async def topics(self) -> list[str]:
-        """The names of all topics, sorted."""
+        """The names of all topics, sorted. A name that cannot be a topic's is logged and left out.
+
+        Where there is a listener: a topic that was deleted and created again since the last look is left out once, and
+        TOPICS is told at once, so that whoever follows the list sees it go and come. Who took the controllership, or
+        deleted the topic, since then has no need of that, and sees it at once.
+        """
 
     async def assignments(self, topics: Collection[str]) -> Assignments:
         """The assignments and ids of some topics. Topics that are gone, or cannot be read, are left out of `topics`
@@ -243,7 +198,8 @@ class Store(Protocol):
         The mark goes last, so that whoever comes after a crash finds it and goes on. What is gone is passed over.
 
         Raises:
-            ControllerMoved: the fence is not the stored one.
+            ControllerMoved: the fence is not the stored one. Parts may have been deleted before that was found.
+            StoreError: something is still there, and so is the mark; try again.
         """
 
     async def partitions_begun(self, topic: str) -> list[int]:
@@ -259,7 +215,10 @@ class Store(Protocol):
         """
 
     async def reassignment_request(self) -> dict[TopicPartition, tuple[int, ...]] | None:
-        """What is requested; None if nothing is. One that cannot be read is logged and counts as {}."""
+        """What is requested; None if nothing is.
+
+        One that cannot be read is logged and counts as {}; if somebody mends it, REASSIGNMENT_REQUEST is told.
+        """
 
     async def set_reassignment_request(self, targets: Mapping[TopicPartition, tuple[int, ...]], fence: Fence) -> None:
         """Replace what is left of the request; {} takes the request away.
@@ -276,7 +235,10 @@ class Store(Protocol):
         """
 
     async def preferred_election_request(self) -> list[TopicPartition] | None:
-        """What is requested; None if nothing is. One that cannot be read is logged and counts as []."""
+        """What is requested, each partition once; None if nothing is.
+
+        One that cannot be read is logged and counts as []; if somebody mends it, PREFERRED_ELECTION_REQUEST is told.
+        """
 
     async def delete_preferred_election_request(self, fence: Fence) -> None:
         """Take the request away; nothing happens if there is none.
@@ -299,7 +261,11 @@ class Store(Protocol):
         """
 
     async def producer_ids(self) -> tuple[ProducerIdBlock | None, int]:
-        """The block that was given away last, None if none was, and its version; it is made ready if it is missing."""
+        """The block that was given away last, None if none was, and its version; it is made ready if it is missing.
+
+        Raises:
+            StoreDamaged: it cannot be read, and must not be overwritten: ids could be given away twice. It is logged.
+        """
 
     async def write_producer_ids(self, block: ProducerIdBlock, *, expected: int) -> bool:
         """Note a block as given away, if version `expected` still stands. Not fenced, as in Kafka.
@@ -336,7 +302,11 @@ class Store(Protocol):
         """
 
     async def watch_leaderships(self, names: Collection[TopicPartition]) -> None:
-        """From now on say LEADERSHIP for these partitions only, each time somebody writes one of them."""
+        """From now on say LEADERSHIP for these partitions only, each time somebody writes one of them.
+
+        Writes of our own are told as well. Ends with our session; partitions of topics that are not there may be left
+        out.
+        """
 
     async def write_isr(self, name: TopicPartition, state: Leadership, *, expected: int) -> int | None:
         """A leader's own write of its ISR, as Kafka's brokers do below protocol level 2.7. Not fenced.
