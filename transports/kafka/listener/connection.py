@@ -22,7 +22,7 @@ from kactl.transports.kafka.codec.primitive import NO_TAGS
 
 from .answers import Answer
 from .apis import API_KEY_MAX, API_VERSIONS, API_VERSIONS_API, APIS, CONTROLLED_SHUTDOWN, REFUSED, RELAYED_FIRST, Api
-from .frames import Frames, Head, Limits
+from .frames import Frames, Head, Limits, drained
 from .own_answers import UNSUPPORTED
 from .relay import Relay
 from .schema import STRING, Reader
@@ -139,16 +139,3 @@ def _read(head: Head, api: Api, content: bytes) -> dict[str, Any]:
         if flexible:
             reader.tags()
     return api.request.read(content[reader.at :], head.version)
-
-
-async def drained(writer: asyncio.StreamWriter, limits: Limits) -> None:
-    """Wait until a peer has taken what was written to it, or nearly.
-
-    Raises:
-        Refused: it did not for long.
-    """
-    try:
-        async with asyncio.timeout(limits.write_timeout_s):
-            await writer.drain()
-    except TimeoutError:
-        raise Refused("slow", f"an answer was not taken for {limits.write_timeout_s:g} s") from None

@@ -151,3 +151,16 @@ class Frames:
         if not piece:
             raise Refused("truncated", "the peer has closed in the middle of a frame")
         return piece
+
+
+async def drained(writer: asyncio.StreamWriter, limits: Limits) -> None:
+    """Wait until a peer has taken what was written to it, or nearly.
+
+    Raises:
+        Refused: it did not for long.
+    """
+    try:
+        async with asyncio.timeout(limits.write_timeout_s):
+            await writer.drain()
+    except TimeoutError:
+        raise Refused("slow", f"an answer was not taken for {limits.write_timeout_s:g} s") from None

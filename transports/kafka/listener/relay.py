@@ -16,7 +16,7 @@ from typing import Final
 from kactl.model import Broker, Endpoint
 from kactl.transports.kafka.codec import endpoint_of
 
-from .frames import PIECE_SIZE, Frames, Head, Limits
+from .frames import PIECE_SIZE, Frames, Head, Limits, drained
 from .tally import Refused
 
 log = logging.getLogger(__name__)
@@ -64,23 +64,28 @@ class Relay:
             async for piece in frames.pieces(head):
                 writer.write(piece)
                 await self._drained(writer)
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                announced = await reader.readexactly(_LENGTH.size)
-                (left,) = _LENGTH.unpack(announced)
-                if left < 0:
-                    raise Refused("relay", f"{self._name} sent what is no answer")
-                client.write(announced)
-                while left:
-                    piece = await reader.read(min(left, PIECE_SIZE))
-                    if not piece:
-                        raise Refused("relay", f"{self._name} closed in the middle of its answer")
-                    left -= len(piece)
-                    client.write(piece)
-                    await client.drain()
+            await self._back(reader, client)
         except TimeoutError:
-            raise Refused("relay", f"{self._name} gave no answer within {ANSWER_TIMEOUT_S:g} s") from None
+            raise Refused("relay", f"{self._name} did not take a request, or gave no answer, in time") from None
         except (OSError, asyncio.IncompleteReadError) as error:
             raise Refused("relay", f"{self._name} or the client closed: {error}") from None
+
+    async def _back(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        """One frame from the broker to the client, piece by piece."""
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            announced = await reader.readexactly(_LENGTH.size)
+        (left,) = _LENGTH.unpack(announced)
+        if left < 0:
+            raise Refused("relay", f"{self._name} sent what is no answer")
+        client.write(announced)
+        while left:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                piece = await reader.read(min(left, PIECE_SIZE))
+            if not piece:
+                raise Refused("relay", f"{self._name} closed in the middle of its answer")
+            left -= len(piece)
+            client.write(piece)
+            await drained(client, self._limits)
 
     def close(self) -> None:
         """Let go of the broker."""

@@ -108,7 +108,7 @@ async def test_what_cannot_be_asked_is_refused_without_asking(asked: Any, code: 
 
     assert [topic.error_code for topic in answer.topics] == [code]
     assert answer.topics[0].error_message
-    assert desk.asked == desk.waits == []
+    assert (desk.asked, desk.waits) == ([], [])
 
 
 async def test_each_topic_is_answered_for_itself() -> None:

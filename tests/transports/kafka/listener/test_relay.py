@@ -1,0 +1,293 @@
+"""What is a broker's to answer reaches one unchanged, and so does its answer; and what happens where none is."""
+
+import asyncio
+import struct
+import tracemalloc
+
+import pytest
+from kio.schema.errors import ErrorCode as KioError
+
+from kactl.broker_requests import ControlledShutdownRequested
+from kactl.model import Broker, Endpoint
+from kactl.transports.kafka.listener.frames import Limits
+
+from .client import Client, connected, part, request_class
+from .desk import KACTL, LISTENER, Desk, listening, until
+from .upstream import broker
+
+pytestmark = pytest.mark.anyio
+
+FIND_COORDINATOR = 10
+DESCRIBE_CONFIGS = 32
+
+
+def request(key: int, size: int = 40, correlation_id: int = 5) -> bytes:
+    """A frame of which nobody here knows what is in it."""
+    return struct.pack(">hhi", key, 4, correlation_id) + bytes(range(256)) * (size // 256) + bytes(size % 256)
+
+
+async def send(client: Client, content: bytes) -> None:
+    client.writer.write(struct.pack(">i", len(content)) + content)
+    await client.writer.drain()
+
+
+async def echo(frame: bytes, _: asyncio.StreamWriter) -> bytes:
+    """The correlation id, then all of it backwards."""
+    return frame[4:8] + frame[::-1]
+
+
+@pytest.mark.parametrize("key", [1, 9, FIND_COORDINATOR, 22, DESCRIBE_CONFIGS, 44, 60, 99])
+async def test_what_is_not_ours_goes_to_a_broker_and_comes_back_as_it_is(key: int) -> None:
+    desk = Desk()
+    async with broker(echo) as upstream, listening(desk) as (listener, port), connected(port) as client:
+        desk.live = [upstream.broker]
+        for size in (0, 1, 40, 300_000):
+            await send(client, request(key, size))
+            answer = await client.frame()
+
+            assert upstream.frames[-1] == request(key, size)
+            assert answer == request(key, size)[4:8] + request(key, size)[::-1]
+
+    assert upstream.connections == 1
+    assert desk.asked == []
+    assert listener.tally.requests == {"relayed": 4}
+
+
+async def test_ours_and_theirs_take_turns_on_one_connection() -> None:
+    desk = Desk({ControlledShutdownRequested: lambda _: []})
+    async with broker(echo) as upstream, listening(desk) as (_, port), connected(port) as client:
+        desk.live = [upstream.broker]
+        for _ in range(3):
+            await send(client, request(DESCRIBE_CONFIGS))
+            await client.frame()
+            await client.ask(request_class(7, 3)(broker_id=1, broker_epoch=1))
+
+    assert len(upstream.frames) == len(desk.asked) == 3
+    assert upstream.connections == 1
+
+
+async def test_clients_have_connections_of_their_own_which_end_with_theirs_and_are_spread() -> None:
+    desk = Desk()
+    async with broker(echo, broker_id=1) as first, broker(echo, broker_id=2) as second, listening(desk) as (_, port):
+        desk.live = [first.broker, second.broker]
+        for _ in range(4):
+            async with connected(port) as client:
+                await send(client, request(DESCRIBE_CONFIGS))
+                await client.frame()
+        await until(lambda: first.open == second.open == 0)
+
+    assert (first.connections, second.connections) == (2, 2)
+
+
+@pytest.mark.parametrize("key", [3, 18])
+async def test_metadata_and_versions_are_a_brokers_to_tell_as_long_as_one_lives(key: int) -> None:
+    desk = Desk()
+    async with broker(echo) as upstream, listening(desk) as (_, port), connected(port) as client:
+        desk.live = [upstream.broker]
+        await send(client, request(key))
+        relayed = await client.frame()
+        desk.live = []
+        own = await client.ask(request_class(18, 4)(client_software_name="a", client_software_version="1"))
+
+    assert relayed == await echo(request(key), client.writer)
+    assert {each.api_key for each in own.api_keys} >= {3, 7, 18, 19, 20, 37, 43, 45, 46, 56, 57, 67}
+
+
+async def test_a_broker_that_refuses_is_passed_over_for_the_next() -> None:
+    desk = Desk()
+    dead = Broker(1, 1, (Endpoint(LISTENER, "127.0.0.1", 1),))
+    wild = Broker(2, 1, (Endpoint(LISTENER, "not a host name at all..", 99_999),))
+    async with broker(echo, broker_id=3) as upstream, listening(desk) as (_, port):
+        desk.live = [dead, wild, upstream.broker]
+        for _ in range(3):
+            async with connected(port) as client:
+                await send(client, request(DESCRIBE_CONFIGS))
+                await client.frame()
+
+    assert upstream.connections == 3
+
+
+@pytest.mark.parametrize(
+    "live",
+    [
+        [],
+        [Broker(1, 1, (Endpoint("OTHER", "127.0.0.1", 1),))],
+        [Broker(1, 1, (Endpoint(LISTENER, "127.0.0.1", 1, "SSL"),))],
+        [Broker(1, 1, (Endpoint(LISTENER, "127.0.0.1", 1),))],
+    ],
+    ids=["none", "another listener", "encrypted", "dead"],
+)
+async def test_without_a_broker_the_connection_is_closed(live: list[Broker]) -> None:
+    desk = Desk()
+    desk.live = live
+    async with listening(desk) as (listener, port), connected(port) as client:
+        await send(client, request(DESCRIBE_CONFIGS))
+        closed = await client.is_closed()
+
+    assert closed
+    assert listener.tally.refused == {"no_broker": 1}
+
+
+async def test_a_broker_that_went_is_left_for_another() -> None:
+    desk = Desk()
+    async with (
+        broker(echo, broker_id=1) as first,
+        broker(echo, broker_id=2) as second,
+        listening(desk) as (_, port),
+        connected(port) as client,
+    ):
+        desk.live = [first.broker]
+        await send(client, request(DESCRIBE_CONFIGS))
+        await client.frame()
+        desk.live = [second.broker]
+        await send(client, request(DESCRIBE_CONFIGS))
+        await client.frame()
+        await until(lambda: first.open == 0)
+
+    assert len(second.frames) == 1
+
+
+async def closes(frame: bytes, _: asyncio.StreamWriter) -> None:
+    return None
+
+
+async def closes_half_way(frame: bytes, writer: asyncio.StreamWriter) -> None:
+    writer.write(struct.pack(">i", 1000) + b"half")
+    await writer.drain()
+
+
+async def sends_nonsense(frame: bytes, writer: asyncio.StreamWriter) -> None:
+    writer.write(struct.pack(">i", -7))
+    await writer.drain()
+    await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize("respond", [closes, closes_half_way, sends_nonsense])
+async def test_a_broker_that_fails_over_a_request_closes_the_connection_to_the_client(respond: object) -> None:
+    desk = Desk()
+    async with broker(respond) as upstream, listening(desk) as (listener, port), connected(port) as client:  # type: ignore[arg-type]
+        desk.live = [upstream.broker]
+        await send(client, request(DESCRIBE_CONFIGS))
+        async with asyncio.timeout(20):
+            while await client.reader.read(4096):
+                pass
+
+    assert listener.tally.refused == {"relay": 1}
+
+
+async def test_a_client_that_goes_in_the_middle_of_a_request_leaves_nothing_behind() -> None:
+    desk = Desk()
+    async with broker(echo) as upstream, listening(desk) as (listener, port):
+        desk.live = [upstream.broker]
+        async with connected(port) as client:
+            client.writer.write(struct.pack(">i", 5000) + request(DESCRIBE_CONFIGS, 100))
+            await until(lambda: upstream.open == 1)
+        await until(lambda: upstream.open == listener.tally.connections == 0)
+
+    assert upstream.frames == []
+
+
+async def test_a_large_answer_waits_for_the_client_and_not_in_memory() -> None:
+    """60 MiB are on their way to a client that reads nothing; a few pieces of it are held."""
+    size = 60 * 1024 * 1024
+
+    async def large(frame: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(struct.pack(">i", size))
+        piece = bytes(1024 * 1024)
+        for _ in range(60):
+            writer.write(piece)
+            await writer.drain()
+            written.append(len(piece))
+
+    written: list[int] = []
+    desk = Desk()
+    async with broker(large) as upstream, listening(desk) as (_, port), connected(port) as client:
+        desk.live = [upstream.broker]
+        tracemalloc.start()
+        await send(client, request(DESCRIBE_CONFIGS))
+        before = -1
+        while before != len(written):
+            before = len(written)
+            await asyncio.sleep(0.1)
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        stuck = len(written)
+        left = 4 + size
+        while left:
+            left -= len(await client.reader.read(min(left, 1 << 20)))
+
+    assert stuck < 60
+    assert held < 8 * 1024 * 1024
+
+
+async def test_a_client_that_never_reads_its_answer_is_let_go() -> None:
+    desk = Desk()
+
+    async def large(frame: bytes, writer: asyncio.StreamWriter) -> bytes:
+        return bytes(30 * 1024 * 1024)
+
+    limits = Limits(write_timeout_s=0.2)
+    async with broker(large) as upstream, listening(desk, limits=limits) as (listener, port), connected(port) as client:
+        desk.live = [upstream.broker]
+        await send(client, request(DESCRIBE_CONFIGS))
+        await until(lambda: listener.tally.connections == 0)
+
+    assert listener.tally.refused == {"slow": 1}
+
+
+# -- own answers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_versions_are_told_by_ourselves_where_no_broker_lives(version: int) -> None:
+    more = {"client_software_name": "librdkafka", "client_software_version": "2.6"} if version >= 3 else {}
+    async with listening(Desk()) as (_, port), connected(port) as client:
+        answer = await client.ask(request_class(18, version)(**more))
+
+    told = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+    assert answer.error_code is KioError.none
+    assert {key: told[key] for key in (3, 7, 18, 19, 20, 37, 43, 45, 46, 56, 57, 67)} == {
+        3: (0, 12), 7: (0, 3), 18: (0, 4), 19: (0, 7), 20: (0, 6), 37: (0, 3), 43: (0, 2), 45: (0, 0), 46: (0, 0),
+        56: (0, 3), 57: (0, 1), 67: (0, 0),
+    }  # fmt: skip
+
+
+async def test_a_version_of_the_future_is_told_ours_in_the_oldest_form() -> None:
+    async with listening(Desk()) as (_, port), connected(port) as client:
+        await send(client, struct.pack(">hhi", 18, 9, 77) + b"\x00\x01a\x00" + bytes(20))
+        content = await client.frame()
+        again = await client.ask(request_class(18, 0)())
+
+    answer = Client.read(request_class(18, 0)(), content, 77)
+    assert answer.error_code is KioError.unsupported_version
+    assert [(each.api_key, each.max_version) for each in answer.api_keys] == [(18, 4)]
+    assert again.error_code is KioError.none
+
+
+@pytest.mark.parametrize("version", range(13))
+async def test_metadata_where_no_broker_lives_has_us_alone_and_no_leaders(version: int) -> None:
+    topic = part(3, version, "MetadataRequestTopic")
+    named = topic(name="orders", **({"topic_id": None} if version >= 10 else {}))
+    more = {"include_topic_authorized_operations": False} if version >= 8 else {}
+    more |= {"include_cluster_authorized_operations": False} if 8 <= version <= 10 else {}
+    async with listening(Desk()) as (_, port), connected(port) as client:
+        answer = await client.ask(request_class(3, version)(topics=(named,), **more))
+
+    assert [(each.node_id, each.host, each.port) for each in answer.brokers] == [(KACTL, "127.0.0.1", port)]
+    assert version < 1 or answer.controller_id == KACTL
+    assert [(each.name, each.error_code, each.partitions) for each in answer.topics] == [
+        ("orders", KioError.leader_not_available, ())
+    ]
+
+
+async def test_metadata_names_brokers_that_cannot_be_relayed_to() -> None:
+    desk = Desk()
+    desk.live = [Broker(1, 1, (Endpoint(LISTENER, "b1", 9093, "SSL"),), "rack-a")]
+    ask = request_class(3, 12)(topics=None, include_topic_authorized_operations=False)
+    async with listening(desk) as (_, port), connected(port) as client:
+        answer = await client.ask(ask)
+
+    assert [(each.node_id, each.host, each.port, each.rack) for each in answer.brokers] == [
+        (1, "b1", 9093, "rack-a"),
+        (KACTL, "127.0.0.1", port, None),
+    ]
