@@ -1,0 +1,170 @@
+"""Commands that change what is there: topics that grow and go, replicas that move, brokers that are drained."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from kactl.admin.schema import (
+    BrokerDrained,
+    PartitionExplanation,
+    PlanAnswer,
+    QueueInfo,
+    ReassignmentAnswer,
+    TermList,
+    TopicChanged,
+    TopicDeleted,
+    TopicExplanation,
+)
+
+from .server import Up
+
+
+def test_a_topic_grows_is_changed_and_goes(up: Up) -> None:
+    up("topic", "create", "bread", "--assignment", "0:1,2")
+
+    grown = up("topic", "grow", "bread", "--partitions", "3", "--replicas", "2,3", "--replicas", "3,1")
+    changed = up("topic", "set", "bread", "retention.ms=5", "a.b=c", "-o", "json")
+    taken = up("topic", "set", "bread", "retention.ms-", "-o", "jsonl")
+    shown = up("topic", "describe", "bread", "-o", "kafka").out.splitlines()
+    asked = up("topic", "delete", "bread")
+    tried = up("topic", "delete", "bread", "--dry-run")
+    gone = up("topic", "delete", "bread", "--yes")
+
+    assert (grown.code, grown.out, grown.err) == (0, "", "Topic bread has 3 partitions now.\n")
+    assert changed.json(TopicChanged).config == {"retention.ms": "5", "a.b": "c"}
+    assert [each.config for each in taken.jsonl(TopicChanged)] == [{"a.b": "c"}]
+    assert [line.partition("Replicas: ")[2].partition("\t")[0] for line in shown[1:]] == ["1,2", "2,3", "3,1"]
+    assert (asked.code, "no terminal to ask on" in asked.err) == (6, True)
+    assert (tried.code, tried.err) == (0, "Topic bread could be deleted. Nothing was changed.\n")
+    assert (gone.code, gone.err) == (0, "Deleted topic bread.\n")
+    assert up("topic", "describe", "bread").code == 1
+
+
+def test_a_plan_is_kept_applied_and_verified(up: Up, tmp_path: Path) -> None:
+    up("topic", "create", "plans", "--assignment", "0:1,2", "--assignment", "1:2,3")
+    file = tmp_path / "plan.json"
+
+    planned = up("reassign", "plan", "--topic", "plans", "--without", "1", "--out", str(file))
+    before = up("reassign", "verify", "-f", str(file))
+    tried = up("reassign", "apply", "-f", str(file), "--dry-run", "-o", "json")
+    applied = up("reassign", "apply", "-f", str(file), "--yes")
+    up.until(lambda: up("reassign", "verify", "-f", str(file)).code == 0, "the replicas to have moved")
+    after = up("reassign", "verify", "-f", str(file))
+
+    assert planned.code == 0
+    assert re.search(r"^plans-0 +1,2 +3,2 +1$", planned.out, re.MULTILINE)
+    assert (
+        planned.err
+        == "1 partition would change, 1 replica would be copied, 1 partition would stay. Nothing was changed.\n"
+    )
+    assert json.loads(file.read_text())["partitions"] == [
+        {"topic": "plans", "partition": 0, "replicas": [3, 2], "log_dirs": []}
+    ]
+    assert (before.code, before.err) == (1, "0 of 1 partition complete.\n")
+    assert tried.json(ReassignmentAnswer).results[0].adding == (3,)
+    assert applied.code == 0
+    assert applied.err == "1 begun, 0 failed.\n"
+    assert re.search(r"^plans-0 +3,2 +3,2 +complete$", after.out, re.MULTILINE)
+    assert up("reassign", "plan", "--topic", "plans", "--without", "1", "-o", "json").json(PlanAnswer).items == ()
+    assert up("reassign", "list").err == "No partition is being moved.\n"
+
+
+def test_what_cannot_be_moved_or_cancelled_is_said_partition_by_partition(up: Up) -> None:
+    up("topic", "create", "stays", "--assignment", "0:1")
+
+    moved = up("reassign", "apply", "-p", "stays-0:9", "-p", "nowhere-0:1", "--yes")
+    cancelled = up("reassign", "cancel", "-p", "stays-0", "--yes")
+
+    assert moved.code == cancelled.code == 1
+    assert re.search(r"^stays-0 .* failed: .*INVALID_REPLICA_ASSIGNMENT", moved.out, re.MULTILINE)
+    assert re.search(r"^nowhere-0 .* failed: .*UNKNOWN_TOPIC_OR_PARTITION", moved.out, re.MULTILINE)
+    assert re.search(r"^stays-0 .* failed: .*NO_REASSIGNMENT_IN_PROGRESS", cancelled.out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["reassign", "apply"], 2, "exactly one of -p"),
+        (["reassign", "apply", "-p", "orders"], 2, "write orders-0:1,2,3"),
+        (["reassign", "apply", "-p", "orders-0:1,x", "--yes"], 2, "write 1,2,3"),
+        (["reassign", "apply", "-f", "/nowhere.json"], 2, "cannot be read"),
+        (["reassign", "cancel"], 2, "exactly one of --all"),
+        (["reassign", "plan", "--without", "1,2,3"], 1, "none is left to hold replicas"),
+        (["topic", "grow", "nowhere", "--partitions", "4"], 1, "there is no topic nowhere"),
+        (["topic", "delete", "nowhere", "--yes"], 1, "there is no topic nowhere"),
+        (["topic", "set", "nowhere", "a=b"], 1, "there is no topic nowhere"),
+        (["topic", "set", "nowhere", "ab"], 2, "write key=value"),
+        (["explain", "nowhere-0"], 1, "there is no topic nowhere-0"),
+        (["broker", "drain", "9"], 1, "broker 9 is not registered"),
+        (["controller", "resign", "--epoch", "99", "--yes"], 1, "99 is not ours"),
+        (["elect", "preferred", "-f", "/nowhere.json"], 2, "cannot be read"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(up: Up, arguments: list[str], code: int, said: str) -> None:
+    done = up(*arguments)
+
+    assert done.code == code
+    assert said in done.err
+    assert not done.out
+
+
+def test_a_file_that_is_no_plan_is_refused_by_name(up: Up, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text('{"partitions": [{"topic": "a"}]}')
+
+    done = up("reassign", "apply", "-f", str(file))
+
+    assert done.code == 2
+    assert f"{file}: Object missing required field `partition`" in done.err
+
+
+def test_a_partition_and_a_topic_are_explained(up: Up) -> None:
+    up("topic", "create", "why", "--assignment", "0:2,1")
+
+    text = up("explain", "why-0")
+    found = up("explain", "why-0", "-o", "json").json(PartitionExplanation)
+    topic = up("explain", "why", "-o", "json").json(TopicExplanation)
+
+    assert text.out.splitlines()[0] == (
+        "why-0: broker 2 leads, elected under leader epoch 0; it is the preferred replica."
+    )
+    assert re.search(r"^ +1 +live +yes +could lead$", text.out, re.MULTILINE)
+    assert (found.leader, found.remedies) == (2, ())
+    assert (topic.deletion, topic.waits_for) == ("none", ())
+
+
+def test_a_broker_is_drained_and_kept_and_the_controllership_is_given_up(own_up: Up) -> None:
+    own_up("topic", "create", "bread", "--assignment", "0:1,2", "--assignment", "1:1")
+
+    tried = own_up("broker", "drain", "1", "--dry-run", "-o", "json").json(BrokerDrained)
+    drained = own_up("broker", "drain", "1")
+    kept = own_up("broker", "drain", "1", "--undo")
+    resigned = own_up("controller", "resign", "--yes")
+    terms = own_up("controller", "history", "-o", "json").json(TermList).items
+    queue = own_up("controller", "queue", "-o", "json").json(QueueInfo)
+
+    assert tried.remaining == ()
+    assert (drained.code, drained.err) == (0, "Broker 1 leads nothing any more.\n")
+    assert kept.err == "Broker 1 may lead and follow again.\n"
+    assert (resigned.code, resigned.err) == (0, f"Controller 0 has given up epoch {terms[0].epoch}.\n")
+    assert [each.cause for each in terms] == ["asked to resign", ""]
+    assert {"ControlledShutdownRequested", "UndrainRequested"} <= {each.label for each in queue.kinds}
+    assert re.search(r"^in hand", own_up("controller", "queue").out)
+    assert re.search(r"asked to resign", own_up("controller", "history").out)
+
+
+def test_a_deletion_that_waits_is_told_and_explained(own_up: Up) -> None:
+    own_up("topic", "create", "bread", "--replication-factor", "3")
+    own_up("broker", "kill", "3")
+    own_up.until(lambda: "dead" in own_up("get", "brokers").out.lower(), "the death of broker 3")
+
+    deleted = own_up("topic", "delete", "bread", "--yes", "--timeout", "2", "-o", "json").json(TopicDeleted)
+    explained = own_up("explain", "bread")
+    own_up("broker", "restart", "3")
+    own_up.until(lambda: own_up("explain", "bread").code == 1, "the end of the deletion")
+
+    assert not deleted.gone
+    assert "its deletion is halted" in explained.out
+    assert "on broker 3 are offline: start broker 3" in explained.out
