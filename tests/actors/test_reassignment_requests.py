@@ -1,0 +1,343 @@
+"""What may be asked for, what each partition is answered, and what becomes of the request that waits in the store."""
+
+import pytest
+
+from kactl.errors import ControllerMoved, ErrorCode, NotController, StoreUnavailable
+from kactl.events import ReassignmentStored
+from kactl.model import Assignment, PartitionState, ReplicaState
+from tests.actors.reassigning import entry, leave, left, once, reassign, replicas, results, running, tp
+from tests.actors.world import World, standby, world
+from tests.clocks import settle
+from tests.scripted_store import after, fails
+
+pytestmark = pytest.mark.anyio
+
+INVALID = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+NOTHING_RUNS = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(219)
+async def test_there_is_nothing_to_cancel() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+
+        assert await reassign(w, {"t-0": None, "unknown-0": None}) == [NOTHING_RUNS, NOTHING_RUNS]
+
+
+@pytest.mark.scenario(220)
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ([], "a partition needs at least one replica"),
+        ([1, 1], "[1, 1] names a broker twice"),
+        ([1, -2], "[1, -2] names a negative broker id"),
+        ([1, 9], "new replicas need live brokers, and [9] are not; live are [1, 2, 3]"),
+        ([1, 8], "new replicas need live brokers, and [8] are not; live are [1, 2, 3]"),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_targets_that_cannot_be(target: list[int], why: str, dry_run: bool) -> None:
+    async with world(1, 2, 3, 8) as w:
+        await w.create("t", [[1, 2]])
+        w.controller.cluster.mark_shutting_down(8)
+        w.brokers.forget()
+
+        (refused,) = await results(w, {"t-0": target}, dry_run=dry_run)
+
+        assert (refused.error, refused.message, refused.assignment) == (INVALID, why, None)
+        assert await entry(w, "t-0") == Assignment((1, 2))
+        assert w.brokers.sent == []
+
+
+@pytest.mark.scenario(221)
+async def test_a_dead_replica_may_stay() -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1, 2]])
+        await w.stop(2)
+
+        assert await reassign(w, {"t-0": [2, 3]}) == [0]
+
+        assert await running(w) == {"t-0": Assignment((2, 3, 1), adding=(3,), removing=(1,))}
+
+
+@pytest.mark.scenario(222)
+async def test_partitions_that_do_not_exist() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+
+        assert await reassign(w, {"unknown-0": [1], "t-1": [1], "unknown-1": [9]}) == [UNKNOWN, UNKNOWN, INVALID]
+        assert await reassign(w, {"unknown-0": [1]}, dry_run=True) == [UNKNOWN]
+
+
+@pytest.mark.scenario(223)
+async def test_a_topic_that_waits_for_its_deletion_is_not_moved() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        await w.stop(1)
+        await w.store.mark_deletion("t")
+        await settle()
+        assert "t" in w.controller.cluster.topics_to_delete
+
+        (refused,) = await results(w, {"t-0": [2]})
+
+        assert (refused.error, refused.message) == (UNKNOWN, "the partition does not exist: it is being deleted")
+        assert await entry(w, "t-0") == Assignment((1,))
+
+
+@pytest.mark.scenario(224)
+async def test_who_is_not_the_controller_says_so() -> None:
+    async with world(1) as w:
+        second, _ = standby(w, 200)
+        async with second:
+            await settle()
+            with pytest.raises(NotController):
+                await second.reassign({tp("t-0"): [1]})
+            with pytest.raises(NotController):
+                await second.reassignments()
+
+
+@pytest.mark.scenario(225, 226)
+@pytest.mark.parametrize("target", [[3, 2], [3, 2, 1]])
+async def test_a_partition_that_never_had_a_leader(target: list[int]) -> None:
+    async with world(1) as w:
+        await w.create("t", [[2, 3]])
+        assert w.known("t-0").state is PartitionState.NEW
+
+        (failed,) = await results(w, {"t-0": target})
+
+        assert (failed.error, failed.message) == (FAILED, "no leadership information is stored for it")
+        expected = tp("t-0"), Assignment((2, 3)).reassign_to(tuple(target))
+        assert await entry(w, "t-0") == w.known("t-0").assignment == expected[1]
+        # As soon as one of its brokers starts it has a leader, and goes on.
+        await w.start(2)
+        await w.start(3)
+        assert w.known("t-0").leader in (1, 2)
+        if 1 in target:
+            await w.write_isr("t-0", 1, 2, 3)
+        assert tp("t-0") not in w.controller.cluster.reassigning
+        assert await entry(w, "t-0") == Assignment(tuple(target))
+        await w.check()
+
+
+@pytest.mark.scenario(240)
+async def test_which_reassignments_run() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1], [1]])
+        await w.create("u", [[1]])
+        await reassign(w, {"t-0": [2], "t-1": [2, 1]})
+        moving = {tp("t-0"): Assignment((2, 1), adding=(2,), removing=(1,))}
+        growing = {tp("t-1"): Assignment((2, 1), adding=(2,))}
+
+        assert await w.controller.reassignments() == moving | growing
+        assert await w.controller.reassignments([tp("u-0"), tp("x-0"), tp("t-0")]) == moving
+
+
+async def test_what_would_be_is_said_and_not_done() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        await leave(w, {"u-0": [1]})
+        w.brokers.forget()
+
+        (would_be,) = await results(w, {"t-0": [2]}, dry_run=True)
+
+        assert would_be.error == 0
+        assert would_be.assignment == Assignment((2, 1), adding=(2,), removing=(1,))
+        assert await entry(w, "t-0") == Assignment((1,))
+        assert (await running(w), w.brokers.sent) == ({}, [])
+
+
+async def test_who_is_followed_as_controller_answers_that_he_is_none() -> None:
+    """In Kafka the caller is never answered."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+
+        async def another() -> None:
+            await w.store.contest(200, take_over=True)
+
+        once(w, "write_assignment", after(another))
+
+        with pytest.raises(NotController) as refused:
+            await reassign(w, {"t-0": [2]})
+
+        assert isinstance(refused.value.__cause__, ControllerMoved)
+        await settle()
+        assert not w.controller.is_active
+
+
+async def test_a_topic_that_vanished_before_it_was_stored_is_not_made_again() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+
+        async def vanish() -> None:
+            w.store.state.topics.pop("t")
+
+        once(w, "write_assignment", after(vanish))
+
+        (failed,) = await results(w, {"t-0": [2]})
+
+        assert (failed.error, failed.message) == (FAILED, "there is no topic t")
+        assert replicas(w.known("t-0")) == ((1,), (), ())
+
+
+# -- the request that waits in the store -------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(227)
+async def test_what_is_asked_for_now_takes_the_place_of_what_was_left() -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1]])
+        await w.create("u", [[1]])
+        await w.stop(2, 3)
+        await leave(w, {"t-0": [2], "u-0": [3]})
+        await w.start(3)
+        seen = []
+
+        async def note(*_: object) -> None:
+            seen.append((await left(w), await entry(w, "t-0")))
+
+        once(w, "write_assignment", after(note))
+        assert await reassign(w, {"t-0": [3]}) == [0]
+
+        # It was taken out before anything was done.
+        assert seen == [({"u-0": (3,)}, Assignment((2, 1), adding=(2,), removing=(1,)))]
+        assert await left(w) == {"u-0": (3,)}
+
+
+@pytest.mark.scenario(228)
+async def test_the_last_one_takes_the_request_with_it() -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1]])
+        await w.create("u", [[1]])
+        await leave(w, {"t-0": [2]})
+        put = []
+        real = w.controller.loop.inbox.put_once
+
+        def put_once(event: object) -> None:
+            put.append(event)
+            real(event)  # type: ignore[arg-type]
+
+        w.controller.loop.inbox.put_once = put_once  # type: ignore[method-assign,assignment]
+
+        assert await reassign(w, {"t-0": [3]}) == [0]
+
+        assert await left(w) is None
+        assert ReassignmentStored() in put
+        # Whoever leaves another one is heard.
+        await leave(w, {"u-0": [2]})
+        assert (await running(w)).keys() == {"t-0", "u-0"}
+
+
+@pytest.mark.scenario(229)
+async def test_what_cannot_be_is_taken_out_and_the_rest_stays(caplog: pytest.LogCaptureFixture) -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+
+        await leave(w, {"x-0": [2], "t-0": [2]})
+
+        assert await left(w) == {"t-0": (2,)}
+        assert "x-0 is not reassigned as the store asks: the partition does not exist" in caplog.text
+        await w.write_isr("t-0", 1, 2)
+        assert await left(w) is None
+
+
+@pytest.mark.scenario(230)
+async def test_what_ended_elsewhere_than_was_asked_for_stays_in_the_request() -> None:
+    async with world(1, 4, 5) as w:
+        await w.create("t", [[1], [1]])
+        await leave(w, {"t-0": [4, 5], "t-1": [4, 5]})
+        # Somebody asks for another order; what he asked for is no longer in the request, and is left there again.
+        await reassign(w, {"t-0": [5, 4]})
+        w.store.state.reassignment_request = {tp("t-0"): (4, 5), tp("t-1"): (4, 5)}
+
+        await w.write_isr("t-0", 1, 4, 5)
+        await w.write_isr("t-1", 1, 4, 5)
+
+        assert await entry(w, "t-0") == Assignment((5, 4))
+        assert await entry(w, "t-1") == Assignment((4, 5))
+        assert await left(w) == {"t-0": (4, 5)}
+
+
+@pytest.mark.scenario(231)
+async def test_a_request_that_cannot_be_read_is_left_alone() -> None:
+    """The store says what is the matter, and that nothing is asked for."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+
+        w.store.state.reassignment_request = {}
+        w.controller.loop.inbox.put_once(ReassignmentStored())
+        await settle()
+        # Nor does the end of another reassignment take it away.
+        await reassign(w, {"t-0": [2]})
+        await w.write_isr("t-0", 1, 2)
+
+        assert await entry(w, "t-0") == Assignment((2,))
+        assert await left(w) == {}
+
+
+@pytest.mark.scenario(232)
+@pytest.mark.parametrize("target", [(), (2, 2), (2, -1)])
+async def test_a_target_that_cannot_be_is_taken_out(target: tuple[int, ...], caplog: pytest.LogCaptureFixture) -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        # What leads Kafka astray, which does not look at the target: without replicas, none of them is missing.
+        astray = Assignment((1,)).reassign_to(())
+        assert (astray.target, set(astray.target) <= {1}) == ((), True)
+
+        await leave(w, {"t-0": target})
+
+        assert await left(w) is None
+        assert await entry(w, "t-0") == Assignment((1,))
+        assert w.known("t-0").replica_states == {1: ReplicaState.ONLINE}
+        assert await w.stored("t-0") == (1, 0, (1,))
+        assert "t-0 is not reassigned as the store asks: " in caplog.text
+
+
+async def in_store(w: World) -> None:
+    """t-0 moves as an older tool asked, t-1 as somebody else did."""
+    await w.create("t", [[1], [1]])
+    await leave(w, {"t-0": [2]})
+    await reassign(w, {"t-1": [2]})
+
+
+@pytest.mark.scenario(235)
+async def test_the_next_controller_takes_each_up_once() -> None:
+    async with world(1, 2) as w:
+        await in_store(w)
+        assert (await w.stored("t-0"), await w.stored("t-1")) == ((1, 1, (1,)), (1, 1, (1,)))
+
+        await w.controller.resign()
+        await settle()
+
+        assert w.controller.snapshot().epoch == 2
+        assert (await w.stored("t-0"), await w.stored("t-1")) == ((1, 2, (1,)), (1, 2, (1,)))
+        await w.write_isr("t-0", 1, 2)
+        assert await left(w) is None
+        assert await entry(w, "t-0") == Assignment((2,))
+
+
+async def test_a_request_that_is_read_again_begins_nothing_anew() -> None:
+    async with world(1, 2) as w:
+        await in_store(w)
+        before = await w.stored("t-0")
+
+        w.controller.loop.inbox.put_once(ReassignmentStored())
+        await settle()
+
+        assert await w.stored("t-0") == before
+
+
+async def test_a_request_is_heard_although_the_store_failed() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        once(w, "reassignment_request", *[fails(StoreUnavailable("gone"))] * 4)
+
+        await leave(w, {"t-0": [2]})
+        assert await entry(w, "t-0") == Assignment((1,))
+        await w.wait(15_000)
+
+        assert await running(w) == {"t-0": Assignment((2, 1), adding=(2,), removing=(1,))}

@@ -1,0 +1,572 @@
+"""The steps of a reassignment: what is stored, what the controller knows, and who is told what, in which order."""
+
+import msgspec
+import pytest
+
+from kactl.actors.messages import MoveReplicas
+from kactl.errors import ErrorCode, StoreUnavailable
+from kactl.model import NO_LEADER, Assignment, ReplicaState
+from kactl.wire import LeaderAndIsr
+from tests.actors.bench import Sent, Stopped, open_bench
+from tests.actors.bench import at as led
+from tests.actors.reassigning import (
+    entry,
+    flushes,
+    leave,
+    left,
+    once,
+    reassign,
+    replicas,
+    results,
+    running,
+    states,
+    tp,
+)
+from tests.actors.world import World, world
+from tests.clocks import settle
+from tests.scripted_store import after, fails, really
+
+pytestmark = pytest.mark.anyio
+
+S = ReplicaState
+REFUSED = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+
+def told(flush: Sent) -> dict[int, tuple[int, int, tuple[int, ...], bool]]:
+    """What the LeaderAndIsr of one flush say of t-0: leader, leader epoch, ISR, is new."""
+    return {
+        broker: (said["t-0"].leader, said["t-0"].leader_epoch, tuple(sorted(said["t-0"].isr)), said["t-0"].is_new)
+        for broker, said in flush.lead.items()
+    }
+
+
+def stopped(flush: Sent) -> dict[int, Stopped]:
+    return {broker: said["t-0"] for broker, said in flush.stop.items()}
+
+
+# -- the way from [1, 2, 3] to [4, 5, 6] -------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(209)
+async def test_what_is_stored_and_known_at_each_step() -> None:
+    async with world(1, 2, 3, 4, 5, 6) as w:
+        await w.create("t", [[1, 2, 3]])
+        assert await w.stored("t-0") == (1, 0, (1, 2, 3))
+        seen: list[object] = []
+
+        async def note(*_: object) -> None:
+            """What is stored just before the next write, and what the controller knows then."""
+            seen.append((replicas_of(await entry(w, "t-0")), replicas(w.known("t-0")), await w.stored("t-0")))
+
+        moving = ((4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3))
+        plain, done = ((1, 2, 3), (), ()), ((4, 5, 6), (), ())
+        once(w, "write_assignment", after(note))
+        once(w, "commit", after(note))
+        await reassign(w, {"t-0": [4, 5, 6]})
+
+        assert seen == [(plain, plain, (1, 0, (1, 2, 3))), (moving, moving, (1, 0, (1, 2, 3)))]
+        assert (await w.stored("t-0"), replicas(w.known("t-0"))) == ((1, 1, (1, 2, 3)), moving)
+        assert states(w.known("t-0")) == {**dict.fromkeys((1, 2, 3), S.ONLINE), **dict.fromkeys((4, 5, 6), S.NEW)}
+
+        seen.clear()
+        once(w, "commit", *[after(note)] * 4)
+        once(w, "write_assignment", after(note))
+        await w.write_isr("t-0", 1, 2, 3, 4, 5, 6)
+
+        everybody = (1, 2, 3, 4, 5, 6)
+        assert seen == [
+            (moving, done, (1, 1, everybody)),
+            (moving, done, (4, 2, everybody)),
+            (moving, done, (4, 3, (2, 3, 4, 5, 6))),
+            (moving, done, (4, 4, (3, 4, 5, 6))),
+            (moving, done, (4, 5, (4, 5, 6))),
+        ]
+        assert await w.stored("t-0") == (4, 5, (4, 5, 6))
+        assert replicas_of(await entry(w, "t-0")) == replicas(w.known("t-0")) == done
+        assert states(w.known("t-0")) == dict.fromkeys((4, 5, 6), S.ONLINE)
+        assert await running(w) == {}
+        await w.check()
+
+
+def replicas_of(held: Assignment) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    return held.replicas, held.adding, held.removing
+
+
+@pytest.mark.scenario(210, 211)
+async def test_who_is_told_what_in_which_order() -> None:
+    async with world(1, 2, 3, 4, 5, 6) as w:
+        await w.create("t", [[1, 2, 3]])
+        sent = flushes(w)
+
+        await reassign(w, {"t-0": [4, 5, 6]})
+
+        everybody = {1, 2, 3, 4, 5, 6}
+        assert [told(flush) for flush in sent] == [
+            {broker: (1, 1, (1, 2, 3), broker > 3) for broker in everybody},
+            {4: (1, 1, (1, 2, 3), True)},
+            {5: (1, 1, (1, 2, 3), True)},
+            {6: (1, 1, (1, 2, 3), True)},
+        ]
+        assert all(flush.metadata.keys() == everybody and not flush.stop for flush in sent)
+        for _, request in sent[0].requests:
+            if isinstance(request, LeaderAndIsr):
+                states = request.states
+                assert states.adding is not None
+                assert states.removing is not None
+                held = [states.replicas, states.adding, states.removing]
+                listed = [[each for each in column[:, 0].tolist() if each >= 0] for column in held]
+                assert listed == [[4, 5, 6, 1, 2, 3], [4, 5, 6], [1, 2, 3]]
+
+        sent.clear()
+        await w.write_isr("t-0", 1, 2, 3, 4, 5, 6)
+
+        heard, elected, stop, delete, everybody_knows = sent
+        # The leader's write is passed on, as ever; that the new replicas are online needs no words.
+        assert heard.kinds == ["UpdateMetadata"]
+        assert heard.metadata.keys() == everybody
+        assert told(elected) == dict.fromkeys((4, 5, 6), (4, 2, (1, 2, 3, 4, 5, 6), False))
+        assert stopped(elected) == {}
+        assert told(stop) == dict.fromkeys((4, 5, 6), (4, 5, (4, 5, 6), False))
+        assert stopped(stop) == {1: Stopped(2, False), 2: Stopped(3, False), 3: Stopped(4, False)}
+        assert stop.kinds == ["LeaderAndIsr", "UpdateMetadata", "StopReplica"]
+        assert (told(delete), delete.metadata) == ({}, {})
+        assert stopped(delete) == dict.fromkeys((1, 2, 3), Stopped(5, True))
+        assert everybody_knows.kinds == ["UpdateMetadata"]
+        assert everybody_knows.metadata.keys() == everybody
+        assert everybody_knows.metadata[1]["t-0"][:2] == (4, 5)
+
+
+@pytest.mark.scenario(212)
+async def test_an_old_replica_that_is_not_in_sync_costs_no_epoch() -> None:
+    async with world(1, 2, 3, 4, 5, 6) as w:
+        await w.create("t", [[1, 2, 3]])
+        await w.write_isr("t-0", 1)
+        await reassign(w, {"t-0": [4, 5, 6]})
+
+        await w.write_isr("t-0", 1, 4, 5, 6)
+
+        assert await w.stored("t-0") == (4, 3, (4, 5, 6))
+        assert await entry(w, "t-0") == Assignment((4, 5, 6))
+
+
+# -- what is complete at once ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(213)
+async def test_fewer_replicas() -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1, 2, 3]])
+        sent = flushes(w)
+
+        assert await reassign(w, {"t-0": [1, 2]}) == [0]
+
+        assert await w.stored("t-0") == (1, 2, (1, 2))
+        assert await entry(w, "t-0") == Assignment((1, 2))
+        leads_on, stop, delete, _ = sent
+        assert told(leads_on) == dict.fromkeys((1, 2), (1, 1, (1, 2, 3), False))
+        assert told(stop) == dict.fromkeys((1, 2), (1, 2, (1, 2), False))
+        assert (stopped(stop), stopped(delete)) == ({3: Stopped(1, False)}, {3: Stopped(2, True)})
+        await w.check()
+
+
+@pytest.mark.scenario(214)
+async def test_another_order() -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1, 2, 3]])
+
+        assert await reassign(w, {"t-0": [3, 1, 2]}) == [0]
+
+        assert await w.stored("t-0") == (1, 1, (1, 2, 3))
+        assert await entry(w, "t-0") == Assignment((3, 1, 2))
+        assert w.controller.snapshot().preferred_imbalance == 1
+        await w.check()
+
+
+# -- another target, or none -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(215)
+async def test_another_target_takes_the_place_of_the_one_before(caplog: pytest.LogCaptureFixture) -> None:
+    async with world(1, 2, 3, 4, 5, 6, 7, 8) as w:
+        await w.create("t", [[1, 2, 3]])
+        await reassign(w, {"t-0": [4, 5, 6]})
+        sent = flushes(w)
+
+        assert await reassign(w, {"t-0": [4, 7, 8]}) == [0]
+
+        assert await entry(w, "t-0") == Assignment((4, 7, 8, 1, 2, 3), adding=(4, 7, 8), removing=(1, 2, 3))
+        stop, delete, copy, seven, eight = [flush for flush in sent if flush.lead or flush.stop]
+        assert told(stop).keys() == {4, 7, 8, 1, 2, 3}
+        assert stopped(stop) == dict.fromkeys((5, 6), Stopped(1, False))
+        assert stopped(delete) == dict.fromkeys((5, 6), Stopped(1, True))
+        assert told(copy) == {broker: (1, 2, (1, 2, 3), broker in (4, 7, 8)) for broker in (1, 2, 3, 4, 7, 8)}
+        # 4 is NEW already, and is not made once more.
+        assert [list(told(seven)), list(told(eight))] == [[7], [8]]
+        assert "1 replicas cannot become NEW: ILLEGAL_MOVE; the first: t-0 on broker 4" in caplog.text
+        assert states(w.known("t-0")) == {**dict.fromkeys((1, 2, 3), S.ONLINE), **dict.fromkeys((4, 7, 8), S.NEW)}
+        await w.check()
+
+
+@pytest.mark.scenario(216)
+async def test_a_reassignment_is_cancelled() -> None:
+    async with world(1, 2, 3, 4, 5, 6) as w:
+        await w.create("t", [[1, 2, 3]])
+        await reassign(w, {"t-0": [4, 5, 6]})
+        assert await w.stored("t-0") == (1, 1, (1, 2, 3))
+        sent = flushes(w)
+
+        assert await reassign(w, {"t-0": None}) == [0]
+
+        assert await w.stored("t-0") == (1, 2, (1, 2, 3))
+        assert await entry(w, "t-0") == Assignment((1, 2, 3))
+        assert stopped(sent[1]) == dict.fromkeys((4, 5, 6), Stopped(1, True))
+        assert states(w.known("t-0")) == dict.fromkeys((1, 2, 3), S.ONLINE)
+        assert w.controller.cluster.reassigning == set()
+        await w.check()
+
+
+@pytest.mark.scenario(217)
+async def test_a_cancelled_overlap_does_not_bring_the_old_order_back() -> None:
+    async with world(1, 2, 3, 4) as w:
+        await w.create("t", [[1, 2, 3]])
+        await reassign(w, {"t-0": [3, 4, 2]})
+
+        await reassign(w, {"t-0": None})
+
+        assert await entry(w, "t-0") == Assignment((3, 2, 1))
+        assert replicas(w.known("t-0")) == ((3, 2, 1), (), ())
+
+
+async def led_by_a_new_replica(w: World, *isr: int) -> None:
+    """t-0 moves from [1, 2] to [3, 4], and 3 leads meanwhile."""
+    await w.create("t", [[1, 2]])
+    await reassign(w, {"t-0": [3, 4]})
+    await w.write_isr("t-0", 1, 2, 3)
+    await w.stop(1, 2)
+    await w.start(1, 2)
+    leader, _, _ = await w.stored("t-0")
+    assert leader == 3
+    await w.write_isr("t-0", *isr)
+
+
+@pytest.mark.scenario(218)
+async def test_leadership_moves_before_the_leader_is_stopped() -> None:
+    """Kafka stops 3 first, which leaves nobody to lead until the election behind it; see the next test."""
+    async with world(1, 2, 3, 4) as w:
+        await led_by_a_new_replica(w, 1, 2, 3)
+        _, epoch, _ = await w.stored("t-0")
+        sent = flushes(w)
+
+        assert await reassign(w, {"t-0": None}) == [0]
+
+        hand_over, stop, delete, leads_on, _ = sent
+        # Who led hears that it follows before it is stopped; never is nobody said to lead.
+        assert told(hand_over) == dict.fromkeys((1, 2, 3, 4), (1, epoch + 1, (1, 2, 3), False))
+        assert told(stop) == dict.fromkeys((1, 2), (1, epoch + 2, (1, 2), False))
+        assert stopped(stop) == dict.fromkeys((3, 4), Stopped(epoch + 1, False)) | {4: Stopped(epoch + 2, False)}
+        assert stopped(delete) == dict.fromkeys((3, 4), Stopped(epoch + 2, True))
+        assert told(leads_on) == dict.fromkeys((1, 2), (1, epoch + 3, (1, 2), False))
+        led_by = {said["t-0"].leader for flush in sent for said in flush.lead.values()}
+        known_led_by = {said["t-0"].leader for flush in sent for said in flush.metadata.values()}
+        assert (led_by, known_led_by) == ({1}, {1})
+        assert await w.stored("t-0") == (1, epoch + 3, (1, 2))
+        assert await entry(w, "t-0") == Assignment((1, 2))
+        await w.check()
+
+
+@pytest.mark.scenario(218)
+async def test_stopping_the_leader_first_would_leave_none() -> None:
+    """What Kafka does, with the same machines: the replica goes first, and takes the leadership with it."""
+    async with open_bench() as bench:
+        bench.live(1, 2, 3, 4)
+        await bench.put("t-0", [1, 2], stored=led(3, 3, [1, 2, 3], 4), replica_state=dict.fromkeys((1, 2, 3), S.ONLINE))
+
+        await bench.replicas.receive(MoveReplicas(bench.rows("t-0"), S.OFFLINE, frozenset({3})))
+
+        stored = await bench.stored("t-0")
+        assert stored is not None
+        assert (stored.leader, stored.leader_epoch, sorted(stored.isr)) == (NO_LEADER, 4, [1, 2])
+
+
+async def test_nothing_is_cancelled_that_would_leave_nobody_to_lead() -> None:
+    """Kafka stops 3, the only replica that has everything, and deletes its log."""
+    async with world(1, 2, 3, 4) as w:
+        await led_by_a_new_replica(w, 3)
+        before = (await entry(w, "t-0"), await w.stored("t-0"), w.known("t-0"))
+        w.brokers.forget()
+
+        (would_be,) = await results(w, {"t-0": None}, dry_run=True)
+        (refused,) = await results(w, {"t-0": None})
+
+        assert (refused.error, refused.assignment) == (REFUSED, None)
+        assert "the present leader would be stopped" in refused.message
+        assert would_be == refused
+        assert (await entry(w, "t-0"), await w.stored("t-0"), w.known("t-0")) == before
+        assert w.brokers.sent == []
+        # Another target that leaves the leader out is refused as well; one that keeps it is not.
+        assert await reassign(w, {"t-0": [1, 4]}) == [REFUSED]
+        assert await reassign(w, {"t-0": [4, 3]}) == [0]
+        await w.write_isr("t-0", 1, 3)
+        assert await reassign(w, {"t-0": None}) == [0]
+        leader, _, isr = await w.stored("t-0")
+        assert (leader, isr) == (1, (1,))
+        await w.check()
+
+
+async def test_who_stays_and_is_in_sync_but_dead_cannot_take_the_leadership() -> None:
+    async with world(1, 2, 3, 4) as w:
+        await led_by_a_new_replica(w, 1, 3)
+        w.controller.cluster.mark_shutting_down(1)
+
+        assert await reassign(w, {"t-0": None}) == [REFUSED]
+
+        w.controller.cluster.mark_shutting_down(1, False)
+        assert await reassign(w, {"t-0": None}) == [0]
+
+
+async def test_a_leader_of_the_new_target_is_preferred_over_one_that_goes() -> None:
+    async with world(1, 2, 3, 4, 5) as w:
+        await led_by_a_new_replica(w, 1, 2, 3)
+
+        # 1 is the first that stays; 2 is one of the target, and will not have to hand over again.
+        assert await reassign(w, {"t-0": [5, 2]}) == [0]
+
+        leader, _, isr = await w.stored("t-0")
+        assert (leader, isr) == (2, (1, 2))
+        assert await entry(w, "t-0") == Assignment((5, 2, 1), adding=(5,), removing=(1,))
+
+
+async def test_the_isr_that_decides_is_the_stored_one() -> None:
+    """A leader took 1 into the ISR, and the controller has not heard of it."""
+    async with world(1, 2, 3, 4) as w:
+        await led_by_a_new_replica(w, 3)
+        name, state = await w._stored("t-0")
+        grown = msgspec.structs.replace(state, isr=(3, 1))
+        assert await w.store.write_isr(name, grown, expected=state.partition_epoch)
+
+        assert await reassign(w, {"t-0": None}) == [0]
+
+        leader, _, isr = await w.stored("t-0")
+        assert (leader, isr) == (1, (1,))
+
+
+# -- taken up again ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(233)
+async def test_a_broker_that_the_target_does_not_name_changes_nothing() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        await reassign(w, {"t-0": [2]})
+        before = await w.stored("t-0")
+
+        await w.start(3)
+        assert await w.stored("t-0") == before
+        # Nor one that is on its way out.
+        await w.stop(1)
+        _, epoch, _ = await w.stored("t-0")
+        await w.start(1)
+        assert await w.stored("t-0") == (1, epoch + 1, (1,))
+
+
+@pytest.mark.scenario(234)
+async def test_a_new_replica_that_restarts_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1]])
+        await reassign(w, {"t-0": [2, 3]})
+        await w.stop(2)
+        await w.start(2)
+        _, epoch, _ = await w.stored("t-0")
+        assert w.known("t-0").replica_states[2] is S.ONLINE
+        caplog.clear()
+        w.brokers.forget()
+
+        await w.start(2)
+
+        assert await w.stored("t-0") == (1, epoch + 1, (1,))
+        assert w.brokers.told(2)["t-0"] == (1, epoch + 1, (1,), True)
+        assert w.known("t-0").replica_states[2] is S.ONLINE
+        assert "1 replicas cannot become NEW: ILLEGAL_MOVE; the first: t-0 on broker 2" in caplog.text
+
+
+async def test_one_that_cannot_go_on_does_not_keep_the_others_from_it() -> None:
+    """In Kafka the first that fails ends the event: the others are not taken up, and the broker is not watched."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1], [1], [1]])
+        await w.stop(2)
+        await leave(w, {f"t-{number}": [2] for number in range(3)})
+        # A later controller wrote the first of them.
+        name, state = await w._stored("t-0")
+        later = msgspec.structs.replace(state, controller_epoch=99)
+        assert await w.store.write_isr(name, later, expected=state.partition_epoch)
+
+        await w.start(2)
+
+        assert [await w.stored(f"t-{number}") for number in range(3)] == [(1, 1, (1,)), (1, 2, (1,)), (1, 2, (1,))]
+        assert w.controller.is_active
+
+
+@pytest.mark.scenario(236)
+async def test_what_a_later_controller_wrote_is_left_alone() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1], [1]])
+        name, state = await w._stored("t-0")
+        later = msgspec.structs.replace(state, controller_epoch=99)
+        assert await w.store.write_isr(name, later, expected=state.partition_epoch)
+
+        first, second = await results(w, {"t-0": [2], "t-1": [2]})
+
+        assert (first.error, first.message) == (
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            "another controller with a later epoch wrote its state",
+        )
+        assert second.error == 0
+        assert await w.stored("t-0") == (1, 0, (1,))
+        assert await w.stored("t-1") == (1, 1, (1,))
+
+
+@pytest.mark.scenario(237)
+async def test_the_epoch_is_raised_from_what_is_stored_in_the_end() -> None:
+    """Kafka reads before it writes, three times in all; here only what was refused is read, twice."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+
+        async def leader_writes() -> None:
+            name, state = await w._stored("t-0")
+            other = msgspec.structs.replace(state, leader_epoch=state.leader_epoch + 10)
+            assert await w.store.write_isr(name, other, expected=state.partition_epoch)
+
+        reads = 0
+
+        async def read() -> None:
+            nonlocal reads
+            reads += 1
+
+        once(w, "commit", after(leader_writes), after(leader_writes), really)
+        once(w, "leaderships", after(read), after(read), after(read))
+
+        assert await reassign(w, {"t-0": [2]}) == [0]
+
+        assert await w.stored("t-0") == (1, 21, (1,))
+        assert reads == 2
+        assert w.brokers.told(1)["t-0"][:2] == (1, 21)
+        await w.check()
+
+
+async def test_one_that_became_complete_meanwhile_is_completed() -> None:
+    """Its leader was faster than the write of the new epoch, and the notice of it comes later."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+
+        async def leader_writes() -> None:
+            name, state = await w._stored("t-0")
+            grown = msgspec.structs.replace(state, isr=(1, 2))
+            assert await w.store.write_isr(name, grown, expected=state.partition_epoch)
+
+        once(w, "commit", after(leader_writes))
+
+        assert await reassign(w, {"t-0": [2]}) == [0]
+
+        assert await w.stored("t-0") == (2, 2, (2,))
+        assert await entry(w, "t-0") == Assignment((2,))
+        await w.check()
+
+
+# -- who leads in the end ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(238)
+async def test_a_leader_of_the_target_that_is_not_online_is_followed_by_another() -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1, 2, 3]])
+        # It is about to stop, and so may not lead on.
+        w.controller.cluster.mark_shutting_down(1)
+
+        assert await reassign(w, {"t-0": [1, 2]}) == [0]
+
+        assert await w.stored("t-0") == (2, 2, (1, 2))
+        assert await entry(w, "t-0") == Assignment((1, 2))
+
+
+@pytest.mark.scenario(239)
+async def test_where_nobody_of_the_target_is_online_the_rest_is_done_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1, 2, 3]])
+        for broker in (1, 2):
+            w.controller.cluster.mark_shutting_down(broker)
+        sent = flushes(w)
+
+        assert await reassign(w, {"t-0": [1, 2]}) == [0]
+
+        assert "1 partitions cannot become ONLINE; the first: t-0: NO_ELIGIBLE_LEADER" in caplog.text
+        # The leader is as it was, and not elected again; 3 is stopped, and the end is stored.
+        assert await w.stored("t-0") == (1, 1, (1, 2))
+        assert [stopped(flush) for flush in sent if flush.stop] == [{3: Stopped(0, False)}, {3: Stopped(1, True)}]
+        assert await entry(w, "t-0") == Assignment((1, 2))
+        assert sent[-1].kinds == ["UpdateMetadata"]
+        assert await running(w) == {}
+
+
+# -- the store fails ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", ["the target", "the epoch", "the end", "the request"])
+async def test_what_the_store_did_not_keep_is_done_again(step: str) -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        if step == "the target":
+            once(w, "write_assignment", fails(StoreUnavailable("gone")))
+            assert await reassign(w, {"t-0": [2]}) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+            # Nothing has begun that anybody would have to end.
+            assert (await running(w), await entry(w, "t-0")) == ({}, Assignment((1,)))
+            assert await reassign(w, {"t-0": [2]}) == [0]
+        elif step == "the epoch":
+            once(w, "commit", fails(StoreUnavailable("gone")))
+            assert await reassign(w, {"t-0": [2]}) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+            assert await w.stored("t-0") == (1, 0, (1,))
+            await w.wait(12_000)
+            assert await w.stored("t-0") == (1, 1, (1,))
+        else:
+            await leave(w, {"t-0": [2]})
+            method = "write_assignment" if step == "the end" else "set_reassignment_request"
+            once(w, method, fails(StoreUnavailable("gone")))
+        await w.write_isr("t-0", 1, 2)
+
+        if step in ("the end", "the request"):
+            assert tp("t-0") in w.controller.cluster.reassigning
+            assert await left(w) == {"t-0": (2,)}
+            await w.wait(12_000)
+        assert tp("t-0") not in w.controller.cluster.reassigning
+        assert await entry(w, "t-0") == Assignment((2,))
+        assert await left(w) is None
+        leader, _, isr = await w.stored("t-0")
+        assert (leader, isr) == (2, (2,))
+        await w.check()
+
+
+async def test_many_partitions_move_in_a_few_writes() -> None:
+    """A topic's entry is stored once before all of its partitions move, and once behind them."""
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1]] * 40 + [[1, 2]] * 10)
+        written = []
+        real = w.controller.store.write_assignment
+
+        async def write(*arguments: object) -> None:
+            written.append(arguments)
+            await real(*arguments)  # type: ignore[arg-type]
+
+        w.controller.store.write_assignment = write  # type: ignore[method-assign,assignment]
+
+        errors = await reassign(w, {f"t-{number}": [3] if number % 2 else [2, 1] for number in range(50)})
+
+        assert errors == [0] * 50
+        # Those to [2, 1] that had both were complete at once.
+        assert len(written) == 2
+        for number in range(50):
+            held = await entry(w, f"t-{number}")
+            assert held.target == ((3,) if number % 2 else (2, 1)), number
+            assert held.is_being_reassigned == (number < 40 or number % 2 == 1), number
+        await settle()
+        await w.check()
