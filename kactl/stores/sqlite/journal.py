@@ -131,6 +131,7 @@ class Journal:
         if found != parts:
             raise damaged(self._path, f"part {found} of the snapshot is missing, of {parts}")
         self.seq = seq
+        self.log.begin(seq)
         self.watched.see_all()
         self.snapshot_taken(size)
 

@@ -1,0 +1,154 @@
+"""Topics that are deleted from a file: for who does it, for all others, and for whoever opens the file later."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kactl.errors import StoreDamaged
+from kactl.model import Assignment, TopicPartition, TopicRef
+from kactl.store import Changed, Names
+from kactl.stores.sqlite import SqliteStore, journal
+from tests.clocks import ManualClock
+from tests.contracts.store_clients import ALL, ORDERS, ORDERS_0, THREE_PARTITIONS, Ear, lead, stored, write
+
+pytestmark = pytest.mark.anyio
+
+OTHER_0 = TopicPartition("other", 0)
+
+
+def open_store(path: Path) -> SqliteStore:
+    """Its clock stands still: nothing is tidied, and nobody else is looked at, but by a test."""
+    return SqliteStore(path, clock=ManualClock())
+
+
+async def tidy(store: SqliteStore) -> None:
+    await store._thread.run(store._thread.database.tidy)
+
+
+async def entries(store: SqliteStore) -> int:
+    """How many entries of leadership are held."""
+    return await store._thread.run(lambda: len(store._thread.database.journal.entries))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "kactl.db"
+
+
+@pytest.mark.parametrize("snapshot_before", [False, True])
+@pytest.mark.parametrize("snapshot_after", [False, True])
+async def test_whoever_opens_the_file_later_finds_the_rest(
+    path: Path, monkeypatch: pytest.MonkeyPatch, snapshot_before: bool, snapshot_after: bool
+) -> None:
+    monkeypatch.setattr(journal, "CHANGES_MAX", 1)
+    async with open_store(path) as store, open_store(path) as witness:
+        fence = await lead(store)
+        await store.create_topic(TopicRef("other"), {0: Assignment((1,))}, {})
+        await store.commit(write([OTHER_0], leader=7), fence)
+        assert (await witness.leaderships(Names.of(ALL))).found.all()
+        if snapshot_before:
+            await tidy(store)
+        await store.delete_topic("orders", fence)
+        if snapshot_after:
+            await tidy(store)
+        assert await entries(store) == 1
+        assert not (await witness.leaderships(Names.of(ALL))).found.any()
+        assert await entries(witness) == 1
+
+    async with open_store(path) as store:
+        assert await entries(store) == 1
+        assert not (await store.leaderships(Names.of(ALL))).found.any()
+        found = await stored(store, OTHER_0)
+        assert found is not None
+        assert found.leader == 7
+        await store.create_topic(ORDERS, THREE_PARTITIONS, {})
+        committed = await store.commit(write([ORDERS_0], leader=3), await store.contest(1))
+        assert committed.version.tolist() == [0]
+
+    async with open_store(path) as store:
+        found = await stored(store, ORDERS_0)
+        assert found is not None
+        assert (found.leader, found.partition_epoch) == (3, 0)
+
+
+async def test_a_deletion_that_is_refused_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_store(path) as store:
+        fence = await lead(store)
+        await store.mark_deletion("orders")
+
+        def fail(*_: object) -> None:
+            raise sqlite3.OperationalError("the disk is full")
+
+        monkeypatch.setattr(store._thread.database, "stamp", fail)
+        with pytest.raises(Exception, match="the disk is full"):
+            await store.delete_topic("orders", fence)
+        monkeypatch.undo()
+
+        assert await store.topics() == ["orders"]
+        assert await store.deletions() == ["orders"]
+        assert (await store.leaderships(Names.of(ALL))).found.all()
+        await store.delete_topic("orders", fence)
+        assert not (await store.leaderships(Names.of(ALL))).found.any()
+
+
+@pytest.mark.parametrize("frame", ["cut", "flipped"])
+async def test_a_damaged_removal_is_found(path: Path, frame: str) -> None:
+    async with open_store(path) as store:
+        fence = await lead(store)
+        await store.delete_topic("orders", fence)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        (seq, data) = connection.execute("SELECT seq, frame FROM journal ORDER BY seq DESC").fetchone()
+        wrong = data[:-3] if frame == "cut" else data[:-1] + bytes([data[-1] ^ 1])
+        connection.execute("UPDATE journal SET frame = ? WHERE seq = ?", (wrong, seq))
+
+    with pytest.raises(StoreDamaged, match=f"change {seq} is damaged"):
+        async with open_store(path):
+            pass
+
+
+async def test_a_removal_in_the_place_of_another_is_found(path: Path) -> None:
+    async with open_store(path) as store:
+        fence = await lead(store)
+        await store.create_topic(TopicRef("other"), {0: Assignment((1,))}, {})
+        await store.delete_topic("orders", fence)
+        await store.delete_topic("other", fence)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE journal SET frame = (SELECT frame FROM journal WHERE seq = 3) WHERE seq = 2")
+
+    with pytest.raises(StoreDamaged, match="it is removal 3"):
+        async with open_store(path):
+            pass
+
+
+async def test_what_is_known_of_a_deleted_topic_by_name_goes_with_it(path: Path) -> None:
+    async with open_store(path) as store:
+        fence = await store.contest(1)
+        for number in range(30):
+            topic = TopicRef(f"t{number}")
+            await store.create_topic(topic, THREE_PARTITIONS, {"a": "b"})
+            await store.set_topic_config(topic.name, {"a": "c"})
+            await store.write_assignment(topic, THREE_PARTITIONS, fence)
+            await store.delete_topic(topic.name, fence)
+
+    with closing(sqlite3.connect(path)) as connection:
+        names = [name for (name,) in connection.execute("SELECT name FROM stamps")]
+        assert connection.execute("SELECT count(*) FROM configs").fetchone() == (0,)
+    assert "".join(names) == ""
+
+
+async def test_writes_that_went_into_a_snapshot_unseen_count_as_writes(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "CHANGES_MAX", 1)
+    async with open_store(path) as watching, open_store(path) as writer:
+        fence = await lead(writer)
+        ear = Ear(watching)
+        await watching.watch_leaderships([ORDERS_0])
+        position = (await watching.changes(None)).position
+        await writer.commit(write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)
+        await tidy(writer)  # the journal is empty now
+
+        assert (await watching.changes(position)).whole
+        await ear.hear(Changed.LEADERSHIP, "orders-0")

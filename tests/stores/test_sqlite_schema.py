@@ -1,0 +1,120 @@
+"""A file of the first schema is brought to the present one when it is opened, whole or not at all."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kactl.errors import StoreDamaged, StoreError
+from kactl.model import Features, ProducerIdBlock
+from kactl.store import Names
+from kactl.stores.sqlite import SqliteStore, schema
+from tests.contracts.store_clients import ALL, ORDERS_0, lead, stored, write
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def old(tmp_path: Path) -> Path:
+    """A file as the first schema had it, with a cluster in it."""
+    path = tmp_path / "kactl.db"
+    async with SqliteStore(path) as store:
+        fence = await lead(store)
+        await store.commit(write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)
+        await store.set_topic_config("orders", {"a": "b"})
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("DROP TABLE deletions; DROP TABLE records; PRAGMA user_version = 1;")
+    return path
+
+
+def version(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        (number,) = connection.execute("PRAGMA user_version").fetchone()
+        return int(number)
+
+
+async def check(path: Path) -> None:
+    """What was in the file is there, and what is new can be used."""
+    async with SqliteStore(path) as store:
+        assert await store.topics() == ["orders"]
+        assert await store.topic_configs(["orders"]) == {"orders": {"a": "b"}}
+        assert (await store.leaderships(Names.of(ALL))).found.all()
+        found = await stored(store, ORDERS_0)
+        assert found is not None
+        assert (found.leader, found.leader_epoch) == (2, 1)
+        fence = await store.contest(1)
+        assert fence.epoch == 2
+        assert await store.features() is None
+        await store.write_features(Features({"a": 1}), fence)
+        assert await store.write_producer_ids(ProducerIdBlock(1, 0, 1_000), expected=0)
+        await store.mark_deletion("orders")
+        assert await store.deletions() == ["orders"]
+
+
+async def test_an_old_file_is_brought_to_the_present_schema(old: Path) -> None:
+    assert version(old) == 1
+
+    await check(old)
+
+    assert version(old) == schema.SCHEMA_VERSION == 2
+    async with SqliteStore(old) as store:
+        assert await store.deletions() == ["orders"]
+
+
+async def test_an_old_file_that_was_not_cleanly_closed_is_brought_to_it_as_well(old: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(old)) as connection:
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute("INSERT INTO default_config VALUES (1, x'00')")
+        connection.execute("DELETE FROM default_config")
+        connection.commit()
+        copy = tmp_path / "copy.db"
+        for end in ("", "-wal"):
+            Path(f"{copy}{end}").write_bytes(Path(f"{old}{end}").read_bytes())
+
+    await check(copy)
+
+    assert version(copy) == 2
+
+
+async def test_two_may_open_it_at_once(old: Path) -> None:
+    async with SqliteStore(old) as one, SqliteStore(old) as two:
+        await one.mark_deletion("a")
+        await two.mark_deletion("b")
+
+        assert await one.deletions() == ["a", "b"]
+
+
+async def test_what_cannot_be_brought_to_it_is_left_as_it_is(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(schema._ADDED, 2, schema._ADDED[2] + "CREATE TABLE topics (a);")
+    before = old.read_bytes()
+
+    with pytest.raises(StoreError, match="table topics already exists"):
+        async with SqliteStore(old):
+            pass
+
+    assert version(old) == 1
+    assert old.read_bytes() == before
+    monkeypatch.undo()
+    await check(old)
+
+
+@pytest.mark.parametrize("table", ["deletions", "records"])
+async def test_a_file_of_the_present_schema_that_lacks_a_new_table_is_refused(old: Path, table: str) -> None:
+    await check(old)
+    with closing(sqlite3.connect(old)) as connection:
+        connection.execute(f"DROP TABLE {table}")
+
+    with pytest.raises(StoreDamaged, match=f"it has no table {table}"):
+        async with SqliteStore(old):
+            pass
+
+
+async def test_a_damaged_record_is_named(old: Path) -> None:
+    await check(old)
+    with closing(sqlite3.connect(old)) as connection, connection:
+        connection.execute("UPDATE records SET data = substr(data, 1, 9) WHERE name = 'producer ids'")
+
+    with pytest.raises(StoreDamaged, match="record of producer ids is damaged"):
+        async with SqliteStore(old):
+            pass
