@@ -76,6 +76,7 @@ class ControllerConfig(_Section, frozen=True):
         auto_leader_rebalance: whether leaders return to their preferred replicas by themselves: every
             `leader_imbalance_check_interval`, where others lead more than `leader_imbalance_percent` of the partitions
             that prefer a broker.
+        delete_topics: whether topics may be deleted.
         takeover: take the controllership from whoever holds it, when starting.
         controller_socket_timeout: how long one request to a broker may take.
     """
@@ -84,6 +85,7 @@ class ControllerConfig(_Section, frozen=True):
     auto_leader_rebalance: bool = True
     leader_imbalance_percent: Annotated[int, Meta(ge=0, le=100)] = 10
     leader_imbalance_check_interval: Duration = Duration(300_000)
+    delete_topics: bool = True
     takeover: bool = False
     controller_socket_timeout: Duration = Duration(30_000)
 

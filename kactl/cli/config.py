@@ -47,7 +47,7 @@ def show(settings: Settings, *, file: str) -> None:
 
 
 def _plain(section: msgspec.Struct) -> dict[str, Any]:
-    """A section as it is written: keys with dashes, durations with their unit."""
+    """A section as it is written: keys with dashes, durations with their unit, nothing for what is not set."""
     from kactl.config import Duration
 
     values: dict[str, Any] = {}
@@ -55,7 +55,7 @@ def _plain(section: msgspec.Struct) -> dict[str, Any]:
         value = getattr(section, field.name)
         if isinstance(value, msgspec.Struct):
             values[field.encode_name] = _plain(value)
-        else:
+        elif value is not None:
             values[field.encode_name] = f"{int(value)}ms" if isinstance(value, Duration) else value
     return values
 

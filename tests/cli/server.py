@@ -18,8 +18,8 @@ KACTL: Final = (sys.executable, "-W", "error", "-m", "kactl.cli")
 START_S: Final = 30.0
 STOP_S: Final = 20.0
 POLL_S: Final = 0.05
-# Brokers that are killed are found dead sooner than a person would have it.
-QUICK: Final = {"KACTL_STORE__SESSION_TIMEOUT": "2s"}
+# Brokers that are killed are found dead sooner than a person would have it, and leaders move when a test says so only.
+QUICK: Final = {"KACTL_STORE__SESSION_TIMEOUT": "2s", "KACTL_CONTROLLER__AUTO_LEADER_REBALANCE": "false"}
 _Kind = TypeVar("_Kind")
 
 
