@@ -65,6 +65,15 @@ class Ear:
         assert wanted in self.heard, f"waited for {wanted}, heard {self.heard}"
         del self.heard[: self.heard.index(wanted) + 1]
 
+    async def hear_all(self, *wanted: StoreEvent) -> None:
+        """Wait for some events in any order, each once, and forget them."""
+        with anyio.move_on_after(WAIT_S):
+            while not set(wanted) <= set(self.heard):
+                await self._more.wait()
+        assert set(wanted) <= set(self.heard), f"waited for {wanted}, heard {self.heard}"
+        for event in wanted:
+            self.heard.remove(event)
+
 
 def broker(number: int, *, epoch: int = 0, rack: str | None = "r1") -> Broker:
     return Broker(number, epoch, (Endpoint("PLAINTEXT", f"host{number}", 9092),), rack)

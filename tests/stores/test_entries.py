@@ -25,14 +25,18 @@ rows = st.fixed_dictionaries(
     }
 )
 keys = st.tuples(st.integers(0, 6), st.sampled_from([0, 1, 2, 3, 9, 400]))
-writes = st.lists(st.dictionaries(keys, rows, max_size=12), max_size=8)
+changes = st.one_of(st.dictionaries(keys, rows, max_size=12), st.integers(-1, 6))  # a write, or a topic's removal
 
 
-@given(writes)
-def test_columns_agree_with_objects(changes: list[dict[Key, dict[str, Any]]]) -> None:
+@given(st.lists(changes, max_size=12))
+def test_columns_agree_with_objects(changes: list[dict[Key, dict[str, Any]] | int]) -> None:
     table, objects = EntryTable(), dict[Key, Leadership]()
     for epoch, change in enumerate(changes):
-        keep(table, objects, change, epoch)
+        if isinstance(change, int):
+            table.remove(change)
+            objects = {key: held for key, held in objects.items() if key[0] != change}
+        else:
+            keep(table, objects, change, epoch)
 
         asked = [(topic, partition) for topic in range(-1, 8) for partition in (0, 1, 2, 3, 9, 10, 400, 401)]
         topics, partitions = (np.array(column, np.int32) for column in zip(*asked, strict=True))
@@ -40,6 +44,8 @@ def test_columns_agree_with_objects(changes: list[dict[Key, dict[str, Any]]]) ->
         for at, key in enumerate(asked):
             assert found.one(at) == objects.get(key)
         assert len(table) == len(objects)
+        for topic in range(-1, 8):
+            assert table.partitions_of(topic) == sorted(at for number, at in objects if number == topic)
 
 
 def keep(
@@ -131,3 +137,18 @@ def test_topics_are_numbered_for_few_rows_and_for_many(count: int) -> None:
 
     assert topic_numbers(names, KNOWN).tolist() == [3] * count
     assert topic_numbers(names, {}).tolist() == [NO_TOPIC] * count
+
+
+def test_topics_that_come_and_go_for_ever_take_no_more_room() -> None:
+    table = EntryTable()
+    for topic in range(500):
+        names = [TopicPartition(f"t{topic}", at) for at in range(1_000)]
+        asked = write(names)
+        _, made, where = table.judge(asked, np.full(1_000, topic, np.int32), 1)
+        table.put(made, where)
+        if topic > 2:
+            table.remove(topic - 3)
+
+    assert len(table) == 3_000
+    assert len(table._row_of) < 20_000
+    assert table.partitions_of(499) == list(range(1_000))

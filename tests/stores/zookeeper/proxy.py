@@ -5,6 +5,7 @@ import contextlib
 import struct
 from typing import Final, Self
 
+CREATE: Final = 1
 SET_DATA: Final = 5
 MULTI: Final = 14
 

@@ -1,19 +1,20 @@
 """Writes that the server did and whose answer was lost with the connection: sent again, and known as our own."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import anyio
 import pytest
 
-from kactl.errors import BrokerIdTaken, ControllerMoved
-from kactl.model import Assignment, Fence, Leadership, TopicPartition
+from kactl.errors import BrokerIdTaken, ControllerMoved, RequestWaits
+from kactl.model import Assignment, Features, Fence, Leadership, ProducerIdBlock, TopicPartition
 from kactl.store import Names, Outcome
 from kactl.stores.zookeeper import ZooKeeperStore
 from tests.contracts.store_clients import ORDERS, ORDERS_0, SESSION_MS, THREE_PARTITIONS, WAIT_S, broker, write
 from tests.interop.zookeeper import ZooKeeperServer
 
-from .proxy import MULTI, SET_DATA, Proxy
+from .proxy import CREATE, MULTI, SET_DATA, Proxy
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
@@ -212,6 +213,91 @@ async def test_notifications_that_were_taken_away(store: ZooKeeperStore, proxy: 
     )
 
     assert await store.isr_notifications() == []
+
+
+async def test_a_mark_for_deletion(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:
+    marked = await losing_the_answer(
+        proxy,
+        lambda: store.mark_deletion("orders"),
+        lambda: bool(tree.exists("/admin/delete_topics/orders")),
+        kind=CREATE,
+    )
+
+    assert marked is None
+    assert await store.deletions() == ["orders"]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_request_that_waits(store: ZooKeeperStore, proxy: Proxy, tree: Any, replaced: bool) -> None:
+    path = "/admin/reassign_partitions"
+
+    def replace() -> None:
+        if replaced:
+            tree.delete(path)
+            tree.create(path, b'{"version":1,"partitions":[]}')
+
+    left = await losing_the_answer(
+        proxy,
+        lambda: store.request_reassignment({ORDERS_0: (1,)}),
+        lambda: bool(tree.exists(path)),
+        replace,
+        kind=CREATE,
+    )
+
+    assert isinstance(left, RequestWaits) if replaced else left is None
+    assert await store.reassignment_request() == ({} if replaced else {ORDERS_0: (1,)})
+
+
+async def test_what_is_left_of_a_request(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
+    await store.request_reassignment({ORDERS_0: (1,)})
+
+    await losing_the_answer(
+        proxy,
+        lambda: store.set_reassignment_request({ORDERS_0: (2,)}, fence),
+        lambda: version(tree, "/admin/reassign_partitions") == 1,
+    )
+    assert await store.reassignment_request() == {ORDERS_0: (2,)}
+    await losing_the_answer(
+        proxy,
+        lambda: store.set_reassignment_request({}, fence),
+        lambda: not tree.exists("/admin/reassign_partitions"),
+    )
+
+    assert await store.reassignment_request() is None
+
+
+async def test_features(store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence) -> None:
+    for number in range(2):
+        written = await losing_the_answer(
+            proxy,
+            partial(store.write_features, Features({"a": number + 1}), fence),
+            partial(lambda wanted: version(tree, "/feature") == wanted, number),
+        )
+
+        assert written == Features({"a": number + 1}, version=number)
+        assert await store.features() == written
+
+
+@pytest.mark.parametrize("raced", [False, True])
+async def test_a_block_of_producer_ids(store: ZooKeeperStore, proxy: Proxy, tree: Any, raced: bool) -> None:
+    path, ours = "/latest_producer_id_block", ProducerIdBlock(1, 0, 1_000)
+    other = b'{"version":1,"broker":2,"block_start":"1000","block_end":"1999"}'
+
+    def race() -> None:
+        if raced:
+            tree.set(path, other)
+
+    kept = await losing_the_answer(
+        proxy,
+        lambda: store.write_producer_ids(ours, expected=0),
+        lambda: version(tree, path) == 1,
+        race,
+        kind=SET_DATA,
+    )
+
+    # Whoever cannot tell takes the next block: one is never given away twice.
+    assert kept is not raced
+    assert await store.producer_ids() == ((ProducerIdBlock(2, 1_000, 1_000), 2) if raced else (ours, 1))
 
 
 async def test_a_registration(store: ZooKeeperStore, proxy: Proxy, tree: Any) -> None:

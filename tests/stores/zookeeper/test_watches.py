@@ -6,10 +6,21 @@ from typing import Any
 import anyio
 import pytest
 
-from kactl.model import Assignment, TopicRef
+from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
 from kactl.store import Changed, StoreEvent
 from kactl.stores.zookeeper import ZooKeeperStore
-from tests.contracts.store_clients import ORDERS, SESSION_MS, THREE_PARTITIONS, WAIT_S, Ear
+from tests.contracts.store_clients import (
+    ORDERS,
+    ORDERS_0,
+    ORDERS_1,
+    SESSION_MS,
+    THREE_PARTITIONS,
+    WAIT_S,
+    Ear,
+    lead,
+    write,
+)
+from tests.contracts.test_zookeeper_store import end_session
 from tests.interop.zookeeper import ZooKeeperServer
 
 from .proxy import Proxy
@@ -186,3 +197,141 @@ async def test_after_a_lost_session_nothing_is_heard_before_the_next_reads(
         await ear.hear(Changed.TOPICS)
         await other.set_topic_config("more", {"a": "b"})
         await ear.hear(Changed.TOPIC_CONFIG, "more")
+
+
+async def test_requests_and_single_partitions_are_watched_over_a_broken_line(
+    proxy: Proxy, chroot: str, connect: str, tree: Any
+) -> None:
+    async with (
+        ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS) as store,
+        ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
+    ):
+        ear = Ear(store)
+        fence = await lead(store)
+        state = Leadership(1, 0, (1, 2), 0, fence.epoch)
+        await store.reassignment_request()
+        await other.request_preferred_election([ORDERS_0])
+        await ear_of_none(ear, store)
+        assert await store.preferred_election_request() == [ORDERS_0]
+        assert await store.deletions() == []
+        await store.watch_leaderships([ORDERS_0, ORDERS_1])
+
+        for round_ in range(2):
+            proxy.reachable = False
+            await proxy.cut()
+            await wait_for(store, connected=False)
+            await other.write_isr(ORDERS_1, state, expected=2 * round_)
+            await other.request_reassignment({ORDERS_0: (1, round_)})
+            await other.mark_deletion(f"t{round_}")
+            proxy.reachable = True
+
+            await ear.hear_all(
+                StoreEvent(Changed.REASSIGNMENT_REQUEST),
+                StoreEvent(Changed.LEADERSHIP, "orders-1"),
+                StoreEvent(Changed.DELETIONS),
+            )
+            assert ear.heard == []  # not of the election that waited before, nor of the other partition
+            assert await store.reassignment_request() == {ORDERS_0: (1, round_)}
+            await store.deletions()
+            await other.write_isr(ORDERS_1, state, expected=2 * round_ + 1)
+            await ear.hear(Changed.LEADERSHIP, "orders-1")
+            await store.set_reassignment_request({ORDERS_1: (7,)}, fence)
+            await store.set_reassignment_request({}, fence)
+
+        assert ear.heard == []
+        assert tree.exists("/admin/reassign_partitions") is None
+
+
+async def test_after_a_lost_session_single_partitions_are_watched_no_more(
+    proxy: Proxy, chroot: str, connect: str
+) -> None:
+    async with (
+        ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=1_000) as store,
+        ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
+    ):
+        fence = await lead(other)
+        state = Leadership(1, 0, (1, 2), 0, fence.epoch)
+        ear = Ear(store)
+        await store.watch_leaderships([ORDERS_0])
+        await store.reassignment_request()
+        await anyio.to_thread.run_sync(end_session, store._client._kazoo)
+        await ear.hear(Changed.SESSION_LOST)
+        await ear.hear(Changed.SESSION_OPENED)
+
+        await other.write_isr(ORDERS_0, state, expected=0)
+        await other.request_reassignment({ORDERS_0: (1,)})
+        await other.create_topic(TopicRef("more"), {}, {})
+        assert await store.topics() == ["more", "orders"]
+        assert ear.heard == []
+        assert not store._armed._leaderships
+
+        await store.watch_leaderships([ORDERS_0])
+        await other.write_isr(ORDERS_0, state, expected=1)
+        await ear.hear(Changed.LEADERSHIP, "orders-0")
+        assert ear.heard == []
+
+
+async def test_a_topic_that_was_replaced_behind_a_broken_line_is_seen_to_go_and_to_come(
+    proxy: Proxy, chroot: str, connect: str
+) -> None:
+    async with (
+        ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS) as store,
+        ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
+    ):
+        fence = await lead(other)
+        await other.create_topic(TopicRef("other"), THREE_PARTITIONS, {})
+        ear = Ear(store)
+        await store.assignments(await store.topics())
+        proxy.reachable = False
+        await proxy.cut()
+        await wait_for(store, connected=False)
+        await other.delete_topic("orders", fence)
+        await other.create_topic(ORDERS, {0: Assignment((9,))}, {})
+        proxy.reachable = True
+
+        await ear.hear(Changed.TOPICS)
+        assert await store.topics() == ["other"]
+        await ear.hear(Changed.TOPICS)
+        assert await store.topics() == ["orders", "other"]
+
+
+async def test_a_topic_that_was_replaced_while_its_change_was_being_told_is_seen_as_well(
+    store: ZooKeeperStore, connect: str
+) -> None:
+    """Its watch has fired and is not armed again: nothing tells of the deletion but the list and the next read."""
+    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other:
+        fence = await lead(other)
+        ear = Ear(store)
+        await store.assignments(await store.topics())
+        await other.write_assignment(ORDERS, {0: Assignment((1,))}, None)
+        await ear.hear(Changed.TOPIC, "orders")
+        await other.delete_topic("orders", fence)
+        await other.create_topic(ORDERS, {0: Assignment((9,))}, {})
+
+        await store.assignments(["orders"])
+
+        await ear.hear(Changed.TOPICS)
+        assert await store.topics() == []
+        await ear.hear(Changed.TOPICS)
+        assert await store.topics() == ["orders"]
+
+
+async def ear_of_none(ear: Ear, store: ZooKeeperStore) -> None:
+    """Hear out what the beginning of the cluster has told."""
+    await store.topics()
+    ear.heard.clear()
+
+
+async def test_a_thousand_partitions_are_watched(store: ZooKeeperStore, connect: str) -> None:
+    names = [TopicPartition("orders", at) for at in range(1_000)]
+    await store.create_topic(ORDERS, {at: Assignment((1,)) for at in range(1_000)}, {})
+    fence = await store.contest(1)
+    await store.commit(write(names, isr=(1,)), fence)
+    ear = Ear(store)
+    await store.watch_leaderships(names)
+
+    for version in range(2):
+        await store.commit(write(names, isr=(1,), leader_epoch=version, expected=version), fence)
+        await ear.hear_all(*(StoreEvent(Changed.LEADERSHIP, str(name)) for name in names))
+        await store.topics()  # and whatever the server had to say before is told
+        assert ear.heard == []
