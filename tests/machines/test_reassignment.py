@@ -1,0 +1,99 @@
+"""What is decided about reassignments: when one is complete, who takes a leadership over, and how the epoch rises.
+
+Columns decide; here the same is written out for one partition at a time, and both are asked about random clusters.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kactl.machines import reassignment
+from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER
+from kactl.rows import Refusal
+from tests.oracle.model import ObjectCluster, Partition
+from tests.seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
+from tests.strategies import BROKERS, Both, clusters
+
+T0 = tp("t-0")
+OURS = EPOCH + 1
+
+
+def is_complete(partition: Partition) -> bool:
+    if not partition.adding and not partition.removing:
+        return True
+    return partition.leading is not None and set(partition.target) <= set(partition.leading.isr)
+
+
+def heir(cluster: ObjectCluster, partition: Partition, stays: tuple[int, ...]) -> int | None:
+    """Who takes over; NO_LEADER if nobody can, None if nobody has to."""
+    held = partition.leading
+    if held is None or held.leader not in partition.replicas or held.leader in stays:
+        return None
+    for broker in stays:
+        if broker in partition.replicas and broker in held.isr and cluster.is_online(broker, partition.name):
+            return broker
+    return NO_LEADER
+
+
+@given(clusters())
+def test_columns_and_objects_say_the_same_of_what_is_complete(both: Both) -> None:
+    rows = both.cluster.table.rows(both.cluster.table.all())
+
+    found = reassignment.is_complete(rows).tolist()
+
+    names = list(both.cluster.table.names(rows.at))
+    assert dict(zip(names, found, strict=True)) == {
+        name: is_complete(partition) for name, partition in both.objects.partitions.items()
+    }
+
+
+@given(clusters(), st.lists(st.sampled_from(BROKERS), unique=True))
+def test_columns_and_objects_choose_the_same_heir(both: Both, stays: list[int]) -> None:
+    rows = both.cluster.table.rows(both.cluster.table.all())
+    column = np.array([*stays, NO_BROKER], np.int32).reshape(-1, 1) * np.ones((1, len(rows)), np.int32)
+
+    change = reassignment.hand_over(rows, column, both.cluster.now, controller_epoch=OURS)
+
+    for at, name in enumerate(both.cluster.table.names(rows.at)):
+        wanted = heir(both.objects, both.objects.partitions[name], tuple(stays))
+        if wanted is None or wanted == NO_LEADER:
+            refusal = Refusal.NONE if wanted is None else Refusal.NO_ELIGIBLE_LEADER
+            assert (change.refusal[at], change.writes[at]) == (refusal, False)
+            assert (change.leader[at], change.leader_epoch[at]) == (rows.leader[at], rows.leader_epoch[at])
+            assert change.controller_epoch[at] == rows.controller_epoch[at]
+            assert not change.notify[:, at].any()
+        else:
+            assert (change.refusal[at], change.writes[at]) == (Refusal.NONE, True)
+            assert (change.leader[at], change.leader_epoch[at]) == (wanted, rows.leader_epoch[at] + 1)
+            assert change.controller_epoch[at] == OURS
+            assert change.notify[:, at].tolist() == rows.assigned[:, at].tolist()
+        # Nobody leaves the ISR by it; that is for whoever is stopped.
+        assert change.in_sync[:, at].tolist() == rows.in_sync[:, at].tolist()
+
+
+@given(clusters(), st.data())
+def test_a_new_epoch_changes_nothing_else(both: Both, data: st.DataObject) -> None:
+    rows = both.cluster.table.rows(both.cluster.table.all())
+    which = np.array(data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))), np.bool_)
+
+    change = reassignment.raise_epoch(rows, which, controller_epoch=OURS)
+
+    known = rows.leader_epoch != NO_EPOCH
+    assert change.writes.tolist() == (which & known).tolist()
+    assert (change.refusal == Refusal.NO_LEADERSHIP).tolist() == (which & ~known).tolist()
+    assert change.leader_epoch.tolist() == (rows.leader_epoch + (which & known)).tolist()
+    assert change.leader is rows.leader
+    assert change.in_sync is rows.in_sync
+    assert change.state is rows.state
+
+
+@pytest.mark.parametrize(
+    ("isr", "complete"),
+    [((1, 2), False), ((1, 2, 3), False), ((3, 4), True), ((1, 2, 3, 4), True), ((3, 4, 9), True), ((), False)],
+)
+def test_it_is_complete_when_the_target_is_in_sync_whoever_else_is(isr: tuple[int, ...], complete: bool) -> None:
+    seed = PartitionSeed(replicas=(3, 4, 1, 2), adding=(3, 4), removing=(1, 2), leadership=led(1, 3, isr, 7), states={})
+    rows = rows_of(ClusterSeed(live=frozenset({1, 2, 3, 4}), partitions={T0: seed}).columns())
+
+    assert reassignment.is_complete(rows).tolist() == [complete]
