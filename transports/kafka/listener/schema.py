@@ -10,32 +10,45 @@ they hold, and every mistake is a MalformedMessage.
 Source: the protocol's primitive types, in their classic and their flexible form.
 """
 
-import functools
+import itertools
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from kactl.model import ZERO_ID
 from kactl.transports.kafka.codec.primitive import NO_TAGS, NULL, uvarint
 from kactl.transports.kafka.codec.primitive import Reader as CompactReader
 
-_INT8, _INT16, _INT32, _INT64 = (struct.Struct(f">{code}") for code in "bhiq")
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
 _UUID_SIZE: Final = 16
 _NULL_LENGTH: Final = -1
 
 Values = Mapping[str, Any]
 
 
-class Kind(NamedTuple):
-    """A type of one value: how it is read and written. `size_min`: the bytes that each takes at least."""
+class Fixed(NamedTuple):
+    """A type whose values all take the same number of bytes. `code`: as in the module struct."""
+
+    code: str
+    default: Any = 0
+
+    @property
+    def size_min(self) -> int:
+        return struct.calcsize(f">{self.code}")
+
+
+class Varying(NamedTuple):
+    """A type whose values say how long they are. `write` is told whether the version is a flexible one."""
 
     read: Callable[["Reader"], Any]
     write: Callable[[Any, bool], bytes]
-    size_min: int
+    default: Any
+    size_min: int = 1
 
 
 class Array(NamedTuple):
-    """The type of an array; `of` is that of its members, as in a field."""
+    """The type of an array. `of`: a Fixed but no UUID, a Varying, or a tuple of fields."""
 
     of: Any
 
@@ -44,7 +57,7 @@ class Field(NamedTuple):
     """One field.
 
     Attributes:
-        kind: a Kind, a tuple of fields for a struct, or an Array of either.
+        kind: a Fixed, a Varying, or an Array of one of these or of structs, each a tuple of fields.
         since, until: the versions that have it.
         nullable: from which version on it may be null; None for never.
         default: what it reads as where the version does not have it.
@@ -66,12 +79,6 @@ class Reader(CompactReader):
     def __init__(self, data: bytes, *, flexible: bool) -> None:
         super().__init__(data)
         self.flexible = flexible
-
-    def int8(self) -> int:
-        return int(_INT8.unpack_from(self.data, self.take(1))[0])
-
-    def int64(self) -> int:
-        return int(_INT64.unpack_from(self.data, self.take(8))[0])
 
     def size(self, classic: Callable[[], int]) -> int | None:
         """How long a string or array is; None if it is null."""
@@ -112,16 +119,14 @@ def _read_bytes(reader: Reader) -> bytes | None:
     return None if size is None else reader.bytes(size)
 
 
-BOOL: Final = Kind(lambda reader: reader.int8() != 0, lambda value, _: _INT8.pack(bool(value)), 1)
-INT8: Final = Kind(Reader.int8, lambda value, _: _INT8.pack(value), 1)
-INT16: Final = Kind(Reader.int16, lambda value, _: _INT16.pack(value), 2)
-INT32: Final = Kind(Reader.int32, lambda value, _: _INT32.pack(value), 4)
-INT64: Final = Kind(Reader.int64, lambda value, _: _INT64.pack(value), 8)
-UUID: Final = Kind(lambda reader: reader.bytes(_UUID_SIZE), lambda value, _: value, _UUID_SIZE)
-STRING: Final = Kind(_read_text, _write_text, 1)
-BYTES: Final = Kind(_read_bytes, _write_bytes, 1)
-
-_DEFAULTS: Final[dict[int, Any]] = {id(STRING): "", id(BYTES): b"", id(UUID): ZERO_ID, id(BOOL): False}
+BOOL: Final = Fixed("?", False)
+INT8: Final = Fixed("b")
+INT16: Final = Fixed("h")
+INT32: Final = Fixed("i")
+INT64: Final = Fixed("q")
+UUID: Final = Fixed("16s", ZERO_ID)
+STRING: Final = Varying(_read_text, _write_text, "")
+BYTES: Final = Varying(_read_bytes, _write_bytes, b"")
 
 
 # -- a message ---------------------------------------------------------------------------------------------------------
@@ -138,6 +143,7 @@ class Message:
     def __init__(self, *fields: Field, flexible: int) -> None:
         self.fields = fields
         self.flexible = flexible
+        self._layouts: dict[int, _Layout] = {}
 
     def is_flexible(self, version: int) -> bool:
         return version >= self.flexible
@@ -149,115 +155,162 @@ class Message:
             MalformedMessage: it is none of this version, or something is left over.
         """
         reader = Reader(data, flexible=self.is_flexible(version))
-        values = _read_struct(reader, self.fields, version)
+        values = self._layout(version).read(reader)
         reader.end()
         return values
 
     def write(self, values: Values, version: int) -> bytes:
         """One whole message, behind its header; what the version does not have is left out."""
         parts: list[bytes] = []
-        _write_struct(parts, self.fields, values, version, self.is_flexible(version))
+        self._layout(version).write(parts, values)
         return b"".join(parts)
 
+    def _layout(self, version: int) -> "_Layout":
+        """Made once; who comes from another thread meanwhile makes the same."""
+        if version not in self._layouts:
+            self._layouts[version] = _Layout(self.fields, version, flexible=self.is_flexible(version))
+        return self._layouts[version]
 
-@functools.cache
-def _of_version(fields: tuple[Field, ...], version: int) -> tuple[tuple[Field, ...], tuple[Field, ...], dict[str, Any]]:
-    """The plain fields of a version, its tagged fields, and the defaults of the others."""
-    there = [field for field in fields if field.since <= version <= field.until]
-    plain = tuple(field for field in there if field.tag is None)
-    tagged = tuple(field for field in there if field.tag is not None)
-    absent = {field.name: _default(field) for field in fields if field not in plain}
-    return plain, tagged, absent
+
+class _Layout:
+    """A struct in one version: the fields that it has, those of fixed size that stand side by side taken together."""
+
+    def __init__(self, fields: tuple[Field, ...], version: int, *, flexible: bool) -> None:
+        there = [field for field in fields if field.since <= version <= field.until]
+        self._flexible = flexible
+        self._tagged = [field for field in there if field.tag is not None]
+        plain = [field for field in there if field.tag is None]
+        self._absent = {field.name: _default(field) for field in fields if field not in plain}
+        self._steps: list[_Run | _One | _Many] = []
+        for is_fixed, together in itertools.groupby(plain, lambda field: isinstance(field.kind, Fixed)):
+            if is_fixed:
+                self._steps.append(_Run(list(together)))
+                continue
+            for field in together:
+                may_be_null = field.nullable is not None and version >= field.nullable
+                many = isinstance(field.kind, Array)
+                self._steps.append(
+                    _Many(field, version, may_be_null, flexible) if many else _One(field, may_be_null, flexible)
+                )
+        # Never nothing: so an array's count is bounded by the bytes that are there.
+        self.size_min = sum(step.size_min for step in self._steps) + flexible
+
+    def read(self, reader: Reader) -> dict[str, Any]:
+        values = dict(self._absent)
+        for step in self._steps:
+            step.read(reader, values)
+        if self._flexible:
+            reader.tags()
+        return values
+
+    def write(self, parts: list[bytes], values: Values) -> None:
+        for step in self._steps:
+            step.write(parts, values)
+        if self._flexible:
+            self._write_tags(parts, values)
+
+    def _write_tags(self, parts: list[bytes], values: Values) -> None:
+        """Tagged fields whose value was given, ascending; each is of one type of fixed size."""
+        said = [field for field in self._tagged if field.name in values]
+        parts.append(uvarint(len(said)) if said else NO_TAGS)
+        for field in said:
+            assert field.tag is not None
+            content = struct.pack(f">{field.kind.code}", values[field.name])
+            parts.append(uvarint(field.tag) + uvarint(len(content)) + content)
+
+
+class _Run:
+    """Fields of fixed size, side by side."""
+
+    def __init__(self, fields: list[Field]) -> None:
+        self._defaults = [(field.name, _default(field)) for field in fields]
+        self._names = [field.name for field in fields]
+        self._struct = struct.Struct(">" + "".join(field.kind.code for field in fields))
+        self.size_min = self._struct.size
+
+    def read(self, reader: Reader, values: dict[str, Any]) -> None:
+        begin = reader.take(self.size_min)
+        values.update(zip(self._names, self._struct.unpack_from(reader.data, begin), strict=True))
+
+    def write(self, parts: list[bytes], values: Values) -> None:
+        parts.append(self._struct.pack(*[values.get(name, default) for name, default in self._defaults]))
+
+
+class _One:
+    """A field that says how long it is."""
+
+    def __init__(self, field: Field, may_be_null: bool, flexible: bool) -> None:
+        self._name = field.name
+        self._kind: Varying = field.kind
+        self._default = _default(field)
+        self._may_be_null = may_be_null
+        self._flexible = flexible
+        self.size_min = self._kind.size_min
+
+    def read(self, reader: Reader, values: dict[str, Any]) -> None:
+        value = self._kind.read(reader)
+        if value is None and not self._may_be_null:
+            raise reader.fail(f"no {self._name} where there must be one")
+        values[self._name] = value
+
+    def write(self, parts: list[bytes], values: Values) -> None:
+        parts.append(self._kind.write(values.get(self._name, self._default), self._flexible))
+
+
+class _Many:
+    """An array, whose members are structs or all of one type."""
+
+    size_min = 1
+
+    def __init__(self, field: Field, version: int, may_be_null: bool, flexible: bool) -> None:
+        self._name = field.name
+        self._default = _default(field)
+        self._may_be_null = may_be_null
+        self._flexible = flexible
+        self._of = field.kind.of
+        self._layout = _Layout(self._of, version, flexible=flexible) if type(self._of) is tuple else None
+
+    def read(self, reader: Reader, values: dict[str, Any]) -> None:
+        count = reader.size(reader.int32)
+        if count is None:
+            if not self._may_be_null:
+                raise reader.fail(f"no {self._name} where there must be one")
+            values[self._name] = None
+            return
+        size_min = self._of.size_min if self._layout is None else self._layout.size_min
+        if count * size_min > len(reader.data) - reader.at:
+            raise reader.fail(f"{count} members are announced, {len(reader.data) - reader.at} bytes are left")
+        values[self._name] = self._members(reader, count)
+
+    def _members(self, reader: Reader, count: int) -> list[Any]:
+        if self._layout is not None:
+            read = self._layout.read
+            return [read(reader) for _ in range(count)]
+        if isinstance(self._of, Fixed):
+            return list(
+                struct.unpack_from(f">{count}{self._of.code}", reader.data, reader.take(self._of.size_min * count))
+            )
+        members = [self._of.read(reader) for _ in range(count)]
+        if None in members:
+            raise reader.fail(f"a null member of {self._name} where there must be none")
+        return members
+
+    def write(self, parts: list[bytes], values: Values) -> None:
+        members = values.get(self._name, self._default)
+        if members is None:
+            parts.append(NULL if self._flexible else _INT32.pack(-1))
+            return
+        parts.append(uvarint(len(members) + 1) if self._flexible else _INT32.pack(len(members)))
+        if self._layout is not None:
+            for member in members:
+                self._layout.write(parts, member)
+        elif isinstance(self._of, Fixed):
+            parts.append(struct.pack(f">{len(members)}{self._of.code}", *members))
+        else:
+            parts.extend(self._of.write(member, self._flexible) for member in members)
 
 
 def _default(field: Field) -> Any:
     if field.default is not None or field.nullable is not None:
         return field.default
-    return [] if isinstance(field.kind, Array) else _DEFAULTS.get(id(field.kind), 0)
-
-
-def _read_struct(reader: Reader, fields: tuple[Field, ...], version: int) -> dict[str, Any]:
-    plain, _, absent = _of_version(fields, version)
-    values = dict(absent)
-    for field in plain:
-        values[field.name] = _read_value(reader, field, version)
-    if reader.flexible:
-        reader.tags()
-    return values
-
-
-def _read_value(reader: Reader, field: Field, version: int) -> Any:
-    kind = field.kind
-    if isinstance(kind, Array):
-        value: Any = _read_array(reader, kind.of, version)
-    else:
-        value = kind.read(reader)
-    if value is None and (field.nullable is None or version < field.nullable):
-        raise reader.fail(f"no {field.name} where there must be one")
-    return value
-
-
-def _read_array(reader: Reader, kind: Any, version: int) -> list[Any] | None:
-    count = reader.size(reader.int32)
-    if count is None:
-        return None
-    size_min = kind.size_min if isinstance(kind, Kind) else _size_min(kind, version, reader.flexible)
-    if count * size_min > len(reader.data) - reader.at:
-        raise reader.fail(f"{count} members are announced, {len(reader.data) - reader.at} bytes are left")
-    if kind is INT32:
-        begin = reader.take(4 * count)
-        return list(struct.unpack_from(f">{count}i", reader.data, begin))
-    if isinstance(kind, Kind):
-        return [_present(reader, kind.read(reader)) for _ in range(count)]
-    return [_read_struct(reader, kind, version) for _ in range(count)]
-
-
-def _present(reader: Reader, value: Any) -> Any:
-    if value is None:
-        raise reader.fail("a null member where there must be none")
-    return value
-
-
-@functools.cache
-def _size_min(fields: tuple[Field, ...], version: int, flexible: bool) -> int:
-    """What a struct takes at least, in bytes; it is never nothing."""
-    plain, _, _ = _of_version(fields, version)
-    return sum(field.kind.size_min if isinstance(field.kind, Kind) else 1 for field in plain) + flexible
-
-
-def _write_struct(parts: list[bytes], fields: tuple[Field, ...], values: Values, version: int, flexible: bool) -> None:
-    plain, tagged, _ = _of_version(fields, version)
-    for field in plain:
-        value = values[field.name] if field.name in values else _default(field)
-        if isinstance(field.kind, Array):
-            _write_array(parts, field.kind.of, value, version, flexible)
-        else:
-            parts.append(field.kind.write(value, flexible))
-    if flexible:
-        _write_tags(parts, [field for field in tagged if field.name in values], values)
-
-
-def _write_array(parts: list[bytes], kind: Any, value: Sequence[Any] | None, version: int, flexible: bool) -> None:
-    if value is None:
-        parts.append(NULL if flexible else _INT32.pack(_NULL_LENGTH))
-        return
-    parts.append(uvarint(len(value) + 1) if flexible else _INT32.pack(len(value)))
-    if kind is INT32:
-        parts.append(struct.pack(f">{len(value)}i", *value))
-    elif isinstance(kind, Kind):
-        parts.extend(kind.write(member, flexible) for member in value)
-    else:
-        for member in value:
-            _write_struct(parts, kind, member, version, flexible)
-
-
-def _write_tags(parts: list[bytes], tagged: Sequence[Field], values: Values) -> None:
-    """Tagged fields whose value was given, ascending; they are flexible by nature, and of one plain kind each."""
-    if not tagged:
-        parts.append(NO_TAGS)
-        return
-    parts.append(uvarint(len(tagged)))
-    for field in tagged:
-        assert field.tag is not None
-        content = field.kind.write(values[field.name], True)
-        parts.append(uvarint(field.tag) + uvarint(len(content)) + content)
+    return [] if isinstance(field.kind, Array) else field.kind.default

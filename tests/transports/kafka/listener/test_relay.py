@@ -18,7 +18,7 @@ from .upstream import broker
 pytestmark = pytest.mark.anyio
 
 FIND_COORDINATOR = 10
-DESCRIBE_CONFIGS = 32
+DESCRIBE_CLUSTER = 60
 
 
 def request(key: int, size: int = 40, correlation_id: int = 5) -> bytes:
@@ -36,7 +36,7 @@ async def echo(frame: bytes, _: asyncio.StreamWriter) -> bytes:
     return frame[4:8] + frame[::-1]
 
 
-@pytest.mark.parametrize("key", [1, 9, FIND_COORDINATOR, 22, DESCRIBE_CONFIGS, 44, 60, 99])
+@pytest.mark.parametrize("key", [1, 9, FIND_COORDINATOR, 22, 32, 44, DESCRIBE_CLUSTER, 99])
 async def test_what_is_not_ours_goes_to_a_broker_and_comes_back_as_it_is(key: int) -> None:
     desk = Desk()
     async with broker(echo) as upstream, listening(desk) as (listener, port), connected(port) as client:
@@ -58,7 +58,7 @@ async def test_ours_and_theirs_take_turns_on_one_connection() -> None:
     async with broker(echo) as upstream, listening(desk) as (_, port), connected(port) as client:
         desk.live = [upstream.broker]
         for _ in range(3):
-            await send(client, request(DESCRIBE_CONFIGS))
+            await send(client, request(DESCRIBE_CLUSTER))
             await client.frame()
             await client.ask(request_class(7, 3)(broker_id=1, broker_epoch=1))
 
@@ -72,7 +72,7 @@ async def test_clients_have_connections_of_their_own_which_end_with_theirs_and_a
         desk.live = [first.broker, second.broker]
         for _ in range(4):
             async with connected(port) as client:
-                await send(client, request(DESCRIBE_CONFIGS))
+                await send(client, request(DESCRIBE_CLUSTER))
                 await client.frame()
         await until(lambda: first.open == second.open == 0)
 
@@ -101,7 +101,7 @@ async def test_a_broker_that_refuses_is_passed_over_for_the_next() -> None:
         desk.live = [dead, wild, upstream.broker]
         for _ in range(3):
             async with connected(port) as client:
-                await send(client, request(DESCRIBE_CONFIGS))
+                await send(client, request(DESCRIBE_CLUSTER))
                 await client.frame()
 
     assert upstream.connections == 3
@@ -121,7 +121,7 @@ async def test_without_a_broker_the_connection_is_closed(live: list[Broker]) -> 
     desk = Desk()
     desk.live = live
     async with listening(desk) as (listener, port), connected(port) as client:
-        await send(client, request(DESCRIBE_CONFIGS))
+        await send(client, request(DESCRIBE_CLUSTER))
         closed = await client.is_closed()
 
     assert closed
@@ -137,10 +137,10 @@ async def test_a_broker_that_went_is_left_for_another() -> None:
         connected(port) as client,
     ):
         desk.live = [first.broker]
-        await send(client, request(DESCRIBE_CONFIGS))
+        await send(client, request(DESCRIBE_CLUSTER))
         await client.frame()
         desk.live = [second.broker]
-        await send(client, request(DESCRIBE_CONFIGS))
+        await send(client, request(DESCRIBE_CLUSTER))
         await client.frame()
         await until(lambda: first.open == 0)
 
@@ -167,7 +167,7 @@ async def test_a_broker_that_fails_over_a_request_closes_the_connection_to_the_c
     desk = Desk()
     async with broker(respond) as upstream, listening(desk) as (listener, port), connected(port) as client:  # type: ignore[arg-type]
         desk.live = [upstream.broker]
-        await send(client, request(DESCRIBE_CONFIGS))
+        await send(client, request(DESCRIBE_CLUSTER))
         async with asyncio.timeout(20):
             while await client.reader.read(4096):
                 pass
@@ -180,7 +180,7 @@ async def test_a_client_that_goes_in_the_middle_of_a_request_leaves_nothing_behi
     async with broker(echo) as upstream, listening(desk) as (listener, port):
         desk.live = [upstream.broker]
         async with connected(port) as client:
-            client.writer.write(struct.pack(">i", 5000) + request(DESCRIBE_CONFIGS, 100))
+            client.writer.write(struct.pack(">i", 5000) + request(DESCRIBE_CLUSTER, 100))
             await until(lambda: upstream.open == 1)
         await until(lambda: upstream.open == listener.tally.connections == 0)
 
@@ -204,7 +204,7 @@ async def test_a_large_answer_waits_for_the_client_and_not_in_memory() -> None:
     async with broker(large) as upstream, listening(desk) as (_, port), connected(port) as client:
         desk.live = [upstream.broker]
         tracemalloc.start()
-        await send(client, request(DESCRIBE_CONFIGS))
+        await send(client, request(DESCRIBE_CLUSTER))
         before = -1
         while before != len(written):
             before = len(written)
@@ -229,7 +229,7 @@ async def test_a_client_that_never_reads_its_answer_is_let_go() -> None:
     limits = Limits(write_timeout_s=0.2)
     async with broker(large) as upstream, listening(desk, limits=limits) as (listener, port), connected(port) as client:
         desk.live = [upstream.broker]
-        await send(client, request(DESCRIBE_CONFIGS))
+        await send(client, request(DESCRIBE_CLUSTER))
         await until(lambda: listener.tally.connections == 0)
 
     assert listener.tally.refused == {"slow": 1}
