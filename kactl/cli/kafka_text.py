@@ -17,10 +17,11 @@ def described(topic: TopicInfo, config: Mapping[str, str], partitions: Iterable[
         f"\tReplicationFactor: {topic.replication_factor}\tConfigs: {configs}"
     )
     for partition in partitions:
-        yield _partition(partition) + ("\tMarkedForDeletion: true" if topic.deleting else "")
+        yield partition_line(partition, deleting=topic.deleting)
 
 
-def _partition(partition: PartitionInfo) -> str:
+def partition_line(partition: PartitionInfo, *, deleting: bool = False) -> str:
+    """The line of one partition."""
     leader = "none" if partition.leader < 0 else str(partition.leader)
     line = (
         f"\tTopic: {partition.topic}\tPartition: {partition.partition}\tLeader: {leader}"
@@ -28,7 +29,7 @@ def _partition(partition: PartitionInfo) -> str:
     )
     if partition.adding or partition.removing:
         line += f"\tAdding Replicas: {_joined(partition.adding)}\tRemoving Replicas: {_joined(partition.removing)}"
-    return line + "\tElr: N/A\tLastKnownElr: N/A"
+    return line + "\tElr: N/A\tLastKnownElr: N/A" + ("\tMarkedForDeletion: true" if deleting else "")
 
 
 def _joined(brokers: Iterable[int]) -> str:

@@ -15,8 +15,12 @@ EXIT_CANNOT_RUN: Final = 126
 def main() -> None:
     """Run the command line and leave with its exit code."""
     try:
+        from .compat.group import by_program_name
         from .root import kactl
 
+        stands_for = by_program_name(sys.argv[0])
+        if stands_for is not None:
+            stands_for(prog_name=sys.argv[0])
         kactl(prog_name="kactl")
     except ModuleNotFoundError as missing:
         name = (missing.name or "").split(".")[0]

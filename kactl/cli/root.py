@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from .broker import broker
+from .compat.group import compat
 from .config import config
 from .controller import controller
 from .elect import elect
@@ -59,5 +60,5 @@ def kactl(settings: Settings) -> None:
         click.get_current_context().color = False
 
 
-for command in (up, controller, topic, get, explain, elect, reassign, broker, watch, config):
+for command in (up, controller, topic, get, explain, elect, reassign, broker, watch, config, compat):
     kactl.add_command(command)

@@ -106,7 +106,8 @@ def _told(event: AnyEvent) -> tuple[str, str, Mapping[str, Any]]:
             epoch = f" under epoch {event.broker_epoch}" if event.broker_epoch >= 0 else ""
             return "broker", f"{event.broker} {event.what}{epoch}", BAD if "failed" in event.what else PLAIN
         case TopicEvent():
-            return "topic", f"{event.topic} {event.what}", PLAIN
+            cause = f": {event.cause}" if event.cause else ""
+            return "topic", f"{event.topic} {event.what}{cause}", WARN if cause else PLAIN
         case PartitionEvent():
             return "partition", *_partition(event)
         case ReplicaEvent():
