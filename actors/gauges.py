@@ -1,7 +1,12 @@
 """What the gauges read, from integers that are kept anyway. Zeros while another instance is the controller."""
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
+import numpy as np
+
+from kactl.cluster import Cluster
+from kactl.model import ReplicaState
 from kactl.telemetry import Reading
 
 from .channel import Channels
@@ -33,18 +38,52 @@ def readings(
         "kafka.partition.underReplicated": _one(lambda: len(cluster.table.under_replicated())),
         "kafka.controller.partition.preferred_imbalance": _one(lambda: cluster.imbalance_count),
         "kafka.controller.topic.deletion.pending": _one(lambda: len(cluster.topics_to_delete)),
+        "kafka.controller.topic.deletion.ineligible": _one(lambda: len(cluster.deletion_ineligible)),
+        "kafka.controller.replica.deletion.pending": _one(lambda: _replicas_to_delete(cluster)),
+        "kafka.controller.replica.deletion.ineligible": _one(
+            lambda: _queued_replicas(cluster, ReplicaState.DELETION_INELIGIBLE)
+        ),
+        "kafka.controller.partition.reassigning": _one(lambda: len(cluster.reassigning)),
+        "kafka.leader.count": lambda: _by_id(cluster, cluster.table.column("leader")),
+        "kafka.partition.count": lambda: _by_id(
+            cluster, cluster.table.column("replicas")[cluster.table.column("assigned")]
+        ),
         "kafka.controller.broker.active": _one(lambda: len(cluster.brokers)),
         "kafka.controller.broker.fenced": _one(lambda: 0),
         "kafka.controller.event.queue.size": _one(lambda: len(loop.inbox)),
         "kafka.controller.broker.queue.size": by_broker(lambda broker: len(channels[broker])),
         "kactl.controller.broker.queue.oldest": by_broker(lambda broker: channels[broker].oldest_ms / 1000),
         "kactl.controller.epoch": _one(lambda: cluster.fence.epoch),
+        "kactl.standby.partition.count": _one(lambda: loop.standby.copied),
         "kactl.actor.mailbox.size": mailboxes(lambda actor: len(actor.inbox)),
         "kactl.actor.mailbox.refused.count": mailboxes(lambda actor: actor.inbox.refused),
         "kactl.controller.change.count": _one(lambda: loop.controllership.elections_won),
         "kactl.assignment.rewritten.count": _one(lambda: loop.hosting.rewritten),
         "kafka.leaderElection.unclean.count": _one(lambda: partitions.unclean_elections),
     }
+
+
+def _replicas_to_delete(cluster: Cluster) -> int:
+    return _queued_replicas(cluster) - _queued_replicas(cluster, ReplicaState.DELETION_SUCCESSFUL)
+
+
+def _queued_replicas(cluster: Cluster, state: ReplicaState | None = None) -> int:
+    """Replicas of topics that wait for deletion; those in one state, or all."""
+    count = 0
+    for name in cluster.topics_to_delete:
+        topic = cluster.table.topic(name)
+        if topic is not None:
+            rows = cluster.table.rows(cluster.table.rows_of(topic))
+            counted = rows.assigned if state is None else rows.assigned & (rows.replica_state == state)
+            count += int(np.count_nonzero(counted))
+    return count
+
+
+def _by_id(cluster: Cluster, column: Any) -> list[tuple[float, Mapping[str, str | int]]]:
+    """How often each registered broker stands in a column."""
+    brokers, counts = np.unique(column, return_counts=True)
+    found = dict(zip(brokers.tolist(), counts.tolist(), strict=True))
+    return [(found.get(broker, 0), {"kafka.broker.id": broker}) for broker in cluster.brokers]
 
 
 def _one(read: Callable[[], float]) -> Reading:

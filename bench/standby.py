@@ -46,6 +46,8 @@ INTERVAL_MS = 50
 # Sessions outlive whatever the machine does meanwhile.
 SESSION_MS = 60_000
 TOPICS_AT_ONCE = 200
+# Of the ZooKeeper server: 100,000 partitions are some 300,000 nodes.
+HEAP_MB = 768
 # For everything that is waited for, beyond which the bench gives up.
 LIMIT_S = 600
 
@@ -137,7 +139,7 @@ async def backing(kind: str) -> AsyncIterator[Opener]:
         if kind == "sqlite":
             yield lambda: SqliteStore(Path(folder) / "kactl.db", session_timeout_ms=SESSION_MS)
             return
-        with ZooKeeperServer(Path(folder), tick_ms=SESSION_MS // 10) as server:
+        with ZooKeeperServer(Path(folder), tick_ms=SESSION_MS // 10, heap_mb=HEAP_MB) as server:
             yield lambda: ZooKeeperStore(server.connect("/bench"), session_timeout_ms=SESSION_MS)
 
 

@@ -26,11 +26,18 @@ GAUGES: Final = (
     ("kafka.partition.underReplicated", "{partition}", "partitions whose ISR is smaller than their assignment"),
     ("kafka.controller.partition.preferred_imbalance", "{partition}", "not led by their preferred replica"),
     ("kafka.controller.topic.deletion.pending", "{topic}", "topics that wait for deletion"),
+    ("kafka.controller.topic.deletion.ineligible", "{topic}", "of these, topics whose deletion cannot go on now"),
+    ("kafka.controller.replica.deletion.pending", "{replica}", "replicas of these topics that are not deleted yet"),
+    ("kafka.controller.replica.deletion.ineligible", "{replica}", "of these, replicas that cannot be deleted now"),
+    ("kafka.controller.partition.reassigning", "{partition}", "partitions that are being moved to other replicas"),
+    ("kafka.leader.count", "{partition}", "partitions that a broker leads"),
+    ("kafka.partition.count", "{partition}", "partitions of which a broker holds a replica"),
     ("kafka.controller.broker.active", "{broker}", "registered brokers"),
     ("kafka.controller.broker.fenced", "{broker}", "always 0: there is no fencing of brokers here"),
     ("kafka.controller.event.queue.size", "{event}", "events that wait"),
     ("kafka.controller.broker.queue.size", "{request}", "requests that wait for a broker, the one in flight included"),
     ("kactl.controller.broker.queue.oldest", "s", "for how long the oldest of them has waited"),
+    ("kactl.standby.partition.count", "{partition}", "partitions that an instance which stands by has read"),
     ("kactl.actor.mailbox.size", "{message}", "messages that wait for an actor"),
     ("kactl.listener.connections", "{connection}", "connections of brokers and tools to the Kafka listener"),
     ("kactl.controller.epoch", "", "the controller epoch that we act under; 0 if we are not the controller"),
@@ -54,6 +61,7 @@ class Telemetry:
 
     def __init__(self, meter_provider: metrics.MeterProvider | None = None) -> None:
         self._meter = metrics.get_meter("kactl", meter_provider=meter_provider)
+        self._closed = False
         self._processed = self._histogram("kafka.controller.event.process.duration", "time to handle an event")
         self._queued = self._histogram("kafka.controller.event.queue.duration", "wait of an event before it is handled")
         self._waited = self._histogram("kafka.controller.broker.queue.duration", "wait of a request in its channel")
@@ -88,11 +96,16 @@ class Telemetry:
         ):
             for name, unit, meaning in table:
                 if name in readings:
-                    create(name, callbacks=[_callback(readings[name])], unit=unit, description=meaning)
+                    create(name, callbacks=[self._callback(readings[name])], unit=unit, description=meaning)
 
+    def close(self) -> None:
+        """Let nothing be read any more: an instance that has stopped is not one that has nothing to do."""
+        self._closed = True
 
-def _callback(reading: Reading) -> Callable[[CallbackOptions], Iterable[Observation]]:
-    def collect(_: CallbackOptions) -> Iterable[Observation]:
-        return [Observation(value, dict(attributes)) for value, attributes in reading()]
+    def _callback(self, reading: Reading) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def collect(_: CallbackOptions) -> Iterable[Observation]:
+            if self._closed:
+                return []
+            return [Observation(value, dict(attributes)) for value, attributes in reading()]
 
-    return collect
+        return collect

@@ -26,15 +26,17 @@ HEAP_MB: Final = 128
 class ZooKeeperServer:
     """A standalone server. `kill` or `stop` and then `start` keep its data, its port and the sessions it knows."""
 
-    def __init__(self, folder: Path, *, tick_ms: int = 500) -> None:
+    def __init__(self, folder: Path, *, tick_ms: int = 500, heap_mb: int = HEAP_MB) -> None:
         """Prepare; nothing runs before `start`.
 
         Args:
             folder: for configuration, data and output; made if absent.
             tick_ms: session timeouts are forced into 2 to 20 ticks, 1 to 10 s by default.
+            heap_mb: some kilobytes for each partition of a cluster have to fit.
         """
         self.folder = folder
         self.tick_ms = tick_ms
+        self.heap_mb = heap_mb
         self.port = free_port()
         self.process: Process | None = None
 
@@ -50,7 +52,7 @@ class ZooKeeperServer:
         """
         assert self.process is None or not self.process.alive, "already running"
         process = Process(
-            java_command("org.apache.zookeeper.server.quorum.QuorumPeerMain", [self._config()], heap_mb=HEAP_MB),
+            java_command("org.apache.zookeeper.server.quorum.QuorumPeerMain", [self._config()], heap_mb=self.heap_mb),
             output=self.folder / "zookeeper.log",
         )
         self.process = process

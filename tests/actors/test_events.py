@@ -1,0 +1,385 @@
+"""The loop: one event after the other, what is counted of it, and what becomes of those that never had their turn."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from kactl.actors.actor import Inbox
+from kactl.actors.queue import IDLE_MS, Turns
+from kactl.broker_requests import (
+    AlterPartitionRequested,
+    ControlledShutdownRequested,
+    ProducerIdsRequested,
+    StaleController,
+)
+from kactl.durations import Summary
+from kactl.errors import ErrorCode, IllegalState, NotController
+from kactl.events import BrokersChanged, ControllerState, Event, TopicsChanged, UpdateMetadataAnswered
+from kactl.model import TopicPartition
+from kactl.requests import (
+    Asked,
+    ElectionKind,
+    ElectionRequested,
+    FeatureUpdatesRequested,
+    ReassignmentRequested,
+    ReassignmentsListed,
+)
+from kactl.wire import LeaderAndIsr, UpdateMetadata, UpdateMetadataResponse
+from tests.actors.metadata import Blocking, Failing, block, let_fail
+from tests.actors.world import partitions_of, world
+from tests.clocks import ManualClock, settle
+
+pytestmark = pytest.mark.anyio
+
+T_0 = TopicPartition("t", 0)
+
+
+def read(reader: InMemoryMetricReader) -> dict[str, list[tuple[dict[str, Any], Any]]]:
+    """All points by the name of the metric, as (attributes, value or count)."""
+    data = reader.get_metrics_data()
+    found: dict[str, list[tuple[dict[str, Any], Any]]] = {}
+    for resource in data.resource_metrics if data is not None else ():
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                points: list[Any] = list(metric.data.data_points)
+                found[metric.name] = [
+                    (dict(point.attributes or {}), getattr(point, "count", getattr(point, "value", None)))
+                    for point in points
+                ]
+    return found
+
+
+def timed(reader: InMemoryMetricReader, state: ControllerState) -> int:
+    """How many events the timer of a state has counted."""
+    points = read(reader).get("kafka.controller.event.process.duration", [])
+    return sum(count for attributes, count in points if attributes["kafka.controller.state"] == state.label)
+
+
+def gauge(reader: InMemoryMetricReader, name: str) -> Any:
+    ((_, value),) = read(reader)[name]
+    return value
+
+
+# -- what waits while the controller is busy ---------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(354)
+async def test_a_broker_that_came_and_went_while_the_controller_was_busy_is_told_everything_anew() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[2, 1]])
+        gate = await block(w)
+        before = w.epoch(2)
+        w.brokers.forget()
+
+        await w.stop(2)
+        await w.start(2)
+        assert w.brokers.sent == []
+        gate.set()
+        await settle()
+
+        assert w.epoch(2) > before
+        assert [event.what for event in w.events("broker")][-2:] == ["failed", "bounced"]  # type: ignore[union-attr]
+        to_it = [request for request in w.brokers.of(2) if isinstance(request, LeaderAndIsr | UpdateMetadata)]
+        assert {request.broker_epoch for request in to_it} == {w.epoch(2)}
+        assert "t-0" in w.brokers.told(2)
+        assert any(partitions_of(request) == ["t-0"] for request in w.brokers.of(2, UpdateMetadata))
+        await w.check()
+
+
+@pytest.mark.scenario(355)
+@pytest.mark.parametrize("what", ["topic created", "topic deleted", "election requested", "reassignment requested"])
+async def test_who_was_fenced_while_busy_finds_out_by_the_next_write(
+    what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        gate = await block(w)
+        if what == "topic created":
+            await w.create("u", [[1]])
+        elif what == "topic deleted":
+            await w.delete("t")
+        elif what == "election requested":
+            await w.store.request_preferred_election([T_0])
+        else:
+            await w.store.request_reassignment({T_0: (2,)})
+        await w.store.contest(6, take_over=True)
+        w.brokers.forget()
+
+        with caplog.at_level(logging.INFO):
+            gate.set()
+            await settle()
+
+        assert not w.controller.is_active
+        assert w.controller.loop.active_id == 6
+        assert not [request for _, request in w.brokers.sent if isinstance(request, LeaderAndIsr)]
+        moved = [record for record in caplog.records if "has been followed by epoch 2" in record.getMessage()]
+        assert [record.levelno for record in moved] == [logging.INFO]
+        assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+@pytest.mark.scenario(356)
+async def test_what_should_not_be_possible_ends_the_controllership_and_is_raised() -> None:
+    async with world(1) as w:
+        let_fail(w, IllegalState("a request was begun before the one before was sent"))
+
+        with pytest.raises(IllegalState):
+            await w.controller.ask(Failing())
+
+        assert not w.controller.is_active
+        assert not w.controller.loop.controllership._timers._running, "nothing comes by itself any more"
+
+        await settle()
+
+        assert w.controller.is_active
+        assert w.controller.cluster.fence.epoch == 2
+
+
+# -- pre-emption -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(357)
+async def test_what_waits_when_the_instance_stops_is_void_before_the_stop_is_over() -> None:
+    async with world(1) as w:
+        gate = await block(w)
+        await w.create("t", [[1]])
+        w.controller.loop.inbox.put_once(BrokersChanged())
+        before = [each.label for each in w.controller.queue().next]
+        assert before == ["TopicsChanged", "BrokersChanged"]
+
+        stopping = asyncio.ensure_future(w.controller._stop())
+        await settle()
+        preempted = {kind.label: kind.preempted for kind in w.controller.queue().kinds if kind.preempted}
+        over = stopping.done()
+        gate.set()
+        await stopping
+
+        assert preempted == {"TopicsChanged": 1, "BrokersChanged": 1}
+        assert not over
+        assert w.controller.partition("t-0") is None
+        assert not w.controller.is_active
+
+
+@pytest.mark.scenario(358)
+@pytest.mark.parametrize(
+    ("asked", "refusal"),
+    [
+        (ElectionRequested(ElectionKind.PREFERRED, (T_0,)), NotController),
+        (ControlledShutdownRequested(1), StaleController),
+        (ReassignmentRequested({T_0: (1,)}), NotController),
+        (ReassignmentsListed(), NotController),
+        # Kafka never answers these three.
+        (AlterPartitionRequested(1, -1, ()), NotController),
+        (FeatureUpdatesRequested(()), NotController),
+        (ProducerIdsRequested(1, -1), NotController),
+    ],
+    ids=lambda each: getattr(each, "label", ""),
+)
+async def test_whoever_waits_for_an_answer_gets_one(asked: Asked, refusal: type[NotController]) -> None:
+    async with world(1) as w:
+        gate = await block(w)
+        waiting = asyncio.ensure_future(w.controller.ask(asked))
+        await settle()
+        assert [(each.label, each.asked) for each in w.controller.queue().next] == [(asked.label, True)]
+
+        stopping = asyncio.ensure_future(w.controller._stop())
+        await settle()
+
+        assert type(waiting.exception()) is refusal
+        assert waiting.exception().code in (ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_CONTROLLER_EPOCH)  # type: ignore[union-attr]
+        gate.set()
+        await stopping
+
+
+async def test_a_stop_that_voids_the_end_of_a_session_leaves_nobody_waiting() -> None:
+    """In Kafka the thread that would make the next session waits for ever; here nobody waits for the event but us."""
+    async with world(1) as w:
+        gate = await block(w)
+        w.controller.store.expire()  # type: ignore[attr-defined]
+        await settle()
+        assert [each.label for each in w.controller.queue().next] == ["SessionLost", "SessionOpened"]
+        waiting = asyncio.ensure_future(w.controller.resign())
+        await settle()
+
+        stopping = asyncio.ensure_future(w.controller._stop())
+        await settle()
+        gate.set()
+        await stopping
+
+        assert isinstance(waiting.exception(), NotController)
+        assert len(w.controller.loop.inbox) == 0
+        assert not w.controller.is_active
+
+
+# -- what is counted ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(359, 360)
+@pytest.mark.parametrize("fails", [False, True])
+async def test_the_state_shows_while_an_event_is_handled_and_its_timer_counts_it(fails: bool) -> None:
+    reader = InMemoryMetricReader()
+    async with world(1, meter_provider=MeterProvider([reader])) as w:
+        before = timed(reader, ControllerState.TOPIC_CHANGE)
+        gate = await block(w)
+        if fails:
+            handler = w.controller.loop._handlers[Blocking]
+
+            async def fail(event: Blocking) -> None:
+                await handler(event)
+                raise ZeroDivisionError("a bug")
+
+            gate.set()
+            await settle()
+            gate.clear()
+            before += 1
+            w.controller.loop._handlers[Blocking] = fail
+            w.controller.loop.inbox.put(Blocking())
+            await settle()
+        current = w.controller.queue().current
+
+        assert gauge(reader, "kafka.controller.state") == ControllerState.TOPIC_CHANGE == 3
+        assert current is not None
+        assert (current.label, current.state) == ("Blocking", 3)
+        assert timed(reader, ControllerState.TOPIC_CHANGE) == before
+        gate.set()
+        await settle()
+
+        assert gauge(reader, "kafka.controller.state") == ControllerState.IDLE == 0
+        assert w.controller.queue().current is None
+        assert timed(reader, ControllerState.TOPIC_CHANGE) == before + 1
+        await w.create("t", [[1]])
+        assert w.known("t-0").leader == 1, "the loop goes on"
+
+
+@pytest.mark.scenario(361)
+async def test_an_event_of_a_state_without_a_timer_is_handled_like_any_other() -> None:
+    reader = InMemoryMetricReader()
+    async with world(1, meter_provider=MeterProvider([reader])) as w:
+
+        def handled() -> int:
+            return sum(kind.handled for kind in w.controller.queue().kinds if kind.label == "UpdateMetadataAnswered")
+
+        before = handled()
+
+        w.controller.loop.inbox.put(UpdateMetadataAnswered(1, w.epoch(1), UpdateMetadataResponse(0)))
+        await settle()
+
+        assert handled() == before + 1
+        assert timed(reader, ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED) == 0
+        assert timed(reader, ControllerState.IDLE) == 0
+        assert timed(reader, ControllerState.CONTROLLER_CHANGE) > 0
+
+
+class Slow(Event, frozen=True):
+    on_standby = True
+    number: int
+
+
+@pytest.mark.scenario(362)
+async def test_the_wait_of_the_second_is_the_time_that_the_first_took() -> None:
+    reader = InMemoryMetricReader()
+    async with world(meter_provider=MeterProvider([reader]), auto_balance=False) as w:
+
+        async def slowly(event: Slow) -> None:
+            await w.clock.sleep_ms(500)
+
+        w.controller.loop._handlers[Slow] = slowly
+        for number in (1, 2):
+            w.controller.loop.inbox.put(Slow(number))
+        await w.clock.advance(500)
+        view = w.controller.queue()
+        assert (view.current and view.current.label, view.depth) == ("Slow", 0)
+        await w.clock.advance(500)
+
+        (slow,) = [kind for kind in w.controller.queue().kinds if kind.label == "Slow"]
+        assert (slow.handled, slow.failed, slow.preempted) == (2, 0, 0)
+        assert (slow.wait.count, slow.wait.min_ms, slow.wait.max_ms) == (2, 0, 500)
+        assert (slow.process.count, slow.process.min_ms, slow.process.total_ms) == (2, 500, 1000)
+        (queued,) = read(reader)["kafka.controller.event.queue.duration"]
+        assert queued[1] == w.controller.queue().wait.count
+
+
+@pytest.mark.scenario(363)
+def test_waits_are_forgotten_after_five_minutes_without_an_event() -> None:
+    class Clock(ManualClock):
+        passed_ms = 0.0
+
+        def monotonic_ms(self) -> float:
+            return self.passed_ms
+
+    clock = Clock()
+    turns, inbox = Turns(clock), Inbox[Event]("controller")
+    turns.begin(TopicsChanged(), 7)
+    turns.end()
+    assert turns.view(inbox, limit=0).wait.count == 1
+
+    clock.passed_ms = IDLE_MS - 1
+    assert turns.view(inbox, limit=0).wait.count == 1
+    clock.passed_ms = IDLE_MS
+
+    assert turns.view(inbox, limit=0).wait == Summary()
+    assert turns.view(inbox, limit=0).kinds[0].wait.count == 1, "what each kind took is kept"
+
+
+@pytest.mark.scenario(364)
+async def test_nothing_is_read_of_an_instance_that_has_stopped() -> None:
+    reader = InMemoryMetricReader()
+    async with world(1, meter_provider=MeterProvider([reader])):
+        assert gauge(reader, "kafka.controller.active.count") == 1
+        assert gauge(reader, "kafka.controller.event.queue.size") == 0
+
+    left = read(reader)
+    assert not [name for name, points in left.items() if points and not name.endswith("duration")]
+
+
+@pytest.mark.scenario(394)
+async def test_gauges_say_what_the_active_controller_knows_and_others_nothing() -> None:
+    reader = InMemoryMetricReader()
+    async with world(1, 2, meter_provider=MeterProvider([reader])) as w:
+        await w.create("t", [[1, 2], [2, 1], [2]])
+        await w.create("doomed", [[1, 2]])
+        w.brokers.silent |= {1, 2}
+        await w.delete("doomed")
+        await w.stop(2)
+        await w.start(3)
+        named = {
+            "kafka.controller.active.count": 1,
+            "kafka.controller.topic.count": 2,
+            "kafka.controller.partition.count": 4,
+            "kafka.partition.offline": 1,
+            "kafka.controller.partition.preferred_imbalance": 2,
+            "kafka.controller.topic.deletion.pending": 1,
+            "kafka.controller.replica.deletion.pending": 2,
+            "kafka.controller.topic.deletion.ineligible": 1,
+            "kafka.controller.replica.deletion.ineligible": 1,
+            "kafka.controller.broker.active": 2,
+            "kafka.controller.broker.fenced": 0,
+            "kafka.controller.partition.reassigning": 0,
+        }
+
+        assert {name: gauge(reader, name) for name in named} == named
+        assert sorted((a["kafka.broker.id"], value) for a, value in read(reader)["kafka.leader.count"])[0] == (1, 2)
+
+        await w.store.contest(6, take_over=True)
+        await settle()
+
+        assert {name: gauge(reader, name) for name in named} == dict.fromkeys(named, 0)
+        assert read(reader).get("kafka.leader.count", []) == []
+
+
+async def test_the_queue_names_no_more_events_than_asked_for() -> None:
+    async with world(1) as w:
+        gate = await block(w)
+        for number in range(5):
+            w.controller.loop.inbox.put(Slow(number))
+        await w.clock.advance(250)
+
+        view = w.controller.queue(limit=2)
+
+        assert (view.depth, len(view.next), view.oldest_ms) == (5, 2, 250)
+        assert [each.waited_ms for each in view.next] == [250, 250]
+        w.controller.loop.inbox.drain()
+        gate.set()
