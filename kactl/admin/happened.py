@@ -43,6 +43,7 @@ def _topic(event: history.TopicEvent) -> schema.TopicEvent:
         controller_epoch=event.controller_epoch,
         what=event.what,
         topic=event.topic,
+        cause=event.cause,
     )
 
 

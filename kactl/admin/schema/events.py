@@ -33,10 +33,14 @@ class BrokerEvent(Event, frozen=True, tag="broker"):
 
 
 class TopicEvent(Event, frozen=True, tag="topic"):
-    """A topic came, grew or vanished. `what`: created, grown, vanished."""
+    """A topic came, grew or went. `what`: created, grown, vanished, deletion started, deletion halted, deleted.
+
+    `cause`: why a deletion does not go on; else empty.
+    """
 
     what: str
     topic: str
+    cause: str
 
 
 class PartitionEvent(Event, frozen=True, tag="partition"):
