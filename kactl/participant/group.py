@@ -11,10 +11,12 @@ from kactl.clock import Clock
 from kactl.errors import BadRequest, NotFound
 from kactl.store import Store
 
+from .hand_over import ATTEMPTS
 from .hub import Hub
-from .isr import InSync
+from .laggards import LAG_MS
 from .listener import Listener
 from .participant import SESSION_TIMEOUT_MS, Participant
+from .words import InSync
 
 # Each costs three tasks and a registration; a process that wants more of them has another purpose than this one.
 PARTICIPANTS_MAX: Final = 1_000
@@ -25,6 +27,8 @@ class Participants:
 
     Args:
         listener: makes the listener of the participant with that id.
+        shutdown_attempts: how often the controller is asked when one of them is stopped; once when all of them are.
+        alter_partition, lag_ms: see `Participant`, as with the others.
 
     Raises:
         BadRequest: `count` is negative, or more than PARTICIPANTS_MAX.
@@ -40,10 +44,15 @@ class Participants:
         listener: Callable[[int], Listener] | None = None,
         in_sync: InSync | None = None,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        alter_partition: bool = True,
+        lag_ms: float = LAG_MS,
+        shutdown_attempts: int = ATTEMPTS,
     ) -> None:
         if not 0 <= count <= PARTICIPANTS_MAX:
             raise BadRequest("count", f"{count} participants cannot be: ask for 0 to {PARTICIPANTS_MAX}")
         self._open = contextlib.AsyncExitStack()
+        self._attempts_at_end = min(shutdown_attempts, 1)
+        self._shutdown_attempts = shutdown_attempts
         self._members = {
             broker: Participant(
                 broker,
@@ -53,6 +62,9 @@ class Participants:
                 listener=None if listener is None else listener(broker),
                 in_sync=in_sync,
                 session_timeout_ms=session_timeout_ms,
+                alter_partition=alter_partition,
+                lag_ms=lag_ms,
+                shutdown_attempts=shutdown_attempts,
             )
             for broker in range(1, count + 1)
         }
@@ -75,7 +87,8 @@ class Participants:
         try:
             for participant in self:
                 await participant.open()
-                self._open.push_async_callback(participant.close)
+                # Those that it hands over to go next, and nothing would change by asking again.
+                self._open.push_async_callback(participant.close, shutdown_attempts=min(self._shutdown_attempts, 1))
             async with anyio.create_task_group() as tasks:
                 for participant in self:
                     tasks.start_soon(start, participant)

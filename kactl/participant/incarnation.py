@@ -32,11 +32,14 @@ from .columns import one_list
 from .hosted import Hosted, Role
 from .hub import Hub
 from .index import ABSENT
-from .isr import InSync, IsrKeeper
+from .isr import IsrKeeper
+from .isr_proposer import IsrProposer
+from .isr_writer import IsrWriter
 from .listener import Listener, overrides, tell
 from .metadata import MetadataCache
 from .pause import Pause
 from .to_controller import ToController
+from .words import InSync, Way
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +78,8 @@ class Incarnation:
         pause: Pause,
         listener: Listener,
         in_sync: InSync | None,
+        alter_partition: bool,
+        lag_ms: float,
     ) -> None:
         self.broker = broker
         self.epoch = NO_EPOCH
@@ -90,14 +95,28 @@ class Incarnation:
         self._wake = anyio.Event()
         self._working_on: _Pending | None = None
         self._ended = False
+        way: Way = (
+            IsrProposer(
+                broker,
+                self.hosted,
+                self.metadata,
+                epoch=lambda: self.epoch,
+                controller=self.controller,
+                pause=pause,
+            )
+            if alter_partition
+            else IsrWriter(self.hosted, store=store, pause=pause)
+        )
         self.isr = IsrKeeper(
+            broker,
             self.hosted,
-            store=store,
+            way=way,
             clock=clock,
             pause=pause,
             live=lambda: self.metadata.live,
             follows=self._ask_follower,
             in_sync=in_sync,
+            lag_ms=lag_ms,
         )
 
     # -- its life

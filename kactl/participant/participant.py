@@ -22,16 +22,18 @@ import anyio.lowlevel
 
 from kactl.clock import Clock, SystemClock
 from kactl.errors import BrokerIdTaken, IllegalState, Remedy, SessionExpired, StoreError
-from kactl.model import NO_EPOCH, Broker, Endpoint, TopicPartition
+from kactl.model import NO_BROKER, NO_EPOCH, Broker, Endpoint, TopicPartition
 from kactl.store import Session, Store
 
+from .hand_over import ATTEMPTS, hand_over
 from .hosted import HostedPartition
 from .hub import Hub
 from .incarnation import Incarnation
-from .isr import InSync
+from .laggards import LAG_MS
 from .listener import Listener
 from .metadata import CachedPartition
 from .pause import Pause
+from .words import InSync
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +44,7 @@ RETRY_MS: Final = 500
 # How many times the session timeout a start waits for an earlier registration to expire: a server may end a session
 # somewhat late, and twice as late is somebody else's live session.
 PATIENCE: Final = 2
-# How long the goodbye to a store that hangs may take; the session then ends by itself.
+# How long each of two goodbyes may take, to a controller and to a store that hang; the session then ends by itself.
 CLOSE_S: Final = 5.0
 
 
@@ -67,7 +69,13 @@ class Participant:
         endpoints: where clients find the broker, for its registration; nothing listens there by this.
         listener: is told what to lead, to follow and to stop.
         in_sync: (partition, follower) -> whether the follower has caught up with this leader. Asked again and again
-            about followers that follow and are out of sync. None: whoever follows has caught up.
+            about followers that follow and are out of sync, and now and then about those in sync. None: whoever
+            follows has caught up.
+        alter_partition: whether a leader proposes its ISR to the controller, which has to run on the same hub, or, as
+            brokers below protocol level 2.7 do, writes it into the store itself.
+        lag_ms: for how long a member of an ISR may not follow, or not have caught up, before its leader drops it.
+        shutdown_attempts: how often the controller is asked to lead elsewhere what this leads, before it stops in
+            order; 0 to stop at once.
     """
 
     def __init__(
@@ -82,6 +90,9 @@ class Participant:
         listener: Listener | None = None,
         in_sync: InSync | None = None,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        alter_partition: bool = True,
+        lag_ms: float = LAG_MS,
+        shutdown_attempts: int = ATTEMPTS,
     ) -> None:
         self.id = broker_id
         self._store = store
@@ -91,6 +102,9 @@ class Participant:
         self._listener = listener or Listener()
         self._in_sync = in_sync
         self._session_timeout_ms = session_timeout_ms
+        self._alter_partition = alter_partition
+        self._lag_ms = lag_ms
+        self._shutdown_attempts = shutdown_attempts
         self._pause = Pause()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._scope: anyio.CancelScope | None = None  # of the life that runs now
@@ -128,13 +142,19 @@ class Participant:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
 
-    async def close(self) -> None:
-        """Stop, and be done."""
+    async def close(self, *, shutdown_attempts: int | None = None) -> None:
+        """Stop, and be done.
+
+        Args:
+            shutdown_attempts: in place of those that this was made with.
+        """
         if self._tasks is None:
             return
         tasks, self._tasks = self._tasks, None
         with anyio.move_on_after(CLOSE_S, shield=True):
-            await self.stop()
+            await self._hand_over(self._shutdown_attempts if shutdown_attempts is None else shutdown_attempts)
+        with anyio.move_on_after(CLOSE_S, shield=True):
+            await self._leave()
         tasks.cancel_scope.cancel()
         # Without the error of the block: a task group would wrap it.
         await tasks.__aexit__(None, None, None)
@@ -161,7 +181,25 @@ class Participant:
         await self._end()
 
     async def stop(self) -> None:
-        """End in order: the listener is told that nothing is served any more, and the registration ends at once."""
+        """End in order: the controller is asked to lead elsewhere what this leads, the listener is told that nothing
+        is served any more, and the registration ends at once."""
+        await self._hand_over(self._shutdown_attempts)
+        await self._leave()
+
+    async def _hand_over(self, attempts: int) -> None:
+        """Nothing is done by one that hangs, or that no controller ever spoke to."""
+        incarnation = self._incarnation
+        if incarnation is None or self._pause.paused or incarnation.metadata.controller_id == NO_BROKER:
+            return
+        await hand_over(
+            self.id,
+            epoch=lambda: incarnation.epoch if self._incarnation is incarnation else NO_EPOCH,
+            controller=incarnation.controller,
+            clock=self._clock,
+            attempts=attempts,
+        )
+
+    async def _leave(self) -> None:
         session, self._session = self._session, None
         incarnation = await self._end()
         try:
@@ -311,6 +349,8 @@ class Participant:
                 pause=self._pause,
                 listener=self._listener,
                 in_sync=self._in_sync,
+                alter_partition=self._alter_partition,
+                lag_ms=self._lag_ms,
             )
             try:
                 return incarnation, await self._try_to_register(incarnation)

@@ -35,6 +35,7 @@ class Network:
             clock=self.clock,
             listener=listener,
             session_timeout_ms=SESSION_MS,
+            shutdown_attempts=0,  # nobody plays that part of a controller
         )
 
     async def send(self, broker: int, request: Request) -> Response:

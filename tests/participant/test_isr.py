@@ -1,4 +1,4 @@
-"""How leaders take followers in."""
+"""How leaders take followers in, as they write it themselves; see test_isr_proposer for the other way."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -7,7 +7,8 @@ import pytest
 from kactl.errors import StoreUnavailable
 from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
 from kactl.participant import Participants
-from kactl.participant.isr import RETRY_MS, WRITES_IN_FLIGHT
+from kactl.participant.isr import RETRY_MS
+from kactl.participant.isr_writer import WRITES_IN_FLIGHT
 from kactl.stores.memory import MemoryStore
 from tests.clocks import ManualClock, settle
 from tests.contracts.store_clients import write
@@ -19,7 +20,14 @@ pytestmark = pytest.mark.anyio
 
 
 def group(network: Network) -> Participants:
-    return Participants(3, store=network.store, hub=network.hub, clock=network.clock, session_timeout_ms=SESSION_MS)
+    return Participants(
+        3,
+        store=network.store,
+        hub=network.hub,
+        clock=network.clock,
+        session_timeout_ms=SESSION_MS,
+        alter_partition=False,
+    )
 
 
 async def isr(network: Network) -> tuple[int, ...]:
@@ -190,7 +198,9 @@ async def test_an_application_says_when_a_follower_has_caught_up(network: Networ
         asked.append((name, follower))
         return caught_up
 
-    async with Participants(3, store=network.store, hub=network.hub, clock=network.clock, in_sync=in_sync):
+    async with Participants(
+        3, store=network.store, hub=network.hub, clock=network.clock, in_sync=in_sync, alter_partition=False
+    ):
         await network.tell_all(await network.elect())
         await settle()
         assert set(asked) == {(ORDERS_0, 2)}
