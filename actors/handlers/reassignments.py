@@ -137,8 +137,12 @@ class Reassignments(Handlers):
         await self.check_complete(at)
 
     def _running(self) -> RowNumbers:
-        """The rows that are being reassigned, as they are now: what is done with them takes some of them away."""
-        running = (self.cluster.table.row(name) for name in self.cluster.reassigning)
+        """The rows that are being reassigned, as they are now: what is done with them takes some of them away.
+
+        Not those of topics whose deletion has begun, which a reassignment would bring back to life.
+        """
+        started = self.cluster.deletion_started
+        running = (self.cluster.table.row(name) for name in self.cluster.reassigning if name.topic not in started)
         return np.array(sorted(row for row in running if row != NO_ROW), np.intp)
 
     async def _resume(self, names: Iterable[TopicPartition]) -> None:

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from kactl.actors.messages import MoveReplicas
+from kactl.broker_requests import AlterPartitionRequested, IsrProposal
 from kactl.errors import ErrorCode, StoreUnavailable
 from kactl.model import NO_LEADER, Assignment, ReplicaState
 from kactl.wire import LeaderAndIsr
@@ -470,6 +471,66 @@ async def test_one_that_became_complete_meanwhile_is_completed() -> None:
         assert await w.stored("t-0") == (2, 2, (2,))
         assert await entry(w, "t-0") == Assignment((2,))
         await w.check()
+
+
+async def test_what_a_leader_proposes_completes_it_once_it_has_its_answer() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        await reassign(w, {"t-0": [2]})
+        known = w.known("t-0")
+        asked = AlterPartitionRequested(
+            1,
+            w.controller.cluster.brokers[1].epoch,
+            (IsrProposal(w.controller.topics()[0], 0, known.leader_epoch, (1, 2), known.partition_epoch),),
+        )
+
+        (answer,) = await w.controller.ask(asked)
+
+        assert (answer.error, answer.leadership.isr) == (ErrorCode.NONE, (2, 1))
+        await settle()
+        assert await w.stored("t-0") == (2, 3, (2,))
+        assert await entry(w, "t-0") == Assignment((2,))
+        await w.check()
+
+
+async def test_a_topic_is_deleted_when_its_reassignment_is_complete() -> None:
+    """Kafka begins to delete at once."""
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1], [1]])
+        await reassign(w, {"t-0": [2]})
+        w.brokers.silent = {1, 2}
+        await w.store.mark_deletion("t")
+        await settle()
+        cluster = w.controller.cluster
+        assert (cluster.topics_to_delete, cluster.deletion_started) == ({"t"}, set())
+
+        await w.write_isr("t-0", 1, 2)
+
+        assert await entry(w, "t-0") == Assignment((2,))
+        assert cluster.reassigning == set()
+        assert cluster.deletion_started == {"t"}
+
+
+async def test_what_is_being_deleted_is_not_moved_any_more() -> None:
+    """A broker that starts lets the deletion begin. When the next one starts, Kafka makes new replicas all the same."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        await reassign(w, {"t-0": [2]})
+        w.brokers.silent = {1}
+        await w.store.mark_deletion("t")
+        await settle()
+        await w.start(2)
+        assert w.controller.cluster.deletion_started == {"t"}
+        assert tp("t-0") in w.controller.cluster.reassigning
+        w.brokers.silent = {1, 2}
+        sent = flushes(w)
+
+        await w.start(2)
+
+        assert [
+            flush for flush in sent if any(led.is_new for said in flush.lead.values() for led in said.values())
+        ] == []
+        assert await running(w) == {"t-0": Assignment((2, 1), adding=(2,), removing=(1,))}
 
 
 # -- who leads in the end ----------------------------------------------------------------------------------------------
