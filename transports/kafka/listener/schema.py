@@ -12,7 +12,7 @@ Source: the protocol's primitive types, in their classic and their flexible form
 
 import itertools
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from kactl.model import ZERO_ID
@@ -86,6 +86,13 @@ class Reader(CompactReader):
         if size < _NULL_LENGTH:
             raise self.fail(f"a length of {size}")
         return None if size == _NULL_LENGTH else size
+
+    def tags(self) -> None:
+        """Pass over tagged fields; nearly always there are none."""
+        if self.data[self.at : self.at + 1] == NO_TAGS:
+            self.at += 1
+        else:
+            super().tags()
 
     def text(self, size: int) -> str:
         content = self.bytes(size)
@@ -203,6 +210,16 @@ class _Layout:
             reader.tags()
         return values
 
+    def read_many(self, reader: Reader, count: int) -> list[dict[str, Any]]:
+        """So many, one behind the other. Those of nothing but fixed fields, and without tags, are read in one go."""
+        if len(self._steps) == 1 and isinstance(self._steps[0], _Run) and not self._absent:
+            run, begin = self._steps[0], reader.at
+            rows = list(run.rows(reader, count, flexible=self._flexible))
+            if not (self._flexible and any(row[-1] for row in rows)):
+                return [dict(zip(run.names, row, strict=False)) for row in rows]
+            reader.at = begin
+        return [self.read(reader) for _ in range(count)]
+
     def write(self, parts: list[bytes], values: Values) -> None:
         for step in self._steps:
             step.write(parts, values)
@@ -224,13 +241,20 @@ class _Run:
 
     def __init__(self, fields: list[Field]) -> None:
         self._defaults = [(field.name, _default(field)) for field in fields]
-        self._names = [field.name for field in fields]
+        self.names = [field.name for field in fields]
         self._struct = struct.Struct(">" + "".join(field.kind.code for field in fields))
+        self._tagged = struct.Struct(self._struct.format + "B")
         self.size_min = self._struct.size
+
+    def rows(self, reader: Reader, count: int, *, flexible: bool) -> Iterator[tuple[Any, ...]]:
+        """So many structs that consist of this alone; with how many tags each has, where the version is flexible."""
+        packed = self._tagged if flexible else self._struct
+        begin = reader.take(packed.size * count)
+        return packed.iter_unpack(memoryview(reader.data)[begin : reader.at])
 
     def read(self, reader: Reader, values: dict[str, Any]) -> None:
         begin = reader.take(self.size_min)
-        values.update(zip(self._names, self._struct.unpack_from(reader.data, begin), strict=True))
+        values.update(zip(self.names, self._struct.unpack_from(reader.data, begin), strict=True))
 
     def write(self, parts: list[bytes], values: Values) -> None:
         parts.append(self._struct.pack(*[values.get(name, default) for name, default in self._defaults]))
@@ -284,8 +308,7 @@ class _Many:
 
     def _members(self, reader: Reader, count: int) -> list[Any]:
         if self._layout is not None:
-            read = self._layout.read
-            return [read(reader) for _ in range(count)]
+            return self._layout.read_many(reader, count)
         if isinstance(self._of, Fixed):
             return list(
                 struct.unpack_from(f">{count}{self._of.code}", reader.data, reader.take(self._of.size_min * count))
