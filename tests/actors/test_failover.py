@@ -1,0 +1,336 @@
+"""The controllership: who contests, who wins, what a new controller does first, and how it ends."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kactl.actors.handlers.controllership import CONTEST_BACKOFF_MS
+from kactl.actors.system import Controller
+from kactl.controllerships import Term
+from kactl.errors import StoreUnavailable
+from kactl.events import BrokersChanged, SessionLost
+from kactl.model import NO_LEADER, Assignment
+from kactl.requests import ElectionKind
+from kactl.stores.memory import MemoryStore
+from kactl.wire import LeaderAndIsr, UpdateMetadata
+from tests.actors.metadata import Seen, alive, block, metadata
+from tests.actors.world import CONTROLLER, Brokers, World, standby, world
+from tests.clocks import ManualClock, settle
+
+pytestmark = pytest.mark.anyio
+
+
+async def retire(w: World) -> None:
+    """The controller gives up, and does not come back."""
+    w.controller.loop.controllership.stopping = True
+    await w.controller.resign()
+    await settle()
+
+
+def calls(controller: Controller, *methods: str) -> list[str]:
+    """Note which methods of an instance's store are called, and what is handed to its channels."""
+    noted: list[str] = []
+
+    def noting(name: str, real: Any) -> Any:
+        async def call(*args: Any, **named: Any) -> Any:
+            noted.append(name)
+            return await real(*args, **named)
+
+        return call
+
+    for name in methods:
+        setattr(controller.store, name, noting(name, getattr(controller.store, name)))
+    send = controller.channels.send
+
+    def sending(requests: Any) -> None:
+        kept = list(requests)
+        for _, request in kept:
+            label = type(request).__name__
+            if isinstance(request, UpdateMetadata):
+                label += " of partitions" if len(request.states) else " of brokers"
+            noted.append(label)
+        send(kept)
+
+    controller.channels.send = sending  # type: ignore[method-assign]
+    return noted
+
+
+# -- who is elected ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(336, 337, 338)
+async def test_each_election_raises_the_epoch_which_outlives_everybody() -> None:
+    clock = ManualClock()
+    async with MemoryStore(clock=clock) as admin:
+        for epoch in (1, 2):
+            async with Controller(CONTROLLER, store=admin.another(), transport=Brokers(), clock=clock) as controller:
+                await settle()
+                assert controller.is_active
+                assert controller.cluster.fence.epoch == epoch
+            assert await admin.controller() is None
+            assert admin.state.epoch == epoch
+
+
+@pytest.mark.scenario(365)
+async def test_where_somebody_holds_the_controllership_nobody_claims_it() -> None:
+    async with world(1) as w:
+        other, _ = standby(w, 200)
+        noted = calls(other, "contest")
+        async with other:
+            await settle()
+
+            assert noted == []
+            assert other.loop.active_id == CONTROLLER
+            assert (await w.store.controller()).epoch == 1  # type: ignore[union-attr]
+
+
+@pytest.mark.scenario(366)
+async def test_an_election_that_was_won_without_an_answer_is_not_left_to_nobody() -> None:
+    """Over ZooKeeper the store finds it out by itself; here it says nothing, and the election is held once more."""
+    async with world(1) as w:
+        other, _ = standby(w, 200)
+        real: Any = other.store.contest
+
+        async def unanswered(*args: Any, **named: Any) -> Any:
+            other.store.contest = real  # type: ignore[method-assign]
+            await real(*args, **named)
+            raise StoreUnavailable("the answer was lost")
+
+        async with other:
+            await settle()
+            other.store.contest = unanswered  # type: ignore[method-assign]
+            await retire(w)
+            await w.clock.advance(CONTEST_BACKOFF_MS)
+
+            assert other.is_active
+            assert other.cluster.fence.epoch == 3
+
+
+@pytest.mark.scenario(367)
+async def test_whoever_is_too_late_stands_by_and_knows_for_whom() -> None:
+    async with world(1) as w:
+        other, told = standby(w, 200)
+        real: Any = other.store.contest
+
+        async def outrun(*args: Any, **named: Any) -> Any:
+            await w.store.contest(300)
+            return await real(*args, **named)
+
+        async with other:
+            await settle()
+            other.store.contest = outrun  # type: ignore[method-assign]
+            await retire(w)
+
+            assert not other.is_active
+            assert other.loop.active_id == 300
+            assert told.sent == []
+
+
+@pytest.mark.scenario(368)
+async def test_a_takeover_that_fails_gives_up_and_leads_to_another_election() -> None:
+    async with world(1) as w:
+        other, _ = standby(w, 200)
+        real = other.store.topics
+
+        async def broken() -> list[str]:
+            other.store.topics = real  # type: ignore[method-assign]
+            raise ZeroDivisionError("a bug")
+
+        async with other:
+            await settle()
+            other.store.topics = broken  # type: ignore[method-assign]
+            await retire(w)
+            assert await w.store.controller() is None
+            assert [event.what for event in other.history.read(0, kinds=("controller",))[0]] == ["resigned"]  # type: ignore[union-attr]
+
+            await w.clock.advance(CONTEST_BACKOFF_MS)
+
+            assert other.is_active
+            assert other.cluster.fence.epoch == 3
+
+
+# -- what a new controller does first ----------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(369)
+async def test_a_takeover_goes_in_kafkas_order() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2], [2, 1]])
+        await w.create("moving", [[1]])
+        await w.store.write_assignment(
+            (await w.store.assignments(["moving"])).topics[0], {0: Assignment((2, 1), adding=(2,), removing=(1,))}, None
+        )
+        other, _ = standby(w, 200)
+        noted = calls(
+            other, "delete_notifications", "brokers", "topics", "assignments", "leaderships", "deletions",
+            "reassignment_request", "preferred_election_request", "write_assignment",
+        )  # fmt: skip
+        async with other:
+            await settle()
+            await retire(w)
+            assert other.is_active
+
+        expected = [
+            "delete_notifications",
+            "delete_notifications",
+            "brokers",
+            "topics",
+            "assignments",
+            "leaderships",
+            "deletions",
+            "UpdateMetadata of brokers",
+            "LeaderAndIsr",
+            "reassignment_request",
+            "preferred_election_request",
+        ]
+        firsts = [each for at, each in enumerate(noted) if each not in noted[:at] or each == "delete_notifications"]
+        assert [each for each in firsts if each in expected] == expected
+        assert noted.index("UpdateMetadata of brokers") < noted.index("UpdateMetadata of partitions")
+
+
+@pytest.mark.scenario(349)
+async def test_a_leader_that_dies_with_the_controller_costs_two_epochs() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        other, _ = standby(w, 200)
+        await retire(w)
+        await w.stop(1)
+        async with other:
+            await settle()
+
+            assert await w.stored("t-0") == (2, 2, (2,))
+
+
+@pytest.mark.scenario(341)
+async def test_a_partition_whose_replicas_died_before_the_controller_keeps_its_isr_and_is_shown() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        await w.stop(1)
+        await w.stop(2)
+        await retire(w)
+
+        other, told = standby(w, 200)
+        async with other:
+            await settle()
+            await w.start(2)
+
+            assert metadata(told, 2)["t-0"] == Seen(NO_LEADER, isr=(1,), replicas=(1,), offline=(1,))
+
+
+@pytest.mark.scenario(342)
+async def test_the_last_broker_learns_that_it_is_alone_although_no_partition_changed() -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1]])
+        await w.stop(1)
+        w.brokers.forget()
+
+        await w.stop(2)
+
+        assert alive(w.brokers, 3) == [3]
+        assert metadata(w.brokers, 3) == {}
+        assert w.brokers.of(3, LeaderAndIsr) == []
+
+
+# -- the end of a session ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(370)
+async def test_the_end_of_a_session_voids_what_waits_and_nothing_of_the_next_comes_before_it() -> None:
+    async with world(1) as w:
+        gate = await block(w)
+        await w.create("t", [[1]])
+        w.controller.loop.inbox.put_once(BrokersChanged())
+        waiting = asyncio.ensure_future(w.controller.elect(ElectionKind.PREFERRED))
+        await settle()
+        noted = calls(w.controller, "contest")
+
+        w.controller.store.expire()  # type: ignore[attr-defined]
+        await settle()
+
+        assert waiting.exception() is not None
+        preempted = {kind.label: kind.preempted for kind in w.controller.queue().kinds if kind.preempted}
+        assert preempted == {"TopicsChanged": 1, "BrokersChanged": 1, "ElectionRequested": 1, "ControllerGone": 1}
+        assert [each.label for each in w.controller.queue().next] == ["SessionLost", "SessionOpened"]
+        assert noted == [], "nobody contests in the new session before the end of the old one was handled"
+
+        gate.set()
+        await settle()
+
+        assert noted == ["contest"]
+        assert w.controller.is_active
+        assert w.known("t-0").leader == 1
+
+
+@pytest.mark.scenario(371)
+async def test_the_end_of_a_session_harms_nobody_who_is_not_the_controller() -> None:
+    async with world(1) as w:
+        other, _ = standby(w, 200)
+        async with other:
+            await settle()
+
+            await other.loop.receive(SessionLost())
+
+            assert other.loop.active_id is None
+            assert not other.is_active
+            assert w.controller.is_active
+
+
+@pytest.mark.scenario(372)
+async def test_a_new_session_contests_under_a_new_epoch() -> None:
+    """A controller that is a broker would register anew; kactl's is none, and its participants see to themselves."""
+    async with world(1) as w:
+        await w.create("t", [[1]])
+        w.brokers.forget()
+
+        w.controller.store.expire()  # type: ignore[attr-defined]
+        await settle()
+
+        assert w.controller.is_active
+        assert w.controller.cluster.fence.epoch == 2
+        assert {request.controller_epoch for request in w.brokers.of(1)} == {2}
+        assert sorted(await w.store.brokers()) == [1]
+
+
+# -- who was it --------------------------------------------------------------------------------------------------------
+
+
+async def test_every_instance_remembers_who_was_the_controller_and_why_no_longer() -> None:
+    async with world(1) as w:
+        began_ms = w.clock.now_ms()
+        other, _ = standby(w, 200)
+        async with other:
+            await w.clock.advance(1000)
+            await retire(w)
+            at_ms = w.clock.now_ms()
+
+            assert w.controller.controllerships()[0] == Term(
+                1, CONTROLLER, began_ms, at_ms, "asked to resign", ours=True
+            )
+            assert other.controllerships() == [
+                Term(1, CONTROLLER, began_ms, at_ms, "nobody holds it any more"),
+                Term(2, 200, at_ms, ours=True),
+            ]
+
+
+async def test_what_waits_for_brokers_is_dropped_before_the_store_is_asked_who_is_the_controller() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        w.brokers.silent.add(2)
+        await w.create("u", [[2, 1]])
+        assert len(w.controller.channels[2]) > 0
+        await w.store.contest(6, take_over=True)
+        w.controller.loop.inbox.drain()
+        left: list[int] = []
+        real = w.controller.store.controller
+
+        async def asked() -> Any:
+            left.append(len(w.controller.channels.all()))
+            return await real()
+
+        w.controller.store.controller = asked  # type: ignore[method-assign]
+        await w.stop(1)
+
+        assert left[0] == 0
+        assert not w.controller.is_active
+        assert w.controller.loop.active_id == 6
