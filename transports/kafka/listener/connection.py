@@ -11,7 +11,7 @@ does can be kept for it but one frame.
 import asyncio
 import logging
 import struct
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 import anyio
@@ -22,8 +22,10 @@ from kactl.transports.kafka.codec.primitive import NO_TAGS
 
 from .answers import Answer
 from .apis import API_KEY_MAX, API_VERSIONS, API_VERSIONS_API, APIS, CONTROLLED_SHUTDOWN, REFUSED, RELAYED_FIRST, Api
+from .config_apis import CONFIG_APIS
 from .frames import Frames, Head, Limits, drained
 from .own_answers import UNSUPPORTED
+from .own_configs import OwnConfigs
 from .relay import Relay
 from .schema import STRING, Reader
 from .tally import Refused, Tally
@@ -41,6 +43,7 @@ class Connection:
 
     Args:
         answers: by the number of the request.
+        configs: what is answered to those that are about our own configs.
         relay: for all that is a broker's to answer; ours alone, and closed with this.
         reading: lets one body be read in a worker thread at a time.
     """
@@ -51,6 +54,7 @@ class Connection:
         writer: asyncio.StreamWriter,
         *,
         answers: Mapping[int, Answer],
+        configs: OwnConfigs,
         relay: Relay,
         limits: Limits,
         tally: Tally,
@@ -59,6 +63,7 @@ class Connection:
         self._frames = frames
         self._writer = writer
         self._answers = answers
+        self._configs = configs
         self._relay = relay
         self._limits = limits
         self._tally = tally
@@ -86,15 +91,38 @@ class Connection:
             raise Refused("not_for_us", f"request {head.key} is for brokers, and kactl is none: it obeys nobody")
         if not 0 <= head.key <= API_KEY_MAX or head.version < 0:
             raise Refused("unknown_api", f"there is no request {head.key} in version {head.version}")
+        if head.key in CONFIG_APIS:
+            await self._about_configs(head, CONFIG_APIS[head.key])
+            return
         if api is None or (head.key in RELAYED_FIRST and self._relay.possible):
-            self._tally.requests["relayed"] += 1
-            await self._relay.forward(head, self._frames, self._writer)
+            await self._relayed(head, self._frames.pieces(head))
             return
         self._tally.requests[api.name] += 1
         if head.version > api.version_max:
             await self._unsupported(head, api)
             return
         await self._write(head, api, await self._answered(head, api))
+
+    async def _relayed(self, head: Head, pieces: AsyncIterator[bytes]) -> None:
+        self._tally.requests["relayed"] += 1
+        await self._relay.forward(head, pieces, self._writer)
+
+    async def _about_configs(self, head: Head, api: Api) -> None:
+        """Answered here if it is about us; what it is about is known once it has been read."""
+        if head.version > api.version_max or head.left > IN_LOOP_MAX:
+            await self._relayed(head, self._frames.pieces(head))
+            return
+        content = await self._frames.rest(head)
+        try:
+            values = _read(head, api, content)
+        except MalformedMessage:
+            values = {"resources": []}  # as little about us as about anybody
+        if not self._configs.asked_for(values):
+            await self._relayed(head, _whole(content))
+            return
+        self._tally.requests[api.name] += 1
+        answer = await self._configs.answers()[api.key](values, head.version)
+        await self._write(head, api, api.response.write(answer, head.version))
 
     async def _answered(self, head: Head, api: Api) -> bytes:
         content = await self._frames.rest(head)
@@ -128,6 +156,11 @@ class Connection:
         header = _INT32.pack(head.correlation_id) + (NO_TAGS if flexible else b"")
         self._writer.writelines((_INT32.pack(len(header) + len(body)), header, body))
         await drained(self._writer, self._limits)
+
+
+async def _whole(content: bytes) -> AsyncIterator[bytes]:
+    """One piece that is all there is."""
+    yield content
 
 
 def _read(head: Head, api: Api, content: bytes) -> dict[str, Any]:

@@ -36,7 +36,11 @@ class OwnConfigs:
         self._name = str(node_id)
 
     def answers(self) -> dict[int, Answer]:
-        return {DESCRIBE_CONFIGS: self.on_describe, ALTER_CONFIGS: self.on_alter, INCREMENTAL_ALTER_CONFIGS: self.on_alter}
+        return {
+            DESCRIBE_CONFIGS: self.on_describe,
+            ALTER_CONFIGS: self.on_alter,
+            INCREMENTAL_ALTER_CONFIGS: self.on_alter,
+        }
 
     def asked_for(self, asked: dict[str, Any]) -> bool:
         """Whether a request is about us and nobody else; any other is a broker's to answer or refuse."""

@@ -10,13 +10,13 @@ import asyncio
 import itertools
 import logging
 import struct
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from kactl.model import Broker, Endpoint
 from kactl.transports.kafka.codec import endpoint_of
 
-from .frames import PIECE_SIZE, Frames, Head, Limits, drained
+from .frames import PIECE_SIZE, Head, Limits, drained
 from .tally import Refused
 
 log = logging.getLogger(__name__)
@@ -51,8 +51,11 @@ class Relay:
         """Whether there is a broker to relay to."""
         return bool(self._targets())
 
-    async def forward(self, head: Head, frames: Frames, client: asyncio.StreamWriter) -> None:
+    async def forward(self, head: Head, pieces: AsyncIterator[bytes], client: asyncio.StreamWriter) -> None:
         """Relay one request and its answer.
+
+        Args:
+            pieces: what follows the head.
 
         Raises:
             Refused: nobody is there, or the broker did not answer; the client finds its connection closed and tries
@@ -61,7 +64,7 @@ class Relay:
         reader, writer = await self._connected(head)
         try:
             writer.write(head.raw)
-            async for piece in frames.pieces(head):
+            async for piece in pieces:
                 writer.write(piece)
                 await self._drained(writer)
             await self._back(reader, client)

@@ -23,6 +23,7 @@ from .cluster import Ruled
 from .connection import Connection
 from .frames import PIECE_SIZE, Frames, Held, Limits
 from .own_answers import OwnAnswers
+from .own_configs import OwnConfigs
 from .partitions import PartitionAnswers
 from .relay import Relay
 from .tally import Refused, Tally
@@ -163,6 +164,7 @@ class KafkaListener:
             Frames(reader, self._limits, self._held),
             writer,
             answers={**self._answers, **own.answers()},
+            configs=OwnConfigs(self._ruled.node_id),
             relay=Relay(name, self._ruled.brokers, turn=next(self._turn), limits=self._limits),
             limits=self._limits,
             tally=self.tally,

@@ -9,12 +9,13 @@ from kio.index import load_request_schema, load_response_schema
 
 from kactl.errors import MalformedMessage
 from kactl.transports.kafka.listener.apis import API_VERSIONS, APIS, CREATE_TOPICS, METADATA, Api
-from kactl.transports.kafka.listener.schema import INT8, INT16, STRING, Field, Message
+from kactl.transports.kafka.listener.config_apis import CONFIG_APIS
+from kactl.transports.kafka.listener.schema import INT8, INT16, STRING, Array, Field, Message
 
 from .client import encoded
 from .kio_entities import entities, plain
 
-VERSIONS = [(api, version) for api in APIS.values() for version in range(api.version_max + 1)]
+VERSIONS = [(api, version) for api in (APIS | CONFIG_APIS).values() for version in range(api.version_max + 1)]
 NAMES = [f"{api.name} {version}" for api, version in VERSIONS]
 # What is tagged, and never said by us.
 UNSAID = {
@@ -121,6 +122,30 @@ def test_a_field_that_a_version_does_not_have_reads_as_its_default_and_is_not_wr
     assert PAIR.write({"name": "a", "level": 9, "kind": 4}, 0) == b"\x00\x01a"
     assert PAIR.write({"name": "a", "level": 9, "kind": 4}, 1) == b"\x02a\x00\x09" + b"\x01\x03\x01\x04"
     assert PAIR.write({"name": "a"}, 1) == b"\x02a\x00\x07\x00"
+
+
+PAIRS = Message(Field("pairs", Array((Field("id", INT8), Field("level", INT16)))), flexible=1)
+
+
+@pytest.mark.parametrize(
+    ("content", "version"),
+    [
+        (b"\x00\x00\x00\x02" + b"\x01\x00\x05" + b"\x02\x00\x06", 0),
+        (b"\x03" + b"\x01\x00\x05\x00" + b"\x02\x00\x06\x00" + b"\x00", 1),
+        (b"\x03" + b"\x01\x00\x05\x01\x07\x01z" + b"\x02\x00\x06\x00" + b"\x00", 1),
+        (b"\x03" + b"\x01\x00\x05\x00" + b"\x02\x00\x06\x01\x07\x00" + b"\x00", 1),
+    ],
+    ids=["classic", "without tags", "a tag in the first", "a tag in the last"],
+)
+def test_plain_structs_side_by_side_are_read_with_tags_and_without(content: bytes, version: int) -> None:
+    assert PAIRS.read(content, version) == {"pairs": [{"id": 1, "level": 5}, {"id": 2, "level": 6}]}
+
+
+def test_plain_structs_that_are_not_all_there_are_refused() -> None:
+    with pytest.raises(MalformedMessage, match="members are announced"):
+        PAIRS.read(b"\x03" + b"\x01\x00\x05\x00" + b"\x02\x00\x06", 1)
+    with pytest.raises(MalformedMessage, match="tagged fields are announced"):
+        PAIRS.read(b"\x03" + b"\x01\x00\x05\x00" + b"\x02\x00\x06\x09", 1)
 
 
 @pytest.mark.parametrize(
