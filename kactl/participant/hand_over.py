@@ -55,6 +55,10 @@ async def hand_over(
         except KactlError as refused:
             log.info("broker %d could not hand over what it leads: %s", broker, refused)
             continue
+        except Exception:
+            # A bug of a controller in this process is no reason to stay.
+            log.exception("broker %d could not hand over what it leads", broker)
+            continue
         if not remaining:
             return True
         log.info("broker %d still leads %d partitions, such as %s", broker, len(remaining), remaining[0])
