@@ -1,0 +1,346 @@
+"""Brokers come, go, come back and change; what everybody is told, and who leads then."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from kactl.errors import ErrorCode
+from kactl.events import BrokerModified, BrokersChanged, LeaderAndIsrAnswered
+from kactl.history import BrokerEvent
+from kactl.model import Assignment, Endpoint, PartitionState, ReplicaState, TopicPartition
+from kactl.wire import LeaderAndIsr, LeaderAndIsrResponse, PartitionErrors, StopReplica, UpdateMetadata
+from tests.actors.metadata import Seen, alive, block, metadata
+from tests.actors.world import World, kinds, partitions_of, world
+from tests.clocks import settle
+
+pytestmark = pytest.mark.anyio
+
+
+# -- registrations -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(339, 340)
+async def test_everybody_is_told_which_replicas_are_offline_and_when_no_longer() -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("topic1", [[1, 3], [1, 2]])
+
+        await w.stop(3)
+
+        for broker in (1, 2):
+            assert metadata(w.brokers, broker)["topic1-0"] == Seen(1, isr=(1,), replicas=(1, 3), offline=(3,))
+            assert metadata(w.brokers, broker)["topic1-1"] == Seen(1, isr=(1, 2), replicas=(1, 2), offline=())
+
+        await w.start(3)
+
+        for broker in (1, 2, 3):
+            assert metadata(w.brokers, broker)["topic1-0"].offline == ()
+            assert metadata(w.brokers, broker)["topic1-0"].replicas == (1, 3)
+            assert metadata(w.brokers, broker)["topic1-1"] == Seen(1, isr=(1, 2), replicas=(1, 2), offline=())
+
+
+@pytest.mark.scenario(373)
+async def test_the_new_are_welcomed_before_the_bounced_and_those_before_the_dead() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2, 3]])
+        gate = await block(w)
+        before = w.controller.history.seq
+        await w.start(3, 2)
+        await w.stop(1)
+        gate.set()
+        await settle()
+
+        told = [event for event in w.events("broker") if event.seq > before and isinstance(event, BrokerEvent)]
+        assert [(each.what, each.broker) for each in told] == [
+            ("started", 3),
+            ("failed", 2),
+            ("bounced", 2),
+            ("failed", 1),
+        ]
+        await w.check()
+
+
+@pytest.mark.scenario(374)
+async def test_reading_the_same_registrations_again_changes_nothing() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        w.brokers.forget()
+        before = w.controller.history.seq
+
+        w.controller.loop.inbox.put_once(BrokersChanged())
+        await settle()
+
+        assert w.brokers.sent == []
+        assert w.controller.history.seq == before
+
+
+@pytest.mark.scenario(375)
+async def test_a_new_broker_is_told_everything_but_what_is_being_deleted() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2], [2, 4], [4]])
+        w.brokers.silent |= {1, 2}
+        await w.create("doomed", [[1, 2]])
+        await w.delete("doomed")
+        w.brokers.silent.clear()
+        await w.clock.advance(1000)
+        w.brokers.undeletable = {1: {"doomed-0": ErrorCode.KAFKA_STORAGE_ERROR}}
+        w.controller.cluster.queue_deletion(["doomed"])
+        w.brokers.forget()
+
+        await w.start(4)
+
+        for broker in (1, 2):
+            first = w.brokers.of(broker, UpdateMetadata)[0]
+            assert isinstance(first, UpdateMetadata)
+            assert not len(first.states)
+            assert [each.id for each in first.live_brokers] == [1, 2, 4]
+        everything, *_ = w.brokers.of(4)
+        assert partitions_of(everything) == ["t-0", "t-1"]  # of t-2 nobody knew a leader yet
+        assert set(w.brokers.told(4)) == {"t-1", "t-2"}
+        assert w.brokers.told(4)["t-2"] == (4, 0, (4,), True), "a partition that waited for it is led by it"
+
+
+@pytest.mark.scenario(376)
+async def test_other_endpoints_are_told_to_all_and_another_rack_to_nobody() -> None:
+    async with world(1, 2) as w:
+        w.brokers.forget()
+
+        await change(w, 2, host="elsewhere")
+        assert w.controller.cluster.brokers[2].endpoints[0].host == "elsewhere2"
+        for broker in (1, 2):
+            last = w.brokers.of(broker, UpdateMetadata)[-1]
+            assert isinstance(last, UpdateMetadata)
+            assert [each.endpoints[0].host for each in last.live_brokers] == ["h1", "elsewhere2"]
+
+        w.brokers.forget()
+        await change(w, 2, host="elsewhere", rack="r9")
+        assert w.brokers.sent == []
+
+
+async def change(w: World, broker: int, *, host: str, rack: str | None = None) -> None:
+    """The data of a registration changes, and its epoch does not."""
+    held, session = w.store.state.brokers[broker]
+    changed = msgspec.structs.replace(held, endpoints=(Endpoint("I", f"{host}{broker}", 9092),), rack=rack)
+    w.store.state.brokers[broker] = (changed, session)
+    w.controller.loop.inbox.put_once(BrokerModified(broker))
+    await settle()
+
+
+# -- failures ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(377)
+async def test_a_follower_that_fails_leaves_the_isr() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+
+        await w.stop(2)
+
+        assert await w.stored("t-0") == (1, 1, (1,))
+
+
+@pytest.mark.scenario(378)
+async def test_a_leader_that_fails_costs_one_epoch_and_is_told_twice_in_the_same_words() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        w.brokers.forget()
+
+        await w.stop(1)
+
+        assert await w.stored("t-0") == (2, 1, (2,))
+        assert kinds(w.brokers.of(2)) == ["LeaderAndIsr", "UpdateMetadata"] * 2
+        first, second = w.brokers.of(2, LeaderAndIsr)
+        assert isinstance(first, LeaderAndIsr)
+        assert isinstance(second, LeaderAndIsr)
+        for column in ("leader", "leader_epoch", "partition_epoch", "is_new"):
+            assert getattr(first.states, column).tolist() == getattr(second.states, column).tolist()
+        assert w.brokers.told(2) == {"t-0": (2, 1, (2,), False)}
+
+
+@pytest.mark.scenario(379)
+async def test_of_a_broker_that_hosted_nothing_the_others_learn_that_it_is_gone() -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1, 2]])
+        w.brokers.forget()
+
+        await w.stop(3)
+
+        for broker in (1, 2):
+            assert kinds(w.brokers.of(broker)) == ["UpdateMetadata"]
+            assert alive(w.brokers, broker) == [1, 2]
+            assert metadata(w.brokers, broker) == {}
+
+
+@pytest.mark.scenario(380)
+async def test_a_broker_that_hosted_only_what_is_being_deleted_fails_the_deletion_and_is_missed() -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("doomed", [[1, 2]])
+        w.brokers.silent |= {1, 2}
+        await w.delete("doomed")
+        assert w.known("doomed-0").replica_states == {
+            1: ReplicaState.DELETION_STARTED,
+            2: ReplicaState.DELETION_STARTED,
+        }
+        w.brokers.forget()
+
+        await w.stop(2)
+
+        assert w.known("doomed-0").replica_states[2] == ReplicaState.DELETION_INELIGIBLE
+        assert "doomed" in w.controller.cluster.deletion_ineligible
+        assert kinds(w.brokers.of(3)) == ["UpdateMetadata"]
+        assert alive(w.brokers, 3) == [1, 3]
+
+
+# -- directories -------------------------------------------------------------------------------------------------------
+
+
+def answer(w: World, broker: int, errors: dict[str, int], *, error: int = 0) -> LeaderAndIsrAnswered:
+    """What a broker says of the directories of some replicas."""
+    names = [TopicPartition.parse(name) for name in errors]
+    topics = tuple(dict.fromkeys(name.topic for name in names))
+    said = PartitionErrors(
+        topics,
+        np.array([topics.index(name.topic) for name in names], np.int32),
+        np.array([name.partition for name in names], np.int32),
+        np.array(list(errors.values()), np.int16),
+    )
+    return LeaderAndIsrAnswered(broker, w.epoch(broker), LeaderAndIsrResponse(error, said))
+
+
+def offline(w: World, broker: int) -> set[str]:
+    """The replicas of a broker whose directories have failed."""
+    table = w.controller.cluster.table
+    return {str(table.view(row).name) for row in table.dirs_offline(broker).tolist()}
+
+
+@pytest.mark.scenario(381, 382)
+async def test_an_answer_takes_replicas_offline_and_brings_others_back() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2], [1, 2], [1, 2]])
+        w.controller.loop.inbox.put(answer(w, 1, {"t-1": ErrorCode.KAFKA_STORAGE_ERROR}))
+        await settle()
+        t_1, t_2 = await w.stored("t-1"), await w.stored("t-2")
+        said = answer(
+            w,
+            1,
+            {"t-0": ErrorCode.KAFKA_STORAGE_ERROR, "t-1": ErrorCode.NONE, "t-2": ErrorCode.STALE_CONTROLLER_EPOCH},
+        )
+
+        w.controller.loop.inbox.put(said)
+        await settle()
+
+        assert offline(w, 1) == {"t-0"}
+        assert await w.stored("t-0") == (2, 1, (2,))
+        assert (await w.stored("t-1"), await w.stored("t-2")) == (t_1, t_2)
+
+        w.brokers.forget()
+        before = w.controller.history.seq
+        w.controller.loop.inbox.put(said)
+        await settle()
+
+        assert offline(w, 1) == {"t-0"}
+        assert w.brokers.sent == []
+        assert w.controller.history.seq == before
+
+
+@pytest.mark.scenario(383)
+async def test_an_answer_that_is_an_error_as_a_whole_says_nothing_of_directories(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+
+        w.controller.loop.inbox.put(
+            answer(w, 1, {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}, error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        )
+        await settle()
+
+        assert offline(w, 1) == set()
+        assert "broker 1 refused the LeaderAndIsr: CLUSTER_AUTHORIZATION_FAILED (31)" in caplog.text
+
+
+@pytest.mark.scenario(384)
+async def test_a_leader_whose_directory_failed_is_followed_and_its_replica_stopped() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        w.brokers.forget()
+
+        w.controller.loop.inbox.put(answer(w, 1, {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}))
+        await settle()
+
+        assert await w.stored("t-0") == (2, 1, (2,))
+        assert w.known("t-0").state is PartitionState.ONLINE
+        assert w.known("t-0").replica_states[1] == ReplicaState.OFFLINE
+        (stop,) = w.brokers.of(1, StopReplica)
+        assert isinstance(stop, StopReplica)
+        assert partitions_of(stop) == ["t-0"]
+        assert not stop.delete.any()
+
+
+@pytest.mark.scenario(385)
+async def test_a_broker_that_returns_is_believed_to_have_all_its_directories() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        w.controller.loop.inbox.put(answer(w, 1, {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}))
+        await settle()
+
+        await w.start(1)
+
+        assert offline(w, 1) == set()
+        assert w.known("t-0").replica_states[1] == ReplicaState.ONLINE
+
+
+@pytest.mark.scenario(386)
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_notified_broker_is_told_all_its_replicas_and_the_notification_taken_away(fails: bool) -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2], [2, 1], [2]])
+        w.brokers.forget()
+        if fails:
+            table = w.controller.cluster.table
+            real = table.with_replica_on
+
+            def broken(brokers: object) -> object:
+                table.with_replica_on = real  # type: ignore[method-assign]
+                raise ZeroDivisionError("a bug")
+
+            table.with_replica_on = broken  # type: ignore[method-assign, assignment]
+
+        await w.store.notify_log_dir(1)
+        await settle()
+
+        assert await w.store.log_dir_notifications() == []
+        assert set(w.brokers.told(1)) == (set() if fails else {"t-0", "t-1"})
+
+
+# -- ISRs --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(387)
+async def test_an_isr_that_a_leader_wrote_is_told_to_all_and_ordered_to_nobody() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        w.brokers.forget()
+
+        await w.write_isr("t-0", 1)
+
+        assert w.known("t-0").isr == (1,)
+        for broker in (1, 2):
+            assert metadata(w.brokers, broker) == {"t-0": Seen(1, isr=(1,), replicas=(1, 2), offline=())}
+        assert not [request for _, request in w.brokers.sent if isinstance(request, LeaderAndIsr)]
+        assert await w.store.isr_notifications() == []
+
+
+@pytest.mark.scenario(388)
+async def test_an_isr_that_completes_a_reassignment_brings_it_to_its_end() -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1, 2]])
+        results = await w.controller.reassign({TopicPartition("t", 0): (1, 3)})
+        assert [each.error for each in results] == [ErrorCode.NONE]
+        await settle()
+        assert (await w.store.assignments(["t"])).one(0) == Assignment((1, 3, 2), adding=(3,), removing=(2,))
+
+        await w.write_isr("t-0", 1, 2, 3)
+
+        assert (await w.store.assignments(["t"])).one(0) == Assignment((1, 3))
+        assert set((await w.stored("t-0"))[2]) == {1, 3}
+        assert await w.controller.reassignments() == {}
