@@ -76,11 +76,10 @@ class WaitingRequest(Handlers):
         await self._drop(lambda name, target: ended.get(name) == target)
 
     async def _drop(self, goes: Callable[[TopicPartition, Target], bool]) -> None:
-        requested = await self.read()
-        if not requested:
-            return
+        requested = await self.read() or {}
         left = {name: target for name, target in requested.items() if not goes(name, target)}
         if len(left) == len(requested):
+            # Also one that cannot be read: somebody may still mend it.
             return
         await self.store.set_reassignment_request(left, self.cluster.fence)
         if not left:

@@ -134,7 +134,10 @@ class Reassignments(Handlers):
         if not self.settings.alter_partition:
             # It wrote the store; what it proposes to us instead is known already.
             self.cluster.put_leaderships(at, await self.store.leaderships(self.cluster.table.names(at)))
-        await self.check_complete(at)
+        if reassignment.is_complete(self.cluster.table.rows(at)).all():
+            # Leaders tell of many at once: the first one that is complete takes the others with it, and their topic's
+            # entry is stored once for all of them.
+            await self.check_complete(self._running())
 
     def _running(self) -> RowNumbers:
         """The rows that are being reassigned, as they are now: what is done with them takes some of them away.

@@ -475,21 +475,30 @@ async def test_one_that_became_complete_meanwhile_is_completed() -> None:
 
 async def test_what_a_leader_proposes_completes_it_once_it_has_its_answer() -> None:
     async with world(1, 2) as w:
-        await w.create("t", [[1]])
-        await reassign(w, {"t-0": [2]})
-        known = w.known("t-0")
-        asked = AlterPartitionRequested(
-            1,
-            w.controller.cluster.brokers[1].epoch,
-            (IsrProposal(w.controller.topics()[0], 0, known.leader_epoch, (1, 2), known.partition_epoch),),
+        await w.create("t", [[1]] * 5)
+        await reassign(w, {f"t-{number}": [2] for number in range(4)})
+        (ref,) = w.controller.topics()
+        proposals = [IsrProposal(ref, number, 1, (1, 2), 1) for number in range(3)]
+        stored = 0
+
+        async def store() -> None:
+            nonlocal stored
+            stored += 1
+
+        once(w, "write_assignment", *[after(store)] * 5)
+
+        answers = await w.controller.ask(
+            AlterPartitionRequested(1, w.controller.cluster.brokers[1].epoch, tuple(proposals))
         )
 
-        (answer,) = await w.controller.ask(asked)
-
-        assert (answer.error, answer.leadership.isr) == (ErrorCode.NONE, (2, 1))
+        assert [(answer.error, sorted(answer.leadership.isr)) for answer in answers] == [(0, [1, 2])] * 3
         await settle()
-        assert await w.stored("t-0") == (2, 3, (2,))
-        assert await entry(w, "t-0") == Assignment((2,))
+        for number in range(3):
+            assert await w.stored(f"t-{number}") == (2, 3, (2,))
+            assert await entry(w, f"t-{number}") == Assignment((2,))
+        # One write for all that were complete, not one for each.
+        assert stored == 1
+        assert await running(w) == {"t-3": Assignment((2, 1), adding=(2,), removing=(1,))}
         await w.check()
 
 
