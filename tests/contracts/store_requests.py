@@ -67,7 +67,10 @@ class RequestContract:
                 await ear.hear(Changed.REASSIGNMENT_REQUEST)
                 assert await watching.reassignment_request() == TARGETS
                 await watching.set_reassignment_request({ORDERS_2: (1,)}, fence)
+                await watching.deletions()  # whatever the store has to say of it was said
                 await watching.set_reassignment_request({}, fence)
+                await watching.deletions()
+                assert ear.heard == []
 
             await admin.request_preferred_election([ORDERS_0])
             await watching.preferred_election_request()
