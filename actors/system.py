@@ -33,7 +33,7 @@ from .asking import Asking
 from .channel import Channels
 from .controller import ControllerLoop
 from .gauges import readings
-from .handlers.reach import Reach, Settings
+from .handlers.reach import SHUTDOWN_LIMIT_MS, Reach, Settings
 from .looking import Looking, Snapshot
 from .partitions import Partitions
 from .replicas import Replicas
@@ -71,6 +71,7 @@ class Controller(Asking, Looking):
         delete_topics: whether topics may be deleted.
         auto_balance: whether leaders return to their preferred replicas by themselves; every `balance_interval_ms`,
             where others lead more than `balance_percentage` of the partitions that prefer a broker.
+        shutdown_limit_ms: how long a broker that asked to be shut down may stay, before it is counted on again.
         standby_interval_ms: how often an instance that stands by reads what has changed, so that it has little to read
             when it takes over; 0 reads nothing beforehand.
         take_over: take the controllership from whoever holds it, when starting.
@@ -100,6 +101,7 @@ class Controller(Asking, Looking):
         auto_balance: bool = True,
         balance_interval_ms: int = 300_000,
         balance_percentage: int = 10,
+        shutdown_limit_ms: int = SHUTDOWN_LIMIT_MS,
         standby_interval_ms: int = 1000,
         take_over: bool = False,
         listed_as: Broker | None = None,
@@ -149,6 +151,7 @@ class Controller(Asking, Looking):
                 auto_balance=auto_balance,
                 balance_interval_ms=balance_interval_ms,
                 balance_percentage=balance_percentage,
+                shutdown_limit_ms=shutdown_limit_ms,
                 standby_interval_ms=standby_interval_ms,
                 take_over=take_over,
                 controller_ids=frozenset((node_id, *controller_ids)),

@@ -96,6 +96,30 @@ async def test_a_broker_that_asked_by_itself_and_stays_is_counted_on_again() -> 
         assert (await w.stored("t-0"))[0] == 2
 
 
+async def test_how_long_it_may_stay_is_for_the_program_to_say() -> None:
+    async with world(1, 2, shutdown_limit_ms=3_000) as w:
+        await w.shut_down(2)
+
+        await w.wait(2_999)
+        assert w.controller.cluster.shutting_down == {2}
+        await w.wait(1)
+
+        assert w.controller.cluster.shutting_down == frozenset()
+
+
+async def test_a_controller_that_takes_over_knows_nothing_of_who_was_to_stop() -> None:
+    """As in Kafka: who still wants to stop asks again."""
+    async with world(1, 2) as w:
+        await w.create("t", [[2, 1]])
+        await w.controller.drain(2)
+
+        await w.controller.resign()
+        await settle()
+
+        assert w.controller.is_active
+        assert w.controller.cluster.shutting_down == frozenset()
+
+
 async def test_the_time_that_an_earlier_registration_was_given_says_nothing_of_a_later_one() -> None:
     async with world(1, 2) as w:
         await w.shut_down(2)
