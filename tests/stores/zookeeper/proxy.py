@@ -22,7 +22,6 @@ class Proxy:
         self._target = target
         self._server: asyncio.Server | None = None
         self._lines: set[asyncio.Task[None]] = set()
-        self._answers = True
         self._losing: tuple[int, int] | None = None
         self.reachable = True
         self.silent = asyncio.Event()
@@ -38,7 +37,7 @@ class Proxy:
 
     async def cut(self) -> None:
         """Close all connections; from the next on nothing is lost."""
-        self._losing, self._answers = None, True
+        self._losing = None
         lines = list(self._lines)
         for line in lines:
             line.cancel()
@@ -62,9 +61,10 @@ class Proxy:
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
         try:
+            silenced = asyncio.Event()  # for good: what is still to be said when the line is cut is lost as well
             ends = [
-                asyncio.ensure_future(self._ask(reader, to_server)),
-                asyncio.ensure_future(self._answer(from_server, writer)),
+                asyncio.ensure_future(self._ask(reader, to_server, silenced)),
+                asyncio.ensure_future(self._answer(from_server, writer, silenced)),
             ]
             try:
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -77,24 +77,25 @@ class Proxy:
             with contextlib.suppress(OSError):
                 await to_server.wait_closed()
 
-    async def _ask(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _ask(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, silenced: asyncio.Event) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while True:
                 size = await source.readexactly(4)
                 request = await source.readexactly(int.from_bytes(size))
-                self._count(struct.unpack_from("!i", request, 4)[0])
+                self._count(struct.unpack_from("!i", request, 4)[0], silenced)
                 sink.write(size + request)
                 await sink.drain()
 
-    def _count(self, kind: int) -> None:
+    def _count(self, kind: int, silenced: asyncio.Event) -> None:
         if self._losing is not None and self._losing[0] == kind:
             self._losing = (kind, self._losing[1] - 1)
-            self._answers = self._losing[1] > 0
+            if self._losing[1] <= 0:
+                silenced.set()
 
-    async def _answer(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _answer(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, silenced: asyncio.Event) -> None:
         with contextlib.suppress(OSError):
             while data := await source.read(65_536):
-                if self._answers:
+                if not silenced.is_set():
                     sink.write(data)
                     await sink.drain()
                 else:
