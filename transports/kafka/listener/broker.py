@@ -92,7 +92,7 @@ def _proposals(asked: dict[str, Any]) -> list[IsrProposal]:
                     each["leader_epoch"],
                     tuple(isr),
                     each["partition_epoch"],
-                    each["leader_recovery_state"] == _RECOVERING,
+                    each["leader_recovery_state"],  # a number that no state has is refused by the controller
                 )
             )
     return proposals
