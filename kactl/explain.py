@@ -78,28 +78,6 @@ def explain_deletion(cluster: Cluster, topic: str) -> tuple[DeletionState, tuple
     return "running", tuple(f"broker {broker} was told to delete its replicas and has not answered" for broker in asked)
 
 
-def waits_of_reassignment(cluster: Cluster, name: TopicPartition) -> tuple[str, ...]:
-    """What the move of a partition waits for, and what would unblock it; empty if it is not being moved."""
-    view = cluster.view(name)
-    if view is None or not view.assignment.is_being_reassigned:
-        return ()
-    missing = [broker for broker in view.assignment.target if broker not in view.isr]
-    if not missing:
-        return ("nothing any more: all of its target replicas are in sync, and it is about to end",)
-    waits = []
-    for broker in missing:
-        state = broker_state(cluster, broker)
-        if state == "dead":
-            waits.append(f"broker {broker} is dead: start it, or cancel with kactl reassign cancel -p {name}")
-        elif cluster.table.row(name) in cluster.table.dirs_offline(broker):
-            waits.append(f"a directory of broker {broker} has failed: mend it and restart the broker, or cancel")
-        elif view.leader == NO_LEADER:
-            waits.append(f"broker {broker} cannot copy, as nobody leads: kactl explain {name}")
-        else:
-            waits.append(f"broker {broker} is copying from broker {view.leader} and is not in sync yet")
-    return tuple(waits)
-
-
 def broker_state(cluster: Cluster, broker: int) -> BrokerState:
     """Whether a broker can serve, in one word."""
     if broker not in cluster.brokers:

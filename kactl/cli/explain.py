@@ -57,8 +57,8 @@ def _topic(settings: Settings, name: str) -> TopicExplanation:
 def _show_partition(found: PartitionExplanation) -> None:
     output.print_lines([f"{found.topic}-{found.partition}: {found.verdict}."])
     output.print_lines(f"  {remedy}" for remedy in found.remedies)
-    if found.reassignment:
-        output.print_lines(["It is being reassigned, and waits:", *(f"  {wait}" for wait in found.reassignment)])
+    if found.reassignment is not None:
+        output.print_lines([f"It is being reassigned: {found.reassignment}."])
     if found.candidates:
         output.print_lines(["", *output.table(_HEADER, [_row(each) for each in found.candidates])])
 

@@ -177,7 +177,7 @@ def list_(settings: Settings) -> None:
                 output.numbers(each.isr),
                 output.numbers(each.adding),
                 output.numbers(each.removing),
-                "; ".join(each.waits_for),
+                each.waits_for,
             )
             for each in running.items
         ]

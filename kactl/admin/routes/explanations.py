@@ -11,7 +11,8 @@ from kactl.admin.schema import (
 )
 from kactl.admin.service import Service
 from kactl.errors import NotFound
-from kactl.explain import explain_deletion, explain_partition, waits_of_reassignment
+from kactl.explain import explain_deletion, explain_partition
+from kactl.machines.reassignment import progress
 from kactl.model import TopicPartition
 
 
@@ -21,6 +22,7 @@ async def partition(service: Service, asked: Asked[PartitionPath, NoQuestion, No
     found = explain_partition(service.controller.cluster, name)
     if found is None:
         raise NotFound("partition", name)
+    moving = progress(service.controller.cluster, [name])
     return PartitionExplanation(
         topic=found.topic,
         partition=found.partition,
@@ -38,7 +40,7 @@ async def partition(service: Service, asked: Asked[PartitionPath, NoQuestion, No
             )
             for each in found.candidates
         ),
-        reassignment=waits_of_reassignment(service.controller.cluster, name),
+        reassignment=moving[0].reason if moving else None,
         as_of=service.as_of(),
     )
 

@@ -21,7 +21,7 @@ from kactl.admin.schema import (
 from kactl.admin.service import Service
 from kactl.cluster import Cluster
 from kactl.errors import ActionTimedOut, BadRequest, ErrorCode, NotFound
-from kactl.explain import waits_of_reassignment
+from kactl.machines.reassignment import Progress, progress
 from kactl.model import Broker, TopicPartition
 from kactl.plan import plan
 from kactl.requests import ReassignmentRequested
@@ -61,11 +61,8 @@ async def cancel(
 
 async def reassignments(service: Service, asked: Asked[NoQuestion, NoQuestion, NoQuestion]) -> ReassignmentList:
     """All moves that are going on, and what each waits for."""
-    cluster = service.controller.cluster
-    return ReassignmentList(
-        items=tuple(_info(cluster, name) for name in sorted(cluster.reassigning) if _moves(cluster, name)),
-        as_of=service.as_of(),
-    )
+    running = progress(service.controller.cluster)
+    return ReassignmentList(items=tuple(_info(service, each) for each in running), as_of=service.as_of())
 
 
 async def planned(service: Service, asked: Asked[NoQuestion, NoQuestion, PlanRequest]) -> PlanAnswer:
@@ -118,23 +115,17 @@ def _told(result: Result) -> ReassignmentResult:
     )
 
 
-def _moves(cluster: Cluster, name: TopicPartition) -> bool:
-    view = cluster.view(name)
-    return view is not None and view.assignment.is_being_reassigned
-
-
-def _info(cluster: Cluster, name: TopicPartition) -> ReassignmentInfo:
-    view = cluster.view(name)
-    assert view is not None
+def _info(service: Service, each: Progress) -> ReassignmentInfo:
+    view = service.controller.partition(TopicPartition(each.topic, each.partition))
     return ReassignmentInfo(
-        topic=name.topic,
-        partition=name.partition,
-        replicas=view.replicas,
-        adding=view.adding,
-        removing=view.removing,
-        leader=view.leader,
-        isr=view.isr,
-        waits_for=waits_of_reassignment(cluster, name),
+        topic=each.topic,
+        partition=each.partition,
+        replicas=each.assignment.replicas,
+        adding=each.assignment.adding,
+        removing=each.assignment.removing,
+        leader=each.leader,
+        isr=() if view is None else view.isr,
+        waits_for=each.reason,
     )
 
 

@@ -21,7 +21,7 @@ class PartitionExplanation(Answer, frozen=True):
 
     Attributes:
         remedies: what a person can do about it; empty where all is well.
-        reassignment: what a move that is going on waits for; empty if none is.
+        reassignment: what a move that is going on waits for; null if none is.
     """
 
     topic: str
@@ -30,7 +30,7 @@ class PartitionExplanation(Answer, frozen=True):
     verdict: str
     remedies: tuple[str, ...]
     candidates: tuple[CandidateInfo, ...]
-    reassignment: tuple[str, ...]
+    reassignment: str | None
     as_of: AsOf
 
 

@@ -66,7 +66,7 @@ class ReassignmentInfo(Answer, frozen=True):
     removing: tuple[int, ...]
     leader: int
     isr: tuple[int, ...]
-    waits_for: tuple[str, ...]
+    waits_for: str
 
 
 class ReassignmentList(Answer, frozen=True):
