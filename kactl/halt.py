@@ -56,7 +56,7 @@ class Halt(msgspec.Struct, frozen=True):
         """What a person can do about it."""
         brokers = _counted("broker", self.brokers)
         if self.reason is HaltReason.REASSIGNMENT:
-            return "wait until the reassignment is complete, or cancel it"
+            return "wait until the brokers that are being added are in sync; it can no longer be cancelled"
         if self.error == ErrorCode.NONE:
             return f"start {brokers}; one that runs has a directory that failed: mend it and restart the broker"
         return f"see in the log of {brokers} what is the matter, and restart it; or let another controller take over"

@@ -9,6 +9,7 @@ import pytest
 from kactl.errors import ControllerMoved, KactlError, SessionExpired, StoreError, StoreUnavailable
 from kactl.events import DeletionsChanged
 from kactl.history import TopicEvent
+from kactl.machines.partition import TRANSITIONS
 from kactl.model import PartitionState
 from kactl.store import Changed
 from tests.actors.deletion_bench import BROKERS, open_deletion_bench
@@ -196,7 +197,8 @@ async def test_a_topic_that_vanished_without_a_mark_can_be_made_anew() -> None:
         await settle()
 
         # In Kafka the states of its partitions stay: it is counted as offline for ever, and made anew it is stuck,
-        # because a partition that is Offline cannot become New.
+        # because this move is made by nobody.
+        assert (PartitionState.OFFLINE, PartitionState.NEW) not in TRANSITIONS
         assert w.controller.snapshot().offline_partitions == 0
         assert not len(w.controller.cluster.table)
         await w.start(1, 2)

@@ -188,6 +188,28 @@ async def test_a_deletion_waits_for_a_broker_that_is_down() -> None:
         assert w.controller.deletions() == []
 
 
+async def test_a_partition_stops_counting_as_offline_when_its_deletion_begins_and_not_before() -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1, 2], [2, 3]])
+        assert await reassign(w, {"t-1": (2, 1)}) == [ErrorCode.NONE]
+        await w.stop(1, 2)
+        assert w.controller.snapshot().offline_partitions == 1
+
+        await w.delete("t")
+        # The reassignment halts it: its partitions are what they were.
+        assert w.controller.snapshot().offline_partitions == 1
+        w.brokers.silent.add(3)
+        await w.start(1, 2)
+        await w.check()
+        assert w.controller.deletions()[0].started
+        assert w.controller.snapshot().offline_partitions == 0
+
+        w.brokers.silent.discard(3)
+        await w.clock.advance(1_000)
+        assert await is_gone(w, "t")
+        assert w.controller.snapshot().offline_partitions == 0
+
+
 @pytest.mark.parametrize("broker", [1, 2])
 async def test_a_broker_that_dies_before_it_answers_is_told_again_when_it_is_back(broker: int) -> None:
     async with world(1, 2, 3) as w:
@@ -417,6 +439,27 @@ async def test_a_deletion_begins_when_the_reassignment_is_complete() -> None:
         assert deletions(w, 3) == ["t-0"]
 
 
+async def test_a_reassignment_that_can_never_be_complete_does_not_halt_the_deletion_for_ever() -> None:
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1, 2]])
+        await w.write_isr("t-0", 1)
+        assert await reassign(w, {"t-0": (2, 3)}) == [ErrorCode.NONE]
+        await w.delete("t")
+        await step_down(w)
+        await w.stop(1)
+        second, _ = standby(w, 200)
+        async with second:
+            await settle()
+            # Nobody is elected for a topic that is to go, and so nobody will ever come into sync.
+            assert (await w.stored("t-0"))[::2] == (-1, (1,))
+            assert HaltReason.OFFLINE_REPLICAS in halts(second, "t")
+
+            await w.start(1)
+            await settle()
+
+            assert await is_gone(w, "t")
+
+
 @pytest.mark.scenario(195)
 async def test_the_next_controller_moves_first_and_deletes_then() -> None:
     async with world(1, 2, 3) as w:
@@ -561,6 +604,20 @@ async def test_a_controller_that_was_told_not_to_delete_does_not() -> None:
 
         assert await w.store.deletions() == []
         assert w.known("t-0").leader == 1
+
+
+async def test_a_controller_that_was_told_not_to_delete_takes_over_without_the_marks() -> None:
+    async with world(1) as w:
+        await w.create("t", [[1]])
+        await step_down(w)
+        await w.store.mark_deletion("t")
+        second, told = standby(w, 200, delete_topics=False)
+        async with second:
+            await settle()
+
+            assert await w.store.deletions() == []
+            assert second.deletions() == []
+            assert told.of(1, StopReplica) == []
 
 
 async def test_only_the_controller_is_asked_to_delete() -> None:

@@ -115,7 +115,7 @@ def test_how_far_a_deletion_has_come() -> None:
         (
             Halt(HaltReason.REASSIGNMENT, (), (4, 7)),
             "partitions 4, 7 are being reassigned",
-            "wait until the reassignment is complete, or cancel it",
+            "wait until the brokers that are being added are in sync",
         ),
         (Halt(HaltReason.REASSIGNMENT), "partitions are being reassigned", "wait until the"),
         (Halt(HaltReason.OFFLINE_REPLICAS, (2,), (0,)), "replicas of partition 0 on broker 2 are offline", "start br"),
