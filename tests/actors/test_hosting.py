@@ -6,11 +6,12 @@ is a broker's, is a replica like any other; ours would never answer, and partiti
 
 import logging
 
+import numpy as np
 import pytest
 
 from kactl.errors import InvalidReplicaAssignment, InvalidReplicationFactor, StoreUnavailable
-from kactl.model import NO_EPOCH, Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
-from kactl.store import Names
+from kactl.model import NO_EPOCH, NO_VERSION, Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
+from kactl.store import Names, Write
 from kactl.wire import LeaderAndIsr, UpdateMetadata
 from tests.actors.world import CONTROLLER, World, partitions_of, standby, world
 from tests.clocks import settle
@@ -134,6 +135,23 @@ async def test_what_has_begun_its_life_stays_as_it_is() -> None:
             assert second.partition("orders-0").leader == 1  # type: ignore[union-attr]
             assert second.loop.hosting.rewritten == 0
             await w.wait(1000)
+
+
+async def test_what_is_in_the_store_counts_where_the_controller_knows_nothing_of_it() -> None:
+    """Leadership that somebody wrote for a partition before it appeared in its topic's entry."""
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+        early = Names.of([TopicPartition("orders", 1)])
+        ints = (np.array([each], np.int32) for each in (1, 5, NO_VERSION))
+        leader, epoch, expected = ints
+        isr = np.array([[1]], np.int32)
+        write = Write(early, leader, epoch, isr, np.zeros(1, np.bool_), expected)
+        await w.store.commit(write, w.controller.cluster.fence)
+
+        await w.grow("orders", [1, CONTROLLER])
+
+        assert await assigned(w, "orders") == [(1, 2), (1, CONTROLLER)]
+        assert w.controller.loop.hosting.rewritten == 0
 
 
 async def test_what_could_only_live_on_a_controller_waits_for_a_broker() -> None:

@@ -1,0 +1,92 @@
+"""How `kactl controller` begins to listen for brokers and tools, and what it says of whoever may reach it."""
+
+import logging
+import socket
+from pathlib import Path
+
+import pytest
+
+from kactl.actors.system import Controller
+from kactl.cli.listening import listed_as, listener, listening
+from kactl.config import Config, KafkaConfig
+from kactl.errors import BadConfig
+from kactl.model import Endpoint
+
+from .server import kactl
+
+ANY = "INTERNAL://127.0.0.1:0"
+
+
+def config(*listeners: str, visible_on: tuple[str, ...] | None = None) -> Config:
+    return Config(node_id=9, kafka=KafkaConfig(listeners=listeners, visible_on=visible_on))
+
+
+def test_a_port_that_is_taken_is_an_error_before_anything_runs(tmp_path: Path) -> None:
+    """There is not even a ZooKeeper."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        file = tmp_path / "kactl.toml"
+        file.write_text(
+            f'node-id = 9\n[store]\nkind = "zookeeper"\nconnect = "127.0.0.1:1"\n[api]\nlisten = "127.0.0.1:0"\n'
+            f'[kafka]\nlisteners = ["INTERNAL://127.0.0.1:{port}"]\n'
+        )
+        ran = kactl("controller", "--config", file)
+
+    assert ran.code != 0
+    assert f"kafka.listeners: INTERNAL://127.0.0.1:{port} cannot be listened on (" in ran.err
+    assert "stop who listens there, or name another address" in ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("text", ["A://no.such.host.invalid:1", "A://192.0.2.1:1"])
+def test_an_address_that_is_not_ours_is_named(text: str) -> None:
+    with pytest.raises(BadConfig, match=f"{text} cannot be listened on"), listening(config(text)):
+        pass
+
+
+def test_addresses_are_given_back_where_one_of_them_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with (
+        pytest.raises(BadConfig),
+        listening(config(f"A://127.0.0.1:{port}", f"B://127.0.0.1:{port}")),
+    ):
+        pass
+    with listening(config(f"A://127.0.0.1:{port}")) as sockets:
+        assert sockets["A"].getsockname() == ("127.0.0.1", port)
+
+
+def test_our_entry_in_the_list_of_brokers() -> None:
+    both = ("INTERNAL://10.0.0.1:1", "CLIENT://10.0.0.1:2")
+
+    entry = listed_as(config(*both, visible_on=("INTERNAL",)))
+
+    assert entry is not None
+    assert (entry.id, entry.epoch, entry.endpoints) == (9, -1, (Endpoint("INTERNAL", "10.0.0.1", 1),))
+    assert listed_as(config(*both, visible_on=())) is None
+    assert listed_as(config()) is None
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("localhost", False), ("0.0.0.0", True)])
+async def test_whoever_listens_to_everybody_is_told_that_nobody_is_asked_who_he_is(
+    host: str, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = config(f"INTERNAL://{host}:0", visible_on=())
+    controller = Controller(9)
+
+    with listening(settings) as sockets:
+        async with listener(controller, settings, sockets) as serving:
+            assert serving is not None
+
+    assert warned == ("nobody is asked who he is" in caplog.text)
+    assert all(record.levelno == logging.WARNING for record in caplog.records if "nobody is asked" in record.message)
+
+
+@pytest.mark.anyio
+async def test_who_has_nowhere_to_listen_listens_nowhere() -> None:
+    controller = Controller(9)
+
+    with listening(config()) as sockets:
+        async with listener(controller, config(), sockets) as serving:
+            assert serving is None
