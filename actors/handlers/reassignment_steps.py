@@ -24,7 +24,7 @@ from kactl.errors import BadRequest, ErrorCode, NotFound, Remedy, StoreError
 from kactl.halt import HaltReason
 from kactl.machines import reassignment
 from kactl.model import NO_BROKER, Assignment, PartitionState, ReplicaState, TopicPartition
-from kactl.rows import REFUSAL_TEXT, Bools, Bytes, Refusal, RowNumbers, Rows, holds, some
+from kactl.rows import REFUSAL_TEXT, Bools, Bytes, Change, Refusal, RowNumbers, Rows, holds, some
 from kactl.store import Assignments
 from kactl.table import Table
 
@@ -93,7 +93,7 @@ class ReassignmentSteps(Handlers):
         await self._stop(_grouped(self.cluster.table.rows_named(unneeded), unneeded.values()))
         return failures
 
-    def _hand_over(self, rows: Rows, wanted: Mapping[TopicPartition, Assignment]) -> reassignment.Change:
+    def _hand_over(self, rows: Rows, wanted: Mapping[TopicPartition, Assignment]) -> Change:
         stays = [wanted[name].replicas for name in self.cluster.table.names(rows.at)]
         width = max(map(len, stays), default=0)
         padded = [[*replicas, *[NO_BROKER] * (width - len(replicas))] for replicas in stays]
@@ -148,18 +148,18 @@ class ReassignmentSteps(Handlers):
         failures = _failures(names, refusal)
         led = (refusal == Refusal.NONE).tolist()
         await self._stop(_grouped(at, (brokers if here else () for brokers, here in zip(removed, led, strict=True))))
-        for topic, group in _by_topic(name for name in names if name not in failures).items():
+        for topic, held in _by_topic(name for name in names if name not in failures).items():
             try:
                 # Last: until here whoever comes after us finds what it needs to do all of this again.
-                await self._store(topic, {name: targets[name] for name in group})
+                await self._store(topic, {name: targets[name] for name in held})
             except (NotFound, BadRequest, StoreError) as error:
-                failures |= self._to_be_tried_again(group, error)
+                failures |= self._to_be_tried_again(held, error)
         return failures | await self._end({name: targets[name].replicas for name in names if name not in failures})
 
     async def _lead_from_target(self, at: RowNumbers) -> Bytes:
         """A leader that stays leads on under a new epoch; elsewhere one is elected, if there is anybody to elect."""
 
-        def lead_on(rows: Rows) -> reassignment.Change:
+        def lead_on(rows: Rows) -> Change:
             stays = reassignment.led_by_target(rows, self.cluster.now)
             return reassignment.raise_epoch(rows, stays | ~rows.has_leadership, controller_epoch=self.epoch)
 
