@@ -32,6 +32,7 @@ from kactl.wire import (
 )
 
 from .actor import ActorStopped, InboxFull
+from .gate import Gate
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,7 @@ class Channel:
         deliver_event: takes the events that answers become; may raise InboxFull, but not for BrokerLagged, and
             ActorStopped at the very end.
         deletions_in: what an answer to a StopReplica says of replicas that somebody waits for to be deleted.
+        gate: has to stand open whenever a request goes out.
         pause_ms: before the first request.
     """
 
@@ -64,6 +66,7 @@ class Channel:
         telemetry: Telemetry,
         deliver_event: Callable[[Event], None],
         deletions_in: DeletionsIn,
+        gate: Gate,
         pause_ms: float = 0,
     ) -> None:
         self.broker = broker
@@ -73,6 +76,7 @@ class Channel:
         self._telemetry = telemetry
         self._deliver_event = deliver_event
         self._deletions_in = deletions_in
+        self._gate = gate
         self._queue: collections.deque[tuple[Request, float]] = collections.deque()
         self._wake: asyncio.Future[None] | None = None
         self.failures = 0  # tries in a row that did not get through
@@ -116,6 +120,7 @@ class Channel:
 
     async def _deliver(self, request: Request) -> Response:
         while True:
+            await self._gate.passed()
             began_ms = self._clock.monotonic_ms()
             try:
                 response = await self._connection.deliver(request)
@@ -177,6 +182,7 @@ class Channels:
         self._deliver_event = deliver_event
         self._deletions_in = deletions_in
         self._channels: dict[int, tuple[Channel, asyncio.Task[None]]] = {}
+        self.gate = Gate()
         self._closing: set[asyncio.Task[None]] = set()
 
     def __getitem__(self, broker: int) -> Channel:
@@ -199,6 +205,7 @@ class Channels:
             telemetry=self._telemetry,
             deliver_event=self._deliver_event,
             deletions_in=self._deletions_in,
+            gate=self.gate,
             pause_ms=pause_ms,
         )
         self._channels[broker.id] = (channel, self._run(channel))
@@ -227,9 +234,10 @@ class Channels:
             held[1].cancel()
 
     def close(self) -> None:
-        """Close all channels; nothing is sent any more."""
+        """Close all channels; nothing is sent any more. Whoever opens others has a reason to send."""
         for broker in list(self._channels):
             self.remove(broker)
+        self.gate.open()
 
     async def closed(self) -> None:
         """Wait until the channels that were removed have let go of their connections."""

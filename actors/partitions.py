@@ -137,7 +137,7 @@ class Partitions(Actor[Move]):
         led = state == PartitionState.ONLINE
         self._online(change.take(led).replace(notify=read.in_sync[:, led]), is_new=True)
         self._apply(change.take(~led))
-        refusal = choose(mine, np.uint8(Refusal.NONE), np.uint8(Refusal.STATE_EXISTS))
+        refusal: Bytes = choose(mine, np.uint8(Refusal.NONE), np.uint8(Refusal.STATE_EXISTS))
         if not led.all():
             # Its leader has died since.
             orphans = self.cluster.table.rows(read.at[~led])

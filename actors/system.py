@@ -168,7 +168,7 @@ class Controller(Asking, Looking):
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             stack.callback(self.telemetry.close)
-            self.store.subscribe(Watcher(self.loop.inbox, self.loop.clear_and_put))
+            self.store.subscribe(Watcher(self.loop.inbox, self.loop.clear_and_put, self.channels.gate))
             await stack.enter_async_context(self.store)
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)

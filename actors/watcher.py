@@ -31,6 +31,7 @@ from kactl.model import TopicPartition
 from kactl.store import Changed, StoreEvent
 
 from .actor import ActorStopped, Inbox
+from .gate import Gate
 
 log = logging.getLogger(__name__)
 
@@ -59,18 +60,26 @@ class Watcher:
     Args:
         inbox: the controller's.
         clear_and_put: empties it and puts one event.
+        gate: shut at once while our session may have ended, whatever the controller is busy with.
     """
 
-    def __init__(self, inbox: Inbox[Event], clear_and_put: Callable[[Event], None]) -> None:
+    def __init__(self, inbox: Inbox[Event], clear_and_put: Callable[[Event], None], gate: Gate) -> None:
         self._inbox = inbox
         self._clear_and_put = clear_and_put
+        self._gate = gate
 
     def __call__(self, change: StoreEvent) -> None:
         """Called in the event loop's thread; never raises."""
         try:
             if change.what is Changed.SESSION_LOST:
                 self._clear_and_put(SessionLost())
+                # It opens again when the controllership has been given up, and all that waited with it.
+                self._gate.shut("our session with the store has ended")
                 return
+            if change.what is Changed.SESSION_DOUBTFUL:
+                self._gate.shut("the store is not heard of, and our session with it may have ended")
+            elif change.what is Changed.SESSION_SURE:
+                self._gate.open()
             make = _EVENTS.get(change.what)
             if make is not None:
                 self._inbox.put_once(make(change.name))

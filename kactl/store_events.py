@@ -24,6 +24,8 @@ class Changed(enum.Enum):
     LOG_DIR_NOTIFICATIONS = "log dir notifications"
     REASSIGNMENT_REQUEST = "reassignment request"  # a new one waits
     PREFERRED_ELECTION_REQUEST = "preferred election request"  # a new one waits
+    SESSION_DOUBTFUL = "session doubtful"  # nothing was heard for so long that it may have ended
+    SESSION_SURE = "session sure"  # after a doubt: it stands
     SESSION_LOST = "session lost"  # our session has ended; nothing of ours holds any more
     SESSION_OPENED = "session opened"  # after a loss: a new session stands
 

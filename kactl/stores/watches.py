@@ -13,7 +13,15 @@ from kactl.store import Changed, StoreEvent
 Listener = Callable[[StoreEvent], None]
 
 # No read arms these: the owner of a session hears of it anyway, and who watches single partitions has named them.
-_UNARMED: Final = frozenset({Changed.SESSION_LOST, Changed.SESSION_OPENED, Changed.LEADERSHIP})
+_UNARMED: Final = frozenset(
+    (
+        Changed.SESSION_DOUBTFUL,
+        Changed.SESSION_SURE,
+        Changed.SESSION_LOST,
+        Changed.SESSION_OPENED,
+        Changed.LEADERSHIP,
+    )
+)
 
 
 class Watches:

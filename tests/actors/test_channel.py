@@ -243,3 +243,35 @@ async def test_closing_while_a_delivery_hangs_ends_it(bench: Bench) -> None:
         await bench.channels.closed()
 
     assert sorted(bench.wire.closed) == [1, 2]
+
+
+async def test_behind_a_shut_gate_requests_wait_and_then_go_in_their_order(bench: Bench) -> None:
+    bench.wire.failing.add(2)
+    bench.channels.send([Addressed(2, metadata(1))])
+    await settle()
+    attempts = bench.wire.attempts
+
+    bench.channels.gate.shut("a test says so")
+    bench.channels.send([Addressed(1, metadata(1)), Addressed(1, metadata(2))])
+    await bench.clock.advance(RETRY_BACKOFF_MS * 5)
+
+    assert bench.wire.attempts == attempts, "what is tried again waits, too"
+    assert len(bench.channels[1]) == 2
+
+    bench.channels.gate.open()
+    await settle()
+
+    assert bench.numbers(1) == [1, 2]
+
+
+async def test_what_waited_behind_the_gate_goes_with_its_channel(bench: Bench) -> None:
+    bench.channels.gate.shut("a test says so")
+    bench.channels.send([Addressed(1, metadata(1))])
+    await settle()
+
+    bench.channels.close()
+    bench.channels.add(Broker(1, 200))
+    bench.channels.send([Addressed(1, metadata(2))])
+    await settle()
+
+    assert bench.numbers(1) == [2]

@@ -12,6 +12,7 @@ from kactl.errors import StoreUnavailable
 from kactl.events import BrokersChanged, SessionLost
 from kactl.model import NO_LEADER, Assignment
 from kactl.requests import ElectionKind
+from kactl.store import Changed, StoreEvent
 from kactl.stores.memory import MemoryStore
 from kactl.wire import LeaderAndIsr, UpdateMetadata
 from tests.actors.metadata import Seen, alive, block, metadata
@@ -334,3 +335,38 @@ async def test_what_waits_for_brokers_is_dropped_before_the_store_is_asked_who_i
         assert left[0] == 0
         assert not w.controller.is_active
         assert w.controller.loop.active_id == 6
+
+
+async def test_nothing_is_sent_while_the_session_may_have_ended() -> None:
+    """Another may be the controller by then, and brokers would hear two."""
+    async with world(1) as w:
+        tell = w.controller.store._watches.fire  # type: ignore[attr-defined]
+        w.brokers.forget()
+
+        tell(StoreEvent(Changed.SESSION_DOUBTFUL))
+        await w.create("t", [[1]])
+        assert w.known("t-0").leader == 1
+        assert w.brokers.sent == []
+
+        tell(StoreEvent(Changed.SESSION_SURE))
+        await settle()
+        assert "t-0" in w.brokers.told(1)
+
+
+async def test_after_the_end_of_the_session_nothing_is_sent_even_if_the_controller_is_busy() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        w.brokers.silent.add(2)
+        await w.create("u", [[2, 1]])
+        gate = await block(w)
+        w.brokers.forget()
+
+        w.controller.store.expire()  # type: ignore[attr-defined]
+        w.brokers.silent.clear()
+        await w.clock.advance(1000)
+        assert w.brokers.sent == [], "what waited for the silent one waits no longer for it alone"
+
+        gate.set()
+        await settle()
+        assert w.controller.is_active
+        assert {request.controller_epoch for _, request in w.brokers.sent} == {2}

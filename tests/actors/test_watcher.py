@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from kactl.actors.actor import Inbox
+from kactl.actors.gate import Gate
 from kactl.actors.watcher import Watcher
 from kactl.events import BrokersChanged, Event, SessionLost, TopicModified
 from kactl.store import Changed, StoreEvent
@@ -18,7 +19,7 @@ def waiting(inbox: Inbox[Event]) -> list[Event]:
 
 async def test_what_waits_already_is_not_said_again() -> None:
     inbox: Inbox[Event] = Inbox("controller")
-    watcher = Watcher(inbox, inbox.put)
+    watcher = Watcher(inbox, inbox.put, Gate())
 
     for change in (StoreEvent(Changed.BROKERS), StoreEvent(Changed.TOPIC, "orders"), StoreEvent(Changed.BROKERS)):
         watcher(change)
@@ -29,7 +30,7 @@ async def test_what_waits_already_is_not_said_again() -> None:
 async def test_the_end_of_the_session_goes_before_everything() -> None:
     inbox: Inbox[Event] = Inbox("controller")
     cleared: list[Event] = []
-    watcher = Watcher(inbox, cleared.append)
+    watcher = Watcher(inbox, cleared.append, Gate())
     watcher(StoreEvent(Changed.BROKERS))
 
     watcher(StoreEvent(Changed.SESSION_LOST))
@@ -39,7 +40,7 @@ async def test_the_end_of_the_session_goes_before_everything() -> None:
 
 async def test_what_changes_after_the_controller_has_stopped_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
     inbox: Inbox[Event] = Inbox("controller")
-    watcher = Watcher(inbox, inbox.put)
+    watcher = Watcher(inbox, inbox.put, Gate())
     inbox.close()
 
     with caplog.at_level(logging.INFO):
@@ -47,3 +48,16 @@ async def test_what_changes_after_the_controller_has_stopped_is_no_error(caplog:
         watcher(StoreEvent(Changed.SESSION_LOST))
 
     assert caplog.records == []
+
+
+async def test_while_the_session_is_in_doubt_or_over_the_gate_is_shut() -> None:
+    inbox: Inbox[Event] = Inbox("controller")
+    gate = Gate()
+    watcher = Watcher(inbox, inbox.put, gate)
+    stood = []
+
+    for what in (Changed.SESSION_DOUBTFUL, Changed.SESSION_SURE, Changed.SESSION_LOST, Changed.SESSION_OPENED):
+        watcher(StoreEvent(what))
+        stood.append(gate.is_open)
+
+    assert stood == [False, True, False, False], "after a loss the controllership is given up first"

@@ -192,3 +192,22 @@ async def test_an_error_in_the_block_goes_through(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         async with SqliteStore(tmp_path / "kactl.db"):
             raise ZeroDivisionError
+
+
+async def test_a_session_that_was_not_renewed_for_long_is_doubtful_until_it_is(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 0.0)
+    async with SqliteStore(tmp_path / "kactl.db", clock=clock, session_timeout_ms=TIMEOUT_MS) as store:
+        heard: list[Changed] = []
+        store.subscribe(lambda event: heard.append(event.what))
+        with closing(sqlite3.connect(store.path, isolation_level=None)) as blocking:
+            blocking.execute("BEGIN IMMEDIATE")
+
+            await pass_time(clock, TIMEOUT_MS * 0.7, store)
+            assert heard == []
+            await pass_time(clock, TIMEOUT_MS * 0.2, store)
+            assert heard == [Changed.SESSION_DOUBTFUL]
+        await pass_time(clock, POLL_MS, store)
+
+        assert heard == [Changed.SESSION_DOUBTFUL, Changed.SESSION_SURE]

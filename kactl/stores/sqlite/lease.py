@@ -19,6 +19,9 @@ POLL_MS: Final = 50
 SESSION_TIMEOUT_MS: Final = 6_000
 # Two renewals may fail, and the session still lasts.
 RENEWALS_PER_TIMEOUT: Final = 3
+# When so much of the timeout has passed since the last renewal, the session may be over before anybody says so: clocks
+# of processes that share a host agree, but whoever wakes late finds out late.
+DOUBT_AFTER: Final = 0.75
 _NO_SESSION: Final = 0  # SQLite numbers from 1
 
 
@@ -39,6 +42,7 @@ class Lease:
         self._renew_at_ms = 0.0
         self._others: list[int] = []
         self._is_failing = False
+        self._is_doubtful = False
         self.session = _NO_SESSION
 
     async def open(self) -> None:
@@ -78,15 +82,31 @@ class Lease:
                 if self._is_failing:
                     _LOGGER.error("the store can be tended again")
                 self._is_failing = False
+                self._trust()
             except StoreError as error:
+                self._doubt()
                 if not self._is_failing:
                     # It soon costs the process its controllership, and nobody else tells the person who can help.
                     _LOGGER.error("the store cannot be tended, and is tried again every %d ms: %s", POLL_MS, error)
                 self._is_failing = True
 
+    def _doubt(self) -> None:
+        """The store fails: see whether our session may have run out by now."""
+        renewed_ms = self._renew_at_ms - self._timeout_ms / RENEWALS_PER_TIMEOUT
+        late = self._clock.monotonic_ms() - renewed_ms >= DOUBT_AFTER * self._timeout_ms
+        if late and not self._is_doubtful and self.session != _NO_SESSION:
+            self._is_doubtful = True
+            self._tell(StoreEvent(Changed.SESSION_DOUBTFUL))
+
+    def _trust(self) -> None:
+        if self._is_doubtful and self.session != _NO_SESSION:
+            self._tell(StoreEvent(Changed.SESSION_SURE))
+        self._is_doubtful = False
+
     async def _tend_once(self) -> None:
         if self.session != _NO_SESSION and not await self._thread.run(self._look):
             self.session = _NO_SESSION
+            self._is_doubtful = False
             self._tell(StoreEvent(Changed.SESSION_LOST))
         if self.session == _NO_SESSION:
             await self.open()

@@ -50,6 +50,7 @@ from . import (
 )
 from .client import Client
 from .config_changes import ConfigChanges
+from .doubt import Doubt
 from .session import ZooKeeperSession
 from .tree_changes import TreeChanges
 from .watches import Watches
@@ -104,6 +105,7 @@ class ZooKeeperStore:
         )
         self._armed = Watches(self._client, self._tell, self._look_at_configs)
         self._config_changes = ConfigChanges(self._client, self._armed, self._tell)
+        self._doubt = Doubt(self._tell, session_timeout_ms=session_timeout_ms)
         self._tree_changes = TreeChanges(self._client)
 
     async def __aenter__(self) -> Self:
@@ -118,6 +120,7 @@ class ZooKeeperStore:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._doubt.forget()
         for session in self._sessions:
             await session.close()
         await self._client.close()
@@ -295,17 +298,21 @@ class ZooKeeperStore:
         if kazoo_state != KazooState.CONNECTED:
             self._tree_changes.forget()
         if kazoo_state == KazooState.LOST:
+            self._doubt.forget()
             self._lost = True
             self._armed.forget()
             self._config_changes.forget()
             self._tell(StoreEvent(Changed.SESSION_LOST))
         elif kazoo_state == KazooState.CONNECTED:
+            self._doubt.connected()
             if self._lost:
                 self._lost = False
                 self._tell(StoreEvent(Changed.SESSION_OPENED))
             elif self._seen_connected:
                 self._armed.rearm()
             self._seen_connected = True
+        elif not self._lost:
+            self._doubt.disconnected()
 
     def _tell(self, event: StoreEvent) -> None:
         if self._listener is None:

@@ -126,6 +126,37 @@ async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
         yield line
 
 
+async def test_a_session_that_nothing_is_heard_of_is_doubtful_until_it_is(proxy: Proxy, chroot: str) -> None:
+    async with ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS) as store:
+        ear = Ear(store)
+        with anyio.fail_after(WAIT_S):
+            proxy.reachable = False
+            await proxy.cut()
+            await ear.hear(Changed.SESSION_DOUBTFUL)
+
+            proxy.reachable = True
+            await ear.hear(Changed.SESSION_SURE)
+
+        assert Changed.SESSION_LOST not in {event.what for event in ear.heard}
+
+
+async def test_after_a_lost_connection_nothing_can_be_said_of_what_was_written(proxy: Proxy, chroot: str) -> None:
+    async with ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS) as store:
+        fence = await led(store)
+        position = (await store.changes(None)).position
+        assert not (await store.changes(position)).whole
+
+        await proxy.cut()
+        await store.commit(write(ROWS[:1], expected=0), fence)
+
+        assert (await store.changes(position)).whole
+        position = (await store.changes(None)).position
+        await store.commit(write(ROWS[:1], expected=1), fence)
+        changes = await store.changes(position)
+        assert not changes.whole
+        assert list(changes.partitions) == ROWS[:1]
+
+
 async def test_calls_that_wait_when_the_session_ends_are_told_so(
     proxy: Proxy, zookeeper: ZooKeeperServer, chroot: str
 ) -> None:
