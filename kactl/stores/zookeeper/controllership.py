@@ -1,7 +1,11 @@
 """Who is the controller: the ephemeral /controller, and /controller_epoch, whose version is the fence.
 
-An election writes both in one multi. If a connection breaks while it is on its way, it is sent again and may find that
-it had been done; it won if /controller is of our own session and the epoch is the one we asked for.
+Where it is to be sticky, /controller is made to stay: brokers, who contest when it goes, then never do, not even while
+no instance of ours runs. Which instance acts is told by an ephemeral node besides it, the lock; a /controller that
+stays, with nobody at the lock, is held by nobody.
+
+An election writes all of it in one multi. If a connection breaks while it is on its way, it is sent again and may find
+that it had been done; it won if what is ephemeral is of our own session, and the epoch is the one we asked for.
 
 Source: KafkaZkClient.registerControllerAndIncrementControllerEpoch, tryRegisterKRaftControllerAsActiveController.
 """
@@ -29,17 +33,21 @@ TAKE_OVERS_MAX: Final = 20
 _FIRST: Final = 0
 
 
-async def read(client: Client, watches: Watches | None) -> ControllerRecord | None:
+async def read(client: Client, watches: Watches | None, *, sticky: bool) -> ControllerRecord | None:
     """Who holds it; an owner that cannot be read is logged and has the id NO_BROKER."""
     watched = watches is not None
-    requests = [client.exists(layout.CONTROLLER, watch=watched), client.get(layout.CONTROLLER)]
-    answers = await client.ask_all([*requests, client.get(layout.CONTROLLER_EPOCH)])
-    seen, held, epoch = answers.results
+    paths = [layout.CONTROLLER, layout.LOCK] if sticky else [layout.CONTROLLER]
+    requests = [client.exists(path, watch=watched) for path in paths]
+    answers = await client.ask_all([*requests, client.get(layout.CONTROLLER), client.get(layout.CONTROLLER_EPOCH)])
+    *seen, held, epoch = answers.results
     if watches is not None:
-        watches.saw(layout.CONTROLLER, Kind.DATA, seen)
+        for path, found in zip(paths, seen, strict=True):
+            watches.saw(path, Kind.DATA, found)
     if isinstance(held, NoNodeError):
         return None
     data, stat = _found(layout.CONTROLLER, held)
+    if sticky and not stat.ephemeralOwner and seen[1] is None:
+        return None
     number = _FIRST if isinstance(epoch, NoNodeError) else _epoch(epoch)[0]
     try:
         controller_id, since_ms = layout.decode_controller(data)
@@ -49,7 +57,7 @@ async def read(client: Client, watches: Watches | None) -> ControllerRecord | No
     return ControllerRecord(controller_id, number, stat.ctime if since_ms is None else since_ms)
 
 
-async def contest(client: Client, controller_id: int, *, take_over: bool) -> Fence:
+async def contest(client: Client, controller_id: int, *, take_over: bool, sticky: bool) -> Fence:
     """Take the controllership; see `Store.contest`.
 
     Raises:
@@ -57,28 +65,47 @@ async def contest(client: Client, controller_id: int, *, take_over: bool) -> Fen
         StoreDamaged: the stored epoch is no number.
     """
     ours = 0
+    if sticky:
+        await _make_room(client)
     for _ in range(TAKE_OVERS_MAX if take_over else 1):
-        held, epoch = (
-            await client.ask_all([client.exists(layout.CONTROLLER), client.get(layout.CONTROLLER_EPOCH)])
-        ).results
-        if held is not None and not take_over:
+        looks = [client.exists(layout.CONTROLLER), client.exists(layout.LOCK), client.get(layout.CONTROLLER_EPOCH)]
+        held, lock, epoch = (await client.ask_all(looks)).results
+        if not take_over and _is_held(client, held, lock, sticky=sticky):
             raise ControllerMoved(ours=0, theirs=None if isinstance(epoch, NoNodeError) else _epoch(epoch)[0])
         number, version = await _first_epoch(client) if isinstance(epoch, NoNodeError) else _epoch(epoch)
         if number >= INT32_MAX:
             raise _damaged(f"{number} is the highest epoch there is")
         ours = number + 1
+        operations = [request.put(client.path(layout.CONTROLLER_EPOCH), layout.encode_epoch(ours), version)]
         data = layout.encode_controller(controller_id, time.time_ns() // 1_000_000)
-        raised = request.put(client.path(layout.CONTROLLER_EPOCH), layout.encode_epoch(ours), version)
-        taken = request.create(client.path(layout.CONTROLLER), data, ephemeral=True)
-        if held is None:
-            operations, at = [taken, raised], 1
-        else:
-            operations, at = [raised, request.delete(client.path(layout.CONTROLLER), held.version), taken], 0
+        operations += _taking(client, layout.CONTROLLER, held, data, ephemeral=not sticky)
+        if sticky:
+            operations += _taking(client, layout.LOCK, lock, str(controller_id).encode(), ephemeral=True)
         answers = await client.ask_all([request.multi(operations)])
-        fence = await _won(client, answers, at, ours)
+        fence = await _won(client, answers, ours, proof=layout.LOCK if sticky else layout.CONTROLLER)
         if fence is not None:
             return fence
     raise ControllerMoved(ours=0, theirs=ours)
+
+
+def _is_held(client: Client, held: Any, lock: Any, *, sticky: bool) -> bool:
+    """Whether somebody else acts, by what `exists` found of both nodes."""
+    if held is None or not sticky or held.ephemeralOwner:
+        return held is not None
+    return lock is not None and lock.ephemeralOwner != client.session_id
+
+
+def _taking(client: Client, path: str, held: Any, data: bytes, *, ephemeral: bool) -> list[Any]:
+    """What makes a node ours, whoever has it."""
+    made = request.create(client.path(path), data, ephemeral=ephemeral)
+    return [made] if held is None else [request.delete(client.path(path), held.version), made]
+
+
+async def _make_room(client: Client) -> None:
+    folder = layout.LOCK.rpartition("/")[0]
+    made = await client.ask(request.create(client.path(folder), None))
+    if isinstance(made, ZookeeperError) and not isinstance(made, NodeExistsError):
+        raise StoreError(f"{folder} could not be made: {made!r}")
 
 
 async def _first_epoch(client: Client) -> tuple[int, int]:
@@ -90,30 +117,29 @@ async def _first_epoch(client: Client) -> tuple[int, int]:
     return _epoch(await client.ask(client.get(layout.CONTROLLER_EPOCH)))
 
 
-async def _won(client: Client, answers: Answers, at: int, epoch: int) -> Fence | None:
-    """What an election's multi gave us; None if somebody was faster. `at` is where it raised the epoch."""
+async def _won(client: Client, answers: Answers, epoch: int, *, proof: str) -> Fence | None:
+    """What an election's multi gave us; None if somebody was faster. `proof` is ephemeral, and ours if we won."""
     result = answers.results[0]
     error = request.first_error(result)
     if error is None:
-        return Fence(epoch, int(result[at].version))
+        return Fence(epoch, int(result[0].version))
     if not isinstance(error, BadVersionError | NodeExistsError | NoNodeError):
         raise StoreError(f"the election failed: {error!r}")
     if not answers.repeated:
         return None
-    held, stored = (
-        await client.ask_all([client.exists(layout.CONTROLLER), client.get(layout.CONTROLLER_EPOCH)])
-    ).results
+    held, stored = (await client.ask_all([client.exists(proof), client.get(layout.CONTROLLER_EPOCH)])).results
     if held is None or held.ephemeralOwner != client.session_id:
         return None
     number, version = _epoch(stored)
     return Fence(epoch, version) if number == epoch else None
 
 
-async def resign(client: Client, fence: Fence) -> None:
-    """Delete /controller under the fence; nothing to do where it is gone already."""
-    (outcome,) = await fenced.commit(client, [[fenced.delete(layout.CONTROLLER)]], fence, batch=1)
+async def resign(client: Client, fence: Fence, *, sticky: bool) -> None:
+    """Delete under the fence what says that we hold it; nothing to do where it is gone already."""
+    path = layout.LOCK if sticky else layout.CONTROLLER
+    (outcome,) = await fenced.commit(client, [[fenced.delete(path)]], fence, batch=1)
     if outcome != Outcome.KEPT:
-        raise StoreError(f"{layout.CONTROLLER} could not be deleted")
+        raise StoreError(f"{path} could not be deleted")
 
 
 def _epoch(found: Any) -> tuple[int, int]:

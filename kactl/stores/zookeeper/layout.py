@@ -36,6 +36,8 @@ PRODUCER_IDS: Final = "/latest_producer_id_block"
 ISR_NOTIFICATIONS: Final = "/isr_change_notification"
 LOG_DIR_NOTIFICATIONS: Final = "/log_dir_event_notification"
 CLUSTER_ID: Final = "/cluster/id"
+# Ours, and none of Kafka's: by it instances tell who of them acts where /controller stays.
+LOCK: Final = "/kactl/lock"
 
 ISR_NOTIFICATION_PREFIX: Final = "isr_change_"
 LOG_DIR_NOTIFICATION_PREFIX: Final = "log_dir_event_"

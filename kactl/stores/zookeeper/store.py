@@ -77,6 +77,9 @@ class ZooKeeperStore:
             its own bounds. A call gives up with StoreUnavailable when nothing was answered for twice that time.
         max_in_flight: how many requests may be unanswered at a time.
         batch_partitions: writes in one multi, at most.
+        sticky: let /controller stay when we go, so that no broker becomes the controller, not even while no instance
+            of ours runs. All instances have to agree on it. To give the cluster back to its brokers, delete
+            /controller when the last instance has stopped.
     """
 
     def __init__(
@@ -86,10 +89,12 @@ class ZooKeeperStore:
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         max_in_flight: int = MAX_IN_FLIGHT,
         batch_partitions: int = BATCH_PARTITIONS,
+        sticky: bool = False,
     ) -> None:
         _check(connect, session_timeout_ms, max_in_flight, batch_partitions)
         self._connect = connect
         self._batch = batch_partitions
+        self._sticky = sticky
         self._listener: Callable[[StoreEvent], None] | None = None
         self._sessions: list[ZooKeeperSession] = []
         self._ended_sessions: set[int] = set()
@@ -138,15 +143,15 @@ class ZooKeeperStore:
     # -- the controllership
 
     async def controller(self) -> ControllerRecord | None:
-        return await controllership.read(self._client, self._watches)
+        return await controllership.read(self._client, self._watches, sticky=self._sticky)
 
     async def contest(self, controller_id: int, *, take_over: bool = False) -> Fence:
-        fence = await controllership.contest(self._client, controller_id, take_over=take_over)
+        fence = await controllership.contest(self._client, controller_id, take_over=take_over, sticky=self._sticky)
         self._armed.topics.forget()
         return fence
 
     async def resign(self, fence: Fence) -> None:
-        await controllership.resign(self._client, fence)
+        await controllership.resign(self._client, fence, sticky=self._sticky)
 
     # -- brokers and topics
 

@@ -170,7 +170,7 @@ class Watches:
                 self._config_changed()
             elif path in _CHILDREN_CHANGED:
                 self._fired(StoreEvent(_CHILDREN_CHANGED[path]))
-        elif path == layout.CONTROLLER:
+        elif path in (layout.CONTROLLER, layout.LOCK):
             gone = event == EventType.DELETED
             self._fired(StoreEvent(Changed.CONTROLLER_GONE if gone else Changed.CONTROLLER))
         elif event == EventType.DELETED:

@@ -1,0 +1,113 @@
+"""A controllership that stays with us: brokers see somebody in office even while no instance of ours runs."""
+
+from typing import Any
+
+import anyio.to_thread
+import pytest
+
+from kactl.actors.system import Controller
+from kactl.errors import ControllerMoved
+from kactl.store import Changed
+from kactl.stores.zookeeper import ZooKeeperStore
+from tests.actors.world import Brokers
+from tests.contracts.store_clients import Ear
+from tests.contracts.test_zookeeper_store import SESSION_MS, end_session
+from tests.interop.fixtures import chroot, jars, zookeeper
+from tests.interop.zookeeper import ZooKeeperServer
+
+__all__ = ["chroot", "jars", "zookeeper"]
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop]
+
+
+@pytest.fixture
+def connect(zookeeper: ZooKeeperServer, chroot: str) -> str:
+    return zookeeper.connect(chroot)
+
+
+def sticky(connect: str) -> ZooKeeperStore:
+    return ZooKeeperStore(connect, session_timeout_ms=SESSION_MS, sticky=True)
+
+
+def broker(connect: str) -> ZooKeeperStore:
+    """Whoever goes by /controller alone, as brokers do."""
+    return ZooKeeperStore(connect, session_timeout_ms=SESSION_MS)
+
+
+async def test_when_the_last_instance_has_gone_brokers_do_not_contest(connect: str) -> None:
+    async with broker(connect) as other:
+        async with sticky(connect) as store:
+            fence = await store.contest(900)
+            assert (fence.epoch, await store.controller()) == (1, await other.controller())
+
+        held = await other.controller()
+        assert held is not None
+        assert held.id == 900
+        with pytest.raises(ControllerMoved):
+            await other.contest(1)
+
+        async with sticky(connect) as store:
+            assert await store.controller() is None, "among us it is vacant"
+            assert (await store.contest(901)).epoch == 2
+            assert (await other.controller()).id == 901  # type: ignore[union-attr]
+
+
+async def test_among_instances_one_holds_it_and_the_next_hears_of_its_end(connect: str) -> None:
+    async with sticky(connect) as first, sticky(connect) as second:
+        ear = Ear(second)
+        fence = await first.contest(900)
+        assert (await second.controller()).id == 900  # type: ignore[union-attr]
+        with pytest.raises(ControllerMoved):
+            await second.contest(901)
+
+        await first.resign(fence)
+        await ear.hear(Changed.CONTROLLER_GONE)
+
+        assert await second.controller() is None
+        assert (await second.contest(901)).epoch == 2
+        with pytest.raises(ControllerMoved):
+            await first.resign(fence)
+
+
+async def test_the_end_of_a_session_frees_it_for_the_next_instance(connect: str) -> None:
+    async with sticky(connect) as first, sticky(connect) as second:
+        ear = Ear(second)
+        await first.contest(900)
+        await second.controller()
+
+        kazoo: Any = first._client._kazoo
+        await anyio.to_thread.run_sync(end_session, kazoo)
+        await ear.hear(Changed.CONTROLLER_GONE)
+
+        assert (await second.contest(901)).epoch == 2
+
+
+async def test_it_can_be_taken_from_an_instance_and_from_a_broker(connect: str) -> None:
+    async with broker(connect) as stock, sticky(connect) as first, sticky(connect) as second:
+        await stock.contest(1)
+        with pytest.raises(ControllerMoved):
+            await first.contest(900)
+
+        assert (await first.contest(900, take_over=True)).epoch == 2
+        assert (await second.contest(901, take_over=True)).epoch == 3
+        assert (await stock.controller()).id == 901  # type: ignore[union-attr]
+
+
+async def test_a_controller_node_that_somebody_deleted_is_made_again_by_its_holder(connect: str) -> None:
+    async with broker(connect) as admin, sticky(connect) as store:
+        ear = Ear(store)
+        await store.contest(900)
+        await store.controller()
+
+        kazoo: Any = admin._client._kazoo
+        await anyio.to_thread.run_sync(kazoo.delete, admin._client.path("/controller"))
+        await ear.hear(Changed.CONTROLLER_GONE)
+
+        assert await store.controller() is None
+        assert (await store.contest(900)).epoch == 2
+
+
+async def test_an_instance_that_comes_back_goes_on_where_it_was(connect: str) -> None:
+    for epoch in (1, 2):
+        async with Controller(900, store=sticky(connect), transport=Brokers()) as controller:
+            assert await controller.wait_active() == epoch
