@@ -57,6 +57,8 @@ class StoreConfig(_Section, frozen=True):
         connect: hosts and chroot, for zookeeper.
         session_timeout: after which a broker or controller that says nothing counts as dead.
         max_in_flight: writes that are on their way to ZooKeeper at one time; each holds `batch_partitions`.
+        sticky: for zookeeper: the controllership stays with kactl's instances even while none of them runs, so that no
+            broker takes it; all instances have to agree on it.
     """
 
     kind: Literal["sqlite", "memory", "zookeeper"] = "sqlite"
@@ -65,6 +67,7 @@ class StoreConfig(_Section, frozen=True):
     session_timeout: Duration = Duration(18_000)
     max_in_flight: Annotated[int, Meta(ge=1, le=1000)] = 20
     batch_partitions: Annotated[int, Meta(ge=1, le=1000)] = 100
+    sticky: bool = False
 
 
 class ControllerConfig(_Section, frozen=True):
@@ -78,6 +81,8 @@ class ControllerConfig(_Section, frozen=True):
             that prefer a broker.
         delete_topics: whether topics may be deleted.
         takeover: take the controllership from whoever holds it, when starting.
+        warm_standby: whether an instance that stands by follows what changes, so that it has little to read when it
+            takes over.
         controller_socket_timeout: how long one request to a broker may take.
     """
 
@@ -87,6 +92,7 @@ class ControllerConfig(_Section, frozen=True):
     leader_imbalance_check_interval: Duration = Duration(300_000)
     delete_topics: bool = True
     takeover: bool = False
+    warm_standby: bool = True
     controller_socket_timeout: Duration = Duration(30_000)
 
 

@@ -39,10 +39,12 @@ def test_every_key_can_be_written(file: Path) -> None:
         session-timeout = "6s"
         max-in-flight = 5
         batch-partitions = 50
+        sticky = true
 
         [controller]
         unclean-leader-election = true
         takeover = true
+        standby-interval = "0s"
         controller-socket-timeout = "500ms"
 
         [kafka]
@@ -67,9 +69,10 @@ def test_every_key_can_be_written(file: Path) -> None:
         session_timeout=Duration(6000),
         max_in_flight=5,
         batch_partitions=50,
+        sticky=True,
     )
     assert (config.controller.unclean_leader_election, config.controller.takeover) == (True, True)
-    assert config.controller.controller_socket_timeout == 500
+    assert (config.controller.controller_socket_timeout, config.controller.standby_interval) == (500, 0)
     assert (config.kafka.ibp, config.kafka.listener_name) == ("3.9", "INTERNAL")
     assert config.api.address == Listen("::1", 0)
     assert config.participants.count == 0

@@ -66,6 +66,7 @@ async def embedded(config: Config, note: Callable[[str], None]) -> AsyncIterator
                 auto_balance=config.controller.auto_leader_rebalance,
                 balance_interval_ms=config.controller.leader_imbalance_check_interval,
                 balance_percentage=config.controller.leader_imbalance_percent,
+                standby_interval_ms=config.controller.standby_interval,
                 take_over=config.controller.takeover,
                 meter_provider=provider,
             )
@@ -100,6 +101,7 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
         session_timeout_ms=config.store.session_timeout,
         max_in_flight=config.store.max_in_flight,
         batch_partitions=config.store.batch_partitions,
+        sticky=config.store.sticky,
     )
     with listening(config) as sockets:
         controller = Controller(
@@ -116,6 +118,7 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
             auto_balance=config.controller.auto_leader_rebalance,
             balance_interval_ms=config.controller.leader_imbalance_check_interval,
             balance_percentage=config.controller.leader_imbalance_percent,
+            standby_interval_ms=config.controller.standby_interval,
             take_over=config.controller.takeover,
             listed_as=listed_as(config),
             controller_ids=config.kafka.controller_ids,
