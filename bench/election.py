@@ -24,7 +24,7 @@ import numpy as np
 
 from bench.clusters import Shape, fill
 from bench.stages import Stages
-from kactl.actors.handlers.brokers import BrokerEvents
+from kactl.actors.controller import ControllerLoop
 from kactl.actors.handlers.reach import Reach, Settings
 from kactl.actors.partitions import Partitions
 from kactl.actors.replicas import Replicas
@@ -38,6 +38,7 @@ from kactl.model import Broker, PartitionState, ReplicaState
 from kactl.rows import Change
 from kactl.stores.memory import MemoryStore
 from kactl.stores.sqlite import SqliteStore
+from kactl.telemetry import Telemetry
 from kactl.transports.kafka.codec import Encoder, versions_for
 from tests.oracle import batch as object_batch
 from tests.oracle.failure import BrokerFailure
@@ -95,11 +96,12 @@ class Bench:
             Settings(new_topic_id=lambda: bytes(16)),
             enqueue=lambda event: None,
         )
-        self.events = BrokerEvents(self.reach)
+        self.loop = ControllerLoop(self.reach, telemetry=Telemetry(), unclean=self.partitions)
 
     async def load(self) -> None:
         """Fill the store, and the table as a failover would leave it."""
         self.cluster.fence = await self.store.contest(CONTROLLER)
+        self.loop.controllership.active_id = CONTROLLER
         assignments = await fill(self.store, self.shape, self.cluster.fence)
         self.cluster.add_brokers(self.registered.values())
         at = self.cluster.put_assignments(assignments)
@@ -136,7 +138,7 @@ class Bench:
         sent, requests = self.channels.bytes, self.channels.requests
         self.stages.reset()
         began = time.perf_counter()
-        await self.events.on_brokers_changed(BrokersChanged())
+        await self.loop.receive(BrokersChanged())
         total = (time.perf_counter() - began) * 1000
         figures = {stage: self.stages.ms.get(stage, 0.0) for stage in STAGES}
         figures["other"] = total - sum(figures.values())
@@ -148,7 +150,7 @@ class Bench:
 
     async def _return(self, broker: int) -> None:
         """The broker comes back and is in sync everywhere again, and leads what it led, as before its failure."""
-        await self.events.on_brokers_changed(BrokersChanged())
+        await self.loop.receive(BrokersChanged())
         table = self.cluster.table
         at = table.with_replica_on([broker])
         rows = table.rows(at)
