@@ -44,7 +44,7 @@ def test_every_key_can_be_written(file: Path) -> None:
         [controller]
         unclean-leader-election = true
         takeover = true
-        standby-interval = "0s"
+        warm-standby = false
         controller-socket-timeout = "500ms"
 
         [kafka]
@@ -72,7 +72,7 @@ def test_every_key_can_be_written(file: Path) -> None:
         sticky=True,
     )
     assert (config.controller.unclean_leader_election, config.controller.takeover) == (True, True)
-    assert (config.controller.controller_socket_timeout, config.controller.standby_interval) == (500, 0)
+    assert (config.controller.controller_socket_timeout, config.controller.warm_standby) == (500, False)
     assert (config.kafka.ibp, config.kafka.listener_name) == ("3.9", "INTERNAL")
     assert config.api.address == Listen("::1", 0)
     assert config.participants.count == 0

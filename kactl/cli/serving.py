@@ -22,6 +22,8 @@ from .listening import listed_as, listener, listening
 
 # A controller that waits for a lease to end waits for the session's timeout; a takeover comes on top.
 TAKEOVER_MS = 60_000
+# How far an instance that stands by may be behind.
+STANDBY_INTERVAL_MS = 1000
 
 
 class Server(NamedTuple):
@@ -66,7 +68,7 @@ async def embedded(config: Config, note: Callable[[str], None]) -> AsyncIterator
                 auto_balance=config.controller.auto_leader_rebalance,
                 balance_interval_ms=config.controller.leader_imbalance_check_interval,
                 balance_percentage=config.controller.leader_imbalance_percent,
-                standby_interval_ms=config.controller.standby_interval,
+                standby_interval_ms=STANDBY_INTERVAL_MS if config.controller.warm_standby else 0,
                 take_over=config.controller.takeover,
                 meter_provider=provider,
             )
@@ -118,7 +120,7 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
             auto_balance=config.controller.auto_leader_rebalance,
             balance_interval_ms=config.controller.leader_imbalance_check_interval,
             balance_percentage=config.controller.leader_imbalance_percent,
-            standby_interval_ms=config.controller.standby_interval,
+            standby_interval_ms=STANDBY_INTERVAL_MS if config.controller.warm_standby else 0,
             take_over=config.controller.takeover,
             listed_as=listed_as(config),
             controller_ids=config.kafka.controller_ids,
