@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from kactl.cluster import Cluster
-from kactl.errors import StoreError
+from kactl.errors import Remedy, StoreError
 from kactl.events import Event, StandbyDue
 from kactl.rows import RowNumbers
 from kactl.store import Changes, Names, Store
@@ -187,16 +187,22 @@ class Standby(Handlers):
         Nothing is kept here.
 
         Raises:
-            StoreError: nothing was handed over.
+            StoreError: our session, and with it our controllership, has ended.
         """
         copy, self._copy = self._copy, None
         self._timers.cancel(StandbyDue())
         if copy is not None:
-            changes = await self.store.changes(copy.position, last=True)
-            if not changes.whole:
-                copy.note(changes)
-                return copy
-            log.info("what changed in the store cannot be told; all of it is read")
+            try:
+                changes = await self.store.changes(copy.position, last=True)
+            except StoreError as failed:
+                if failed.remedy is Remedy.RESIGN:
+                    raise
+                log.warning("what changed in the store could not be told: %s", failed)
+            else:
+                if not changes.whole:
+                    copy.note(changes)
+                    return copy
+            log.info("what was read while standing by cannot be relied on; all of it is read again")
         return Copy(Cluster(self.cluster.controller_id, recovery=self.cluster.recovery), (), ())
 
 

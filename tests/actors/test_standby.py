@@ -168,6 +168,26 @@ async def test_where_the_store_cannot_tell_all_is_read_again() -> None:
             assert (reads.topics, reads.partitions) == (["orders"], ["orders-0"])
 
 
+async def test_a_takeover_goes_on_without_the_copy_if_the_store_fails_to_say_what_changed() -> None:
+    async with world(1) as here:
+        await here.create("orders", [[1]])
+        other, _ = standby(here, 101)
+        async with other:
+            await warm(here, other)
+            store: Any = other.store
+
+            async def away(since: tuple[int, ...] | None, *, last: bool = False) -> Changes:
+                raise StoreUnavailable("away")
+
+            store.changes = away
+            reads = Reads(other)
+            await retire(here)
+
+            assert other.is_active
+            assert other.cluster.fence.epoch == 2
+            assert (reads.topics, reads.partitions) == (["orders"], ["orders-0"])
+
+
 async def test_a_store_that_fails_ends_the_copy_which_is_begun_anew_later() -> None:
     async with world(1) as here:
         await here.create("orders", [[1]])
