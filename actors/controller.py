@@ -137,7 +137,14 @@ class ControllerLoop(Actor[Event]):
         self.telemetry.queued(waited_ms)
         self.state = message.state
         try:
-            return await self._receive(message)
+            with self.telemetry.event(
+                message.label,
+                message.state.label,
+                controller_id=self.cluster.controller_id,
+                epoch=self.cluster.fence.epoch,
+                queued_ms=waited_ms,
+            ):
+                return await self._receive(message)
         finally:
             self.state = ControllerState.IDLE
             took_ms = self.turns.end()
@@ -153,12 +160,12 @@ class ControllerLoop(Actor[Event]):
             return await self._handle(message)
         except ControllerMoved as moved:
             log.info("%s: %s", message.label, moved)
-            self.turns.fail()
+            self._failed(moved)
             await self.controllership.moved(refused=type(message) is not LeaderAndIsrAnswered)
             if message.asked:
                 raise self._not_controller(message) from moved
         except Exception as error:
-            self.turns.fail()
+            self._failed(error)
             if isinstance(error, IllegalState) and self.is_active:
                 # Nothing that we know can be relied on any more; whoever is elected next reads all of it anew.
                 await self.controllership.give_up(f"what should not be possible has happened: {error}")
@@ -173,6 +180,10 @@ class ControllerLoop(Actor[Event]):
             if self.cluster.is_undone:
                 self._look_again(WritesFailed())
         return None
+
+    def _failed(self, error: Exception) -> None:
+        self.turns.fail()
+        self.telemetry.failed(error)
 
     def _not_controller(self, asked: Event) -> NotController:
         """What the asker of `asked` is told: that he has to ask somebody else, in the words that he understands."""

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final, Self
 
 import anyio
-from opentelemetry import metrics
+from opentelemetry import metrics, trace
 
 from kactl.batch import RequestBatch, deletion_answers
 from kactl.clock import Clock, SystemClock
@@ -77,7 +77,7 @@ class Controller(Asking, Looking):
         take_over: take the controllership from whoever holds it, when starting.
         listed_as: our entry in the list of brokers that brokers are told; None if they are to know our id alone.
         controller_ids: ids of other instances; no replica stays on them or on ours.
-        meter_provider: of OpenTelemetry; the host program's if None.
+        meter_provider, tracer_provider: of OpenTelemetry; the host program's if None.
 
     Nothing global is touched: no signal handlers, no logging, no event loop policy, no telemetry provider.
     """
@@ -107,6 +107,7 @@ class Controller(Asking, Looking):
         listed_as: Broker | None = None,
         controller_ids: Collection[int] = (),
         meter_provider: metrics.MeterProvider | None = None,
+        tracer_provider: trace.TracerProvider | None = None,
     ) -> None:
         if node_id < 0:
             raise BadRequest("node_id", f"{node_id} is negative; choose a number that no broker has")
@@ -119,7 +120,7 @@ class Controller(Asking, Looking):
         self.cluster = Cluster(node_id, recovery=recovery, listed_as=listed_as)
         # In microseconds no process counts as fast as time goes by, so that numbers go on rising over restarts.
         self.history = History(self.clock, first=self.clock.now_ms() * 1000)
-        self.telemetry = Telemetry(meter_provider)
+        self.telemetry = Telemetry(meter_provider, tracer_provider)
         self.channels = Channels(
             MemoryTransport(self.hub, clock=self.clock) if transport is None else transport,
             clock=self.clock,

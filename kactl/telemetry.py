@@ -5,9 +5,10 @@ somebody collects (`observe`), and costs the path nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Final
 
-from opentelemetry import metrics
+from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
 
 # Bounds in seconds, fine where an election should lie.
@@ -57,9 +58,15 @@ class Telemetry:
 
     Args:
         meter_provider: None takes the host program's; without any, nothing is recorded.
+        tracer_provider: the same for spans; there is one for each event.
     """
 
-    def __init__(self, meter_provider: metrics.MeterProvider | None = None) -> None:
+    def __init__(
+        self,
+        meter_provider: metrics.MeterProvider | None = None,
+        tracer_provider: trace.TracerProvider | None = None,
+    ) -> None:
+        self._tracer = trace.get_tracer("kactl", tracer_provider=tracer_provider)
         self._meter = metrics.get_meter("kactl", meter_provider=meter_provider)
         self._closed = False
         self._processed = self._histogram("kafka.controller.event.process.duration", "time to handle an event")
@@ -71,6 +78,29 @@ class Telemetry:
         return self._meter.create_histogram(
             name, unit="s", description=meaning, explicit_bucket_boundaries_advisory=list(_BOUNDS)
         )
+
+    def event(
+        self, kind: str, state: str, *, controller_id: int, epoch: int, queued_ms: float
+    ) -> AbstractContextManager[trace.Span]:
+        """The span of an event, for as long as it is handled."""
+        return self._tracer.start_as_current_span(
+            f"controller.event {state}",
+            attributes={
+                "kafka.controller.id": controller_id,
+                "kafka.controller.epoch": epoch,
+                "kafka.controller.state": state,
+                "kactl.event.kind": kind,
+                "kactl.event.queue_ms": queued_ms,
+            },
+            record_exception=False,  # refusals are answers; what failed says so itself
+            set_status_on_exception=False,
+        )
+
+    def failed(self, error: Exception) -> None:
+        """The event in hand has failed."""
+        span = trace.get_current_span()
+        span.record_exception(error)
+        span.set_status(trace.StatusCode.ERROR, str(error))
 
     def processed(self, state: str, duration_ms: float) -> None:
         """An event was handled, in the state of Kafka's name."""

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from kactl.actors.actor import Inbox
 from kactl.actors.queue import IDLE_MS, Turns
@@ -382,3 +385,29 @@ async def test_the_queue_names_no_more_events_than_asked_for() -> None:
         assert [each.waited_ms for each in view.next] == [250, 250]
         w.controller.loop.inbox.drain()
         gate.set()
+
+
+async def test_each_event_is_a_span_and_one_that_failed_says_why() -> None:
+    spans = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    async with world(1, tracer_provider=provider) as w:
+        spans.clear()
+        let_fail(w, ZeroDivisionError("a bug"))
+
+        await w.create("t", [[1]])
+        with pytest.raises(ZeroDivisionError):
+            await w.controller.ask(Failing())
+
+        created, *_, failed = spans.get_finished_spans()
+        assert created.name == "controller.event TopicChange"
+        assert dict(created.attributes or {}) == {
+            "kafka.controller.id": w.controller.node_id,
+            "kafka.controller.epoch": 1,
+            "kafka.controller.state": "TopicChange",
+            "kactl.event.kind": "TopicsChanged",
+            "kactl.event.queue_ms": 0.0,
+        }
+        assert created.status.is_unset
+        assert (failed.attributes or {})["kactl.event.kind"] == "Failing"
+        assert failed.status.description == "a bug"
