@@ -37,6 +37,11 @@ class Hosting(Handlers):
         self.rewritten = 0
         self._waiting: set[str] = set()
 
+    @property
+    def _controllers(self) -> frozenset[int]:
+        """Who hosts nothing. Whoever has registered as a broker is one, whatever its id."""
+        return self.settings.controller_ids - self.cluster.brokers.keys()
+
     async def rewrite(self, at: RowNumbers) -> None:
         """Rewrite what names a controller among the rows `at`, in the store and then in the table.
 
@@ -45,7 +50,7 @@ class Hosting(Handlers):
         Raises:
             StoreError: some of it may have been written.
         """
-        table, controllers = self.cluster.table, self.settings.controller_ids
+        table, controllers = self.cluster.table, self._controllers
         rows = table.rows(at)
         named = np.isin(rows.replicas, list(controllers)) & rows.assigned
         at = at[named.any(axis=0) & ~rows.has_leadership]
@@ -97,7 +102,7 @@ class Hosting(Handlers):
 
     def _wait(self, fresh: Assignments, changed: dict[TopicPartition, Assignment]) -> None:
         """Remember topics with partitions that only a controller was to hold, while there is no broker."""
-        controllers = self.settings.controller_ids
+        controllers = self._controllers
         for name, each in fresh.items():
             if name not in changed and each.replicas and controllers.issuperset(each.replicas):
                 log.warning("partition %s has no place but on a controller: it waits for a broker to come", name)
@@ -105,7 +110,7 @@ class Hosting(Handlers):
 
     def _load(self) -> dict[int, int]:
         """How many replicas each live broker holds."""
-        live = np.array(sorted(self.cluster.now.live.ids - self.settings.controller_ids), np.int32)
+        live = np.array(sorted(self.cluster.now.live.ids - self._controllers), np.int32)
         if not len(live):
             return {}
         held = self.cluster.table.rows(self.cluster.table.all())

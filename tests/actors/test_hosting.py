@@ -98,6 +98,14 @@ async def test_other_instances_host_nothing_either() -> None:
         assert await assigned(w, "orders") == [(OTHER, 1)]  # an id like any other, whose broker is down
 
 
+async def test_a_broker_of_the_same_id_is_a_broker() -> None:
+    async with world(1, CONTROLLER, 2) as w:
+        await w.create("orders", [[CONTROLLER, 1]])
+
+        assert await assigned(w, "orders") == [(CONTROLLER, 1)]
+        assert await w.stored("orders-0") == (CONTROLLER, 0, (1, CONTROLLER))
+
+
 async def test_a_broker_that_shuts_down_is_given_nothing() -> None:
     async with world(1, 2, 3) as w:
         await w.shut_down(2)

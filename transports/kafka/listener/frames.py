@@ -28,6 +28,7 @@ class Limits(NamedTuple):
         held_max: what all connections together may hold of such frames, in bytes.
         connections_max: of all addresses together.
         frame_timeout_s: from the first byte of a frame to its last.
+        first_timeout_s: from the connection to the first byte. Whoever wants something says it at once.
         idle_timeout_s: between two frames; Kafka's connections.max.idle.ms.
         write_timeout_s: how long a peer may leave an answer untouched.
     """
@@ -37,6 +38,7 @@ class Limits(NamedTuple):
     held_max: int = 64 * 1024 * 1024
     connections_max: int = 1000
     frame_timeout_s: float = 60.0
+    first_timeout_s: float = 30.0
     idle_timeout_s: float = 600.0
     write_timeout_s: float = 60.0
 
@@ -85,6 +87,7 @@ class Frames:
         self._held = held
         self._holds = 0
         self._deadline_s = 0.0
+        self._wait_s = limits.first_timeout_s
 
     async def head(self) -> Head | None:
         """The beginning of the next frame; None where the peer has closed between two frames, or said nothing long.
@@ -93,12 +96,13 @@ class Frames:
             Refused: it is none.
         """
         try:
-            async with asyncio.timeout(self._limits.idle_timeout_s):
+            async with asyncio.timeout(self._wait_s):
                 first = await self._reader.read(1)
         except TimeoutError:
             return None
         if not first:
             return None
+        self._wait_s = self._limits.idle_timeout_s
         self._deadline_s = asyncio.get_running_loop().time() + self._limits.frame_timeout_s
         (size,) = _LENGTH.unpack(first + await self._exactly(_LENGTH.size - 1))
         if not _FIXED.size <= size <= self._limits.frame_size_max:

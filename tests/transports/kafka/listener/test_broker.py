@@ -1,5 +1,7 @@
 """What brokers ask over the wire, in every version, and what they are answered."""
 
+import asyncio
+import uuid
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from kactl.errors import BrokerNotAvailable, BrokerNotRegistered, ErrorCode, Kac
 from kactl.model import ZERO_ID, Leadership, ProducerIdBlock, TopicPartition, TopicRef
 
 from .client import connected, part, request_class
-from .desk import Desk, listening
+from .desk import Desk, listening, until
 
 pytestmark = pytest.mark.anyio
 ORDERS = TopicRef("orders", bytes(range(16)))
@@ -97,8 +99,6 @@ def alter(version: int, *partitions: tuple[int, int, tuple[int, ...], int]) -> A
                 partition_index=number, leader_epoch=leader_epoch, partition_epoch=partition_epoch, **members
             )
         )
-    import uuid
-
     name = {"topic_id": uuid.UUID(bytes=ORDERS.id)} if version >= 2 else {"topic_name": ORDERS.name}
     topic = part(56, version, "TopicData")(partitions=tuple(made), **name)
     return request_class(56, version)(broker_id=2, broker_epoch=77, topics=(topic,))
@@ -137,3 +137,37 @@ async def test_a_leader_proposes_isrs_and_hears_what_holds(version: int) -> None
     )
     assert version < 1 or taken.leader_recovery_state == 1
     assert (refused.partition_index, refused.error_code) == (5, KioError.invalid_update_version)
+
+
+@pytest.mark.parametrize("version", [1, 3])
+async def test_ten_thousand_proposals_are_read_and_answered_while_others_are_served(version: int) -> None:
+    """They are read in a thread; a broker that stops meanwhile is answered before them."""
+    ref = TopicRef("", ORDERS.id) if version >= 2 else TopicRef(ORDERS.name, ZERO_ID)
+    answered: list[str] = []
+
+    async def many() -> Any:
+        async with connected(port) as client:
+            answer = await client.ask(alter(version, *((at, 9, (2, 3), 5) for at in range(10_000))))
+            answered.append("proposals")
+            return answer
+
+    async def one() -> None:
+        async with connected(port) as client:
+            await until(lambda: listener.held > 0)
+            await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=77))
+            answered.append("shutdown")
+
+    def altered(asked: AlterPartitionRequested) -> list[IsrResult]:
+        return [
+            IsrResult(ref, each.partition, leadership=Leadership(2, 9, each.isr, 6, 50)) for each in asked.proposals
+        ]
+
+    desk = Desk({AlterPartitionRequested: altered, ControlledShutdownRequested: lambda _: []})
+    async with listening(desk) as (listener, port), asyncio.timeout(60):
+        answer, _ = await asyncio.gather(many(), one())
+
+    assert answered == ["shutdown", "proposals"]
+    (topic,) = answer.topics
+    assert [(each.partition_index, each.isr, each.partition_epoch) for each in topic.partitions] == [
+        (at, (2, 3), 6) for at in range(10_000)
+    ]

@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode as KioError
 
 from kactl.broker_requests import ControlledShutdownRequested
 from kactl.errors import BadRequest
+from kactl.telemetry import COUNTERS, GAUGES
 from kactl.transports.kafka.listener.apis import REFUSED
 from kactl.transports.kafka.listener.frames import Limits
 from kactl.transports.kafka.listener.tally import LOG_PAUSE_S, Refused, Tally
@@ -154,8 +155,15 @@ async def test_who_sends_a_byte_now_and_then_is_thrown_out() -> None:
     assert listener.tally.refused == {"slow": 1}
 
 
-async def test_who_says_nothing_is_let_go() -> None:
-    async with listening(Desk(), limits=Limits(idle_timeout_s=0.05)) as (listener, port), connected(port) as client:
+@pytest.mark.parametrize(
+    ("limits", "asked"),
+    [(Limits(first_timeout_s=0.05), False), (Limits(idle_timeout_s=0.05), True)],
+    ids=["from the beginning", "after a request"],
+)
+async def test_who_says_nothing_is_let_go(limits: Limits, asked: bool) -> None:
+    async with listening(Desk(), limits=limits) as (listener, port), connected(port) as client:
+        if asked:
+            await client.ask(request_class(18, 0)())
         closed = await client.is_closed()
 
     assert closed
@@ -287,6 +295,22 @@ def _changed(content: bytes, changes: list[tuple[int, int]]) -> bytes:
     for at, byte in changes:
         changed[at % len(changed)] = byte
     return bytes(changed)
+
+
+def test_what_is_counted_can_be_collected() -> None:
+    tally = Tally()
+    tally.requests["relayed"] += 3
+    tally.refuse(Refused("length", "a frame of -1 bytes"), "10.0.0.1:5 on CLIENT")
+    tally.connections = 2
+
+    readings = {name: list(read()) for name, read in tally.readings().items()}
+
+    assert readings == {
+        "kactl.listener.request.count": [(3, {"rpc.method": "relayed"})],
+        "kactl.listener.refused.count": [(1, {"error.type": "length"})],
+        "kactl.listener.connections": [(2, {})],
+    }
+    assert readings.keys() <= {name for name, _, _ in (*GAUGES, *COUNTERS)}
 
 
 def test_a_flood_of_refusals_is_counted_whole_and_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
