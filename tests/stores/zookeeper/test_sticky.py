@@ -10,8 +10,8 @@ from kactl.errors import ControllerMoved
 from kactl.store import Changed
 from kactl.stores.zookeeper import ZooKeeperStore
 from tests.actors.world import Brokers
-from tests.contracts.store_clients import Ear
-from tests.contracts.test_zookeeper_store import SESSION_MS, end_session
+from tests.contracts.store_clients import SESSION_MS, Ear
+from tests.contracts.test_zookeeper_store import end_session
 from tests.interop.fixtures import chroot, jars, zookeeper
 from tests.interop.zookeeper import ZooKeeperServer
 

@@ -63,7 +63,7 @@ def test_a_connect_string_that_means_nothing_is_refused(connect: str) -> None:
 @pytest.mark.parametrize("setting", ["session_timeout_ms", "max_in_flight", "batch_partitions"])
 def test_a_limit_of_nothing_is_refused(setting: str) -> None:
     with pytest.raises(BadConfig, match=setting):
-        ZooKeeperStore("host:1", **{setting: 0})
+        ZooKeeperStore("host:1", **{setting: 0})  # type: ignore[arg-type]
 
 
 async def test_nodes_that_make_no_sense_cost_nothing_but_themselves(
