@@ -24,8 +24,9 @@ class ChangeLog:
         self._complete_after = 0
 
     def add(self, seq: int, topic: Ints, partition: Ints) -> None:
-        """Change `seq` wrote these entries; numbers rise. The columns are kept as they are."""
-        self._changes.append((seq, topic, partition))
+        """Change `seq` wrote these entries; numbers rise."""
+        # Copies: the columns may be views of a whole change, which would be held along with them.
+        self._changes.append((seq, topic.copy(), partition.copy()))
         self._rows += len(topic)
         while self._rows > ROWS_MAX:
             self._complete_after, gone, _ = self._changes.popleft()

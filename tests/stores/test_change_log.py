@@ -1,0 +1,55 @@
+"""Which entries were written lately, and from when on that is known."""
+
+import numpy as np
+import pytest
+
+from kactl.stores import change_log
+from kactl.stores.change_log import ChangeLog
+
+
+def numbers(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    return np.array(values, np.int32)
+
+
+def since(log: ChangeLog, seq: int) -> list[tuple[int, int]] | None:
+    found = log.since(seq)
+    return None if found is None else sorted(zip(found[0].tolist(), found[1].tolist(), strict=True))
+
+
+def test_what_came_after_a_change_is_told() -> None:
+    log = ChangeLog()
+    log.add(1, numbers(7, 7), numbers(0, 1))
+    log.add(3, numbers(8), numbers(0))
+
+    assert since(log, 0) == [(7, 0), (7, 1), (8, 0)]
+    assert since(log, 1) == since(log, 2) == [(8, 0)]
+    assert since(log, 3) == []
+
+
+def test_of_what_came_before_the_beginning_nothing_is_known() -> None:
+    log = ChangeLog()
+    log.add(1, numbers(7), numbers(0))
+    log.begin(5)
+    log.add(6, numbers(8), numbers(0))
+
+    assert since(log, 4) is None
+    assert since(log, 5) == [(8, 0)]
+
+
+def test_the_oldest_are_forgotten_and_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_log, "ROWS_MAX", 3)
+    log = ChangeLog()
+    for seq in range(1, 6):
+        log.add(seq, numbers(seq), numbers(0))
+
+    assert since(log, 1) is None
+    assert since(log, 2) == [(3, 0), (4, 0), (5, 0)]
+
+
+def test_later_changes_of_the_columns_are_not_seen() -> None:
+    log, topic = ChangeLog(), numbers(1)
+    log.add(1, topic, numbers(0))
+
+    topic[0] = 9
+
+    assert since(log, 0) == [(1, 0)]
