@@ -251,6 +251,7 @@ async def test_the_state_shows_while_an_event_is_handled_and_its_timer_counts_it
 
         assert gauge(reader, "kafka.controller.state") == 0
         assert w.controller.queue().current is None
+        assert [kind.failed for kind in w.controller.queue().kinds if kind.label == "Blocking"] == [int(fails)]
         assert timed(reader, ControllerState.TOPIC_CHANGE) == before + 1
         await w.create("t", [[1]])
         assert w.known("t-0").leader == 1, "the loop goes on"
