@@ -70,6 +70,11 @@ class KafkaBroker:
         """What its present or last run has written."""
         return self._started().text
 
+    @property
+    def runs(self) -> bool:
+        """Whether there is a process, and it is not paused; it may still be starting."""
+        return self.process is not None and self.process.alive and not self.process.paused
+
     def start(self) -> None:
         """Launch, and wait until it serves.
 

@@ -2,10 +2,11 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 import msgspec
@@ -19,31 +20,62 @@ STOP_S: Final = 15.0
 class KactlController:
     """One instance. It keeps its ports over any number of starts."""
 
-    def __init__(self, node_id: int, *, folder: Path, zookeeper: str, ibp: str = "2.6", takeover: bool = False) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        *,
+        folder: Path,
+        zookeeper: str,
+        ibp: str = "2.6",
+        takeover: bool = False,
+        others: Sequence[int] = (),
+        visible_on: Sequence[str] = ("INTERNAL",),
+        balance_s: float = 300,
+    ) -> None:
         """Prepare; nothing runs before `start`.
 
         Args:
             takeover: take the controllership from whoever holds it when starting.
+            others: the ids of the other instances of the cluster.
+            visible_on: the listeners on which clients of brokers are told of this instance.
+            balance_s: how often it looks whether leaders should return to their preferred replicas.
         """
         self.node_id = node_id
         self.folder = folder
         self.port = free_port()
+        self.internal_port = free_port()
+        self.client_port = free_port()
         self.process: Process | None = None
+        self._zookeeper = zookeeper
+        self._ibp = ibp
+        self._others = others
+        self._balance_ms = round(balance_s * 1000)
         folder.mkdir(parents=True, exist_ok=True)
         self._config = folder / "kactl.toml"
+        self.configure(takeover=takeover, visible_on=visible_on)
+
+    def configure(self, *, takeover: bool, visible_on: Sequence[str] = ("INTERNAL",)) -> None:
+        """Set what the next start is to find."""
+        listeners = [f"INTERNAL://127.0.0.1:{self.internal_port}", f"CLIENT://127.0.0.1:{self.client_port}"]
         self._config.write_text(
             f"""
-node-id = {node_id}
+node-id = {self.node_id}
 cluster = "interop"
 [store]
 kind = "zookeeper"
-connect = "{zookeeper}"
+connect = "{self._zookeeper}"
 session-timeout = "6s"
 [controller]
 takeover = {"true" if takeover else "false"}
+leader-imbalance-check-interval = "{self._balance_ms}ms"
 [kafka]
-ibp = "{ibp}"
+ibp = "{self._ibp}"
 listener-name = "INTERNAL"
+listeners = {listeners}
+visible-on = {list(visible_on)}
+controller-ids = {list(self._others)}
+num-partitions = 3
+default-replication-factor = 3
 [api]
 listen = "127.0.0.1:{self.port}"
 """
@@ -107,6 +139,24 @@ listen = "127.0.0.1:{self.port}"
                 raise self.process.error(f"not within {timeout_s:g} s: {what}")
             time.sleep(POLL_S)
         return time.monotonic() - began
+
+    @property
+    def log(self) -> str:
+        """What its present or last run has written."""
+        return "" if self.process is None else self.process.text
+
+    @property
+    def active(self) -> bool:
+        """What its probe for the active controller says; False where nobody answers."""
+        try:
+            self.get("/leader")
+        except HTTPError as refused:
+            if refused.code != HTTPStatus.SERVICE_UNAVAILABLE:
+                raise
+            return False
+        except (URLError, ConnectionError, TimeoutError):
+            return False
+        return True
 
     def _answers(self, *, ready: bool) -> bool:
         try:

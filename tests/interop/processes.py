@@ -73,6 +73,7 @@ class Process:
             env: added to our own environment.
         """
         self.name = Path(command[0]).name
+        self.paused = False
         self.output = output
         output.parent.mkdir(parents=True, exist_ok=True)
         with output.open("ab") as sink:
@@ -180,11 +181,13 @@ class Process:
 
     def pause(self) -> None:
         """SIGSTOP: its connections stay open and nobody answers on them."""
+        self.paused = True
         self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """SIGCONT."""
         self.signal(signal.SIGCONT)
+        self.paused = False
 
     def error(self, what: str) -> HarnessError:
         """An error that names the process and quotes its last lines."""

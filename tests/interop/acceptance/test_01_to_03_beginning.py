@@ -1,0 +1,56 @@
+"""How a cluster begins under kactl, and what its clients are told."""
+
+import pytest
+
+from ..journal import Kind
+from ..metadata import MetadataClient
+from ..traffic import Traffic
+from .bench import BALLAST, BALLAST_PARTITIONS, BROKERS, KACTL, MARGIN_S, Bench, as_json, until
+
+
+@pytest.mark.checklist(1)
+def test_it_rules_an_empty_zookeeper_and_the_brokers_that_come_to_it(bench: Bench) -> None:
+    until(bench.ruled, "three brokers that were told of each other", MARGIN_S)
+
+    written = [each for each in bench.journal() if each.kind is not Kind.END_SESSION]
+    held = [each for each in written if each.path == "/controller"]
+    came = [each for each in written if each.path.startswith("/brokers/ids/") and each.kind is Kind.CREATE]
+    assert [(each.kind, as_json(each)["brokerid"]) for each in held] == [(Kind.CREATE, KACTL)]
+    assert held[0].zxid < min(each.zxid for each in came)
+    assert len(came) == len(BROKERS)
+    assert bench.eyes.holder() == (KACTL, 1)
+
+
+@pytest.mark.checklist(2)
+def test_a_topic_that_nobody_created_is_written_and_read(bench: Bench) -> None:
+    with Traffic(bench.cluster.bootstrap, "orders") as traffic:
+        traffic.wait_acknowledged(500, timeout_s=MARGIN_S)
+        traffic.finish(timeout_s=MARGIN_S)
+
+    assert len(traffic.acknowledged) >= 500
+    assert traffic.acknowledged <= traffic.read
+    assert not traffic.errors
+    assert sorted(bench.eyes.states_of("orders")) == ["orders-0", "orders-1", "orders-2"]
+    bench.rest()
+
+
+@pytest.mark.checklist(3)
+def test_clients_see_the_brokers_and_brokers_see_kactl_too(bench: Bench) -> None:
+    by_client = {broker.id: ("127.0.0.1", broker.client_port) for broker in bench.cluster.brokers}
+    by_broker = {broker.id: ("127.0.0.1", broker.internal_port) for broker in bench.cluster.brokers}
+
+    for broker in bench.cluster.brokers:
+        with MetadataClient(broker.client_port) as client, MetadataClient(broker.internal_port) as internal:
+            to_client, to_broker = client.look(), internal.look()
+
+        assert (to_client.controller, to_client.brokers) == (KACTL, by_client)
+        assert to_broker.controller == KACTL
+        assert to_broker.brokers == by_broker | {KACTL: ("127.0.0.1", bench.kactl.internal_port)}
+
+
+def test_there_is_enough_for_balances_to_be_about(bench: Bench) -> None:
+    count = str(BALLAST_PARTITIONS)
+    bench.create(BALLAST, "--partitions", count, "--replication-factor", "3", partitions=BALLAST_PARTITIONS)
+
+    firsts = [replicas[0] for name, replicas in bench.eyes.assignments().items() if name.startswith(f"{BALLAST}-")]
+    assert {broker: firsts.count(broker) for broker in BROKERS} == dict.fromkeys(BROKERS, BALLAST_PARTITIONS // 3)

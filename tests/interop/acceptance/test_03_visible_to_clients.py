@@ -1,0 +1,61 @@
+"""The other way to be seen: on the listener of clients, too, so that tools need no way to the one between brokers."""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from ..metadata import MetadataClient
+from ..tools import TOPICS
+from ..traffic import Traffic
+from .bench import BROKERS, KACTL, MARGIN_S, Bench, until
+
+
+@pytest.fixture
+def visible(bench: Bench) -> Iterator[None]:
+    """kactl, listed on both listeners."""
+    restart(bench, "INTERNAL", "CLIENT")
+    yield
+    restart(bench, "INTERNAL")
+
+
+def restart(bench: Bench, *visible_on: str) -> None:
+    bench.kactl.stop()
+    bench.kactl.configure(takeover=True, visible_on=visible_on)
+    bench.kactl.start()
+    until(lambda: all((KACTL in seen(bench, broker)) == ("CLIENT" in visible_on) for broker in BROKERS), "it", MARGIN_S)
+    bench.rest()
+
+
+def seen(bench: Bench, broker: int) -> dict[int, tuple[str, int]]:
+    """Whom clients of a broker are told of."""
+    with MetadataClient(bench.cluster[broker].client_port) as client:
+        return client.look().brokers
+
+
+@pytest.mark.checklist(3)
+@pytest.mark.usefixtures("visible")
+def test_where_clients_see_it_tools_reach_it_as_clients_do(bench: Bench) -> None:
+    with Traffic(bench.cluster.bootstrap, "seen", group="readers-3") as traffic:
+        traffic.wait_acknowledged(200, timeout_s=MARGIN_S)
+        created = bench.tools.run(
+            TOPICS, "--bootstrap-server", bench.cluster.bootstrap, "--create", "--topic", "by-tool",
+            "--partitions", "3", "--replication-factor", "3",
+        )  # fmt: skip
+        admin = AdminClient({"bootstrap.servers": bench.cluster.bootstrap})
+        admin.create_topics([NewTopic("by-client", 3, 3)])["by-client"].result(MARGIN_S)
+        deleted = [future.result(MARGIN_S) for future in admin.delete_topics(["by-tool", "by-client"]).values()]
+        # What is a broker's to answer comes from a broker, through kactl too.
+        with MetadataClient(bench.kactl.client_port) as client:
+            relayed = client.look()
+        traffic.finish(timeout_s=MARGIN_S)
+
+    assert created.well().lines == ["Created topic by-tool."]
+    assert deleted == [None, None]
+    assert relayed.controller == KACTL
+    assert relayed.brokers == seen(bench, 1)
+    assert relayed.brokers[KACTL] == ("127.0.0.1", bench.kactl.client_port)
+    assert {f"seen-{number}" for number in range(3)} <= relayed.leaders.keys()
+    assert traffic.acknowledged <= traffic.read
+    assert not traffic.errors

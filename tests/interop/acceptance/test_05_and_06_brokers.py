@@ -1,0 +1,80 @@
+"""Brokers that die, and brokers that take their leave; and the leaders that find their way back afterwards."""
+
+import time
+
+import pytest
+
+from ..journal import Kind
+from ..traffic import Traffic
+from .bench import FAILOVER_S, MARGIN_S, SESSION_S, Bench, as_json, partition_of, until
+from .watcher import MetadataWatcher
+
+
+@pytest.mark.checklist(5)
+def test_a_leader_that_is_killed_is_followed_in_time_and_nothing_is_lost(bench: Bench) -> None:
+    with Traffic(bench.cluster.bootstrap, "orders", group="readers-5") as traffic:
+        traffic.wait_acknowledged(200, timeout_s=MARGIN_S)
+        victim = bench.eyes.states()["orders-0"].leader
+        session = max(session for session, broker in bench.sessions_of_brokers().items() if broker == victim)
+        before = bench.eyes.states()
+        led = {name for name, state in before.items() if state.leader == victim}
+
+        killed_ms = time.time() * 1000
+        bench.cluster[victim].kill()
+        until(lambda: bench.led(without=[victim]), "new leaders", SESSION_S + MARGIN_S)
+        until(lambda: bench.shrunk(without=victim), "shrunk ISRs", MARGIN_S)
+        traffic.wait_acknowledged(200, timeout_s=MARGIN_S)
+        dead = bench.eyes.states()
+
+        bench.cluster[victim].start()
+        bench.rest()
+        traffic.wait_acknowledged(200, timeout_s=MARGIN_S)
+        traffic.finish(timeout_s=MARGIN_S)
+
+    since = [each for each in bench.journal() if each.at_ms >= killed_ms]
+    (ended_ms,) = [each.at_ms for each in since if each.kind is Kind.END_SESSION and each.session == session]
+    moved_ms: dict[str, int] = {}
+    for each in since:
+        name = partition_of(each.path)
+        if name is not None and name in led and as_json(each)["leader"] != victim:
+            moved_ms.setdefault(name, each.at_ms)
+    last_ms = max(moved_ms.values())
+    print(
+        f"\nlevel {bench.level}: the {len(led)} partitions of broker {victim} had new leaders "
+        f"{(last_ms - killed_ms) / 1000:.2f} s after SIGKILL, {last_ms - ended_ms} ms after the end of its session"
+    )
+    assert moved_ms.keys() == led
+    assert last_ms - killed_ms <= (SESSION_S + FAILOVER_S) * 1000
+    assert all(dead[name].leader_epoch > before[name].leader_epoch for name in led)
+    assert traffic.acknowledged <= traffic.read
+    assert not traffic.errors
+
+
+@pytest.mark.checklist(6)
+def test_a_leader_that_is_stopped_moves_its_partitions_first(bench: Bench) -> None:
+    victim = bench.cluster[bench.eyes.states()["orders-0"].leader]
+    others = [broker for broker in bench.cluster.brokers if broker is not victim]
+    with MetadataWatcher(others) as watcher:
+        before = len(watcher.answers)
+        victim.stop()
+        # Two more rounds, so that everybody has been told of its end.
+        seen = len(watcher.answers)
+        until(lambda: len(watcher.answers) >= seen + 4, "more answers", MARGIN_S)
+
+    states = bench.eyes.states()
+    assert len(watcher.answers) > before
+    assert not watcher.offline
+    assert "Controlled shutdown request returned successfully" in victim.log
+    assert "unclean shutdown" not in victim.log
+    assert all(victim.id not in (state.leader, *state.isr) for state in states.values())
+    assert all(state.leader != -1 for state in states.values())
+    victim.start()
+    bench.rest()
+
+
+@pytest.mark.checklist(9)
+def test_leaders_return_to_a_broker_that_is_back(bench: Bench) -> None:
+    until(bench.preferred, "preferred leaders everywhere, by kactl's own doing", MARGIN_S)
+
+    assert bench.eyes.data("/admin/preferred_replica_election") is None
+    bench.rest()

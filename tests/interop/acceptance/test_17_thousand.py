@@ -1,0 +1,51 @@
+"""A thousand partitions: what it takes to come to power over them."""
+
+import time
+
+import pytest
+
+from .bench import BROKERS, MARGIN_S, OTHER, Bench, until
+
+MANY_S = 180.0
+
+
+@pytest.mark.checklist(17)
+def test_the_failover_of_a_thousand_partitions_is_measured(bench: Bench) -> None:
+    before = bench.eyes.states()
+    began = time.monotonic()
+    bench.create("many", "--partitions", "1000", "--replication-factor", "3", partitions=1000)
+    created_s = time.monotonic() - began
+    until(bench.ruled, "all brokers to have answered", MANY_S)
+    answered_s = time.monotonic() - began
+    until(bench.whole, "whole ISRs", MANY_S)
+    _, epoch = bench.eyes.holder()
+    states = bench.eyes.states()
+
+    bench.other.configure(takeover=True)
+    bench.kactl.kill()
+    began = time.monotonic()
+    bench.other.start()
+    active_s = time.monotonic() - began
+    until(lambda: queued(bench) == 0, "all brokers to have answered", MANY_S)
+    told_s = time.monotonic() - began
+    seen = bench.other.partitions()
+
+    print(
+        f"\nlevel {bench.level}: 1,000 partitions on three brokers: created and led after {created_s:.2f} s, known to "
+        f"all after {answered_s:.2f} s; a second instance was active {active_s:.2f} s after the start of its process, "
+        f"and all brokers had answered after {told_s:.2f} s"
+    )
+    assert len(states) == len(before) + 1000
+    assert bench.eyes.holder() == (OTHER, epoch + 1)
+    assert bench.eyes.states() == states  # it takes over what there is
+    assert {name: each["leader"] for name, each in seen.items()} == {
+        name: state.leader for name, state in states.items()
+    }
+    assert "Traceback" not in bench.other.log
+    assert bench.eyes.registered() == set(BROKERS)
+    until(bench.whole, "whole ISRs", MARGIN_S)
+
+
+def queued(bench: Bench) -> int:
+    """How many requests wait for an answer."""
+    return sum(each["queue_size"] for each in bench.other.get("/v1/brokers")["items"])

@@ -1,0 +1,57 @@
+"""Somebody who asks brokers all the time what they tell their clients."""
+
+import threading
+import time
+from types import TracebackType
+from typing import Final, Self
+
+from ..brokers import KafkaBroker
+from ..metadata import MetadataClient, Told
+
+EVERY_S: Final = 0.05
+JOIN_S: Final = 30.0
+
+
+class MetadataWatcher:
+    """Asks each of some brokers every 50 ms, in a thread, for as long as the `with` block lasts.
+
+    Attributes:
+        answers: all of them.
+    """
+
+    def __init__(self, brokers: list[KafkaBroker]) -> None:
+        self.answers: list[Told] = []
+        self._brokers = brokers
+        self._ended = threading.Event()
+        self._error: OSError | None = None
+        self._thread = threading.Thread(target=self._watch)
+
+    @property
+    def offline(self) -> set[str]:
+        """The partitions of which any answer said that nobody leads them."""
+        return {name for each in self.answers for name in each.offline}
+
+    def _watch(self) -> None:
+        clients = [MetadataClient(broker.client_port) for broker in self._brokers]
+        try:
+            while not self._ended.is_set():
+                began = time.monotonic()
+                self.answers += [client.look() for client in clients]
+                self._ended.wait(max(0.0, EVERY_S - (time.monotonic() - began)))
+        except OSError as error:
+            self._error = error
+        finally:
+            for client in clients:
+                client.__exit__()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join(JOIN_S)
+        if self._error is not None and error is None:
+            raise self._error

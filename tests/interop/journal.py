@@ -1,0 +1,142 @@
+"""Everything that was ever written in a ZooKeeper, in order, out of the server's own transaction log.
+
+What stands in a node can be looked at; that something *never* stood there, or was never written by somebody, can only
+be told by who was present at every write. The server was, and it forces its log to disk before it answers.
+
+Layout of a log file, all numbers big-endian: `ZKLG`, int32 version, int64 database; then for each transaction int64
+checksum, int32 length, that many bytes, and a `B`. A length of 0 is where the server goes on writing. The bytes are
+int64 session, int32 number within the session, int64 zxid, int64 time in ms, int32 type, and what the type asks for.
+
+Source: the classes FileTxnLog and TxnHeader of ZooKeeper 3.8, and its zookeeper.jute.
+"""
+
+import struct
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_FILE_HEADER: Final = struct.Struct(">4siq")
+_ENTRY: Final = struct.Struct(">qi")
+_HEADER: Final = struct.Struct(">qiqqi")
+_INT: Final = struct.Struct(">i")
+_MAGIC: Final = b"ZKLG"
+
+
+class Kind(Enum):
+    """What a transaction did."""
+
+    CREATE = "create"
+    DELETE = "delete"
+    SET = "set"
+    END_SESSION = "end of session"
+
+
+class Written(NamedTuple):
+    """One write.
+
+    Attributes:
+        zxid: its place in the order of all writes; those of one multi share it.
+        at_ms: the server's wall clock.
+        session: whose it was; for an end of session, which.
+        path: with chroot; empty for an end of session.
+        data: None where there is none, which is something else than empty.
+        ephemeral: whether a created node goes with the session.
+    """
+
+    zxid: int
+    at_ms: int
+    session: int
+    kind: Kind
+    path: str = ""
+    data: bytes | None = None
+    ephemeral: bool = False
+
+
+class Torn(Exception):
+    """The log has a form that is not known here."""
+
+
+def read(folder: Path) -> list[Written]:
+    """All writes so far, in order; the server may go on writing meanwhile.
+
+    Args:
+        folder: `dataDir` of the server.
+
+    Raises:
+        Torn: see there.
+    """
+    files = sorted((folder / "version-2").glob("log.*"), key=lambda path: int(path.suffix[1:], 16))
+    return [each for path in files for each in _read_file(path.read_bytes(), path.name)]
+
+
+def _read_file(data: bytes, name: str) -> Iterator[Written]:
+    if len(data) < _FILE_HEADER.size:
+        return  # just begun
+    if _FILE_HEADER.unpack_from(data)[0] != _MAGIC:
+        raise Torn(f"{name} is no log of transactions")
+    at = _FILE_HEADER.size
+    while at + _ENTRY.size <= len(data):
+        _, length = _ENTRY.unpack_from(data, at)
+        at += _ENTRY.size
+        if length <= 0 or data[at + length : at + length + 1] != b"B":
+            return  # nothing yet, or not all of it
+        yield from _read_transaction(data[at : at + length])
+        at += length + 1
+
+
+def _read_transaction(data: bytes) -> Iterator[Written]:
+    session, _, zxid, at_ms, kind = _HEADER.unpack_from(data)
+    yield from _read_body(Written(zxid, at_ms, session, Kind.SET), kind, _Cursor(data, _HEADER.size))
+
+
+def _read_body(blank: Written, kind: int, cursor: "_Cursor") -> Iterator[Written]:
+    match kind:
+        case 1 | 15 | 19 | 21:  # create; the same with an answer that says more; a container; with a time to live
+            path, content = cursor.text(), cursor.buffer()
+            for _ in range(cursor.int32()):  # who may do what
+                cursor.int32(), cursor.text(), cursor.text()
+            ephemeral = kind in (1, 15) and cursor.byte() != 0
+            yield blank._replace(kind=Kind.CREATE, path=path, data=content, ephemeral=ephemeral)
+        case 2 | 20:  # delete; of an empty container
+            yield blank._replace(kind=Kind.DELETE, path=cursor.text())
+        case 5:
+            yield blank._replace(kind=Kind.SET, path=cursor.text(), data=cursor.buffer())
+        case 14:
+            members = [(cursor.int32(), cursor.buffer()) for _ in range(cursor.int32())]
+            if all(inner != -1 for inner, _ in members):  # one that is refused takes those before it along
+                for inner, body in members:
+                    yield from _read_body(blank, inner, _Cursor(body or b""))
+        case -11:
+            yield blank._replace(kind=Kind.END_SESSION)
+        case -1 | -10 | 7 | 13:  # a refusal, a new session, another ACL, a check: nothing is written
+            return
+        case _:
+            raise Torn(f"transaction {blank.zxid:#x} is of the unknown type {kind}")
+
+
+class _Cursor:
+    """Takes one value after the other out of bytes."""
+
+    def __init__(self, data: bytes, at: int = 0) -> None:
+        self._data = data
+        self._at = at
+
+    def int32(self) -> int:
+        (value,) = _INT.unpack_from(self._data, self._at)
+        self._at += _INT.size
+        return int(value)
+
+    def byte(self) -> int:
+        self._at += 1
+        return self._data[self._at - 1]
+
+    def buffer(self) -> bytes | None:
+        length = self.int32()
+        if length < 0:
+            return None
+        self._at += length
+        return self._data[self._at - length : self._at]
+
+    def text(self) -> str:
+        return (self.buffer() or b"").decode()

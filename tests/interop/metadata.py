@@ -1,0 +1,79 @@
+"""What a broker tells its clients of the cluster, asked by a client that goes to this broker and no other."""
+
+import socket
+import struct
+from typing import Final, NamedTuple, Self
+
+from kio.schema.metadata.v5.request import MetadataRequest
+from kio.schema.metadata.v5.response import MetadataResponse
+from kio.schema.response_header.v0.header import ResponseHeader
+from kio.serial import entity_reader
+
+from tests.transports.kafka.by_kio import encode
+
+ANSWER_S: Final = 10.0
+
+
+class Told(NamedTuple):
+    """One answer.
+
+    Attributes:
+        brokers: where each is, on the listener that was asked.
+        leaders: the leader of every partition, by its name; -1 for none.
+        offline: partitions of which the broker says that nobody leads them now.
+    """
+
+    controller: int
+    brokers: dict[int, tuple[str, int]]
+    leaders: dict[str, int]
+    offline: list[str]
+
+
+class MetadataClient:
+    """One connection to one listener, which also may be kactl's."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = socket.create_connection(("127.0.0.1", port), ANSWER_S)
+        self._asked = 0
+
+    def look(self) -> Told:
+        """Ask for everything; raises OSError when the broker is not there, or no longer."""
+        self._asked += 1
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        header = MetadataRequest.__header_schema__(
+            request_api_key=request.__api_key__,
+            request_api_version=request.__version__,
+            correlation_id=self._asked,  # type: ignore[arg-type]
+            client_id="metadata-client",
+        )
+        content = encode(header) + encode(request)
+        self._connection.sendall(struct.pack(">i", len(content)) + content)
+        (length,) = struct.unpack(">i", self._receive(4))
+        answer = self._receive(length)
+        answered, used = entity_reader(ResponseHeader)(answer, 0)
+        assert answered.correlation_id == self._asked
+        response, _ = entity_reader(MetadataResponse)(answer, used)
+        partitions = {
+            f"{topic.name}-{each.partition_index}": each for topic in response.topics for each in topic.partitions
+        }
+        return Told(
+            controller=response.controller_id,
+            brokers={each.node_id: (each.host, each.port) for each in response.brokers},
+            leaders={name: each.leader_id for name, each in partitions.items()},
+            offline=[name for name, each in partitions.items() if each.error_code or each.leader_id < 0],
+        )
+
+    def _receive(self, count: int) -> bytes:
+        received = bytearray()
+        while len(received) < count:
+            piece = self._connection.recv(count - len(received))
+            if not piece:
+                raise ConnectionResetError("closed by the broker")
+            received += piece
+        return bytes(received)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()

@@ -1,0 +1,84 @@
+"""What was written in a real ZooKeeper, told by its own log."""
+
+from collections.abc import Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+from .journal import Kind, Torn, Written, read
+from .zookeeper import ZooKeeperServer
+
+
+@pytest.fixture
+def session(zookeeper: ZooKeeperServer, chroot: str) -> Iterator[KazooClient]:
+    client = KazooClient(zookeeper.connect())
+    client.start(timeout=15)
+    client.create(chroot)
+    yield client
+    client.stop()
+    client.close()
+
+
+def below(zookeeper: ZooKeeperServer, chroot: str) -> list[Written]:
+    return [each for each in read(zookeeper.folder / "data") if each.path.startswith(f"{chroot}/")]
+
+
+def test_every_write_is_told_in_order_with_who_did_it(
+    zookeeper: ZooKeeperServer, session: KazooClient, chroot: str
+) -> None:
+    path = f"{chroot}/node"
+
+    session.create(path, b"first")
+    session.set(path, b"second")
+    session.set(path, b"")
+    session.delete(path)
+    session.create(f"{chroot}/mine", b"", ephemeral=True)
+
+    written = below(zookeeper, chroot)
+    assert [(each.kind, each.path, each.data, each.ephemeral) for each in written] == [
+        (Kind.CREATE, path, b"first", False),
+        (Kind.SET, path, b"second", False),
+        (Kind.SET, path, b"", False),
+        (Kind.DELETE, path, None, False),
+        (Kind.CREATE, f"{chroot}/mine", b"", True),
+    ]
+    assert {each.session for each in written} == {session.client_id[0]}
+    assert [each.zxid for each in written] == sorted({each.zxid for each in written})
+
+
+def test_what_is_done_together_is_told_together_and_what_is_refused_is_not_told(
+    zookeeper: ZooKeeperServer, session: KazooClient, chroot: str
+) -> None:
+    done = session.transaction()
+    done.create(f"{chroot}/a", b"1")
+    done.set_data(f"{chroot}/a", b"2")
+    refused = session.transaction()
+    refused.set_data(f"{chroot}/a", b"3")
+    refused.delete(f"{chroot}/nothing")
+
+    done.commit()
+    refused.commit()
+
+    written = below(zookeeper, chroot)
+    assert [(each.kind, each.data) for each in written] == [(Kind.CREATE, b"1"), (Kind.SET, b"2")]
+    assert written[0].zxid == written[1].zxid
+
+
+def test_the_end_of_a_session_is_told(zookeeper: ZooKeeperServer, chroot: str) -> None:
+    client = KazooClient(zookeeper.connect())
+    client.start(timeout=15)
+    ours = client.client_id[0]
+    client.stop()
+    client.close()
+
+    ends = [each for each in read(zookeeper.folder / "data") if each.kind is Kind.END_SESSION]
+    assert [each.path for each in ends if each.session == ours] == [""]
+
+
+def test_what_is_no_log_is_not_read(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "version-2").mkdir()
+    (folder / "version-2" / "log.1").write_bytes(b"something else altogether")
+
+    with pytest.raises(Torn, match=r"log\.1"):
+        read(folder)
