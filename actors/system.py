@@ -20,6 +20,7 @@ from kactl.cluster import Cluster
 from kactl.errors import BadRequest, KactlError
 from kactl.events import BrokerLagged, Event, Started
 from kactl.history import History
+from kactl.level import LATEST, ProtocolLevel
 from kactl.model import Broker
 from kactl.requests import ResignRequested
 from kactl.store import Store
@@ -59,11 +60,7 @@ class Controller(Asking, Looking):
         node_id: ours, among controllers and brokers; not negative.
         store: where the cluster is kept; a MemoryStore of its own if None. It is opened and closed with this.
         transport: how brokers are reached; participants in this process, by way of `hub`, if None.
-        topic_ids: whether topics get ids; False for brokers below protocol level 2.8.
-        recovery: whether uncleanly elected leaders are told to recover; False below protocol level 3.2.
-        alter_partition: whether leaders propose their ISRs; False below protocol level 2.7, where they write them.
-        feature_versioning: whether features are finalized in the store; False below protocol level 2.7.
-        feature_format: in which they are written; 1 below protocol level 3.3.
+        level: the protocol level of the brokers: whether topics have ids, leaders propose their ISRs, and so on.
         supported_features: the lowest and highest level of each feature that may be finalized, by name; none if None.
             Brokers of Kafka that keep their cluster in ZooKeeper stop if one is finalized.
         unclean_leader_election: whether topics that say nothing of it allow unclean elections, as long as the store
@@ -90,11 +87,7 @@ class Controller(Asking, Looking):
         transport: Transport | None = None,
         hub: MemoryHub | None = None,
         clock: Clock | None = None,
-        topic_ids: bool = True,
-        recovery: bool = True,
-        alter_partition: bool = True,
-        feature_versioning: bool = True,
-        feature_format: int = 2,
+        level: ProtocolLevel = LATEST,
         supported_features: Mapping[str, tuple[int, int]] | None = None,
         unclean_leader_election: bool = False,
         delete_topics: bool = True,
@@ -117,7 +110,7 @@ class Controller(Asking, Looking):
         self.hub = MemoryHub() if hub is None else hub
         if listed_as is not None and listed_as.id != node_id:
             raise BadRequest("listed_as", f"has the id {listed_as.id}, and this instance is {node_id}")
-        self.cluster = Cluster(node_id, recovery=recovery, listed_as=listed_as)
+        self.cluster = Cluster(node_id, recovery=level.recovery, listed_as=listed_as)
         # In microseconds no process counts as fast as time goes by, so that numbers go on rising over restarts.
         self.history = History(self.clock, first=self.clock.now_ms() * 1000)
         self.telemetry = Telemetry(meter_provider, tracer_provider)
@@ -143,10 +136,7 @@ class Controller(Asking, Looking):
             self.clock,
             Settings(
                 new_topic_id=_new_topic_id,
-                topic_ids=topic_ids,
-                alter_partition=alter_partition,
-                feature_versioning=feature_versioning,
-                feature_format=feature_format,
+                level=level,
                 supported_features=dict(supported_features or {}),
                 delete_topics=delete_topics,
                 auto_balance=auto_balance,

@@ -33,6 +33,7 @@ from kactl.clock import SystemClock
 from kactl.cluster import Cluster
 from kactl.events import BrokersChanged
 from kactl.history import History
+from kactl.level import LATEST
 from kactl.machines import partition, replica
 from kactl.model import Broker, PartitionState, ReplicaState
 from kactl.rows import Change
@@ -55,7 +56,7 @@ class EncodingChannels:
     """Stands where channels stand: takes requests and makes their bytes, all of them, at once."""
 
     def __init__(self) -> None:
-        self.encoder = Encoder(versions_for("3.9"), client_id=str(CONTROLLER), listener_name="INTERNAL")
+        self.encoder = Encoder(versions_for(LATEST), client_id=str(CONTROLLER), listener_name="INTERNAL")
         self.requests = 0
         self.bytes = 0
 

@@ -88,7 +88,7 @@ class Failover(Handlers):
         cluster = self.cluster
         copy = await self._standby.hand_over()
         left = await copy.settle(self.store, names)
-        if self.settings.topic_ids:
+        if self.settings.level.topic_ids:
             # While we stood by we could not give them any.
             nameless = [topic.name for topic in copy.cluster.table.topics() if not any(topic.ref.id)]
             copy.drop(nameless)

@@ -39,7 +39,7 @@ class FeatureEvents(Handlers):
             log.error("features are passed over, as brokers do: %s", damaged)
             return
         wanted = feature_rules.at_takeover(
-            stored, versioning=self.settings.feature_versioning, format=self.settings.feature_format
+            stored, versioning=self.settings.level.feature_versioning, format=self.settings.level.feature_format
         )
         if wanted is not None and stored is not None and stored.levels and not wanted.levels:
             log.warning("the features %s hold no longer", dict(stored.levels))
@@ -48,7 +48,7 @@ class FeatureEvents(Handlers):
         )
 
     async def on_feature_updates_requested(self, event: FeatureUpdatesRequested) -> list[FeatureResult]:
-        if not self.settings.feature_versioning:
+        if not self.settings.level.feature_versioning:
             raise BadRequest("updates", "features are not finalized below protocol level 2.7: raise it on all brokers")
         held = self.cluster.features
         if held is None:
@@ -61,7 +61,7 @@ class FeatureEvents(Handlers):
         )
         if event.dry_run or levels == held.levels:
             return results
-        wanted = Features(levels, enabled=True, format=self.settings.feature_format)
+        wanted = Features(levels, enabled=True, format=self.settings.level.feature_format)
         try:
             self.cluster.features = await self._write(wanted)
         except StoreError as failed:

@@ -13,6 +13,7 @@ from kactl.cluster import Cluster
 from kactl.election import Election
 from kactl.events import Event
 from kactl.history import BrokerEvent, History
+from kactl.level import LATEST, ProtocolLevel
 from kactl.model import PartitionState, ReplicaState
 from kactl.rows import RowNumbers
 from kactl.store import Store
@@ -26,10 +27,7 @@ class Settings:
     """What the controller was told when it was made; it stays so for as long as it lives.
 
     Attributes:
-        topic_ids: whether topics without an id are given one (protocol level 2.8 and above).
-        alter_partition: whether leaders propose their ISRs (2.7 and above); below, they write them themselves.
-        feature_versioning: whether features are finalized in the store (2.7 and above).
-        feature_format: in which their entry is written: 1, or 2 for protocol level 3.3 and above.
+        level: the protocol level of the brokers.
         supported_features: the lowest and highest level of each feature that may be finalized, by name. Brokers of
             Kafka that keep their cluster in ZooKeeper support none, and stop if one is finalized.
         delete_topics: whether topics may be deleted.
@@ -44,10 +42,7 @@ class Settings:
     """
 
     new_topic_id: Callable[[], bytes]
-    topic_ids: bool = True
-    alter_partition: bool = True
-    feature_versioning: bool = True
-    feature_format: int = 2
+    level: ProtocolLevel = LATEST
     supported_features: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     delete_topics: bool = True
     auto_balance: bool = True

@@ -230,7 +230,7 @@ class ReassignmentSteps(Handlers):
 
     async def _watch(self) -> None:
         """Where leaders write their ISRs themselves, have the store say so for what is being reassigned."""
-        if self.settings.alter_partition:
+        if self.settings.level.alter_partition:
             return
         try:
             await self.store.watch_leaderships(self.cluster.reassigning)

@@ -131,7 +131,7 @@ class Reassignments(Handlers):
         if row == NO_ROW or event.partition not in self.cluster.reassigning:
             return
         at = np.array([row], np.intp)
-        if not self.settings.alter_partition:
+        if not self.settings.level.alter_partition:
             # It wrote the store; what it proposes to us instead is known already.
             self.cluster.put_leaderships(at, await self.store.leaderships(self.cluster.table.names(at)))
         if reassignment.is_complete(self.cluster.table.rows(at)).all():

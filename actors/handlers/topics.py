@@ -120,7 +120,7 @@ class TopicEvents(Handlers):
             StoreError: nothing was put.
         """
         loaded = await self.store.assignments(names)
-        if self.settings.topic_ids:
+        if self.settings.level.topic_ids:
             loaded = await self._with_ids(loaded)
         loaded = bounded(loaded)
         self.cluster.put_assignments(loaded)
@@ -172,7 +172,7 @@ class TopicEvents(Handlers):
 
     async def on_topic_creation_requested(self, event: TopicCreationRequested) -> TopicRef:
         topic, assignment = check_creation(event, self.cluster)
-        if self.settings.topic_ids:
+        if self.settings.level.topic_ids:
             topic = msgspec.structs.replace(topic, id=self.settings.new_topic_id())
         if not event.dry_run:
             await self.store.create_topic(topic, assignment, event.config)

@@ -6,7 +6,6 @@ go, so that an orderly stop changes nobody's leadership.
 """
 
 import contextlib
-import re
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from kactl.actors.system import Controller
 from kactl.admin.metrics import telemetry_for_server
 from kactl.admin.server import Address, serve
 from kactl.config import Config
+from kactl.level import ProtocolLevel
 from kactl.participant.group import Participants
 from kactl.stores.sqlite import SqliteStore
 from kactl.transports.memory import MemoryHub
@@ -90,11 +90,11 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
     from kactl.stores.zookeeper import ZooKeeperStore
     from kactl.transports.kafka import KafkaTransport
 
-    level = _level(config.kafka.ibp)
+    level = ProtocolLevel.parse(config.kafka.ibp)
     provider, render_metrics = telemetry_for_server()
     transport = KafkaTransport(
         controller_id=config.node_id,
-        ibp=config.kafka.ibp,
+        level=level,
         listener_name=config.kafka.listener_name,
         request_timeout_ms=config.controller.controller_socket_timeout,
     )
@@ -110,11 +110,7 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
             config.node_id,
             store=store,
             transport=transport,
-            topic_ids=level >= (2, 8),
-            recovery=level >= (3, 2),
-            alter_partition=level >= (2, 7),
-            feature_versioning=level >= (2, 7),
-            feature_format=2 if level >= (3, 3) else 1,
+            level=level,
             unclean_leader_election=config.controller.unclean_leader_election,
             delete_topics=config.controller.delete_topics,
             auto_balance=config.controller.auto_leader_rebalance,
@@ -132,8 +128,3 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
             serve(controller, config, render_metrics=render_metrics) as address,
         ):
             yield Server(controller, None, address)
-
-
-def _level(ibp: str) -> tuple[int, ...]:
-    """The release of an inter-broker protocol version; the transport has refused what is none."""
-    return tuple(map(int, re.findall(r"\d+", ibp)[:2]))

@@ -5,6 +5,7 @@ import pytest
 from kactl.broker_requests import AlterPartitionRequested
 from kactl.errors import ErrorCode, KactlError, NotController, StaleBrokerEpoch, StoreUnavailable, UnknownRecoveryState
 from kactl.events import LeadershipWritten
+from kactl.level import ProtocolLevel
 from kactl.model import Assignment, Fence, Leadership, TopicPartition, TopicRef
 from kactl.requests import ResignRequested
 from kactl.store import Committed, Leaderships, Names, Write
@@ -44,7 +45,7 @@ async def test_what_holds_already_succeeds_and_is_not_written(version: int) -> N
 
 @pytest.mark.scenario(289)
 async def test_topics_are_found_by_the_ids_that_they_have_below_the_level_of_ids_too() -> None:
-    async with led(topic_ids=False) as made:
+    async with led(level=ProtocolLevel(2, 7, 2)) as made:
         (result,) = await propose(made, proposal((1,)), version=3)
 
         assert result.error is ErrorCode.NONE

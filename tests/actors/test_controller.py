@@ -9,6 +9,7 @@ import pytest
 from kactl.errors import ControllerMoved, NotController, StoreUnavailable, TopicExists
 from kactl.events import BrokersChanged
 from kactl.history import BrokerEvent, ControllerEvent
+from kactl.level import ProtocolLevel
 from kactl.model import NO_LEADER, Broker, Fence, PartitionState, ReplicaState, TopicPartition
 from kactl.requests import ElectionKind
 from kactl.store import Notification
@@ -46,7 +47,7 @@ async def test_a_topic_without_an_id_is_given_one_where_ids_are_used_and_only_th
         (ref,) = (await w.store.assignments(["orders"])).topics
         assert any(ref.id)
         assert w.controller.topics() == [ref]
-    async with world(1, topic_ids=False) as w:
+    async with world(1, level=ProtocolLevel(2, 7, 2)) as w:
         await w.create("orders", [[1]])
 
         (ref,) = (await w.store.assignments(["orders"])).topics

@@ -8,6 +8,7 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.errors import BadRequest, ErrorCode, NotController, StoreDamaged, StoreUnavailable
+from kactl.level import ProtocolLevel
 from kactl.model import Broker, Features, Fence
 from kactl.requests import FeatureResult, FeatureUpdate, FeatureUpdatesRequested, UpgradeType
 from kactl.store import Session
@@ -116,12 +117,12 @@ async def test_features_that_are_enabled_stay() -> None:
 @pytest.mark.scenario(403)
 @pytest.mark.parametrize(
     ("stored", "version"),
-    [(None, 0), (Features(enabled=False), 0), (Features({"a": 1}), 1)],
+    [(None, 0), (Features(enabled=False, format=1), 0), (Features({"a": 1}), 1)],
     ids=["absent", "disabled", "enabled"],
 )
 async def test_below_the_level_of_features_they_are_disabled(stored: Features | None, version: int) -> None:
-    async with opened(stored, feature_versioning=False) as made:
-        assert await made.store.features() == Features({}, enabled=False, version=version)
+    async with opened(stored, level=ProtocolLevel(2, 6)) as made:
+        assert await made.store.features() == Features({}, enabled=False, format=1, version=version)
 
 
 async def test_features_come_before_anything_else_is_read() -> None:
@@ -219,7 +220,7 @@ async def test_updates_whose_writing_got_no_answer_are_read_back() -> None:
 
 
 async def test_below_the_level_of_features_none_is_finalized() -> None:
-    async with opened(feature_versioning=False, supported_features=SUPPORTED) as made:
+    async with opened(level=ProtocolLevel(2, 6), supported_features=SUPPORTED) as made:
         with pytest.raises(BadRequest, match=r"protocol level 2\.7"):
             await update(made, FeatureUpdate("a", 1))
 

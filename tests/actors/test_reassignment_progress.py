@@ -4,6 +4,7 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.errors import StoreUnavailable
+from kactl.level import LATEST, ProtocolLevel
 from kactl.machines.reassignment import Progress, Step, progress
 from kactl.model import NO_LEADER, Assignment, TopicPartition
 from kactl.participant import Listener, Participants
@@ -117,8 +118,8 @@ class Notes(Listener):
         self._told.append(f"{self._broker} {'deletes' if deleted else 'stops'} {name}")
 
 
-@pytest.mark.parametrize("alter_partition", [True, False])
-async def test_participants_carry_a_reassignment_through(alter_partition: bool) -> None:
+@pytest.mark.parametrize("level", [LATEST, ProtocolLevel(2, 6)], ids=str)
+async def test_participants_carry_a_reassignment_through(level: ProtocolLevel) -> None:
     clock, hub, told = ManualClock(), MemoryHub(), list[str]()
     copied: set[int] = {1, 2}
 
@@ -129,7 +130,7 @@ async def test_participants_carry_a_reassignment_through(alter_partition: bool) 
         return follower in copied
 
     async with MemoryStore(clock=clock) as store:
-        controller = Controller(100, store=store.another(), hub=hub, clock=clock, alter_partition=alter_partition)
+        controller = Controller(100, store=store.another(), hub=hub, clock=clock, level=level)
         group = Participants(4, store=store, hub=hub, clock=clock, listener=listener, in_sync=caught_up)
         async with controller, group as brokers:
             await settle()

@@ -4,6 +4,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
 
+from kactl.level import ProtocolLevel
 from kactl.model import Assignment, Fence, TopicRef
 from kactl.store import Changed
 from kactl.wire import LeaderAndIsr
@@ -123,7 +124,7 @@ async def test_a_partition_may_be_moved_to_where_it_is() -> None:
 @pytest.mark.scenario(203)
 async def test_a_topic_keeps_its_id_under_a_controller_that_gives_none() -> None:
     ref = TopicRef("t", bytes(range(16)))
-    async with world(1, 2, topic_ids=False) as w:
+    async with world(1, 2, level=ProtocolLevel(2, 7, 2)) as w:
         await w.store.create_topic(ref, {0: Assignment((1,)), 1: Assignment((2,))}, {})
         await settle()
 
@@ -221,7 +222,7 @@ async def test_the_order_of_the_target_is_the_order_of_the_replicas() -> None:
 
 async def test_leaders_that_write_their_isr_themselves_are_watched() -> None:
     """Below protocol level 2.7 nobody but the store says that an ISR has grown."""
-    async with world(1, 2, 3, alter_partition=False) as w:
+    async with world(1, 2, 3, level=ProtocolLevel(2, 6)) as w:
         await w.create("t", [[1], [1]])
         await reassign(w, {"t-0": [2]})
 

@@ -10,6 +10,7 @@ import pytest
 from kactl.actors.handlers.standby import BEGIN_AGAIN_MS, TOPICS_AT_ONCE
 from kactl.actors.system import Controller
 from kactl.errors import StoreUnavailable
+from kactl.level import ProtocolLevel
 from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
 from kactl.store import Changes, Leaderships, Names
 from kactl.stores.memory import MemoryStore
@@ -119,7 +120,7 @@ async def test_watches_stay_armed_although_nothing_was_read_when_taking_over() -
 
 
 async def test_topics_without_an_id_are_given_one_when_taking_over_and_not_before() -> None:
-    async with world(1, topic_ids=False) as here:
+    async with world(1, level=ProtocolLevel(2, 7, 2)) as here:
         await here.create("orders", [[1]])
         other, _ = standby(here, 101)
         async with other:
@@ -321,7 +322,13 @@ async def test_after_any_interleaving_a_warm_load_knows_what_a_cold_one_knows(se
     async with MemoryStore(clock=clock) as admin:
         await admin.contest(900)
         instances = [
-            Controller(node_id, store=admin.another(), clock=clock, topic_ids=False, standby_interval_ms=interval_ms)
+            Controller(
+                node_id,
+                store=admin.another(),
+                clock=clock,
+                level=ProtocolLevel(2, 7, 2),
+                standby_interval_ms=interval_ms,
+            )
             for node_id, interval_ms in ((1, INTERVAL_MS), (2, 0))
         ]
         async with instances[0], instances[1]:

@@ -6,6 +6,7 @@ import pytest
 
 from kactl.errors import ControllerMoved
 from kactl.events import TopicModified
+from kactl.level import ProtocolLevel
 from kactl.model import ZERO_ID, Assignment, TopicPartition, TopicRef
 from kactl.requests import PartitionsRequested, TopicDeletionRequested
 from kactl.wire import LeaderAndIsr, StopReplica
@@ -46,7 +47,7 @@ async def test_each_topic_gets_an_id_of_its_own() -> None:
 
 @pytest.mark.scenario(396)
 async def test_below_the_level_of_ids_topics_have_none() -> None:
-    async with world(1, topic_ids=False) as made:
+    async with world(1, level=ProtocolLevel(2, 7, 2)) as made:
         await made.create("t1", [[1]])
         await made.create("t2", [[1]])
 
@@ -108,7 +109,7 @@ async def test_ids_stay_when_the_controllership_moves() -> None:
 
 @pytest.mark.scenario(399)
 async def test_a_topic_from_before_ids_gets_one_from_the_first_controller_that_gives_them() -> None:
-    async with world(1, topic_ids=False) as made:
+    async with world(1, level=ProtocolLevel(2, 7, 2)) as made:
         await made.create("old", [[1]])
         assert await stored(made, "old") == {"old": ZERO_ID}
         upgraded, brokers = standby(made, 7)

@@ -16,6 +16,7 @@ from kactl.actors.system import Controller
 from kactl.broker_requests import ControlledShutdownRequested
 from kactl.errors import BrokerUnreachable, ErrorCode
 from kactl.history import AnyEvent
+from kactl.level import LATEST, ProtocolLevel
 from kactl.model import (
     NO_BROKER,
     Assignment,
@@ -255,7 +256,7 @@ class World:
 
 @asynccontextmanager
 async def world(
-    *brokers: int, unclean: bool = False, topic_ids: bool = True, recovery: bool = True, **options: Any
+    *brokers: int, unclean: bool = False, level: ProtocolLevel = LATEST, **options: Any
 ) -> AsyncIterator[World]:
     """A controller that is active, and brokers that are registered and told. `options` are more of the controller's."""
     clock = ManualClock()
@@ -268,8 +269,7 @@ async def world(
             transport=transport,
             clock=clock,
             unclean_leader_election=unclean,
-            topic_ids=topic_ids,
-            recovery=recovery,
+            level=level,
             **options,
         )
         made = World(clock, admin, controller, transport)

@@ -18,6 +18,7 @@ import anyio
 import anyio.to_thread
 
 from kactl.errors import BrokerUnreachable, IllegalState, MalformedMessage
+from kactl.level import ProtocolLevel
 from kactl.model import Broker, Endpoint
 from kactl.wire import Request, Response, StopReplica
 
@@ -47,19 +48,16 @@ class KafkaTransport:
 
     Args:
         controller_id: who speaks; also how the controller names itself unless `client_id` is given.
-        ibp: the inter-broker protocol version that every broker is configured with.
+        level: the protocol level that every broker is configured with.
         listener_name: which of a broker's listeners to connect to.
         request_size_max: in bytes; what the brokers' socket.request.max.bytes says.
-
-    Raises:
-        BadConfig: requests cannot be encoded for that ibp.
     """
 
     def __init__(
         self,
         *,
         controller_id: int,
-        ibp: str,
+        level: ProtocolLevel,
         listener_name: str,
         client_id: str | None = None,
         connect_timeout_ms: float = CONNECT_TIMEOUT_MS,
@@ -70,7 +68,7 @@ class KafkaTransport:
         self.connect_timeout_ms = connect_timeout_ms
         self.request_timeout_ms = request_timeout_ms
         self.request_size_max = request_size_max
-        self.versions: Versions = versions_for(ibp)
+        self.versions: Versions = versions_for(level)
         client_id = str(controller_id) if client_id is None else client_id
         self._encoder = Encoder(self.versions, client_id=client_id, listener_name=listener_name)
         # Large bodies are encoded one after another: what all brokers get is so encoded once, by whoever comes first,

@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from kactl.errors import BadConfig, BrokerUnreachable, IllegalState
+from kactl.errors import BrokerUnreachable, IllegalState
+from kactl.level import LATEST
 from kactl.model import Broker, Endpoint, TopicRef
 from kactl.transports.kafka import KafkaTransport
 from kactl.transports.kafka.client import ROWS_IN_LOOP_MAX, KafkaConnection
@@ -39,7 +40,7 @@ OK = UpdateMetadataResponse(0)
 
 
 def transport(**settings: float) -> KafkaTransport:
-    return KafkaTransport(controller_id=1000, ibp="3.9", listener_name=LISTENER, **settings)  # type: ignore[arg-type]
+    return KafkaTransport(controller_id=1000, level=LATEST, listener_name=LISTENER, **settings)  # type: ignore[arg-type]
 
 
 VERSIONS = transport().versions
@@ -302,8 +303,3 @@ async def test_what_goes_to_many_brokers_at_a_time_is_encoded_once(monkeypatch: 
             await connection.close()
     assert answers == [OK] * 5
     assert len(encoded) == 1
-
-
-def test_an_ibp_that_cannot_be_spoken_is_refused_at_once() -> None:
-    with pytest.raises(BadConfig, match=r"kafka\.ibp"):
-        KafkaTransport(controller_id=1, ibp="2.4", listener_name=LISTENER)

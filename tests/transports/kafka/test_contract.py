@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from kactl.level import LATEST
 from kactl.model import Broker
 from kactl.transport import Transport
 from kactl.transports.kafka import KafkaTransport
@@ -21,7 +22,7 @@ class TestKafkaTransport(TransportContract):
 
             async def reach(respond: Respond) -> tuple[Transport, Broker]:
                 transport = KafkaTransport(
-                    controller_id=1000, ibp="3.9", listener_name=LISTENER, request_timeout_ms=200
+                    controller_id=1000, level=LATEST, listener_name=LISTENER, request_timeout_ms=200
                 )
                 peer = await peers.enter_async_context(listening(respond, transport.versions))
                 return transport, peer.broker

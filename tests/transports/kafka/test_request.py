@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from kactl.errors import BadConfig, IllegalState
+from kactl.errors import IllegalState
+from kactl.level import ProtocolLevel
 from kactl.model import Broker, Endpoint, TopicRef
 from kactl.transports.kafka.codec import Encoder, Frame, Versions, versions_for
 from kactl.wire import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
@@ -24,8 +25,12 @@ def column(*members: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     return np.array(members, np.int32)
 
 
+def spoken(ibp: str) -> Versions:
+    return versions_for(ProtocolLevel.parse(ibp))
+
+
 def encoder(ibp: str) -> Encoder:
-    return Encoder(versions_for(ibp), client_id="1000", listener_name=LISTENER)
+    return Encoder(spoken(ibp), client_id="1000", listener_name=LISTENER)
 
 
 def whole(frame: Frame) -> bytes:
@@ -106,7 +111,7 @@ def test_any_request_is_what_kio_makes_of_it(ibp: str, request: Request) -> None
     frame = encoder(ibp).frame(request, 2**31 - 1)
 
     expected = by_kio.frame(
-        request, versions_for(ibp), correlation_id=2**31 - 1, client_id="1000", listener_name=LISTENER
+        request, spoken(ibp), correlation_id=2**31 - 1, client_id="1000", listener_name=LISTENER
     )
     assert whole(frame) == expected
 
@@ -130,7 +135,7 @@ def test_rows_of_any_shape_keep_their_order() -> None:
     frame = encoder("3.9").frame(request, 0)
 
     assert whole(frame) == by_kio.frame(
-        request, versions_for("3.9"), correlation_id=0, client_id="1000", listener_name=LISTENER
+        request, spoken("3.9"), correlation_id=0, client_id="1000", listener_name=LISTENER
     )
 
 
@@ -205,7 +210,7 @@ def test_a_protocol_that_kafka_does_not_have_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ibp", "spoken"),
+    ("ibp", "versions"),
     [
         ("2.6", (4, 6, 3)),
         ("2.6-IV0", (4, 6, 3)),
@@ -220,19 +225,9 @@ def test_a_protocol_that_kafka_does_not_have_is_named() -> None:
         ("3.9.1", (7, 8, 4)),
     ],
 )
-def test_the_ibp_says_which_versions_are_spoken(ibp: str, spoken: tuple[int, int, int]) -> None:
-    leader_and_isr, update_metadata, stop_replica = spoken
+def test_the_level_says_which_versions_are_spoken(ibp: str, versions: tuple[int, int, int]) -> None:
+    leader_and_isr, update_metadata, stop_replica = versions
 
-    assert versions_for(ibp) == Versions(
+    assert spoken(ibp) == Versions(
         leader_and_isr=leader_and_isr, update_metadata=update_metadata, stop_replica=stop_replica
     )
-
-
-@pytest.mark.parametrize(
-    "ibp", ["", "3", "latest", "2.5", "2.4-IV1", "2.6-IV1", "3.10", "4.0", "3.9-IV", "3.9 ", "٣.٩"]
-)
-def test_an_ibp_that_is_not_spoken_is_refused(ibp: str) -> None:
-    with pytest.raises(BadConfig, match=r"^kafka\.ibp: .*2\.6") as refused:
-        versions_for(ibp)
-
-    assert refused.value.field == "kafka.ibp"

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from kactl.errors import MalformedMessage
 from kactl.model import ZERO_ID, TopicRef
-from kactl.transports.kafka.codec import decode, versions_for
+from kactl.transports.kafka.codec import decode
 from kactl.wire import LeaderAndIsr, PartitionStates, Request, Response, UpdateMetadataResponse
 
 from . import by_kio
 from .strategies import exchanges
-from .test_request import IBPS, LEAD, STOP, UPDATE, column
+from .test_request import IBPS, LEAD, STOP, UPDATE, column, spoken
 
 REQUESTS = {"LeaderAndIsr": LEAD, "UpdateMetadata": UPDATE, "StopReplica": STOP}
 
@@ -34,7 +34,7 @@ def said(response: Response) -> tuple[Any, ...]:
 @given(exchange=exchanges())
 def test_any_answer_is_read_as_kio_wrote_it(ibp: str, exchange: tuple[Request, Response]) -> None:
     request, response = exchange
-    versions = versions_for(ibp)
+    versions = spoken(ibp)
     if isinstance(request, LeaderAndIsr):
         assume(len({topic.id for topic in request.states.topics}) == len(request.states.topics))
     data = by_kio.answer(request, response, versions, correlation_id=9)
@@ -60,9 +60,9 @@ def test_tagged_fields_of_later_versions_are_passed_over() -> None:
     by_id = b"\x02" + LEAD.states.topics[0].id + b"\x03" + row(1, 56, TAGGED) + row(2, 0) + TAGGED + TAGGED
 
     for ibp, request, body in (("2.6", LEAD, by_name), ("3.9", LEAD, by_id), ("3.9", STOP, by_name)):
-        *_, rows = said(decode(request, versions_for(ibp), 9, header() + body))
+        *_, rows = said(decode(request, spoken(ibp), 9, header() + body))
         assert rows == [("t", 1, 56), ("t", 2, 0)]
-    assert decode(UPDATE, versions_for("3.9"), 9, header(error=11) + TAGGED).error == 11
+    assert decode(UPDATE, spoken("3.9"), 9, header(error=11) + TAGGED).error == 11
 
 
 def test_topics_that_share_the_absence_of_an_id_are_left_out() -> None:
@@ -72,7 +72,7 @@ def test_topics_that_share_the_absence_of_an_id_are_left_out() -> None:
     states = PartitionStates(topics, column(0, 1, 2), one, one, one, one, no_lists, one, no_lists)
     entries = [ref.id + b"\x02" + row(0, 56) + b"\0" for ref in topics]
 
-    read = decode(LeaderAndIsr(1, 1, 1, states), versions_for("3.9"), 9, header() + b"\x04" + b"".join(entries) + b"\0")
+    read = decode(LeaderAndIsr(1, 1, 1, states), spoken("3.9"), 9, header() + b"\x04" + b"".join(entries) + b"\0")
 
     assert said(read)[2:] == (("c",), [("c", 0, 56)])
 
@@ -103,7 +103,7 @@ def test_what_is_no_answer_is_refused_and_costs_nothing(request_: Request, data:
     tracemalloc.start()
     try:
         with pytest.raises(MalformedMessage):
-            decode(request_, versions_for("3.9"), 9, data)
+            decode(request_, spoken("3.9"), 9, data)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -115,11 +115,11 @@ def test_what_is_no_answer_is_refused_and_costs_nothing(request_: Request, data:
 @given(exchange=exchanges(), data=st.data())
 def test_an_answer_cut_short_is_refused(ibp: str, exchange: tuple[Request, Response], data: st.DataObject) -> None:
     request, response = exchange
-    whole = by_kio.answer(request, response, versions_for(ibp), correlation_id=9)
+    whole = by_kio.answer(request, response, spoken(ibp), correlation_id=9)
     size = data.draw(st.integers(0, len(whole) - 1))
 
     with pytest.raises(MalformedMessage):
-        decode(request, versions_for(ibp), 9, whole[:size])
+        decode(request, spoken(ibp), 9, whole[:size])
 
 
 @pytest.mark.parametrize("ibp", IBPS)
@@ -129,7 +129,7 @@ def test_garbage_is_refused_or_read_but_never_more(
     ibp: str, request_: Request, garbage: bytes, with_header: bool
 ) -> None:
     try:
-        read = decode(request_, versions_for(ibp), 9, header() + garbage if with_header else garbage)
+        read = decode(request_, spoken(ibp), 9, header() + garbage if with_header else garbage)
     except MalformedMessage:
         return
 
@@ -140,6 +140,6 @@ def test_garbage_is_refused_or_read_but_never_more(
 def test_a_stop_replica_answer_keeps_its_order_of_rows() -> None:
     body = b"".join([b"\x04", b"\x02b", row(1, 0), b"\x02a", row(7, 56), b"\x02b", row(0, 3), b"\0"])
 
-    read = decode(STOP, versions_for("3.9"), 9, header() + body)
+    read = decode(STOP, spoken("3.9"), 9, header() + body)
 
     assert said(read)[2:] == (("b", "a"), [("b", 1, 0), ("a", 7, 56), ("b", 0, 3)])

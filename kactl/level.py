@@ -1,0 +1,91 @@
+"""The protocol level of a cluster: what all of its brokers are configured to speak, and what follows from it.
+
+Brokers are not asked what they understand; their `inter.broker.protocol.version`, the same on all of them, decides.
+What a level brings stands here, each under a name of its own, so that nobody else compares levels.
+
+Source: Kafka's metadata versions, as far as they can run with ZooKeeper.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+from .errors import BadConfig
+
+_WRITTEN: Final = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(?:-IV([0-9]{1,4})|(?:\.[0-9]{1,4})*)")
+
+# Release -> its last step; a release alone (`2.8`) stands for that one (`2.8-IV1`).
+_LAST_STEP: Final = {
+    (2, 6): 0,
+    (2, 7): 2,
+    (2, 8): 1,
+    (3, 0): 1,
+    (3, 1): 0,
+    (3, 2): 0,
+    (3, 3): 3,
+    (3, 4): 0,
+    (3, 5): 2,
+    (3, 6): 2,
+    (3, 7): 4,
+    (3, 8): 0,
+    (3, 9): 0,
+}
+
+
+class ProtocolLevel(msgspec.Struct, frozen=True, order=True):
+    """Release and step, as in 2.8-IV1; a later one is greater."""
+
+    major: int
+    minor: int
+    step: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> "ProtocolLevel":
+        """The level that is written as in a broker's configuration: `2.6`, `2.8-IV0`, `3.9.1`.
+
+        Raises:
+            BadConfig: there is no such level, or its brokers cannot be led.
+        """
+        matched = _WRITTEN.fullmatch(text)
+        if matched is None:
+            raise BadConfig("kafka.ibp", f"{text!r} is no inter-broker protocol version: write it as 2.6 or 3.4-IV0")
+        major, minor = int(matched[1]), int(matched[2])
+        last = _LAST_STEP.get((major, minor))
+        step = last if matched[3] is None else int(matched[3])
+        if last is None or step is None or step > last:
+            raise BadConfig(
+                "kafka.ibp",
+                f"{text!r} is not supported: set it, as well as inter.broker.protocol.version of every broker, "
+                "to one from 2.6 to 3.9",
+            )
+        return cls(major, minor, step)
+
+    @property
+    def feature_versioning(self) -> bool:
+        """Whether features are finalized in the store."""
+        return self >= ProtocolLevel(2, 7)
+
+    @property
+    def feature_format(self) -> int:
+        """In which the entry of finalized features is written."""
+        return 2 if self >= ProtocolLevel(3, 3) else 1
+
+    @property
+    def alter_partition(self) -> bool:
+        """Whether leaders propose their ISRs to the controller; below, they write them themselves."""
+        return self >= ProtocolLevel(2, 7, 2)
+
+    @property
+    def topic_ids(self) -> bool:
+        """Whether topics have ids."""
+        return self >= ProtocolLevel(2, 8)
+
+    @property
+    def recovery(self) -> bool:
+        """Whether leaders that were elected uncleanly are told to recover."""
+        return self >= ProtocolLevel(3, 2)
+
+
+# What is spoken among participants, and what most clusters of Kafka that still have ZooKeeper can be raised to.
+LATEST: Final = ProtocolLevel(3, 9)
