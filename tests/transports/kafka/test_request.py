@@ -110,9 +110,7 @@ def test_a_request_is_what_kafka_itself_makes_of_it(ibp: str, correlation_id: in
 def test_any_request_is_what_kio_makes_of_it(ibp: str, request: Request) -> None:
     frame = encoder(ibp).frame(request, 2**31 - 1)
 
-    expected = by_kio.frame(
-        request, spoken(ibp), correlation_id=2**31 - 1, client_id="1000", listener_name=LISTENER
-    )
+    expected = by_kio.frame(request, spoken(ibp), correlation_id=2**31 - 1, client_id="1000", listener_name=LISTENER)
     assert whole(frame) == expected
 
 
