@@ -17,8 +17,8 @@ from kactl.errors import ErrorCode, NotController
 from kactl.model import NO_EPOCH, NO_LEADER, TopicRef
 
 from .answers import Answer, said
-from .apis import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN
 from .cluster import Ruled
+from .keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN
 from .schema import Values
 
 _RECOVERING: Final = 1

@@ -5,7 +5,7 @@ Source: the protocol's message definitions, as of Kafka 3.9.
 
 from typing import Final
 
-from .apis import Api
+from .api import Api
 from .schema import BOOL, INT8, INT16, INT32, STRING, Array, Field, Message
 
 DESCRIBE_CONFIGS: Final = 32

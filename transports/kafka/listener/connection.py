@@ -21,9 +21,12 @@ from kactl.errors import MalformedMessage
 from kactl.transports.kafka.codec.primitive import NO_TAGS
 
 from .answers import Answer
-from .apis import API_KEY_MAX, API_VERSIONS, API_VERSIONS_API, APIS, CONTROLLED_SHUTDOWN, REFUSED, RELAYED_FIRST, Api
+from .api import Api
+from .apis import APIS
 from .config_apis import CONFIG_APIS
+from .discovery_apis import API_VERSIONS_API
 from .frames import Frames, Head, Limits, drained
+from .keys import API_KEY_MAX, API_VERSIONS, CONTROLLED_SHUTDOWN, REFUSED, RELAYED_FIRST
 from .own_answers import UNSUPPORTED
 from .own_configs import OwnConfigs
 from .relay import Relay

@@ -11,8 +11,10 @@ from kactl.model import ZERO_ID, Broker
 from kactl.transports.kafka.codec import endpoint_of
 
 from .answers import Answer
-from .apis import API_VERSIONS, API_VERSIONS_API, APIS, METADATA
+from .apis import APIS
 from .cluster import Ruled
+from .discovery_apis import API_VERSIONS_API
+from .keys import API_VERSIONS, METADATA
 from .schema import Values
 
 _KEYS: Final = [

@@ -23,14 +23,14 @@ from kactl.requests import (
 )
 
 from .answers import Answer, result, said
-from .apis import (
+from .cluster import Ruled
+from .keys import (
     ALTER_PARTITION_REASSIGNMENTS,
     ALTER_USER_SCRAM_CREDENTIALS,
     ELECT_LEADERS,
     LIST_PARTITION_REASSIGNMENTS,
     UPDATE_FEATURES,
 )
-from .cluster import Ruled
 from .schema import Values
 
 _ELECTIONS: Final = {0: ElectionKind.PREFERRED, 1: ElectionKind.UNCLEAN}

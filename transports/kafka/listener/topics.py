@@ -18,8 +18,8 @@ from kactl.model import ZERO_ID, Assignment, TopicRef
 from kactl.requests import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 
 from .answers import Answer, result, said
-from .apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from .cluster import Ruled
+from .keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from .schema import Values
 
 # Of a number that the client leaves to us.

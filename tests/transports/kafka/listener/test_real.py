@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import ElectionType, KafkaException
 from confluent_kafka import TopicPartition as Named
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from kio.schema.errors import ErrorCode as KioError
 
 from kactl.actors.system import Controller
@@ -30,6 +30,7 @@ pytestmark = pytest.mark.anyio
 class Whole(NamedTuple):
     """A cluster of three participants, and a listener for it."""
 
+    store: MemoryStore
     controller: Controller
     participants: Participants
     listener: KafkaListener
@@ -52,7 +53,7 @@ async def whole() -> AsyncIterator[Whole]:
             listening(ControllerRuled(controller), partitions=2, replication_factor=3)
         )
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0})
-        yield Whole(controller, participants, listener, port, admin)
+        yield Whole(store, controller, participants, listener, port, admin)
 
 
 async def done(asked: Callable[[], dict[Any, Future[Any]]]) -> dict[Any, Any]:
@@ -170,8 +171,8 @@ async def test_an_isr_proposal_reaches_the_controller(whole: Whole) -> None:
 
 
 async def test_who_has_resigned_says_so(whole: Whole) -> None:
-    other = MemoryStore.another(whole.controller.store)  # type: ignore[arg-type]
-    async with other, Controller(KACTL + 1, store=other.another(), hub=whole.controller.hub, take_over=True) as second:
+    store, hub = whole.store.another(), whole.controller.hub
+    async with Controller(KACTL + 1, store=store, hub=hub, take_over=True) as second:
         await second.wait_active()
         async with connected(whole.port) as client, asyncio.timeout(20):
             while whole.controller.is_active:

@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode as KioError
 from kactl.broker_requests import ControlledShutdownRequested
 from kactl.errors import BadRequest
 from kactl.telemetry import COUNTERS, GAUGES
-from kactl.transports.kafka.listener.apis import REFUSED
 from kactl.transports.kafka.listener.frames import Limits
+from kactl.transports.kafka.listener.keys import REFUSED
 from kactl.transports.kafka.listener.tally import LOG_PAUSE_S, Refused, Tally
 
 from .client import Client, connected, frame, request_class
