@@ -156,10 +156,12 @@ class Standby(Handlers):
                 await self._copy.refresh(self.store)
             else:
                 await self._follow(self._copy)
-        except StoreError as failed:
-            log.warning("the copy of the cluster is given up, and is made anew later: %s", failed)
+        except Exception as failed:
             self.forget()
             self._timers.set(StandbyDue(), BEGIN_AGAIN_MS)
+            if not isinstance(failed, StoreError):
+                raise
+            log.warning("the copy of the cluster is given up, and is made anew later: %s", failed)
             return
         copy = self._copy
         behind = copy is None or bool(copy.stale_topics or copy.stale)

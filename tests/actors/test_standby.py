@@ -189,7 +189,8 @@ async def test_a_takeover_goes_on_without_the_copy_if_the_store_fails_to_say_wha
             assert (reads.topics, reads.partitions) == (["orders"], ["orders-0"])
 
 
-async def test_a_store_that_fails_ends_the_copy_which_is_begun_anew_later() -> None:
+@pytest.mark.parametrize("error", [StoreUnavailable("away"), ZeroDivisionError("a bug")], ids=["store", "bug"])
+async def test_whatever_fails_ends_the_copy_which_is_begun_anew_later(error: Exception) -> None:
     async with world(1) as here:
         await here.create("orders", [[1]])
         other, _ = standby(here, 101)
@@ -199,7 +200,7 @@ async def test_a_store_that_fails_ends_the_copy_which_is_begun_anew_later() -> N
             real = store.changes
 
             async def away(since: tuple[int, ...] | None, *, last: bool = False) -> Changes:
-                raise StoreUnavailable("away")
+                raise error
 
             store.changes = away
             await here.clock.advance(INTERVAL_MS)
