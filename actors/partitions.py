@@ -188,7 +188,7 @@ class Partitions(Actor[Move]):
             waiting, pending = waiting[why == Refusal.NONE], pending.take(why == Refusal.NONE)
             read = np.ones(len(waiting), np.bool_)
             if len(waiting):
-                log.info("%d partitions changed behind our back during an %s election; electing them again",
+                log.info("%d partitions changed behind our back; electing leaders (%s) for them again",
                          len(waiting), election.value)  # fmt: skip
         refusal[waiting] = Refusal.STORE_FAILED
         self._refused(Change.of(pending, refusal=refusal[waiting]), PartitionState.ONLINE)
