@@ -13,7 +13,11 @@ _JOIN_S = 90.0
 
 
 class Traffic:
-    """Writes numbered records with an idempotent producer, and reads them in a group, each in a thread of its own."""
+    """Writes numbered records with an idempotent producer, and reads them in a group, each in a thread of its own.
+
+    Args:
+        topic: that nobody else has written to; records of another life would be taken for ours.
+    """
 
     def __init__(self, bootstrap: str, topic: str, *, group: str = "readers") -> None:
         self.topic = topic

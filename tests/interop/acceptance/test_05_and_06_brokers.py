@@ -12,9 +12,9 @@ from .watcher import MetadataWatcher
 
 @pytest.mark.checklist(5)
 def test_a_leader_that_is_killed_is_followed_in_time_and_nothing_is_lost(bench: Bench) -> None:
-    with Traffic(bench.cluster.bootstrap, "orders", group="readers-5") as traffic:
+    with Traffic(bench.cluster.bootstrap, "deliveries", group="readers-5") as traffic:
         traffic.wait_acknowledged(200, timeout_s=MARGIN_S)
-        victim = bench.eyes.states()["orders-0"].leader
+        victim = bench.eyes.states()["deliveries-0"].leader
         session = max(session for session, broker in bench.sessions_of_brokers().items() if broker == victim)
         before = bench.eyes.states()
         led = {name for name, state in before.items() if state.leader == victim}

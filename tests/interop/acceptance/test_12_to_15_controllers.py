@@ -15,7 +15,7 @@ from .bench import BROKERS, KACTL, MARGIN_S, OTHER, SESSION_S, Bench, until
 
 @pytest.mark.checklist(12)
 def test_it_hands_back_to_a_broker_and_takes_over_again_under_load(bench: Bench) -> None:
-    with Traffic(bench.cluster.bootstrap, "orders", group="readers-12") as traffic:
+    with Traffic(bench.cluster.bootstrap, "returns", group="readers-12") as traffic:
         traffic.wait_acknowledged(200, timeout_s=MARGIN_S)
         _, before = bench.eyes.holder()
 
