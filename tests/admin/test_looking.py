@@ -366,9 +366,16 @@ async def test_metrics_have_the_documented_names(server: Served) -> None:
 
     text = answer.body.decode()
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    # Those of the Kafka listener are there where one runs.
+    here = [name for name, *_ in (*GAUGES, *COUNTERS) if not name.startswith("kactl.listener.")]
+    assert len(here) > 20
     for name, unit, _ in GAUGES:
+        if name not in here:
+            continue
         assert f"# TYPE {name.replace('.', '_').lower()}{'_seconds' if unit == 's' else ''} gauge" in text, name
     for name, *_ in COUNTERS:
+        if name not in here:
+            continue
         assert f"# TYPE {name.replace('.', '_').lower()}_total counter" in text, name
     assert "\nkafka_controller_active_count 1.0" in text
     assert 'kafka_controller_event_process_duration_seconds_bucket{kafka_controller_state="TopicChange"' in text
