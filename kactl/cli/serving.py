@@ -9,13 +9,18 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
+from opentelemetry.metrics import MeterProvider
+
 from kactl.actors.system import Controller
 from kactl.admin.metrics import telemetry_for_server
 from kactl.admin.server import Address, serve
 from kactl.config import Config
-from kactl.level import ProtocolLevel
+from kactl.level import LATEST, ProtocolLevel
+from kactl.model import Broker
 from kactl.participant.group import Participants
+from kactl.store import Store
 from kactl.stores.sqlite import SqliteStore
+from kactl.transport import Transport
 from kactl.transports.memory import MemoryHub
 
 from .listening import listed_as, listener, listening
@@ -59,17 +64,10 @@ async def embedded(config: Config, note: Callable[[str], None]) -> AsyncIterator
             Participants(config.participants.count, store=brokers_store, hub=hub, session_timeout_ms=session_timeout_ms)
         )
         controller = await stack.enter_async_context(
-            Controller(
-                config.node_id,
+            _controller(
+                config,
                 store=SqliteStore(config.store.path, session_timeout_ms=session_timeout_ms),
                 hub=hub,
-                unclean_leader_election=config.controller.unclean_leader_election,
-                delete_topics=config.controller.delete_topics,
-                auto_balance=config.controller.auto_leader_rebalance,
-                balance_interval_ms=config.controller.leader_imbalance_check_interval,
-                balance_percentage=config.controller.leader_imbalance_percent,
-                standby_interval_ms=STANDBY_INTERVAL_MS if config.controller.warm_standby else 0,
-                take_over=config.controller.takeover,
                 meter_provider=provider,
             )
         )
@@ -106,20 +104,12 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
         sticky=config.store.sticky,
     )
     with listening(config) as sockets:
-        controller = Controller(
-            config.node_id,
+        controller = _controller(
+            config,
             store=store,
             transport=transport,
             level=level,
-            unclean_leader_election=config.controller.unclean_leader_election,
-            delete_topics=config.controller.delete_topics,
-            auto_balance=config.controller.auto_leader_rebalance,
-            balance_interval_ms=config.controller.leader_imbalance_check_interval,
-            balance_percentage=config.controller.leader_imbalance_percent,
-            standby_interval_ms=STANDBY_INTERVAL_MS if config.controller.warm_standby else 0,
-            take_over=config.controller.takeover,
             listed_as=listed_as(config),
-            controller_ids=config.kafka.controller_ids,
             meter_provider=provider,
         )
         async with (
@@ -128,3 +118,34 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
             serve(controller, config, render_metrics=render_metrics) as address,
         ):
             yield Server(controller, None, address)
+
+
+def _controller(
+    config: Config,
+    *,
+    store: Store,
+    meter_provider: MeterProvider,
+    hub: MemoryHub | None = None,
+    transport: Transport | None = None,
+    level: ProtocolLevel = LATEST,
+    listed_as: Broker | None = None,
+) -> Controller:
+    """A controller that does as the configuration says."""
+    asked = config.controller
+    return Controller(
+        config.node_id,
+        store=store,
+        transport=transport,
+        hub=hub,
+        level=level,
+        unclean_leader_election=asked.unclean_leader_election,
+        delete_topics=asked.delete_topics,
+        auto_balance=asked.auto_leader_rebalance,
+        balance_interval_ms=asked.leader_imbalance_check_interval,
+        balance_percentage=asked.leader_imbalance_percent,
+        standby_interval_ms=STANDBY_INTERVAL_MS if asked.warm_standby else 0,
+        take_over=asked.takeover,
+        listed_as=listed_as,
+        controller_ids=config.kafka.controller_ids,
+        meter_provider=meter_provider,
+    )
