@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench lint types contracts lock clean
+.PHONY: help run test soak bench lint types contracts lock clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -17,6 +17,9 @@ run: $(READY) ## a cluster in one process, electing; its state is kept in .kactl
 
 test: lint types contracts ## every check and every test, real brokers included
 	@$(BIN)/python -m pytest $(ARGS)
+
+soak: $(READY) ## minutes of faults for real brokers under load (SOAK_MINUTES, SOAK_SEED, SOAK_LEVEL)
+	@$(BIN)/python -m tests.interop.soak
 
 bench: $(READY) ## what an election costs, stage by stage
 	@$(BIN)/python -m bench.election
