@@ -217,4 +217,7 @@ OVERRIDES: Final = {
     # Deleted folders are renamed at once and removed later; by default a minute later.
     "log.segment.delete.delay.ms": "1000",
     "log.initial.task.delay.ms": "1000",
+    # A replica that is made anew takes a second or two to catch up with megabytes, by which time brokers have heard of
+    # the throttle that a tool has set a moment before.
+    "replica.fetch.max.bytes": "16384",
 }

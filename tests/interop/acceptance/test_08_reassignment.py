@@ -10,9 +10,9 @@ from confluent_kafka import Producer
 from .bench import MARGIN_S, Bench, until
 
 TOPIC: Final = "moving"
-# A follower under a throttle is sent a piece of up to a megabyte now and then all the same; this takes it minutes.
-RECORDS: Final = 60
-RECORD_SIZE: Final = 100_000
+# Hundreds of fetches at full speed, and under a throttle of a kilobyte a second hours.
+RECORDS: Final = 750
+RECORD_SIZE: Final = 8_000
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def write_plan(path: Path, **replicas: list[int]) -> None:
 
 
 def write_records(bench: Bench, *, partition: int) -> None:
-    producer = Producer({"bootstrap.servers": bench.cluster.bootstrap, "acks": "all", "linger.ms": 5})
+    producer = Producer({"bootstrap.servers": bench.cluster.bootstrap, "acks": "all", "batch.size": 16_384})
     for _ in range(RECORDS):
         producer.produce(TOPIC, b"x" * RECORD_SIZE, partition=partition)
     assert producer.flush(MARGIN_S) == 0
