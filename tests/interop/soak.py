@@ -24,6 +24,7 @@ from typing import Final
 from .acceptance.bench import BROKERS, CHROOT, SESSION_S, TICK_MS, Bench, as_json, partition_of, until
 from .eyes import Eyes
 from .faults import Fault, Faults, hold
+from .jars import missing
 from .journal import Kind, Written
 from .processes import HarnessError
 from .records import PARTITIONS, Records
@@ -153,6 +154,9 @@ def tracebacks(bench: Bench) -> list[str]:
 
 def main() -> int:
     """Run as the environment says; 0 if all was as it should be."""
+    if reason := missing():
+        print(f"soak: {reason}")
+        return 1
     seed = int(os.environ.get("SOAK_SEED") or SystemRandom().randrange(1_000_000))
     minutes = float(os.environ.get("SOAK_MINUTES") or MINUTES)
     level = os.environ.get("SOAK_LEVEL") or "3.9"
