@@ -54,8 +54,12 @@ class KactlController:
         self._config = folder / "kactl.toml"
         self.configure(takeover=takeover, visible_on=visible_on)
 
-    def configure(self, *, takeover: bool, visible_on: Sequence[str] = ("INTERNAL",)) -> None:
-        """Set what the next start is to find."""
+    def configure(self, *, takeover: bool, visible_on: Sequence[str] = ("INTERNAL",), sticky: bool = False) -> None:
+        """Set what the next start is to find.
+
+        Args:
+            sticky: keep the controllership from brokers for good; all instances have to agree on it.
+        """
         listeners = [f"INTERNAL://127.0.0.1:{self.internal_port}", f"CLIENT://127.0.0.1:{self.client_port}"]
         self._config.write_text(
             f"""
@@ -65,6 +69,7 @@ cluster = "interop"
 kind = "zookeeper"
 connect = "{self._zookeeper}"
 session-timeout = "6s"
+sticky = {"true" if sticky else "false"}
 [controller]
 takeover = {"true" if takeover else "false"}
 leader-imbalance-check-interval = "{self._balance_ms}ms"

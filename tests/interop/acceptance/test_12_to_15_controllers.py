@@ -5,12 +5,13 @@ Then kactl has to stand by until it is told to take over.
 """
 
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from ..journal import Kind
 from ..traffic import Traffic
-from .bench import BROKERS, KACTL, MARGIN_S, OTHER, SESSION_S, Bench, until
+from .bench import BROKERS, KACTL, MARGIN_S, OTHER, SESSION_S, Bench, as_json, until
 
 
 @pytest.mark.checklist(12)
@@ -105,6 +106,52 @@ def test_of_two_instances_one_acts_and_when_it_dies_the_other_does(bench: Bench)
     assert holder == (OTHER, theirs if heir == OTHER else theirs + 1)
     assert afterwards == (False, True)
     bench.rest()
+
+
+@pytest.fixture
+def sticky(bench: Bench) -> Iterator[None]:
+    """Both instances run, and keep the controllership to themselves."""
+    bench.kactl.stop()
+    bench.kactl.configure(takeover=True, sticky=True)
+    bench.other.configure(takeover=False, sticky=True)
+    bench.kactl.start()
+    bench.other.start(active=False)
+    bench.rest()
+    yield
+    for instance in (bench.kactl, bench.other):
+        instance.kill()
+    bench.kactl.configure(takeover=True)
+    bench.other.configure(takeover=False)
+    bench.kactl.start()
+    bench.rest()
+
+
+@pytest.mark.checklist(15)
+@pytest.mark.usefixtures("sticky")
+def test_two_instances_that_keep_it_to_themselves_follow_each_other_and_no_broker_does(bench: Bench) -> None:
+    _, epoch = bench.eyes.holder()
+    began = max(each.zxid for each in bench.journal())
+    acting = (bench.kactl.active, bench.other.active)
+
+    bench.kactl.kill()
+    until(lambda: bench.other.active, "the other to act", SESSION_S + MARGIN_S)
+    followed = bench.eyes.holder()
+    rules(bench, OTHER)
+    bench.other.kill()
+    left = bench.eyes.holder()
+    bench.kactl.start()  # finds what the dead one has left, and takes it over
+    back = bench.eyes.holder()
+    rules(bench, KACTL)
+
+    held = [
+        as_json(each)["brokerid"]
+        for each in bench.journal()
+        if each.zxid > began and each.path == "/controller" and each.kind is not Kind.DELETE
+    ]
+    assert acting == (True, False)
+    assert followed == left == (OTHER, epoch + 1)
+    assert back == (KACTL, epoch + 2)
+    assert held == [OTHER, KACTL]
 
 
 @pytest.mark.checklist(14)
