@@ -9,6 +9,7 @@ written; no partition was without a leader for longer than the faults explain; n
     SOAK_LEVEL      inter.broker.protocol.version, 3.9 if it is not set
 """
 
+import logging
 import os
 import shutil
 import sys
@@ -160,6 +161,7 @@ def main() -> int:
     seed = int(os.environ.get("SOAK_SEED") or SystemRandom().randrange(1_000_000))
     minutes = float(os.environ.get("SOAK_MINUTES") or MINUTES)
     level = os.environ.get("SOAK_LEVEL") or "3.9"
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # that ZooKeeper goes away is no news here
     folder = Path(tempfile.mkdtemp(prefix="kactl-soak-"))
     print(f"soak: SOAK_SEED={seed} SOAK_MINUTES={minutes:g} SOAK_LEVEL={level}", flush=True)
     try:
