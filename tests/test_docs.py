@@ -1,7 +1,76 @@
-"""The pages that are made say what they are made from."""
+"""The pages say what is so: what is drawn is drawn anew, what is numbered has no gap, and no key is left out."""
 
+import re
+
+import msgspec
+
+from kactl.config import Config
 from tests.diagrams import PAGE, page
+from tests.tree import ROOT
+
+DOCS = ROOT / "docs"
+# Of Kafka's flaws as we count them, those that are kept have no line.
+FLAWS_FIXED = [*range(1, 10), 14, 15, 16, *range(19, 26), 27, 30]
 
 
 def test_the_diagrams_are_those_of_the_tables() -> None:
     assert PAGE.read_text() == page(), "write it anew: python -m tests.diagrams"
+
+
+def test_differences_are_numbered_without_a_gap_and_no_flaw_that_is_fixed_lacks_a_line() -> None:
+    rows = re.findall(r"^\| ([DQ])(\d+) \|(.*)\|$", (DOCS / "differences.md").read_text(), re.MULTILINE)
+    numbers = {kind: [int(number) for each, number, _ in rows if each == kind] for kind in "DQ"}
+
+    assert numbers["D"] == list(range(1, len(numbers["D"]) + 1))
+    assert numbers["Q"] == FLAWS_FIXED
+    for kind, number, said in rows:
+        parts = [part.strip() for part in said.split(" | ")]
+        assert len(parts) == 3, f"{kind}{number} does not say Kafka's way, ours, and the reason"
+        assert all(parts), f"{kind}{number} leaves something unsaid"
+
+
+def test_decisions_are_numbered_without_a_gap_each_under_its_own_heading() -> None:
+    pages = sorted((DOCS / "decisions").glob("*.md"))
+
+    assert [int(each.name[:4]) for each in pages] == list(range(1, len(pages) + 1))
+    for number, each in enumerate(pages, 1):
+        assert each.read_text().startswith(f"# {number}. ")
+
+
+def test_every_key_of_the_configuration_is_explained_with_its_default() -> None:
+    text = (DOCS / "operating.md").read_text()
+    told: dict[str, str] = {}
+    section = ""
+    for name, default in re.findall(r"^\| (?:\*\*)?`([^`]+)`(?:\*\*)? \| ([^|]*)\|", text, re.MULTILINE):
+        section = name if name.startswith("[") else section
+        told[f"{section}{name}" if name != section else name] = default.strip()
+
+    for key, default in _keys().items():
+        assert key in told, f"docs/operating.md does not explain {key}"
+        if told[key].startswith("`") and default is not None:
+            assert told[key] == f"`{default}`"
+
+
+def _keys() -> dict[str, str | None]:
+    """Each key behind its section, and how its default is written; None where that is not for this test to say."""
+    keys: dict[str, str | None] = {}
+    for field in msgspec.structs.fields(Config):
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            for key in msgspec.structs.fields(field.type):
+                keys[f"[{field.encode_name}]{key.encode_name}"] = _written(key.default)
+        else:
+            keys[field.encode_name] = _written(field.default)
+    return keys
+
+
+def _written(default: object) -> str | None:
+    match default:
+        case bool():
+            return str(default).lower()
+        case str():
+            return f'"{default}"'
+        case tuple():
+            return str(list(default))
+        case int() if type(default) is int:
+            return str(default)
+    return None
