@@ -21,8 +21,8 @@ HEAP_MB: Final = 128
 
 TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
 _CONFIGS: Final = "kafka.admin.ConfigCommand"
-_LEADERS: Final = "org.apache.kafka.tools.LeaderElectionCommand"
-_REASSIGN: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+LEADERS: Final = "org.apache.kafka.tools.LeaderElectionCommand"
+REASSIGN: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 _FEATURES: Final = "org.apache.kafka.tools.FeatureCommand"
 
 
@@ -70,11 +70,11 @@ class Tools:
 
     def elect(self, *arguments: str) -> Ran:
         """kafka-leader-election."""
-        return self.run(_LEADERS, "--bootstrap-server", self.bootstrap, *arguments)
+        return self.run(LEADERS, "--bootstrap-server", self.bootstrap, *arguments)
 
     def reassign(self, *arguments: str) -> Ran:
         """kafka-reassign-partitions."""
-        return self.run(_REASSIGN, "--bootstrap-server", self.bootstrap, *arguments)
+        return self.run(REASSIGN, "--bootstrap-server", self.bootstrap, *arguments)
 
     def features(self, *arguments: str) -> Ran:
         """kafka-features."""

@@ -1,15 +1,17 @@
 """`kactl compat leader-election`: in place of kafka-leader-election.sh."""
 
 from collections import defaultdict
+from pathlib import Path
 from typing import Final, Literal
 
 import click
+import msgspec
 
 from kactl.admin.schema import ElectionAnswer, ElectionRequest, ElectionResult, PartitionName
 from kactl.cli.exits import Failure
 from kactl.cli.partition_files import NamesFile, names_of, read
 
-from .common import FAILED, KafkaUsage, Stand, api, kafka_options, problem_of
+from .common import FAILED, KafkaUsage, Stand, api, kafka_options, repeated, said
 
 # What Kafka's tool calls the refusals that it is told.
 _EXCEPTIONS: Final = {
@@ -22,9 +24,7 @@ _EXCEPTIONS: Final = {
 
 @click.command("leader-election", cls=Stand, short_help="In place of kafka-leader-election.sh.")
 @kafka_options
-@click.option(
-    "--election-type", "kind", required=True, type=click.Choice(["preferred", "unclean"], case_sensitive=False)
-)
+@click.option("--election-type", "kind", type=click.Choice(["preferred", "unclean"], case_sensitive=False))
 @click.option("--all-topic-partitions", "everything", is_flag=True, help="All partitions.")
 @click.option("--topic", metavar="T", help="The topic; with --partition.")
 @click.option("--partition", type=click.IntRange(min=0), metavar="P", help="The partition; with --topic.")
@@ -34,20 +34,28 @@ def leader_election(
     bootstrap_server: str | None,
     command_config: str | None,
     zookeeper: str | None,
-    kind: Literal["preferred", "unclean"],
+    kind: Literal["preferred", "unclean"] | None,
     everything: bool,
     topic: str | None,
     partition: int | None,
     file: str | None,
 ) -> None:
     """Take the flags of kafka-leader-election.sh and print its lines."""
+    if kind is None:
+        raise KafkaUsage("Missing required option(s): election-type")
     if sum((everything, topic is not None, file is not None)) != 1:
-        raise KafkaUsage("One and only one is required of: topic, all-topic-partitions, path-to-json-file")
-    if (topic is None) != (partition is None):
-        raise KafkaUsage("Missing required option(s): topic and partition go together")
+        raise KafkaUsage(
+            "One and only one of the following options is required: topic, all-topic-partitions, path-to-json-file"
+        )
+    if topic is not None and partition is None:
+        raise KafkaUsage("Missing required option(s): partition")
+    if topic is None and partition is not None:
+        raise KafkaUsage("Option partition is only allowed if topic is used")
     names = None
     if file is not None:
-        names = names_of(read(file, NamesFile))
+        names = _read(file)
+        if not names:
+            return
     elif topic is not None and partition is not None:
         names = [PartitionName(topic=topic, partition=partition)]
     server = api(bootstrap_server, zookeeper, command_config)
@@ -55,8 +63,23 @@ def leader_election(
     try:
         answer = server.post("/v1/elections", asked, ElectionAnswer)
     except Failure as failure:
-        raise Failure(f"Failed to elect leaders: {problem_of(failure).detail}") from None
+        raise Failure(f"Failed to elect leaders: {said(failure)}") from None
     _print(kind, answer.results)
+
+
+def _read(file: str) -> list[PartitionName]:
+    try:
+        content = msgspec.json.decode(Path(file).read_bytes())
+    except OSError:
+        raise Failure(f"java.io.IOException: Unable to read file {file}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise Failure("Replica election data is empty") from None
+    if isinstance(content, dict) and "partitions" not in content:
+        raise Failure('Replica election data is missing "partitions" field')
+    names = names_of(read(file, NamesFile))
+    if twice := repeated(f"{each.topic}-{each.partition}" for each in names):
+        raise Failure(f"Replica election data contains duplicate partitions: [{', '.join(twice)}]")
+    return names
 
 
 def _print(kind: str, results: tuple[ElectionResult, ...]) -> None:

@@ -1,0 +1,623 @@
+"""Kafka's own tools and their stand-ins, side by side over one cluster: the same lines on stdout, the same exit codes.
+
+Three real brokers are ruled by kactl. What only looks is asked of both about the same topics; what changes something
+is asked of each about topics of its own, `kafkas-..` and `kactls-..`, and the names are made alike before the answers
+are compared. What is compared is all of stdout, byte for byte, but for this:
+
+* Topics that are described together, and partitions that are named together, come in the order of a hash table; here
+  they are compared as a set of lines. One topic alone is compared as it is printed, but for the order of its overrides
+  where there are more than two.
+* Behind the line that begins with "Error: " Kafka's tool for reassignments prints where in its program that was.
+* What becomes of throttles, which kactl does not set, is left out with --preserve-throttles.
+* The proposal of --generate is the planner's own; compared is its form.
+* The name of a topic that exists already is refused in Kafka's words, whatever the controller says.
+
+Of a command line that is refused the first line on stderr is compared, too.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Producer
+
+from kactl.cli.root import kactl
+
+from .brokers import Cluster
+from .kactl_process import KactlController
+from .metadata import MetadataClient
+from .tools import LEADERS, REASSIGN, TOPICS, Ran, Tools
+from .zookeeper import ZooKeeperServer
+
+KACTL: Final = 900_001
+SIDES: Final = ("kafkas", "kactls")
+STANDS: Final = {TOPICS: "topics", LEADERS: "leader-election", REASSIGN: "reassign-partitions"}
+# What everybody may take, on a machine that is busy with something else, too.
+MARGIN_S: Final = 60.0
+# A follower under a throttle is sent a piece of up to a megabyte now and then all the same; this takes it minutes.
+RECORDS: Final = 60
+RECORD_SIZE: Final = 100_000
+
+
+class Bench:
+    """A cluster, Kafka's tools, and ours."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.zookeeper = ZooKeeperServer(folder / "zookeeper", tick_ms=300)
+        connect = self.zookeeper.connect("/compat")
+        self.kactl = KactlController(KACTL, folder=folder / "kactl", zookeeper=connect, ibp="3.9", takeover=True)
+        self.cluster = Cluster(folder, zookeeper=connect, ibp="3.9")
+        self.tools = Tools(folder, bootstrap=",".join(f"127.0.0.1:{b.internal_port}" for b in self.cluster.brokers))
+
+    def kafkas(self, tool: str, *arguments: str) -> Ran:
+        """What Kafka's tool answers."""
+        return self.tools.run(tool, "--bootstrap-server", self.tools.bootstrap, *arguments)
+
+    def kactls(self, tool: str, *arguments: str) -> Ran:
+        """What the stand-in answers."""
+        command = ["compat", STANDS[tool], "--bootstrap-server", f"127.0.0.1:{self.kactl.port}", *arguments]
+        ended = CliRunner().invoke(kactl, command)
+        assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exc_info
+        return Ran(ended.exit_code, ended.output, ended.stdout)
+
+    def same(self, tool: str, *arguments: str, seen: Callable[[str], Any] = str) -> Ran:
+        """Ask both. Where there is a `%` in the arguments it stands for the one who is asked, and in answers, too.
+
+        Args:
+            seen: what is compared of an output.
+
+        Returns:
+            The answer of Kafka's tool.
+        """
+        apart = any("%" in argument for argument in arguments)
+        answers = []
+        for name, ask in zip(SIDES, (self.kafkas, self.kactls), strict=True):
+            ran = ask(tool, *(argument.replace("%", name) for argument in arguments))
+            texts = (text.replace(name, "%") if apart else text for text in (ran.text, ran.out))
+            answers.append(Ran(ran.code, *texts))
+        theirs, ours = answers
+        assert (ours.code, seen(ours.out)) == (theirs.code, seen(theirs.out)), ours.text
+        return theirs
+
+    def create(self, topic: str, assignment: str, *options: str) -> None:
+        """Create one topic for each side, and wait until brokers know both."""
+        for name in SIDES:
+            self.tools.topics(
+                "--create", "--topic", topic.replace("%", name), "--replica-assignment", assignment, *options
+            ).well()
+        self.rest()
+
+    def file(self, name: str, content: object) -> str:
+        """A JSON file for each side, of the content with `%` replaced; the path that stands for both."""
+        for side in SIDES:
+            (self.folder / f"{side}-{name}.json").write_text(json.dumps(content).replace("%", side))
+        return str(self.folder / f"%-{name}.json")
+
+    def moves(self, name: str, **replicas: list[int]) -> str:
+        """A file that moves partitions: `p0=[1, 2]` for partition 0 of a topic of this name."""
+        partitions = [
+            {"topic": f"%-{name}", "partition": int(partition[1:]), "replicas": wanted}
+            for partition, wanted in replicas.items()
+        ]
+        return self.file("".join([name, *replicas]), {"version": 1, "partitions": partitions})
+
+    def rest(self) -> None:
+        """Wait until every partition has a leader and all its replicas in sync, and every broker knows it."""
+        self.kactl.until(lambda: all(map(_is_whole, self.kactl.partitions().values())), "all in sync", MARGIN_S)
+        self.heard()
+
+    def heard(self) -> None:
+        """Wait until every broker names the leaders that there are, and has answered all that it was told."""
+        self.kactl.until(self._have_heard, "all brokers to know all leaders", MARGIN_S)
+
+    def _have_heard(self) -> bool:
+        leaders = {name: each["leader"] for name, each in self.kactl.partitions().items()}
+        for broker in self.cluster.brokers:
+            if broker.process is not None and broker.process.alive:
+                with MetadataClient(broker.internal_port) as client:
+                    if client.look().leaders != leaders:
+                        return False
+        return all(
+            each["queue_size"] == 0 or each["state"] == "dead" for each in self.kactl.get("/v1/brokers")["items"]
+        )
+
+
+def _is_whole(partition: dict[str, Any]) -> bool:
+    return partition["leader"] >= 0 and {*partition["isr"]} == {*partition["replicas"]} and not partition["adding"]
+
+
+@pytest.fixture(scope="module")
+def bench(jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    bench = Bench(tmp_path_factory.mktemp("compat"))
+    try:
+        with bench.zookeeper, bench.tools:
+            bench.kactl.start()
+            with bench.cluster:
+                bench.kactl.until(lambda: bench.kactl.get("/v1/cluster")["brokers"] == 3, "all brokers", MARGIN_S)
+                yield bench
+    finally:
+        bench.kactl.kill()
+
+
+# -- what of an answer is compared -----------------------------------------------------------------------------------
+
+
+def lines(out: str) -> list[str]:
+    """The lines, in any order; so, too, the partitions that one line names."""
+    return sorted(re.sub(r"(?<=for partitions ).*", lambda names: ", ".join(sorted(names[0].split(", "))), line)
+                  for line in out.splitlines())  # fmt: skip
+
+
+def any_overrides(out: str) -> str:
+    """The same, with the overrides of a topic in order."""
+    return re.sub(r"(?<=Configs: ).*", lambda found: ",".join(sorted(found[0].split(","))), out)
+
+
+def until_error(out: str) -> str:
+    """Everything up to the line that says what is wrong."""
+    return re.sub(r"(?sm)(^Error: [^\n]*\n).*", r"\1", out)
+
+
+def form(out: str) -> object:
+    """The lines of a plan, and the current assignment; of the proposal, only which partitions it names."""
+    said = out.splitlines()
+    proposal = json.loads(said.pop())
+    named = [(each["topic"], each["partition"], each.keys(), len(each["replicas"]), each["log_dirs"])
+             for each in proposal.pop("partitions")]  # fmt: skip
+    return said, proposal, named
+
+
+def current(out: str) -> list[str]:
+    """A plan without its proposal: while replicas are added, Kafka's tool counts them as replicas to be had."""
+    return out.splitlines()[:-1]
+
+
+def refused(bench: Bench, tool: str, *arguments: str) -> str:
+    """What both say of a command line before they say how to use it."""
+    theirs, ours = bench.kafkas(tool, *arguments), bench.kactls(tool, *arguments)
+    assert (theirs.code, theirs.out, ours.code, ours.out) == (1, "", 1, "")
+    assert theirs.lines[0] == ours.lines[0]
+    return ours.lines[0]
+
+
+# -- kafka-topics ----------------------------------------------------------------------------------------------------
+
+
+def test_where_there_are_no_topics_an_empty_line_is_listed(bench: Bench) -> None:
+    assert bench.same(TOPICS, "--list").out == "\n"
+    assert bench.same(TOPICS, "--describe").out == ""
+
+
+def test_topics_are_created(bench: Bench) -> None:
+    counted = bench.same(TOPICS, "--create", "--topic", "%-counted", "--partitions", "2", "--replication-factor", "3")
+    placed = bench.same(
+        TOPICS, "--create", "--topic", "%-placed", "--replica-assignment", "1:2,2:3,3:1",
+        "--config", "retention.ms=5000", "--config", "cleanup.policy=compact",
+    )  # fmt: skip
+    warned = bench.same(TOPICS, "--create", "--topic", "%_dotted.", "--partitions", "1", "--replication-factor", "1")
+    again = bench.same(TOPICS, "--create", "--topic", "%-placed", "--partitions", "1", "--if-not-exists")
+
+    assert counted.out == "Created topic %-counted.\n"
+    assert placed.out == "Created topic %-placed.\n"
+    assert warned.out.startswith("WARNING: Due to limitations in metric names")
+    assert (again.code, again.out) == (0, "")
+
+
+def test_a_topic_that_exists_is_refused_in_kafkas_own_words(bench: Bench) -> None:
+    theirs = bench.kafkas(TOPICS, "--create", "--topic", "kafkas-placed")
+    ours = bench.kactls(TOPICS, "--create", "--topic", "kafkas-placed")
+
+    assert theirs.code == ours.code == 1
+    assert theirs.out.startswith("Error while executing topic command : ")
+    assert ours.out == "Error while executing topic command : Topic 'kafkas-placed' already exists.\n"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--replication-factor", "9"),
+        ("--replication-factor", "0"),
+        ("--partitions", "0"),
+        ("--partitions", "-1", "--replication-factor", "40000"),
+        ("--replica-assignment", "1:9"),
+        ("--replica-assignment", "1:1"),
+        ("--replica-assignment", "1:2,3"),
+        ("--replica-assignment", "1:x"),
+        ("--replica-assignment", "1,,2"),
+        ("--config", "retention.ms"),
+    ],
+    ids=" ".join,
+)
+def test_topics_that_cannot_be_are_refused_alike(bench: Bench, options: tuple[str, ...]) -> None:
+    told = bench.same(TOPICS, "--create", "--topic", "%-impossible", *options)
+
+    assert told.code == 1
+    assert told.out.startswith("Error while executing topic command : ")
+
+
+def test_topics_are_listed_and_described(bench: Bench) -> None:
+    bench.tools.topics("--create", "--topic", "__consumer_offsets", "--replica-assignment", "1").well()
+    bench.rest()
+
+    everything = bench.same(TOPICS, "--list")
+    ours_only = bench.same(TOPICS, "--list", "--exclude-internal")
+    two = bench.same(TOPICS, "--list", "--topic", "kactls-.*ed, kafkas-counted")
+    described = bench.same(TOPICS, "--describe", "--topic", "kafkas-placed")
+    bench.same(TOPICS, "--describe", "--topic", "kactls-counted")
+    bench.same(TOPICS, "--describe", seen=lines)
+    bench.same(TOPICS, "--describe", "--exclude-internal", seen=lines)
+    bench.same(TOPICS, "--describe", "--exclude-internal", "--topic", "__.*")
+    overridden = bench.same(TOPICS, "--describe", "--topics-with-overrides", seen=lines)
+    at_min = bench.same(TOPICS, "--describe", "--at-min-isr-partitions", seen=lines)
+    missing = bench.same(TOPICS, "--describe", "--under-replicated-partitions")
+
+    assert set(everything.lines) - set(ours_only.lines) == {"__consumer_offsets"}
+    assert two.lines == ["kactls-counted", "kactls-placed", "kafkas-counted"]
+    assert described.lines[0].endswith("Configs: cleanup.policy=compact,retention.ms=5000")
+    assert len(described.lines) == 4
+    assert len(overridden.lines) == 2
+    assert len(at_min.lines) == 3
+    assert missing.out == ""
+
+
+def test_topics_are_described_by_id(bench: Bench) -> None:
+    (wanted,) = [each["id"] for each in bench.kactl.get("/v1/topics")["items"] if each["name"] == "kactls-counted"]
+
+    found = bench.same(TOPICS, "--describe", "--topic-id", wanted)
+    by_both = bench.same(TOPICS, "--describe", "--topic-id", wanted, "--topic", "kafkas-counted")
+    warned = bench.same(TOPICS, "--describe", "--topic-id", wanted, "--topic", "kafkas-counted", "--if-exists")
+    unknown = bench.same(TOPICS, "--describe", "--topic-id", "AAAAAAAAAAAAAAAAAAAABQ")
+    tolerated = bench.same(TOPICS, "--describe", "--topic-id", "AAAAAAAAAAAAAAAAAAAABQ", "--if-exists")
+    for none in ("zzz", wanted + wanted, "AAAAAAAAAAAAAAAAAAAA!!"):
+        assert bench.same(TOPICS, "--describe", "--topic-id", none).code == 1
+
+    assert f"\tTopicId: {wanted}\t" in found.lines[0]
+    assert by_both.out == found.out
+    assert warned.out.startswith("Only topic id will be used")
+    assert unknown.code == 1
+    assert (tolerated.code, tolerated.out) == (0, "")
+
+
+def test_topics_grow(bench: Bench) -> None:
+    grown = bench.same(TOPICS, "--alter", "--topic", "%-counted", "--partitions", "4")
+    fewer = bench.same(TOPICS, "--alter", "--topic", "%-counted", "--partitions", "3")
+    placed = ("--alter", "--topic", "%-placed", "--partitions")
+    bench.same(TOPICS, *placed, "5", "--replica-assignment", "1:2,2:3,3:1,2:1,1:3")
+    for impossible in ("1:2,2:3", "1:2,2:3,3:1,2:1,1:3,1:9", "1:2,2:3,3:1,2:1,1:3,1", "x,2:3,3:1,2:1,1:3,1"):
+        assert bench.same(TOPICS, *placed, "6", "--replica-assignment", impossible).code == 1
+    bench.rest()
+    shown = bench.same(TOPICS, "--describe", "--topic", "kactls-placed")
+
+    assert (grown.code, grown.out) == (0, "")
+    assert fewer.code == 1
+    assert shown.lines[5].startswith("\tTopic: kactls-placed\tPartition: 4\tLeader: 1\tReplicas: 1,3\t")
+
+
+@pytest.mark.parametrize("action", [("--describe",), ("--delete",), ("--alter", "--partitions", "9")], ids=" ".join)
+def test_topics_that_are_not_there(bench: Bench, action: tuple[str, ...]) -> None:
+    refused = bench.same(TOPICS, *action, "--topic", "nowhere")
+    tolerated = bench.same(TOPICS, *action, "--topic", "nowhere", "--if-exists")
+    strange = bench.same(TOPICS, *action, "--topic", "[")
+
+    assert refused.out == "Error while executing topic command : Topic 'Optional[nowhere]' does not exist as expected\n"
+    assert (refused.code, tolerated.code, tolerated.out, strange.code) == (1, 0, "", 1)
+
+
+def test_topics_are_deleted(bench: Bench) -> None:
+    deleted = bench.same(TOPICS, "--delete", "--topic", "%.(dotted.|nothing)")
+    left = bench.same(TOPICS, "--list", "--topic", ".*dotted.*")
+
+    assert (deleted.code, deleted.out, left.out) == (0, "", "\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "",
+        "--list --create",
+        "--create",
+        "--delete",
+        "--alter --partitions 3",
+        "--alter --topic a",
+        "--describe --if-exists",
+        "--list --if-exists",
+        "--list --partitions 3",
+        "--create --topic a --exclude-internal",
+        "--create --topic a --replica-assignment 1:2 --partitions 1",
+        "--create --topic a --replica-assignment 1:2 --replication-factor 2",
+        "--delete --topic a --unavailable-partitions",
+        "--delete --topic a --if-not-exists",
+        "--describe --topics-with-overrides --at-min-isr-partitions",
+    ],
+)
+def test_command_lines_for_topics_are_refused_alike(bench: Bench, arguments: str) -> None:
+    assert refused(bench, TOPICS, *arguments.split())
+
+
+# -- kafka-leader-election -------------------------------------------------------------------------------------------
+
+
+def test_leaders_are_elected(bench: Bench) -> None:
+    bench.create("%-led", "1:2:3,2:3:1,3:1:2")
+    order = bench.moves("led", p0=[2, 1, 3], p1=[3, 2, 1], p2=[1, 3, 2])
+    for name in SIDES:
+        bench.tools.reassign("--execute", "--reassignment-json-file", order.replace("%", name)).well()
+    bench.rest()
+    one = ("--election-type", "preferred", "--topic", "%-led", "--partition")
+    named = [{"topic": "%-led", "partition": number} for number in (0, 1, 7)]
+    several = bench.file("several", {"partitions": named})
+
+    elected = bench.same(LEADERS, *one, "0")
+    again = bench.same(LEADERS, *one, "0")
+    unknown = bench.same(LEADERS, *one, "9")
+    unclean = bench.same(LEADERS, "--election-type", "UNCLEAN", "--topic", "%-led", "--partition", "0")
+    from_file = bench.same(LEADERS, "--election-type", "preferred", "--path-to-json-file", several)
+    bench.same(LEADERS, "--election-type", "preferred", "--topic", "nowhere", "--partition", "0")
+    none = bench.same(LEADERS, "--election-type", "unclean", "--all-topic-partitions")
+    bench.kactls(LEADERS, "--election-type", "preferred", "--all-topic-partitions")
+    nothing = bench.same(LEADERS, "--election-type", "preferred", "--all-topic-partitions")
+
+    assert elected.out == "Successfully completed leader election (PREFERRED) for partitions %-led-0\n"
+    assert again.out == unclean.out == "Valid replica already elected for partitions %-led-0\n"
+    assert (unknown.code, from_file.code) == (1, 1)
+    assert [line.partition(" for partition")[0] for line in from_file.out.splitlines()] == [
+        "Successfully completed leader election (PREFERRED)",
+        "Valid replica already elected",
+        "Error completing leader election (PREFERRED)",
+    ]
+    assert "2 replica(s)" not in from_file.text
+    assert "1 replica(s) could not be elected" in from_file.text
+    assert (none.code, none.out, nothing.out) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--all-topic-partitions",
+        "--election-type preferred",
+        "--election-type preferred --topic a",
+        "--election-type preferred --partition 0",
+        "--election-type preferred --topic a --partition 0 --all-topic-partitions",
+        "--election-type unclean --all-topic-partitions --path-to-json-file x",
+        "--election-type unclean --path-to-json-file /nowhere/at/all",
+    ],
+)
+def test_command_lines_for_elections_are_refused_alike(bench: Bench, arguments: str) -> None:
+    assert refused(bench, LEADERS, *arguments.split())
+
+
+def test_files_for_elections_are_refused_alike(bench: Bench) -> None:
+    twice = [{"topic": "a", "partition": 0}] * 2
+
+    for content in ({"x": 1}, {"partitions": twice}):
+        path = bench.file("wrong", content).replace("%", SIDES[0])
+        assert refused(bench, LEADERS, "--election-type", "preferred", "--path-to-json-file", path)
+    nothing = bench.same(
+        LEADERS, "--election-type", "preferred", "--path-to-json-file", bench.file("nothing", {"partitions": []})
+    )
+
+    assert (nothing.code, nothing.out) == (0, "")
+
+
+# -- kafka-reassign-partitions ---------------------------------------------------------------------------------------
+
+FILE: Final = "--reassignment-json-file"
+KEEP: Final = "--preserve-throttles"
+
+
+def test_replicas_are_moved(bench: Bench) -> None:
+    bench.create("%-moved", "1:2,2:3,3:1")
+    both = bench.moves("moved", p1=[2, 3], p0=[3, 2])
+    other = bench.moves("moved", p2=[1, 2], p9=[1, 2])
+
+    nothing = bench.same(REASSIGN, "--list")
+    before = bench.same(REASSIGN, "--verify", KEEP, FILE, both)
+    idle = bench.same(REASSIGN, "--cancel", KEEP, FILE, both)
+    bench.same(REASSIGN, "--verify", KEEP, FILE, other)
+    for name, ask in zip(SIDES, (bench.kafkas, bench.kactls), strict=True):
+        started = ask(REASSIGN, "--execute", FILE, both.replace("%", name))
+        assert started.out.replace(name, "%") == STARTED
+        bench.rest()  # or the second one would find the first
+    after = bench.same(REASSIGN, "--verify", KEEP, FILE, both)
+
+    assert nothing.out == "No partition reassignments found.\n"
+    assert (
+        "There is no active reassignment of partition %-moved-0, but replica set is 1,2 rather than 3,2." in before.out
+    )
+    assert idle.out.endswith("None of the specified partition moves are active.")
+    assert after.out.splitlines()[1:] == [
+        "Reassignment of partition %-moved-0 is completed.",
+        "Reassignment of partition %-moved-1 is completed.",
+        "",
+    ]
+
+
+STARTED: Final = """\
+Current partition replica assignment
+
+{"version":1,"partitions":[\
+{"topic":"%-moved","partition":0,"replicas":[1,2],"log_dirs":["any","any"]},\
+{"topic":"%-moved","partition":1,"replicas":[2,3],"log_dirs":["any","any"]}]}
+
+Save this to use as the --reassignment-json-file option during rollback
+Successfully started partition reassignments for %-moved-0,%-moved-1
+"""
+
+
+def test_plans_have_the_same_form(bench: Bench) -> None:
+    topics = bench.file("topics", {"version": 1, "topics": [{"topic": "%-moved"}]})
+    nowhere = bench.file("nowhere", {"version": 1, "topics": [{"topic": "nowhere"}]})
+    generate = ("--generate", "--topics-to-move-json-file")
+
+    for brokers in ("1,2", "1,2,3", "3,2,9"):
+        bench.same(REASSIGN, *generate, topics, "--broker-list", brokers, seen=form)
+    for brokers in ("1", "1,9", "1,1", "x"):
+        told = bench.same(REASSIGN, *generate, topics, "--broker-list", brokers, seen=until_error)
+        assert told.code == 1
+    assert bench.same(REASSIGN, *generate, nowhere, "--broker-list", "1,2", seen=until_error).code == 1
+
+
+@pytest.mark.parametrize(
+    ("partitions", "version"),
+    [
+        ([{"topic": "%-moved", "partition": 0, "replicas": [1, 9]}], 1),
+        ([{"topic": "%-moved", "partition": 0, "replicas": [1, -2]}], 1),
+        ([{"topic": "%-moved", "partition": 9, "replicas": [1, 2]}], 1),
+        ([{"topic": "nowhere", "partition": 0, "replicas": [1, 2]}], 1),
+        ([{"topic": "%-moved", "partition": 0, "replicas": []}], 1),
+        ([{"topic": "%-moved", "partition": 0, "replicas": [1, 1]}], 1),
+        ([{"topic": "%-moved", "partition": 0, "replicas": [1, 2]}] * 2, 1),
+        ([{"topic": "%-moved", "partition": 0, "replicas": [1, 2], "log_dirs": ["any"]}], 1),
+        ([], 1),
+        ([], 2),
+    ],
+    ids=str,
+)
+def test_moves_that_cannot_be_are_refused_alike(bench: Bench, partitions: list[object], version: int) -> None:
+    path = bench.file("impossible", {"version": version, "partitions": partitions})
+
+    told = bench.same(REASSIGN, "--execute", FILE, path, seen=until_error)
+
+    assert told.code == 1
+    assert "\nError: " in f"\n{told.out}"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "",
+        "--list --verify",
+        "--execute",
+        "--verify",
+        "--cancel",
+        "--generate",
+        "--generate --topics-to-move-json-file x",
+        "--generate --topics-to-move-json-file x --broker-list 1 --additional",
+        "--list --reassignment-json-file x",
+        "--verify --reassignment-json-file x --timeout 5",
+        "--verify --reassignment-json-file x --additional",
+        "--execute --reassignment-json-file x --preserve-throttles",
+        "--cancel --reassignment-json-file x --throttle 5",
+    ],
+)
+def test_command_lines_for_reassignments_are_refused_alike(bench: Bench, arguments: str) -> None:
+    assert refused(bench, REASSIGN, *arguments.split())
+
+
+def test_a_file_that_is_not_there(bench: Bench) -> None:
+    assert bench.same(REASSIGN, "--execute", FILE, "/nowhere/at/all", seen=until_error).code == 1
+
+
+def test_a_move_that_takes_its_time(bench: Bench) -> None:
+    bench.create("%-slow", "1:2,2:1", "--config", "min.insync.replicas=2")
+    limits = {
+        "topics": ([f"{name}-slow" for name in SIDES], "replication.throttled.replicas=*"),
+        "brokers": (["1", "2", "3"], "replication.throttled.rate=1000"),
+    }
+    for kind, (names, limit) in limits.items():
+        for name in names:
+            bench.tools.configs(
+                "--alter", "--entity-type", kind, "--entity-name", name,
+                "--add-config", f"leader.{limit},follower.{limit}",
+            ).well()  # fmt: skip
+    producer = Producer({"bootstrap.servers": bench.cluster.bootstrap, "acks": "1", "linger.ms": 5})
+    for _ in range(RECORDS):
+        for name in SIDES:
+            producer.produce(f"{name}-slow", b"x" * RECORD_SIZE, partition=0)
+            producer.produce(f"{name}-slow", b"x" * RECORD_SIZE, partition=1)
+    assert producer.flush(MARGIN_S) == 0
+    first, second, everything = (
+        bench.moves("slow", p0=[3, 2]),
+        bench.moves("slow", p1=[2, 3]),
+        bench.moves("slow", p0=[2, 3], p1=[3, 2]),
+    )
+    topics = bench.file("slow-topics", {"version": 1, "topics": [{"topic": "%-slow"}]})
+
+    started = bench.kafkas(REASSIGN, "--execute", FILE, first.replace("%", SIDES[0])).well()
+    refusal = bench.same(REASSIGN, "--execute", FILE, second)
+    also = bench.kactls(REASSIGN, "--execute", "--additional", FILE, first.replace("%", SIDES[1])).well()
+    bench.same(REASSIGN, "--execute", "--additional", FILE, second)
+    bench.heard()
+    listed = bench.same(REASSIGN, "--list")
+    verified = bench.same(REASSIGN, "--verify", KEEP, FILE, first)
+    bench.same(REASSIGN, "--generate", "--topics-to-move-json-file", topics, "--broker-list", "1,2,3", seen=current)
+    shown = bench.same(TOPICS, "--describe", "--topic", "kafkas-slow", seen=any_overrides)
+    missing = bench.same(TOPICS, "--describe", "--topic", ".*-slow", "--under-replicated-partitions")
+    at_min = bench.same(TOPICS, "--describe", "--topic", ".*-slow", "--at-min-isr-partitions", seen=lines)
+    again = bench.same(REASSIGN, "--execute", "--additional", FILE, everything)
+    bench.heard()
+    bench.same(REASSIGN, "--list")
+    bench.same(REASSIGN, "--verify", KEEP, FILE, first)
+    bench.same(TOPICS, "--describe", "--topic", "kactls-slow", seen=any_overrides)
+    cancelled = bench.same(REASSIGN, "--cancel", KEEP, FILE, everything)
+    idle = bench.same(REASSIGN, "--cancel", KEEP, FILE, everything)
+    bench.rest()
+    bench.same(TOPICS, "--describe", "--topic", "kactls-slow", seen=any_overrides)
+
+    assert started.out.replace("kafkas", "%") == also.out.replace("kactls", "%")
+    assert refusal.out.startswith("Cannot execute because there is an existing partition assignment.")
+    assert listed.lines[0] == "Current partition reassignments:"
+    assert "kactls-slow-0: replicas: 3,2,1. adding: 3. removing: 1." in listed.lines
+    assert "Reassignment of partition %-slow-0 is still in progress." in verified.lines
+    assert re.search(r"\tReplicas: 3,2,1\tIsr: \S+\tAdding Replicas: 3\tRemoving Replicas: 1\t", shown.lines[1])
+    assert (missing.out, len(at_min.lines)) == ("", 4)
+    assert again.lines[-1] == "Successfully started partition reassignments for %-slow-0,%-slow-1"
+    assert cancelled.out.startswith("Successfully cancelled partition reassignments for: %-slow-0,%-slow-1\n")
+    assert idle.out.startswith("None of the specified partition reassignments are active.\n")
+
+
+# -- a broker is dead ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="class")
+def torn(bench: Bench) -> None:
+    """Broker 3 is dead; partition 0 of one topic has no leader, and that of the other has lost the one it prefers."""
+    bench.create("%-alone", "3,1")
+    bench.create("%-lost", "3:1:2", "--config", "min.insync.replicas=3")
+    bench.cluster[3].kill()
+    bench.kactl.until(lambda: bench.kactl.partitions()["kafkas-alone-0"]["leader"] < 0, "its death", MARGIN_S)
+    bench.heard()
+
+
+@pytest.mark.usefixtures("torn")
+class TestTorn:
+    """What is the matter, and what can be done."""
+
+    def test_what_is_missing_is_described(self, bench: Bench) -> None:
+        alone = bench.same(TOPICS, "--describe", "--topic", "kafkas-alone")
+        report = ("--describe", "--topic", ".*-(alone|lost)")
+        missing = bench.same(TOPICS, *report, "--under-replicated-partitions", seen=lines)
+        unavailable = bench.same(TOPICS, *report, "--unavailable-partitions", seen=lines)
+        under_min = bench.same(TOPICS, *report, "--under-min-isr-partitions", seen=lines)
+        bench.same(TOPICS, *report, "--at-min-isr-partitions", seen=lines)
+        bench.same(TOPICS, *report, "--under-replicated-partitions", "--unavailable-partitions", seen=lines)
+
+        assert "\tPartition: 0\tLeader: none\tReplicas: 3\tIsr: 3\t" in alone.lines[1]
+        assert [len(each.lines) for each in (missing, unavailable, under_min)] == [2, 2, 4]
+
+    def test_elections_fail_alike(self, bench: Bench) -> None:
+        for kind, topic in (("preferred", "%-alone"), ("unclean", "%-alone"), ("preferred", "%-lost")):
+            failed = bench.same(LEADERS, "--election-type", kind, "--topic", topic, "--partition", "0")
+            assert failed.code == 1
+        bench.kactls(LEADERS, "--election-type", "preferred", "--all-topic-partitions")  # whoever can lead does
+        for kind in ("preferred", "unclean"):
+            assert bench.same(LEADERS, "--election-type", kind, "--all-topic-partitions", seen=lines).code == 1
+
+    def test_nothing_moves_onto_a_dead_broker(self, bench: Bench) -> None:
+        path = bench.moves("lost", p0=[3, 1])
+        topics = bench.file("lost-topics", {"version": 1, "topics": [{"topic": "%-lost"}]})
+
+        refused = bench.same(REASSIGN, "--execute", FILE, path, seen=until_error)
+        too_few = bench.same(
+            REASSIGN, "--generate", "--topics-to-move-json-file", topics, "--broker-list", "1,2,3", seen=until_error
+        )
+        created = bench.same(TOPICS, "--create", "--topic", "%-there", "--replica-assignment", "1:3")
+
+        assert until_error(refused.out) == "Error: Unknown broker id 3\n"
+        assert until_error(too_few.out) == "Error: Replication factor: 3 larger than available brokers: 2.\n"
+        assert created.code == 1
