@@ -1,11 +1,14 @@
 """The README says what is so: its program is the one that is tested, its configuration can be read, its files exist."""
 
 import re
+import shlex
 import tomllib
 from pathlib import Path
 
+import click
 import pytest
 
+from kactl.cli.root import kactl
 from kactl.config import load
 from tests.tree import ROOT
 
@@ -32,6 +35,22 @@ def test_its_configuration_can_be_used(tmp_path: Path) -> None:
     assert config.node_id == tomllib.loads(text)["node-id"]
     assert config.store.kind == "zookeeper"
     assert config.controller.takeover
+
+
+def commands() -> list[str]:
+    """What a person is told to type, without the remarks behind it."""
+    lines = [line.split("  #")[0] for block in blocks("sh") for line in block.splitlines()]
+    return [each.strip() for line in lines for each in line.split("&&") if each.strip().startswith("kactl ")]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_its_commands_are_understood(command: str) -> None:
+    found: click.Command = kactl
+    _, *words = shlex.split(command)
+    while isinstance(found, click.Group) and words and words[0] in found.commands:
+        found = found.commands[words.pop(0)]
+
+    found.make_context(command, words).close()  # reads the words as the command line does, and does nothing
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:kactl|actors|transports)/[\w/.]*)`", README))))
