@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from kactl.clock import Clock, SystemClock
     from kactl.errors import BadRequest, ErrorCode, KactlError, NotController, NotFound, Remedy, TopicExists
     from kactl.history import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, Reset, TopicEvent
+    from kactl.level import ProtocolLevel
     from kactl.model import Assignment, Broker, PartitionState, PartitionView, ReplicaState, TopicPartition, TopicRef
     from kactl.participant.group import Participants
     from kactl.participant.listener import Listener
@@ -43,6 +44,7 @@ __all__ = [
     "PartitionEvent",
     "PartitionState",
     "PartitionView",
+    "ProtocolLevel",
     "Remedy",
     "ReplicaEvent",
     "ReplicaState",
@@ -66,6 +68,7 @@ _HOME = {
     "errors": ("BadRequest", "ErrorCode", "KactlError", "NotController", "NotFound", "Remedy", "TopicExists"),
     "requests": ("ElectionKind", "ElectionResult"),
     "history": ("AnyEvent", "BrokerEvent", "ControllerEvent", "PartitionEvent", "ReplicaEvent", "Reset", "TopicEvent"),
+    "level": ("ProtocolLevel",),
     "model": ("Assignment", "Broker", "PartitionState", "PartitionView", "ReplicaState", "TopicPartition", "TopicRef"),
     "participant.group": ("Participants",),
     "participant.listener": ("Listener",),
