@@ -117,7 +117,7 @@ def path_of(partition: str) -> str:
 
 def _answer(asked: Any) -> bytes | None:
     try:
-        found, _ = asked.get(timeout=CONNECT_S)
+        found, _ = asked.get(timeout=RETRY_S)
     except NoNodeError:
         return None
     return bytes(found)

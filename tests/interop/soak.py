@@ -92,6 +92,8 @@ def _round(bench: Bench, faults: list[Fault], watch: LeaderWatch, records: Recor
     explained = max(_explained(fault, struck[fault], healed[fault]) for fault in faults) + GRACE_S
     rest_s = _rest(bench)
     until(lambda: len(records.acknowledged) > before, "records that are acknowledged", HEALED_S)
+    looks = watch.looks
+    until(lambda: watch.looks > looks + 1, "somebody who looks who leads what", HEALED_S)
     worst_s, last = watch.seen()
     late = {name: at - explained for name, at in last.items() if at > explained}
     say(

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
+from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import KazooTimeoutError
+
 from .eyes import Eyes
 from .processes import HarnessError
 
@@ -61,7 +64,10 @@ class LeaderWatch:
     def _look(self) -> None:
         while not self._ended.wait(EVERY_S):
             before = self._runs()
-            states = self._eyes.states()
+            try:
+                states = self._eyes.states()
+            except (KazooException, KazooTimeoutError):
+                continue  # ZooKeeper is away, as it now and then has to be
             running = before | self._runs()  # who ended or came in between is given the benefit of the doubt
             now = time.monotonic()
             with self._lock:
