@@ -22,7 +22,7 @@ from kactl.events import DeletionsChanged, TopicsChanged
 from kactl.halt import Halt, HaltReason
 from kactl.history import TopicEvent
 from kactl.machines import deletion
-from kactl.model import PartitionState, ReplicaState
+from kactl.model import NO_LEADER, PartitionState, ReplicaState
 from kactl.rows import Bools, Ints, RowNumbers, holds, some
 
 from .reach import Handlers, Reach
@@ -118,8 +118,9 @@ class Deletion(Handlers):
         """Halt the deletion of those of some topics that wait for it. See `Halt` for the arguments."""
         for name in sorted(self.cluster.topics_to_delete.intersection(topics)):
             if reason is HaltReason.REASSIGNMENT and not partitions:
-                moving = (each.partition for each in self.cluster.reassigning if each.topic == name)
-                self._halt(name, Halt(reason, brokers, tuple(sorted(moving)), error))
+                moving = self._led_moves(name)
+                if moving:
+                    self._halt(name, Halt(reason, brokers, moving, error))
             else:
                 self._halt(name, Halt(reason, brokers, partitions, error))
 
@@ -236,6 +237,15 @@ class Deletion(Handlers):
     def _halt_reassigned(self, topics: Iterable[str]) -> None:
         moving = {each.topic for each in self.cluster.reassigning}
         self.mark_ineligible(moving.intersection(topics), HaltReason.REASSIGNMENT)
+
+    def _led_moves(self, topic: str) -> tuple[int, ...]:
+        """The partitions of a topic whose reassignment is worth waiting for.
+
+        Not those without a leader: nobody is elected for a topic that is to go, and so nothing would ever be copied.
+        """
+        moving = [name for name in self.cluster.reassigning if name.topic == topic]
+        rows = self.cluster.table.rows(self.cluster.table.rows_named(moving))
+        return tuple(sorted(rows.partition[rows.leader != NO_LEADER].tolist()))
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 

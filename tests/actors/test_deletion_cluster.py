@@ -460,6 +460,33 @@ async def test_a_reassignment_that_can_never_be_complete_does_not_halt_the_delet
             assert await is_gone(w, "t")
 
 
+async def test_a_controller_does_not_wait_for_a_reassignment_that_nobody_leads() -> None:
+    """Who takes over finds all brokers alive, and so hears of none that starts: no halt would ever be lifted."""
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1, 2]])
+        await w.write_isr("t-0", 1)
+        assert await reassign(w, {"t-0": (2, 3)}) == [ErrorCode.NONE]
+        await w.delete("t")
+        await w.stop(1)
+        assert (await w.stored("t-0"))[::2] == (1, (1,))
+        await step_down(w)
+        second, _ = standby(w, 200)
+        async with second:
+            await settle()
+            assert (await w.stored("t-0"))[::2] == (-1, (1,))
+            second.loop.controllership.stopping = True
+            await second.resign()
+            await settle()
+        await w.start(1)
+        assert await waits(w, "t")
+        third, _ = standby(w, 201)
+        async with third:
+            await settle()
+
+            assert await is_gone(w, "t")
+            assert await third.reassignments() == {}
+
+
 @pytest.mark.scenario(195)
 async def test_the_next_controller_moves_first_and_deletes_then() -> None:
     async with world(1, 2, 3) as w:
