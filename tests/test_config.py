@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.config import Config, Duration, Listen, StoreConfig, load
+from kactl.config import Config, Duration, Listen, StoreConfig
+from kactl.config_file import load
 from kactl.errors import BadConfig
 
 

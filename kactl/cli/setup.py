@@ -14,7 +14,8 @@ from typing import Final
 
 import anyio
 
-from kactl.config import Config, Listen, load
+from kactl.config import Config, Listen
+from kactl.config_file import load
 from kactl.errors import KactlError
 
 from .exits import Exit, Failure

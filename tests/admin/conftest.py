@@ -12,7 +12,7 @@ import pytest
 from kactl.actors.system import Controller
 from kactl.admin.metrics import telemetry_for_server
 from kactl.admin.server import serve
-from kactl.config import load
+from kactl.config_file import load
 from kactl.participant.group import Participants
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
