@@ -1,0 +1,250 @@
+"""Who is the controller: how instances contest, take over, are deposed, fail and begin anew."""
+
+import asyncio
+
+import anyio
+import pytest
+
+from kactl.errors import ControllerMoved, NotController, StoreUnavailable
+from kactl.events import BrokersChanged
+from kactl.history import ControllerEvent
+from kactl.model import Fence, TopicPartition
+from kactl.store import Notification
+from kactl.wire import LeaderAndIsr, UpdateMetadata
+from tests.actors.world import CONTROLLER, standby, world
+from tests.clocks import settle
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_second_instance_stands_by_and_takes_over_with_a_higher_epoch() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+        second, told = standby(w, 200)
+        async with second:
+            await settle()
+            assert not second.is_active
+            assert second.loop.active_id == CONTROLLER
+            with pytest.raises(NotController, match="the controller is 100"):
+                await second.create_topic("x", partitions=1, replication_factor=1)
+
+            w.controller.loop.controllership.stopping = True
+            await w.controller.resign()
+            await settle()
+
+            assert second.is_active
+            assert second.cluster.fence.epoch == 2
+            assert not w.controller.is_active
+            # Who is live before who leads; then everything that each broker hosts, under the new epoch.
+            first, then, *_ = told.of(1)
+            assert isinstance(first, UpdateMetadata)
+            assert not len(first.states)
+            assert isinstance(then, LeaderAndIsr)
+            assert then.controller_epoch == 2
+            assert set(told.told(1)) == {"orders-0"}
+
+
+async def test_a_takeover_deposes_the_one_before_which_then_sends_nothing() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+        second, _ = standby(w, 200, take_over=True)
+        async with second:
+            await settle()
+
+            assert second.is_active
+            assert not w.controller.is_active
+            assert w.controller.snapshot().brokers == 0
+            w.brokers.forget()
+            await w.stop(1)
+            assert w.brokers.sent == []
+            assert await w.stored("orders-0") == (2, 1, (2,))
+
+
+async def test_a_lost_fence_is_noticed_by_the_next_write_and_ends_in_resignation() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+        w.brokers.forget()
+        # Somebody takes over while the controller knows of nothing: its watch has not told it yet.
+        w.controller.cluster.fence = Fence(epoch=1, version=0)
+
+        await w.stop(1)
+
+        assert [type(request) for _, request in w.brokers.sent if isinstance(request, LeaderAndIsr)] == []
+        assert await w.stored("orders-0") == (1, 0, (1, 2))
+
+
+async def test_the_end_of_the_session_voids_what_waits_and_a_new_one_contests_again() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+        outcomes: list[str] = []
+
+        async def ask() -> None:
+            try:
+                await w.controller.create_topic("late", partitions=1, replication_factor=1)
+            except NotController:
+                outcomes.append("not controller")
+
+        async with anyio.create_task_group() as tasks:
+            w.controller.loop.inbox.put(BrokersChanged())
+            tasks.start_soon(ask)
+            await asyncio.sleep(0)
+            w.controller.store.expire()  # type: ignore[attr-defined]
+            await settle()
+
+        assert outcomes == ["not controller"]
+        assert w.controller.is_active
+        assert w.controller.cluster.fence.epoch == 2
+        assert [event.what for event in w.events("controller") if isinstance(event, ControllerEvent)] == [
+            "elected",
+            "resigned",
+            "elected",
+        ]
+        await w.check()
+
+
+async def test_taking_over_after_a_leader_died_costs_two_epochs() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+        # The broker dies while nobody rules: the next controller takes it out of the ISR first, and then elects.
+        second, _ = standby(w, 200)
+        w.controller.loop.controllership.stopping = True
+        await w.controller.resign()
+        await settle()
+        await w.stop(1)
+        async with second:
+            await settle()
+
+            assert await w.stored("orders-0") == (2, 2, (2,))
+
+
+async def test_old_notifications_are_taken_away_when_taking_over() -> None:
+    async with world(1) as w:
+        await w.create("orders", [[1]])
+        w.controller.loop.controllership.stopping = True
+        await w.controller.resign()
+        await w.store.notify_isr([TopicPartition.parse("orders-0")])
+        await w.store.notify_log_dir(1)
+        second, _ = standby(w, 200)
+        async with second:
+            await settle()
+
+            assert await w.store.isr_notifications() == []
+            assert await w.store.log_dir_notifications() == []
+
+
+async def test_a_takeover_that_fails_gives_the_controllership_up_and_is_tried_again() -> None:
+    async with world(1) as w:
+        second, _ = standby(w, 200, take_over=True)
+        failures = 1
+
+        async def broken(notifications: list[Notification], fence: Fence) -> None:
+            nonlocal failures
+            if failures:
+                failures -= 1
+                raise ZeroDivisionError("a bug")
+            await real(notifications, fence)
+
+        real = second.store.delete_notifications
+        second.store.delete_notifications = broken  # type: ignore[method-assign,assignment]
+        w.controller.loop.controllership.stopping = True
+        async with second:
+            await settle()
+            assert not second.is_active
+            assert await w.store.controller() is None
+
+            await w.clock.advance(2_000)
+
+            assert second.is_active
+            assert second.cluster.fence.epoch == 3
+
+
+async def test_while_the_store_fails_for_a_moment_an_event_is_tried_again() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+        failures = 2
+        real = w.controller.store.brokers
+
+        async def failing() -> object:
+            nonlocal failures
+            if failures:
+                failures -= 1
+                raise StoreUnavailable("the store is away for a moment")
+            return await real()
+
+        w.controller.store.brokers = failing  # type: ignore[method-assign,assignment]
+        await w.stop(1)
+        assert (await w.stored("orders-0"))[0] == 1
+
+        await w.clock.advance(1_000)
+
+        assert failures == 0
+        assert await w.stored("orders-0") == (2, 1, (2,))
+
+
+async def test_a_handler_that_fails_does_not_end_the_loop() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+        real = w.controller.store.topics
+
+        async def broken() -> list[str]:
+            w.controller.store.topics = real  # type: ignore[method-assign]
+            raise ZeroDivisionError("a bug")
+
+        w.controller.store.topics = broken  # type: ignore[method-assign]
+        await w.create("lost", [[1]])
+        assert w.controller.partition("lost-0") is None
+
+        # It is looked at again by itself: the reading that was not made is what would have told of the next topic.
+        await w.create("found", [[1]])
+        await w.clock.advance(10_000)
+
+        assert w.controller.partition("found-0") is not None
+        assert w.controller.partition("lost-0") is not None
+        assert w.controller.loop.state.name == "IDLE"
+
+
+async def test_stopping_gives_the_controllership_up_at_once() -> None:
+    async with world(1) as w:
+        second, _ = standby(w, 200)
+        async with second:
+            await settle()
+            await w.controller._stop()
+            await settle()
+
+            assert second.is_active
+
+
+async def test_a_broker_that_heard_a_later_controller_makes_us_look_and_nothing_more() -> None:
+    async with world(1, 2) as w:
+        w.brokers.error[1] = 11
+
+        await w.create("orders", [[1, 2]])
+
+        # It was a mistake: the store still names us.
+        assert w.controller.is_active
+
+
+async def test_contesting_in_vain_is_no_error() -> None:
+    async with world(1) as w:
+        with pytest.raises(ControllerMoved):
+            await w.store.contest(300)
+        assert w.controller.is_active
+
+
+async def test_a_controller_that_ends_by_a_bug_resigns_and_begins_anew() -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+        real = w.controller.telemetry.processed
+
+        def broken(state: str, duration_ms: float) -> None:
+            w.controller.telemetry.processed = real  # type: ignore[method-assign]
+            raise ZeroDivisionError("a bug outside of any handler")
+
+        w.controller.telemetry.processed = broken  # type: ignore[method-assign]
+        await w.start(3)
+        await w.clock.advance(5_000)
+
+        assert w.controller.is_active
+        assert w.controller.cluster.fence.epoch == 2
+        assert sorted(w.controller.cluster.brokers) == [1, 2, 3]
+        await w.check()
