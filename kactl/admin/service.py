@@ -28,6 +28,8 @@ class Service:
         streams: how many event streams are open.
         frames: what was last made for a stream, so that it is made once for all that stand at the same place.
         restarting: participants that are being restarted now.
+        overrides: held while overrides of topics are read, changed and written; what is acknowledged would be lost
+            to whoever had read before it.
     """
 
     controller: Controller
@@ -40,6 +42,7 @@ class Service:
     streams: int = 0
     frames: dict[tuple[int, int, frozenset[str]], tuple[bytes, int]] = dataclasses.field(default_factory=dict)
     restarting: set[int] = dataclasses.field(default_factory=set)
+    overrides: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
     _elected: tuple[int, int | None] = (0, None)
 
     def as_of(self) -> AsOf:

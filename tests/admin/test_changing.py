@@ -1,5 +1,8 @@
 """What changes a cluster that is there: topics that grow and go, replicas that move, brokers that are drained."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from kactl.admin.schema import (
@@ -45,6 +48,17 @@ async def test_overrides_are_set_and_taken_away_and_others_stay(server: Served) 
 
     assert answer.read(TopicChanged).config == {"segment.ms": "7", "a.b": "c"}
     assert (await server.controller.store.topic_configs(["orders"]))["orders"] == {"segment.ms": "7", "a.b": "c"}
+
+
+async def test_overrides_that_are_set_at_the_same_time_all_stay(server: Served) -> None:
+    many: list[dict[str, Any]] = [{"config": {f"k{number}": "v"}} for number in range(10)]
+    many[0]["partitions"] = 6  # it waits for leaders, and others are quicker
+
+    answers = await asyncio.gather(*(server.ask("PATCH", "/v1/topics/orders", json=each) for each in many))
+
+    assert [answer.status for answer in answers] == [200] * 10
+    kept = (await server.controller.store.topic_configs(["orders"]))["orders"]
+    assert kept == {f"k{number}": "v" for number in range(10)}
 
 
 async def test_a_topic_is_deleted_with_all_that_is_in_it(server: Served) -> None:

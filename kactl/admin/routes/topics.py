@@ -88,7 +88,11 @@ async def change(service: Service, asked: Asked[TopicPath, NoQuestion, TopicChan
             name, body.partitions, assignment=body.assignment, dry_run=body.dry_run, timeout_ms=body.timeout_ms
         )
     if config is not None and not body.dry_run:
-        await controller.store.set_topic_config(name, config)
+        async with service.overrides:
+            # Read again: others may have changed them since.
+            config = await _changed_config(service, name, body.config)
+            assert config is not None
+            await controller.store.set_topic_config(name, config)
     count = body.partitions if body.partitions is not None else len(controller.cluster.table.rows_of(known))
     return TopicChanged(name=name, partitions=count, config=config, dry_run=body.dry_run)
 
