@@ -139,7 +139,8 @@ class TopicExists(KactlError):
     http_status = 409
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"topic {topic!r} exists already: choose another name, or describe the one that is there")
+        # "Topic 'a' already exists." is what users' scripts look for.
+        super().__init__(f"Topic {topic!r} already exists. Choose another name, or describe the one that is there")
         self.topic = topic
 
 

@@ -31,8 +31,8 @@ def topic() -> None:
 
 @topic.command(short_help="Create a topic.")
 @click.argument("name")
-@click.option("--partitions", type=int, metavar="N", help="How many partitions.  [1]")
-@click.option("--replication-factor", type=int, metavar="N", help="How many replicas each of them has.  [1]")
+@click.option("--partitions", type=int, metavar="N", help="How many partitions.  [num-partitions of the server, 1]")
+@click.option("--replication-factor", type=int, metavar="N", help="Of each of them.  [default-replication-factor, 1]")
 @click.option(
     "--assignment",
     "assigned",

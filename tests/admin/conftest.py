@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import aiohttp
@@ -66,14 +66,19 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def served(
-    *, brokers: int | None = 3, store: MemoryStore | None = None, node_id: int = 0, listen: str = "127.0.0.1:0"
+    *,
+    brokers: int | None = 3,
+    store: MemoryStore | None = None,
+    node_id: int = 0,
+    listen: str = "127.0.0.1:0",
+    settings: Mapping[str, object] | None = None,
 ) -> AsyncIterator[Served]:
     """A server with so many participants; None runs none."""
     clock = ManualClock()
     store = MemoryStore(clock=clock) if store is None else store
     hub = MemoryHub()
     provider, render = telemetry_for_server()
-    config = load(None, {}, {"node-id": node_id, "api.listen": listen, "cluster": "test"})
+    config = load(None, {}, {"node-id": node_id, "api.listen": listen, "cluster": "test", **(settings or {})})
     async with contextlib.AsyncExitStack() as stack:
         controller = await stack.enter_async_context(
             Controller(node_id, store=store, hub=hub, clock=clock, meter_provider=provider, auto_balance=False)

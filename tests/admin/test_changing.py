@@ -19,7 +19,7 @@ from kactl.admin.schema import (
     TopicDeleted,
     TopicExplanation,
 )
-from tests.admin.conftest import Served
+from tests.admin.conftest import Served, served
 from tests.clocks import settle
 
 pytestmark = pytest.mark.anyio
@@ -39,6 +39,13 @@ async def test_a_topic_grows_and_the_new_partitions_are_led(server: Served) -> N
     assert answer.read(TopicChanged) == TopicChanged(name="orders", partitions=5, config=None, dry_run=False)
     assert [view.replicas for view in server.controller.partitions_of("orders")][4:] == [(2, 3, 1)]
     assert -1 not in leaders(server, "orders")
+
+
+async def test_a_topic_without_counts_gets_those_of_the_configuration() -> None:
+    async with served(settings={"kafka.num-partitions": 3, "kafka.default-replication-factor": 2}) as server:
+        assert (await server.post("/v1/topics", {"name": "plain"})).status == 201
+
+        assert [len(view.replicas) for view in server.controller.partitions_of("plain")] == [2, 2, 2]
 
 
 async def test_overrides_are_set_and_taken_away_and_others_stay(server: Served) -> None:

@@ -54,10 +54,15 @@ async def create(service: Service, asked: Asked[NoQuestion, NoQuestion, TopicCre
     body = asked.body
     if not body.dry_run:
         log.info("topic %r is created, as asked over the API: %s", body.name, body.reason or "no reason")
+    partitions, replication_factor = body.partitions, body.replication_factor
+    if body.assignment is None:
+        defaults = service.config.kafka
+        partitions = defaults.num_partitions if partitions is None else partitions
+        replication_factor = defaults.default_replication_factor if replication_factor is None else replication_factor
     ref = await service.controller.create_topic(
         body.name,
-        partitions=body.partitions,
-        replication_factor=body.replication_factor,
+        partitions=partitions,
+        replication_factor=replication_factor,
         assignment=None if body.assignment is None else dict(enumerate(body.assignment)),
         config=body.config,
         dry_run=body.dry_run,
