@@ -80,7 +80,7 @@ class Deletion(Handlers):
         """
         unsure = self.cluster.deletion_unsure.intersection(topics)
         for name in topics:
-            self.cluster.remove_topic(name)
+            self.forget_topic(name)
         self.cluster.deletion_unsure |= unsure
         await self.enqueue(topics)
 
@@ -203,7 +203,7 @@ class Deletion(Handlers):
             self.cluster.deletion_unsure.add(topic)
             self._timers.set(DeletionsChanged(), DELETE_AGAIN_MS)
             return
-        self.cluster.remove_topic(topic)
+        self.forget_topic(topic)
         self.history.add(TopicEvent(what="deleted", topic=topic, controller_epoch=self.epoch))
         log.info("topic %s is deleted", topic)
 
@@ -235,7 +235,8 @@ class Deletion(Handlers):
             self._halt(name, Halt(HaltReason.OFFLINE_REPLICAS, brokers, partitions))
 
     def _halt_reassigned(self, topics: Iterable[str]) -> None:
-        moving = {each.topic for each in self.cluster.reassigning}
+        # Not those that have begun to go: nothing is moved there any more, and so no end of it would lift the halt.
+        moving = {each.topic for each in self.cluster.reassigning} - self.cluster.deletion_started
         self.mark_ineligible(moving.intersection(topics), HaltReason.REASSIGNMENT)
 
     def _led_moves(self, topic: str) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from kactl.batch import RequestBatch
 from kactl.clock import Clock
 from kactl.cluster import Cluster
 from kactl.election import Election
-from kactl.events import Event
+from kactl.events import Event, ReassignmentStored
 from kactl.history import BrokerEvent, History
 from kactl.level import LATEST, ProtocolLevel
 from kactl.model import PartitionState, ReplicaState
@@ -117,6 +117,14 @@ class Handlers:
         self.batch.begin()
         self.batch.update_metadata(brokers)
         self.channels.send(self.batch.flush())
+
+    def forget_topic(self, name: str) -> None:
+        """Forget a topic that is gone. What older tools asked for its partitions is looked at again: nobody else would
+        take it out of the store, and nothing could be asked for there any more."""
+        moving = any(partition.topic == name for partition in self.cluster.reassigning)
+        self.cluster.remove_topic(name)
+        if moving:
+            self.reach.enqueue(ReassignmentStored())
 
     def broker_event(self, what: str, broker: int) -> BrokerEvent:
         return BrokerEvent(

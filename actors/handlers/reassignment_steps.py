@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kactl.actors.messages import Move, Moved
+from kactl.actors.messages import Move, Moved, MoveReplicas
 from kactl.election import Election
 from kactl.errors import BadRequest, ErrorCode, NotFound, Remedy, StoreError
 from kactl.halt import HaltReason
@@ -26,12 +26,12 @@ from kactl.machines import reassignment
 from kactl.model import NO_BROKER, Assignment, PartitionState, ReplicaState, TopicPartition
 from kactl.rows import REFUSAL_TEXT, Bools, Bytes, Change, Refusal, RowNumbers, Rows, holds, some
 from kactl.store import Assignments
-from kactl.table import Table
 
 from .deletion import Deletion
 from .reach import Handlers, Reach
 from .reassignment_requests import WaitingRequest
 from .rewrites import Rewrites
+from .topic_entries import TopicEntries, brokers_of
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +54,7 @@ class ReassignmentSteps(Handlers):
         self._deletion = deletion
         self._waiting = waiting
         self._rewrites = Rewrites(reach)
+        self.entries = TopicEntries(reach)
 
     # -- a new target --------------------------------------------------------------------------------------------------
 
@@ -84,6 +85,7 @@ class ReassignmentSteps(Handlers):
         try:
             await self._store(topic, changed)
         except (NotFound, BadRequest, StoreError) as error:
+            self.entries.doubt(topic, error)
             return failures | {name: _failed(error) for name in changed}
         unneeded = {
             name: frozenset(self.cluster.assignment(name).replicas) - frozenset(held.replicas)
@@ -116,6 +118,7 @@ class ReassignmentSteps(Handlers):
             lambda rows: reassignment.raise_epoch(rows, ~reassignment.is_complete(rows), controller_epoch=self.epoch),
         )
         await self._copy(at[copying])
+        await self._exist(at[refusal != Refusal.NONE])
         complete = ~copying & (refusal == Refusal.NONE)
         ended = [name for name, is_complete in zip(names, complete.tolist(), strict=True) if is_complete]
         return _failures(list(names), refusal) | await self._complete(ended)
@@ -133,6 +136,14 @@ class ReassignmentSteps(Handlers):
             here = some(rows.adding & holds(rows, broker))
             await self.move_replicas(at[here], ReplicaState.NEW, frozenset({broker}))
 
+    async def _exist(self, at: RowNumbers) -> None:
+        """Replicas that are assigned, and of which nobody could be told yet, exist all the same: they may be elected,
+        have to go on when the store does, and go when their topic is deleted."""
+        rows = self.cluster.table.rows(at)
+        which = rows.adding & (rows.replica_state == ReplicaState.ABSENT)
+        if which.any():
+            await self.replicas.ask(MoveReplicas(at, ReplicaState.NEW, which=which))
+
     async def _complete(self, names: list[TopicPartition]) -> Failures:
         """The target is in sync: it takes over, and everybody else goes."""
         if not names:
@@ -140,14 +151,15 @@ class ReassignmentSteps(Handlers):
         at = self.cluster.table.rows_named(names)
         targets = {name: Assignment(self.cluster.assignment(name).target) for name in names}
         rows = self.cluster.table.rows(at)
-        for brokers, group in _grouped(at, _brokers(rows, rows.adding)):
+        for brokers, group in _grouped(at, brokers_of(rows, rows.adding)):
             await self.move_replicas(group, ReplicaState.ONLINE, brokers)
-        removed = _brokers(rows, rows.removing)
+        removed = brokers_of(rows, rows.removing | _left_over(rows))
         self._know(targets)
         refusal = await self._lead_from_target(at)
         failures = _failures(names, refusal)
         led = (refusal == Refusal.NONE).tolist()
         await self._stop(_grouped(at, (brokers if here else () for brokers, here in zip(removed, led, strict=True))))
+        failures |= self._not_stopped([name for name in names if name not in failures])
         for topic, held in _by_topic(name for name in names if name not in failures).items():
             try:
                 # Last: until here whoever comes after us finds what it needs to do all of this again.
@@ -155,6 +167,15 @@ class ReassignmentSteps(Handlers):
             except (NotFound, BadRequest, StoreError) as error:
                 failures |= self._to_be_tried_again(held, error)
         return failures | await self._end({name: targets[name].replicas for name in names if name not in failures})
+
+    def _not_stopped(self, names: list[TopicPartition]) -> Failures:
+        """Those of which replicas are left that were to be stopped: the store did not let them leave the ISR.
+
+        Their end is not stored, or whoever comes after us would know of nothing to stop.
+        """
+        left = _left_over(self.cluster.table.rows(self.cluster.table.rows_named(names)))
+        remaining = [name for name, is_left in zip(names, some(left).tolist(), strict=True) if is_left]
+        return self._to_be_tried_again(remaining, StoreError("replicas that are not wanted any more are still in sync"))
 
     async def _lead_from_target(self, at: RowNumbers) -> Bytes:
         """A leader that stays leads on under a new epoch; elsewhere one is elected, if there is anybody to elect."""
@@ -193,13 +214,8 @@ class ReassignmentSteps(Handlers):
     # -- what several steps need ---------------------------------------------------------------------------------------
 
     async def _store(self, topic: str, changed: Mapping[TopicPartition, Assignment]) -> None:
-        """Write the entry of a topic: as we know it, but for what is changed."""
-        known = self.cluster.table.topic(topic)
-        assert known is not None, topic
-        held = entry_of(self.cluster.table, topic)
-        held |= {name.partition: assignment for name, assignment in changed.items()}
         try:
-            await self.store.write_assignment(known.ref, held, self.cluster.fence)
+            await self.entries.write(topic, changed)
         except StoreError as error:
             _unless_over(error)
             raise
@@ -249,22 +265,10 @@ class ReassignmentSteps(Handlers):
         return {name: _failed(error) for name in names}
 
 
-def entry_of(table: Table, topic: str) -> dict[int, Assignment]:
-    """All partitions of a topic, as its entry in the store holds them."""
-    known = table.topic(topic)
-    if known is None:
-        return {}
-    rows = table.rows(table.rows_of(known))
-    held = zip(*(_brokers(rows, which) for which in (rows.assigned, rows.adding, rows.removing)), strict=True)
-    return {partition: Assignment(*lists) for partition, lists in zip(rows.partition.tolist(), held, strict=True)}
-
-
-def _brokers(rows: Rows, which: Bools) -> list[tuple[int, ...]]:
-    """For each row the brokers of the slots `which`, in slot order."""
-    if not some(which).any():
-        return [()] * len(rows)
-    held = np.where(which, rows.replicas, np.int32(NO_BROKER)).T.tolist()
-    return [tuple(broker for broker in line if broker != NO_BROKER) for line in held]
+def _left_over(rows: Rows) -> Bools:
+    """bool[W, n]: replicas that the assignment does not name, and that nobody has stopped."""
+    left: Bools = ~rows.assigned & (rows.replica_state != ReplicaState.ABSENT)
+    return left
 
 
 def _grouped(at: RowNumbers, brokers: Iterable[Collection[int]]) -> list[tuple[frozenset[int], RowNumbers]]:

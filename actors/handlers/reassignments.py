@@ -119,6 +119,7 @@ class Reassignments(Handlers):
 
     async def resume(self, at: RowNumbers) -> None:
         """The store had failed for some rows: those that are being reassigned go on."""
+        await self._steps.entries.put_back()
         await self._resume(self.cluster.table.names(np.intersect1d(at, self._running())))
 
     async def check_complete(self, at: RowNumbers) -> None:

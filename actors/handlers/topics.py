@@ -83,7 +83,7 @@ class TopicEvents(Handlers):
         known = {topic.name for topic in table.topics()}
         queued = self.cluster.topics_to_delete
         for name in sorted(known - set(listed) - queued):
-            self.cluster.remove_topic(name)
+            self.forget_topic(name)
             self.history.add(TopicEvent(what="vanished", topic=name, controller_epoch=self.epoch))
         if not queued.isdisjoint(known - set(listed)):
             await self._deletion.vanished(sorted(queued & (known - set(listed))))

@@ -1,0 +1,179 @@
+"""Reassignments that the store fails, whose topics grow, go, or come again meanwhile: nothing of them is left behind.
+
+Each of these ended badly once in a storm; see `test_storms_whole`.
+"""
+
+import pytest
+
+from kactl.errors import ErrorCode, StoreUnavailable
+from kactl.model import Assignment, ReplicaState, TopicRef
+from tests.actors.reassigning import entry, leave, left, once, reassign, running, states, tp
+from tests.actors.world import World, world
+from tests.clocks import settle
+from tests.scripted_store import after, fails, fails_after, really
+
+pytestmark = pytest.mark.anyio
+
+GONE = StoreUnavailable("gone")
+S = ReplicaState
+
+
+async def vanish(w: World, topic: str) -> None:
+    """Somebody takes a topic out of the store by hand."""
+    w.store.state.delete_topic(topic)
+    await settle()
+
+
+@pytest.mark.parametrize("how", ["deleted", "vanished"])
+async def test_what_was_asked_for_a_topic_that_is_gone_is_taken_out_of_the_store(how: str) -> None:
+    """Or nothing could ever be asked for there again. Kafka leaves it until the controller moves."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        w.brokers.silent = {2}
+        await leave(w, {"t-0": [2]})
+        assert await left(w) == {"t-0": (2,)}
+
+        if how == "vanished":
+            await vanish(w, "t")
+        else:
+            await w.delete("t")
+            # A broker that holds a replica starts: the deletion does not wait for the reassignment any more.
+            w.brokers.silent = set()
+            await w.start(1)
+            await w.wait(1_000)
+
+        assert w.store.state.topics == {}
+        assert await left(w) is None
+
+
+async def test_a_deletion_that_has_begun_does_not_wait_for_a_reassignment() -> None:
+    """Nothing is moved there any more, so that nobody would lift a halt for it. In Kafka, the next broker that starts."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        await reassign(w, {"t-0": [2]})
+        await w.delete("t")
+        # The epoch is raised once more, and then the deletion begins; on broker 1 it does not come far.
+        once(w, "commit", really, fails(GONE))
+        w.brokers.silent = {2}
+        await w.start(2)
+        cluster = w.controller.cluster
+        assert cluster.deletion_started == {"t"}
+        assert tp("t-0") in cluster.reassigning
+
+        await w.delete("other")  # all marks are read again
+        w.brokers.silent = set()
+        await w.wait(12_000)
+
+        assert w.store.state.topics == {}
+        assert w.store.state.deletions == set()
+
+
+async def test_new_replicas_exist_although_their_epoch_could_not_be_written() -> None:
+    """They could be deleted otherwise by nobody, and become members of the ISR that are in no state."""
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1]])
+        once(w, "commit", fails(GONE))
+
+        assert await reassign(w, {"t-0": [1, 2, 3]}) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+
+        assert states(w.known("t-0")) == {1: S.ONLINE, 2: S.NEW, 3: S.NEW}
+        await w.write_isr("t-0", 1, 2, 3)
+        assert states(w.known("t-0")) == dict.fromkeys((1, 2, 3), S.ONLINE)
+        assert await running(w) == {}
+
+
+async def test_a_topic_whose_new_replicas_were_told_nothing_is_deleted() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        once(w, "commit", fails(GONE))
+        await reassign(w, {"t-0": [2]})
+
+        await w.delete("t")
+        await w.start(1)
+
+        assert w.store.state.topics == {}
+
+
+async def test_the_end_is_not_stored_before_everybody_has_left() -> None:
+    """Kafka stores it, and the replica that could not leave the ISR is in it, and runs, for ever."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        once(w, "commit", really, fails(GONE))  # a new epoch for the leader; the other one leaves
+
+        await reassign(w, {"t-0": [1]})
+
+        assert await w.stored("t-0") == (1, 1, (1, 2))
+        assert await entry(w, "t-0") == Assignment((1, 2), removing=(2,))
+        assert tp("t-0") in w.controller.cluster.reassigning
+
+        await w.wait(12_000)
+
+        assert (await w.stored("t-0"))[2] == (1,)
+        assert await entry(w, "t-0") == Assignment((1,))
+        assert states(w.known("t-0")) == {1: S.ONLINE}
+        assert [request.delete.tolist() for request in w.brokers.of(2) if hasattr(request, "delete")][-1] == [True]
+        assert tp("t-0") not in w.controller.cluster.reassigning
+
+
+async def test_a_partition_that_was_added_meanwhile_is_kept() -> None:
+    """The entry is written whole. Kafka writes what it knows, and with that the new partition is gone."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        once(w, "assignments", *[fails(GONE)] * 4)  # it is not heard of at first
+        await w.grow("t", [2])
+        await w.wait(2_000)
+        assert w.controller.partition("t-1") is None
+
+        await reassign(w, {"t-0": [1, 2]})
+
+        assert await entry(w, "t-0") == Assignment((1, 2), adding=(2,))
+        assert await entry(w, "t-1") == Assignment((2,))
+        await w.wait(12_000)
+        assert await w.stored("t-1") == (2, 0, (2,))
+
+
+async def test_a_target_that_was_stored_without_our_knowing_is_put_back() -> None:
+    """Whoever asked was told that it failed. Kafka leaves it in the store, and the next controller begins with it."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        once(w, "write_assignment", fails_after(GONE))
+
+        assert await reassign(w, {"t-0": [2]}) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+        assert await entry(w, "t-0") == Assignment((2, 1), adding=(2,), removing=(1,))
+        await w.wait(12_000)
+
+        assert await entry(w, "t-0") == Assignment((1,))
+        assert await running(w) == {}
+        await w.check()
+
+
+async def test_putting_back_is_tried_until_it_succeeds() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        once(w, "write_assignment", fails_after(GONE), fails(GONE), really)
+        await reassign(w, {"t-0": [2]})
+
+        await w.wait(12_000)
+        assert await entry(w, "t-0") == Assignment((2, 1), adding=(2,), removing=(1,))
+        await w.wait(12_000)
+
+        assert await entry(w, "t-0") == Assignment((1,))
+
+
+async def test_a_topic_that_came_again_is_not_written_over() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1]])
+        new = TopicRef("t", b"n" * 16)
+
+        async def comes_again() -> None:
+            w.store.state.delete_topic("t")
+            await w.store.create_topic(new, {0: Assignment((2,)), 1: Assignment((2,))}, {})
+
+        once(w, "assignments", after(comes_again))
+
+        assert await reassign(w, {"t-0": [1, 2]}) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+        await settle()
+
+        assert w.store.state.topics["t"].ref == new
+        assert await entry(w, "t-0") == await entry(w, "t-1") == Assignment((2,))
+        assert await w.stored("t-1") == (2, 0, (2,))
