@@ -13,7 +13,7 @@ import msgspec
 
 from .processes import POLL_S, Process, free_port
 
-# A second on an idle machine, most of it for imports; a machine that is busy with everything else takes many times that.
+# A second on an idle machine, most of it for imports; one that is busy with everything else takes many times that.
 START_S: Final = 90.0
 STOP_S: Final = 30.0
 
