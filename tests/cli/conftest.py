@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .server import Up
+from .server import PATIENT, Up
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +19,15 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 def own_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """One that a test may end."""
     server = Up(tmp_path_factory.mktemp("own"))
+    yield server
+    if server.process.alive:
+        server.process.kill()
+
+
+@pytest.fixture
+def patient_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """The same, but after a kill it is missed for long enough to see the next one wait for that."""
+    server = Up(tmp_path_factory.mktemp("patient"), env=PATIENT)
     yield server
     if server.process.alive:
         server.process.kill()

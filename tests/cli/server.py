@@ -20,6 +20,8 @@ STOP_S: Final = 20.0
 POLL_S: Final = 0.05
 # Brokers that are killed are found dead sooner than a person would have it, and leaders move when a test says so only.
 QUICK: Final = {"KACTL_STORE__SESSION_TIMEOUT": "2s", "KACTL_CONTROLLER__AUTO_LEADER_REBALANCE": "false"}
+# Whoever was killed is missed for longer than even a busy machine needs to start the next.
+PATIENT: Final = {**QUICK, "KACTL_STORE__SESSION_TIMEOUT": "10s"}
 _Kind = TypeVar("_Kind")
 
 
@@ -59,8 +61,9 @@ def kactl(*arguments: str | Path, env: Mapping[str, str] | None = None, cwd: Pat
 class Up:
     """A cluster of `kactl up`, which may be ended and started again on its folder and port."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, env: Mapping[str, str] = QUICK) -> None:
         self.folder = folder
+        self.env = env
         self.data_dir = folder / "data"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -76,7 +79,7 @@ class Up:
         self.process = Process(
             [*self.command, *self.options, *more],
             output=self.folder / "up.log",
-            env=QUICK,
+            env=self.env,
         )
         self.process.wait_for_line("kactl is up", START_S)
         with urllib.request.urlopen(f"{self.url}/readyz", timeout=10) as answer:
