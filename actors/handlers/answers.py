@@ -8,10 +8,11 @@ import logging
 
 import numpy as np
 
-from kactl.errors import ControllerMoved, ErrorCode
+from kactl.errors import ControllerMoved, ErrorCode, StoreError
 from kactl.events import Event, IsrNotified, LeaderAndIsrAnswered, LogDirNotified, UpdateMetadataAnswered
 from kactl.model import ReplicaState
 from kactl.rows import Change, RowNumbers
+from kactl.store import Found
 from kactl.table import NO_ROW
 
 from .offline import Offline
@@ -45,18 +46,31 @@ class BrokerAnswers(Handlers):
             if len(at):
                 await self._reload(at)
                 await self._reassignments.check_complete(at)
-        finally:
+        except StoreError:
+            # It is tried again, and has to be told again then which partitions it was.
+            raise
+        except Exception:
             await self.store.delete_notifications(notifications, self.cluster.fence)
+            raise
+        await self.store.delete_notifications(notifications, self.cluster.fence)
 
     async def _reload(self, at: RowNumbers) -> None:
-        """Read what leaders have written, and tell everybody."""
+        """Read what leaders have written, and tell everybody.
+
+        Raises:
+            StoreError: some of it could not be read; the rest is known and told.
+        """
         table = self.cluster.table
-        self.cluster.put_leaderships(at, await self.store.leaderships(table.names(at)))
+        stored = await self.store.leaderships(table.names(at))
+        self.cluster.put_leaderships(at, stored)
         rows = table.rows(at)
         self.history.add_partitions(Change.of(rows), table.refs, controller_epoch=self.epoch)
         self.batch.begin()
         self.batch.update_metadata(self.cluster.brokers, table.rows(at))
         self.channels.send(self.batch.flush())
+        unread = int(np.count_nonzero(stored.status == Found.FAILED))
+        if unread:
+            raise StoreError(f"the leadership of {unread} partitions could not be read")
 
     async def on_log_dir_notified(self, event: LogDirNotified) -> None:
         """Ask the brokers which of their replicas still serve, by telling them everything that they host."""

@@ -4,14 +4,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from kactl.errors import ErrorCode
+from kactl.errors import ErrorCode, StoreUnavailable
 from kactl.events import BrokerModified, BrokersChanged, LeaderAndIsrAnswered
 from kactl.history import BrokerEvent
 from kactl.model import Assignment, Endpoint, PartitionState, ReplicaState, TopicPartition
+from kactl.store import Found
 from kactl.wire import LeaderAndIsr, LeaderAndIsrResponse, PartitionErrors, StopReplica, UpdateMetadata
 from tests.actors.metadata import Seen, alive, block, metadata
 from tests.actors.world import World, kinds, partitions_of, world
 from tests.clocks import settle
+from tests.scripted_store import Step, answers, fails, found
 
 pytestmark = pytest.mark.anyio
 
@@ -327,6 +329,23 @@ async def test_an_isr_that_a_leader_wrote_is_told_to_all_and_ordered_to_nobody()
         for broker in (1, 2):
             assert metadata(w.brokers, broker) == {"t-0": Seen(1, isr=(1,), replicas=(1, 2), offline=())}
         assert not [request for _, request in w.brokers.sent if isinstance(request, LeaderAndIsr)]
+        assert await w.store.isr_notifications() == []
+
+
+@pytest.mark.parametrize("step", [fails(StoreUnavailable("gone")), answers(found(Found.FAILED, "t-0"))],
+                         ids=["all", "one"])  # fmt: skip
+async def test_an_isr_that_cannot_be_read_at_once_is_read_later(step: Step) -> None:
+    """Kafka takes the notification away all the same, and knows nothing of the ISR until it writes one."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        w.script("leaderships", step)
+
+        await w.write_isr("t-0", 1)
+        assert len(await w.store.isr_notifications()) == 1
+        await w.wait(1_000)
+
+        assert w.known("t-0").isr == (1,)
+        assert metadata(w.brokers, 2)["t-0"] == Seen(1, isr=(1,), replicas=(1, 2), offline=())
         assert await w.store.isr_notifications() == []
 
 

@@ -47,7 +47,7 @@ async def test_what_was_asked_for_a_topic_that_is_gone_is_taken_out_of_the_store
 
 
 async def test_a_deletion_that_has_begun_does_not_wait_for_a_reassignment() -> None:
-    """Nothing is moved there any more, so that nobody would lift a halt for it. In Kafka, the next broker that starts."""
+    """Nothing is moved there any more, so that nobody would lift a halt for it. In Kafka, a broker that starts."""
     async with world(1, 2) as w:
         await w.create("t", [[1]])
         await reassign(w, {"t-0": [2]})
