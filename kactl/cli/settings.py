@@ -1,6 +1,7 @@
 """The options that every command takes, before or behind its name; the one nearer to the command wins."""
 
 import functools
+import math
 import os
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -12,6 +13,8 @@ from .exits import Exit, Failure
 
 DEFAULT_SERVER: Final = "http://127.0.0.1:8080"
 DEFAULT_TIMEOUT_S: Final = 30.0
+# A day: who waits for longer does not wait for an answer. Sockets take no more than some centuries.
+TIMEOUT_S_MAX: Final = 86_400.0
 # 'kafka' is for `topic describe` alone: the lines of kafka-topics.sh.
 OUTPUTS: Final = ("table", "json", "jsonl", "kafka")
 
@@ -65,13 +68,20 @@ def _server(_: click.Context, __: click.Parameter, value: str | None) -> str | N
     return f"http://{value}"
 
 
+def _timeout(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("nan is no number of seconds")
+    return value
+
+
 _OPTIONS: Final = {
     "server": click.option("--server", metavar="URL", callback=_server, help=f"The server to ask.  [{DEFAULT_SERVER}]"),
     "output": click.option("-o", "--output", type=click.Choice(OUTPUTS), help="The form of the output.  [table]"),
     "timeout_s": click.option(
         "--timeout",
         "timeout_s",
-        type=click.FloatRange(min=0, min_open=True),
+        type=click.FloatRange(min=0, min_open=True, max=TIMEOUT_S_MAX),
+        callback=_timeout,
         metavar="SECONDS",
         help=f"How long an answer may take.  [{DEFAULT_TIMEOUT_S:g}]",
     ),

@@ -1,6 +1,7 @@
 """Commands that ask and tell: what goes right, what is refused, and in which form."""
 
 import re
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -192,6 +193,27 @@ def test_a_server_that_does_not_answer_is_given_up(up: Up) -> None:
 
     assert silent.code == 3
     assert "did not answer within 0.2 s" in silent.err
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "1e300", "0", "-1"])
+def test_a_time_that_nobody_can_wait_is_a_mistake_of_usage(seconds: str) -> None:
+    refused = kactl("--server", "http://127.0.0.1:1", "--timeout", seconds, "get", "topics")
+
+    assert refused.code == 2
+    assert "Invalid value for '--timeout'" in refused.err
+
+
+def test_kafkas_own_time_may_be_longer_than_anybody_waits(tmp_path: Path) -> None:
+    file = tmp_path / "moves.json"
+    file.write_text('{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1]}]}')
+
+    refused = kactl(
+        "--server", "http://127.0.0.1:1", "compat", "reassign-partitions", "--execute",
+        "--bootstrap-server", "127.0.0.1:1", "--reassignment-json-file", file, "--timeout", str(2**63 - 1),
+    )  # fmt: skip
+
+    assert "Connection refused" in refused.out + refused.err
+    assert "Traceback" not in refused.err
 
 
 def test_a_url_that_is_none_is_a_mistake_of_usage() -> None:

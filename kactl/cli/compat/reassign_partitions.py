@@ -20,6 +20,7 @@ from kactl.cli.client import Api
 from kactl.cli.exits import Failure
 from kactl.cli.partition_files import Targeted
 from kactl.cli.reassigned import Standing, standings
+from kactl.cli.settings import TIMEOUT_S_MAX
 
 from .common import Stand, api, fail, kafka_options, said
 from .reassign_words import action_of, check_targets, name, targets, topics_and_brokers, written
@@ -50,7 +51,7 @@ def reassign_partitions(
     action = action_of(given)
     server = api(bootstrap_server, zookeeper, command_config)
     if given["timeout"] is not None and given["timeout"] > 0:
-        server.timeout_s = given["timeout"] / 1000
+        server.timeout_s = min(given["timeout"], TIMEOUT_S_MAX * 1000) / 1000
     try:
         {"generate": _generate, "execute": _execute, "verify": _verify, "cancel": _cancel, "list": _list}[action](
             server, given

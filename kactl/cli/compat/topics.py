@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from kactl.admin.schema import (
+    TIMEOUT_MS_MAX,
     PartitionInfo,
     TopicChange,
     TopicChanged,
@@ -96,7 +97,7 @@ def _delete(server: Api, given: dict[str, Any]) -> None:
     allowed_s = server.timeout_s
     server.timeout_s += _MARGIN_S
     for name in _named(server, given, must_exist=not given["if_exists"]):
-        query = {"timeout_ms": round(allowed_s * 1000)}
+        query = {"timeout_ms": min(round(allowed_s * 1000), TIMEOUT_MS_MAX)}
         if not server.delete(f"/v1/topics/{quoted(name)}", TopicDeleted, query).gone:
             raise Failure(f"deleting topic {name} has taken more than {allowed_s:g} s; it goes on")
 
