@@ -71,20 +71,24 @@ def check_growth(asked: PartitionsRequested, held: Mapping[int, Assignment], clu
     """
     first = max(held, default=-1) + 1
     if asked.count <= first:
-        raise InvalidPartitions("count", f"{asked.count} partitions, and the topic has {first}: ask for more than that")
+        raise InvalidPartitions(
+            "partitions", f"{asked.count} partitions, and the topic has {first}: ask for more than that"
+        )
     if asked.count > PARTITIONS_OF_A_TOPIC_MAX:
-        raise InvalidPartitions("count", f"{asked.count} partitions, at most {PARTITIONS_OF_A_TOPIC_MAX}")
+        raise InvalidPartitions("partitions", f"{asked.count} partitions, at most {PARTITIONS_OF_A_TOPIC_MAX}")
     if any(each.is_being_reassigned for each in held.values()):
         raise ReassignmentRunning(asked.topic)
     if not held:
-        raise InvalidPartitions("count", "the topic has no partition whose replicas could be counted: make it anew")
+        raise InvalidPartitions(
+            "partitions", "the topic has no partition whose replicas could be counted: make it anew"
+        )
     size, numbers = len(held[min(held)].replicas), range(first, asked.count)
     if asked.assignment is not None:
         return dict(zip(numbers, _given(asked.assignment, len(numbers), size, cluster), strict=True))
     live = [broker for id_, broker in cluster.brokers.items() if id_ not in cluster.shutting_down]
     if size > len(live):
         raise InvalidReplicationFactor(
-            "count", f"{size} replicas, as the topic has them, need {size} live brokers, and there are {len(live)}"
+            "partitions", f"{size} replicas, as the topic has them, need {size} live brokers, and there are {len(live)}"
         )
     circle = [broker.id for broker in _interleaved(live)]
     begin = next((circle.index(broker) for broker in held[min(held)].replicas if broker in circle), 0)

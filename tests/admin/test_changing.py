@@ -48,6 +48,14 @@ async def test_a_topic_without_counts_gets_those_of_the_configuration() -> None:
         assert [len(view.replicas) for view in server.controller.partitions_of("plain")] == [2, 2, 2]
 
 
+@pytest.mark.parametrize("partitions", [4, 50_001])
+async def test_a_growth_that_cannot_be_names_the_field_that_was_sent(server: Served, partitions: int) -> None:
+    answer = await server.ask("PATCH", "/v1/topics/orders", json={"partitions": partitions})
+
+    assert answer.status == 400
+    assert [error["pointer"] for error in answer.json()["errors"]] == ["/partitions"]
+
+
 async def test_overrides_are_set_and_taken_away_and_others_stay(server: Served) -> None:
     await server.ask("PATCH", "/v1/topics/orders", json={"config": {"retention.ms": "5", "segment.ms": "7"}})
 
