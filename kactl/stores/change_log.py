@@ -13,6 +13,9 @@ from kactl.rows import Ints
 
 # At eight bytes each this is eight megabytes: all that a failover of a very large cluster writes.
 ROWS_MAX: Final = 1 << 20
+# A change of one row takes some 400 bytes, nearly all of it for being one: this is no more than 13 megabytes of them,
+# and more than is written between two looks of whoever keeps a copy.
+CHANGES_MAX: Final = 1 << 15
 
 
 class ChangeLog:
@@ -28,7 +31,7 @@ class ChangeLog:
         # Copies: the columns may be views of a whole change, which would be held along with them.
         self._changes.append((seq, topic.copy(), partition.copy()))
         self._rows += len(topic)
-        while self._rows > ROWS_MAX:
+        while self._rows > ROWS_MAX or len(self._changes) > CHANGES_MAX:
             self._complete_after, gone, _ = self._changes.popleft()
             self._rows -= len(gone)
 

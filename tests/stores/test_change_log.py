@@ -46,6 +46,17 @@ def test_the_oldest_are_forgotten_and_that_is_known(monkeypatch: pytest.MonkeyPa
     assert since(log, 2) == [(3, 0), (4, 0), (5, 0)]
 
 
+@pytest.mark.parametrize("rows", [0, 1])
+def test_many_small_changes_are_not_held_for_being_small(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    monkeypatch.setattr(change_log, "CHANGES_MAX", 3)
+    log = ChangeLog()
+    for seq in range(1, 6):
+        log.add(seq, numbers(*[seq] * rows), numbers(*[0] * rows))
+
+    assert since(log, 1) is None
+    assert since(log, 2) == [(3, 0), (4, 0), (5, 0)][: 3 * rows]
+
+
 def test_later_changes_of_the_columns_are_not_seen() -> None:
     log, topic = ChangeLog(), numbers(1)
     log.add(1, topic, numbers(0))
