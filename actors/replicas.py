@@ -177,5 +177,8 @@ def _named(rows: Rows, message: MoveReplicas) -> Bools:
     if message.brokers is None:
         return rows.assigned
     left_over = rows.replica_state != ReplicaState.ABSENT
+    if message.target == ReplicaState.ONLINE:
+        # What is still to be stopped is not to serve again; only what is new may come to be assigned.
+        left_over = rows.replica_state == ReplicaState.NEW
     held: Bools = Live(message.brokers)[rows.replicas] & (rows.assigned | left_over)
     return held

@@ -251,6 +251,17 @@ async def test_replicas_on_several_brokers_are_told_at_once(bench: Bench) -> Non
     assert {to: set(names) for to, names in bench.sent.lead.items()} == {5: {"a-0", "b-0"}, 6: {"a-0"}}
 
 
+async def test_a_replica_that_is_still_to_be_stopped_does_not_serve_again(bench: Bench) -> None:
+    """Its broker starts along with another one, which the assignment names."""
+    bench.live(5, 6)
+    states = {5: ONLINE, 6: ONLINE}
+    await bench.put("t-0", [5], LED, stored=at(5, 0, [5, 6], 0), replica_state=states)
+
+    await bench.move_replicas("t-0", ONLINE, 5, 6)
+
+    assert set(bench.sent.lead) == {5}
+
+
 @pytest.mark.scenario(148)
 async def test_a_broker_that_is_not_registered_is_sent_nothing(bench: Bench) -> None:
     bench.live(5)
