@@ -1,0 +1,104 @@
+"""Brokers come and go, ask to be shut down, fail, and fall silent."""
+
+from kactl.broker_requests import (
+    ControlledShutdownRequested,
+    ProducerIdsRequested,
+)
+from kactl.model import NO_EPOCH, Broker, Endpoint
+from kactl.requests import UndrainRequested
+from tests.clocks import settle
+
+from .base import BROKERS, SESSION_TIMEOUT_MS, Base
+
+
+class BrokerHappenings(Base):
+    """See the module."""
+
+    async def start(self, broker: int | None = None) -> None:
+        away = [each for each in BROKERS if each not in self.sessions]
+        if broker is None and not away:
+            return
+        broker = self.dice.choice(away) if broker is None else broker
+        self.note(f"broker {broker} starts")
+        session = self.sessions[broker] = await self.store.new_session(SESSION_TIMEOUT_MS)
+        # It listens before it has registered, and knows its own epoch before anybody else can.
+        self.fleet.registered(broker, self.store.state.broker_epoch + 1)
+        await session.register(Broker(broker, 0, (Endpoint("I", f"h{broker}", 9092),)))
+
+    async def stop(self, broker: int | None = None) -> None:
+        if broker is None and not self.sessions:
+            return
+        broker = self.dice.choice(sorted(self.sessions)) if broker is None else broker
+        self.note(f"broker {broker} stops")
+        self.fleet.gone(broker)
+        await self.sessions.pop(broker).close()
+
+    async def bounce(self, broker: int | None = None) -> None:
+        if self.sessions:
+            broker = self.dice.choice(sorted(self.sessions)) if broker is None else broker
+            await self.stop(broker)
+            await self.start(broker)
+
+    def _shut_down(self, epoch: int, broker: int) -> None:
+        controller = self.dice.choice(self.controllers)
+        self.note(f"{controller.node_id} is asked to shut down {broker}, epoch {epoch}")
+        self.ask(controller.ask(ControlledShutdownRequested(broker, epoch)))
+
+    async def drain(self) -> None:
+        self._shut_down(NO_EPOCH, self.dice.choice(BROKERS))
+
+    async def leave(self) -> None:
+        """A broker asks to stop; it may be an older registration's question, or stop for good."""
+        if self.sessions:
+            broker = self.dice.choice(sorted(self.sessions))
+            self._shut_down(self.fleet.hosts[broker].epoch - (self.dice.random() < 0.2), broker)
+            if self.dice.random() < 0.4:
+                await settle()
+                await self.stop(broker)
+
+    async def undrain(self) -> None:
+        broker = self.dice.choice(BROKERS)
+        self.note(f"undrain {broker}")
+        self.ask(self.dice.choice(self.controllers).ask(UndrainRequested(broker)))
+
+    async def fail_dir(self) -> None:
+        """A directory fails, or one that had is said to have, once more."""
+        partitions = sorted(await self.partitions())
+        if self.sessions and partitions:
+            broker, name = self.dice.choice(sorted(self.sessions)), self.dice.choice(partitions)
+            self.note(f"broker {broker}: the directory of {name} fails")
+            self.fleet.failed.setdefault(broker, set()).add(str(name))
+            self.fleet.hosts[broker].replicas.pop(name, None)
+            await self.store.notify_log_dir(broker)
+
+    async def undeletable(self) -> None:
+        partitions = sorted(await self.partitions())
+        if self.sessions and partitions:
+            broker, name = self.dice.choice(sorted(self.sessions)), self.dice.choice(partitions)
+            self.note(f"broker {broker} cannot delete {name}")
+            self.fleet.undeletable.setdefault(broker, set()).add(str(name))
+
+    async def silence(self) -> None:
+        broker = self.dice.choice(BROKERS)
+        self.note(f"broker {broker} is silent")
+        self.fleet.silent.add(broker)
+
+    async def slow(self) -> None:
+        broker = self.dice.choice(BROKERS)
+        self.note(f"broker {broker} is slow")
+        self.fleet.slow.add(broker)
+
+    async def hear(self) -> None:
+        self.note("all brokers answer again")
+        self.fleet.silent.clear()
+        self.fleet.slow.clear()
+        self.fleet.forgetful = 0.0
+
+    async def forget(self) -> None:
+        self.note("answers of brokers are lost")
+        self.fleet.forgetful = 0.3
+
+    async def producer_ids(self) -> None:
+        if self.fleet.hosts:
+            host = self.dice.choice(sorted(self.fleet.hosts.values(), key=lambda each: each.id))
+            self.ask(self.dice.choice(self.controllers).ask(ProducerIdsRequested(host.id, host.epoch)))

@@ -1,0 +1,226 @@
+"""What has to hold of a cluster at every moment of a storm, and what when everything has come to rest."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from kactl.actors.system import Controller
+from kactl.events import BalanceDue, StandbyDue
+from kactl.history import PartitionEvent, ReplicaEvent, TopicEvent
+from kactl.machines import partition, replica
+from kactl.model import NO_BROKER, NO_LEADER, NO_VERSION, PartitionState, PartitionView, ReplicaState, TopicPartition
+from kactl.rows import RowNumbers
+from kactl.store import Names
+from kactl.stores.entries import Entries, topic_numbers
+
+from .base import BROKERS
+from .fleet import Host
+from .storm import Storm
+
+
+class Writes:
+    """Looks at every leadership that is stored, whoever wrote it."""
+
+    def __init__(self, storm: Storm) -> None:
+        self._state = storm.store.state
+        self._last: dict[tuple[int, int], tuple[int, int, int, frozenset[int]]] = {}
+        self.complaints: list[str] = []
+        put = self._state.put
+
+        def watched(entries: Entries, rows: RowNumbers) -> None:
+            for at in range(len(entries)):
+                self._look(entries, at)
+            put(entries, rows)
+
+        self._state.put = watched  # type: ignore[method-assign]
+
+    def _look(self, made: Entries, at: int) -> None:
+        key = (int(made.topic[at]), int(made.partition[at]))
+        isr = [broker for broker in made.isr[:, at].tolist() if broker != NO_BROKER]
+        leader, epoch, version = int(made.leader[at]), int(made.leader_epoch[at]), int(made.version[at])
+        before = self._last.get(key, (NO_LEADER, -1, NO_VERSION, frozenset()))
+        said = f"{key}: {(leader, epoch, version, isr)} after {before}"
+        self._must(bool(isr) and len(set(isr)) == len(isr), f"the ISR is empty or names somebody twice: {said}")
+        self._must(leader == NO_LEADER or leader in isr, f"the leader is not in sync: {said}")
+        self._must(version == before[2] + 1, f"a version was passed over: {said}")
+        self._must(epoch >= before[1], f"a leader epoch went back: {said}")
+        self._must(leader == before[0] or epoch > before[1], f"another leader under the same epoch: {said}")
+        clean = not before[3] or leader in (NO_LEADER, before[0]) or leader in before[3]
+        self._must(clean or isr == [leader], f"an unclean leader is not alone: {said}")
+        self._last[key] = leader, epoch, version, frozenset(isr)
+
+    def _must(self, holds: bool, what: str) -> None:
+        if not holds:
+            self.complaints.append(what)
+
+
+def at_every_moment(storm: Storm, writes: Writes) -> None:
+    """See the module; nothing is waited for."""
+    assert not writes.complaints, writes.complaints
+    assert not storm.fleet.complaints, storm.fleet.complaints
+    epoch = storm.store.state.epoch
+    for controller in storm.controllers:
+        cluster = controller.cluster
+        assert cluster.count_again() == (cluster.offline_count, cluster.imbalance_count), "counters"
+        assert cluster.shutting_down <= cluster.brokers.keys(), "a mark outlived its registration"
+        assert cluster.deletion_ineligible.keys() <= cluster.topics_to_delete
+        assert cluster.deletion_started <= cluster.topics_to_delete
+        if not controller.is_active:
+            continue
+        if cluster.fence.epoch == epoch:
+            _never_ahead(storm, controller)
+        else:
+            busy = len(controller.loop.inbox) or controller.loop.turns.view(controller.loop.inbox, limit=0).current
+            assert busy, f"{controller.node_id} believes that it is active, and nothing will tell it otherwise"
+
+
+def _never_ahead(storm: Storm, controller: Controller) -> None:
+    """Memory is never newer than the store, and says the same where the versions are equal."""
+    table, state = controller.cluster.table, storm.store.state
+    for row in table.with_leadership().tolist():
+        view = table.view(row)
+        topic = table.topic(view.topic)
+        if view.topic not in state.topics or topic is None or state.topics[view.topic].ref != topic.ref:
+            continue
+        if not any(topic.ref.id):
+            continue  # it may be another one of that name
+        names = Names.of([view.name])
+        held = state.entries.read(topic_numbers(names, state.topic_numbers), names.partition).one(0)
+        assert held is not None, f"{view} is not stored"
+        assert view.partition_epoch <= held.partition_epoch, f"{view} is ahead of {held}"
+        if view.partition_epoch == held.partition_epoch:
+            assert _said(view) == (held.leader, held.leader_epoch, frozenset(held.isr), held.recovering), (view, held)
+
+
+def _said(view: PartitionView) -> tuple[Any, ...]:
+    return view.leader, view.leader_epoch, frozenset(view.isr), view.recovering
+
+
+async def at_rest(storm: Storm) -> None:
+    """See the module; nothing has failed for a while, all brokers are up, and time has passed."""
+    active = storm.active
+    assert active is not None, "nobody is the controller"
+    assert active.loop.controllership.ready
+    (other,) = (each for each in storm.controllers if each is not active)
+    assert not other.is_active
+    assert all(asked.done() for asked in storm.asked), "somebody still waits for an answer"
+    _nothing_waits(storm, active, other)
+    _nothing_is_left(storm, active)
+    partitions = await storm.partitions()
+    table = active.cluster.table
+    views = {view.name: view for view in map(table.view, table.all().tolist())}
+    known = {name: view.assignment for name, view in views.items()}
+    assert known == partitions, dict(known.items() ^ partitions.items())
+    assert {topic.ref for topic in table.topics()} == set(storm.topics().values())
+    for name, view in views.items():
+        stored = (await storm.store.leaderships(Names.of([name]))).one(0)
+        assert stored is not None, f"{view} is not stored"
+        assert view.partition_epoch == stored.partition_epoch, f"{view} / {stored}"
+        _is_served(storm, name, view)
+    assert len(storm.store.state.entries) == len(views)
+    missing = {name for name in storm.ends if name.topic in storm.topics()} - views.keys()
+    assert not {name for name in missing if storm.ends[name] is not None}, f"{missing} are lost"
+    if storm.options["balance_percentage"] == 0:
+        assert active.cluster.imbalance_count == 0
+    for host in storm.fleet.hosts.values():
+        _believes(storm, host, views)
+    for controller in storm.controllers:
+        moves_are_legal(controller)
+
+
+def _nothing_waits(storm: Storm, active: Controller, other: Controller) -> None:
+    for controller in storm.controllers:
+        loop = controller.loop
+        assert not loop._later, f"to be looked at again: {list(loop._later)}"
+        assert not len(loop.inbox)
+        assert not controller.cluster.is_undone
+    running = active.loop.controllership._timers._running.keys()
+    assert running == {BalanceDue()}, running
+    running = other.loop.controllership._timers._running.keys()
+    assert running == ({StandbyDue()} if storm.options["standby_interval_ms"] else set()), running
+    assert not other.channels.all()
+    assert {channel.broker.id: len(channel) for channel in active.channels.all()} == dict.fromkeys(BROKERS, 0)
+    names = Counter(task.get_name() for task in asyncio.all_tasks() if not task.done())
+    named = {name: count for name, count in names.items() if name.startswith(("timer", "channel", "look again"))}
+    assert all(count == 1 for count in named.values()), named
+
+
+def _nothing_is_left(storm: Storm, active: Controller) -> None:
+    cluster, state = active.cluster, storm.store.state
+    assert {id: each.epoch for id, each in cluster.brokers.items()} == {
+        host.id: host.epoch for host in storm.fleet.hosts.values()
+    }
+    assert cluster.shutting_down == frozenset()
+    assert cluster.topics_to_delete == set(), cluster.deletion_ineligible
+    assert state.deletions == set()
+    assert cluster.deletion_unsure == set()
+    assert cluster.reassigning == set()
+    assert state.configs.keys() <= state.topics.keys()
+    assert state.reassignment_request is None
+    assert state.preferred_election_request is None
+    assert not state.notifications
+    assert cluster.offline_count == 0
+
+
+def _is_served(storm: Storm, name: TopicPartition, view: PartitionView) -> None:
+    assert view.state is PartitionState.ONLINE, view
+    assert view.leader in view.isr, view
+    assert set(view.isr) == set(view.replicas), view
+    assert set(view.replica_states) == set(view.replicas), view
+    assert set(view.replica_states.values()) == {ReplicaState.ONLINE}, view
+    assert not view.assignment.is_being_reassigned, view
+    ends = storm.ends.get(name)
+    assert ends is None or view.replicas in ends, f"{view} was to end as one of {ends}"
+
+
+def _believes(storm: Storm, host: Host, views: dict[TopicPartition, PartitionView]) -> None:
+    """A broker was last told what the controller knows."""
+    assert host.live == frozenset(BROKERS), host.live
+    topics = storm.topics().keys()
+    known = {name: entry for name, entry in host.known.items() if name.topic in topics}
+    # Of a topic that was taken away by hand nobody tells brokers anything.
+    strange = {name for name in known.keys() ^ views.keys() if name in views or name.topic not in storm.vanished}
+    assert not strange, f"{host.id} knows {strange}, or should"
+    # What waits to be sent goes with a controller; the next one knows nothing of what is gone, as in Kafka.
+    unbroken = storm.store.state.epoch == 1
+    gone = {name.topic for name in host.known} - topics - storm.vanished if unbroken else set()
+    assert not gone, f"{host.id} still knows {gone}"
+    for name, view in views.items():
+        told = known[name]
+        assert (told["leader"], told["leader_epoch"], told["isr"], told["version"], tuple(told["replicas"])) == (
+            view.leader, view.leader_epoch, frozenset(view.isr), view.partition_epoch, view.replicas
+        ), f"{host.id} was told {told} of {view}"  # fmt: skip
+        assert not told["offline_replicas"], f"{host.id} was told {told} of {view}"
+        held = host.replicas.get(name)
+        if host.id not in view.replicas:
+            # One of a topic of that name which was taken away by hand may be left.
+            assert held is None or name.topic in storm.vanished or not unbroken, f"{host.id} serves {held}, of {view}"
+        else:
+            assert held is not None, f"{host.id} does not serve {view}"
+            assert (held.leader, held.leader_epoch) == (view.leader, view.leader_epoch), (host.id, held, view)
+    logs = {name.topic for name in storm.fleet.disks[host.id]} & storm.unmoved
+    assert logs <= topics, f"{host.id} has logs of {logs - topics}, which are deleted"
+
+
+def moves_are_legal(controller: Controller) -> None:
+    """Whatever moved did so as the tables allow, from where it stood."""
+    events, _ = controller.history.read(0, limit=100_000, kinds=("partition", "replica", "topic"))
+    stands: dict[tuple[Any, ...], Any] = {}
+    for event in events:
+        if isinstance(event, TopicEvent):
+            if event.what in ("vanished", "deleted"):
+                stands = {key: state for key, state in stands.items() if key[1] != event.topic}
+            continue
+        if isinstance(event, PartitionEvent):
+            key: tuple[Any, ...] = (event.controller_epoch, event.topic, event.partition)
+            legal = (event.from_state, event.to_state) in partition.TRANSITIONS
+        else:
+            assert isinstance(event, ReplicaEvent)
+            key = (event.controller_epoch, event.topic, event.partition, event.broker)
+            legal = event.from_state in replica.TRANSITIONS[event.to_state]
+        assert legal or event.from_state == event.to_state or getattr(event, "refused", ""), event
+        if isinstance(event, PartitionEvent) and event.from_state == event.to_state == PartitionState.ABSENT:
+            continue  # leadership that is put in order during a takeover, before it is decided where anything stands
+        assert stands.get(key, event.from_state) == event.from_state, (event, stands[key])
+        if not getattr(event, "refused", ""):
+            stands[key] = event.to_state

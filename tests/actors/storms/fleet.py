@@ -1,0 +1,217 @@
+"""Brokers that believe what controllers tell them, and judge whether they are told it rightly.
+
+Unlike `tests.actors.world.Brokers`, which note what is sent, these keep a view of the cluster, refuse who is out of
+date, follow and lead. They may be slow or silent, lose answers, and have directories that fail. Whatever no broker may
+ever be told raises a complaint, which is noted and looked at by the test.
+"""
+
+import dataclasses
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from kactl.clock import Clock
+from kactl.errors import BrokerUnreachable, ErrorCode
+from kactl.model import Broker, TopicPartition, TopicRef
+from kactl.wire import (
+    LeaderAndIsr,
+    LeaderAndIsrResponse,
+    PartitionErrors,
+    Request,
+    Response,
+    StopReplica,
+    StopReplicaResponse,
+    UpdateMetadata,
+    UpdateMetadataResponse,
+)
+from tests.seeds import plain_states, plain_stops
+
+# What stands for a topic that is being deleted: as a leader in UpdateMetadata, as an epoch in StopReplica.
+GONE = -2
+
+
+@dataclasses.dataclass
+class Replica:
+    """What a broker was told of a replica that it serves; `version` and `isr` are later than that if it leads."""
+
+    topic: TopicRef
+    leader: int
+    leader_epoch: int
+    isr: frozenset[int]
+    version: int
+    replicas: tuple[int, ...]
+    controller_epoch: int
+    proposed: frozenset[int] | None = None  # of which it has heard no answer yet
+    waits: bool = False  # for the controller: what it knows is out of date
+
+
+@dataclasses.dataclass
+class Host:
+    """One registration of a broker."""
+
+    id: int
+    epoch: int
+    controller_epoch: int = 0
+    greeted: bool = False  # whether this controller has sent an UpdateMetadata
+    replicas: dict[TopicPartition, Replica] = dataclasses.field(default_factory=dict)
+    known: dict[TopicPartition, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    live: frozenset[int] = frozenset()
+
+    def led(self) -> list[tuple[TopicPartition, Replica]]:
+        return [(name, held) for name, held in self.replicas.items() if held.leader == self.id]
+
+
+class Fleet:
+    """See the module. A `Transport`; several controllers may share it."""
+
+    def __init__(self, clock: Clock, dice: random.Random) -> None:
+        self.clock = clock
+        self.dice = dice
+        self.hosts: dict[int, Host] = {}
+        self.disks: dict[int, set[TopicPartition]] = {}  # what each broker has a log of; it outlives a registration
+        self.silent: set[int] = set()
+        self.slow: set[int] = set()
+        self.forgetful = 0.0  # how often an answer is lost
+        self.failed: dict[int, set[str]] = {}  # partitions by broker
+        self.undeletable: dict[int, set[str]] = {}
+        self.said_failed: set[int] = set()  # brokers that have said so of a replica
+        self.complaints: list[str] = []
+
+    def registered(self, broker: int, epoch: int) -> None:
+        self.hosts[broker] = Host(broker, epoch)
+        self.disks.setdefault(broker, set())
+        self.failed.pop(broker, None)
+        self.undeletable.pop(broker, None)
+        self.said_failed.discard(broker)
+
+    def gone(self, broker: int) -> None:
+        del self.hosts[broker]
+
+    def calm(self) -> None:
+        """From now on everything works, but what has failed already."""
+        self.silent.clear()
+        self.slow.clear()
+        self.forgetful = 0.0
+        self.said_failed |= {broker for broker, names in (self.failed | self.undeletable).items() if names}
+
+    def leaders(self) -> Iterator[tuple[Host, TopicPartition, Replica]]:
+        """Everybody who believes to lead something."""
+        for host in list(self.hosts.values()):
+            for name, held in host.led():
+                yield host, name, held
+
+    def connect(self, broker: Broker) -> "Wire":
+        return Wire(self, broker.id)
+
+    # -- what brokers do with a request --------------------------------------------------------------------------------
+
+    async def deliver(self, broker: int, request: Request) -> Response:
+        if broker in self.slow:
+            await self.clock.sleep_ms(self.dice.choice((30, 300, 1500)))
+        host = self.hosts.get(broker)
+        if host is None or broker in self.silent:
+            raise BrokerUnreachable(broker, "it is silent")
+        answer = self._answer(host, request)
+        if self.dice.random() < self.forgetful:
+            raise BrokerUnreachable(broker, "its answer was lost")
+        return answer
+
+    def _answer(self, host: Host, request: Request) -> Response:
+        error = self._refusal(host, request)
+        if isinstance(request, UpdateMetadata):
+            if not error:
+                self._learn(host, request)
+            return UpdateMetadataResponse(error)
+        if isinstance(request, LeaderAndIsr):
+            return LeaderAndIsrResponse(error, PartitionErrors.none() if error else self._serve(host, request))
+        return StopReplicaResponse(error, PartitionErrors.none() if error else self._stop(host, request))
+
+    def _refusal(self, host: Host, request: Request) -> int:
+        if request.broker_epoch < host.epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        if request.broker_epoch > host.epoch:
+            self.complain(host, "a request for a registration that never was")
+        if request.controller_epoch < host.controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if request.controller_epoch > host.controller_epoch:
+            host.controller_epoch, host.greeted = request.controller_epoch, False
+        if isinstance(request, UpdateMetadata):
+            host.greeted = True
+        elif not host.greeted:
+            self.complain(host, f"{type(request).__name__} before the first UpdateMetadata")
+        return ErrorCode.NONE
+
+    def _learn(self, host: Host, request: UpdateMetadata) -> None:
+        host.live = frozenset(broker.id for broker in request.live_brokers)
+        for name, entry in plain_states(request.states).items():
+            if entry["leader"] == GONE:
+                host.known.pop(name, None)
+            else:
+                host.known[name] = entry
+
+    def _serve(self, host: Host, request: LeaderAndIsr) -> PartitionErrors:
+        failed = self.failed.get(host.id, set())
+        for name, entry in plain_states(request.states).items():
+            held = host.replicas.get(name)
+            if held is not None and held.topic.id == entry["topic_id"]:
+                if held.topic.id != bytes(16) and entry["leader_epoch"] < held.leader_epoch:
+                    self.complain(host, f"{name}: leader epoch {entry['leader_epoch']} after {held.leader_epoch}")
+                if entry["leader_epoch"] <= held.leader_epoch and held.topic.id != bytes(16):
+                    continue  # it has heard that already
+            if host.id not in entry["replicas"]:
+                self.complain(host, f"{name}: to be served by {host.id}, which is none of {entry['replicas']}")
+            if str(name) in failed:
+                self.said_failed.add(host.id)
+                host.replicas.pop(name, None)
+                continue
+            self.disks[host.id].add(name)
+            host.replicas[name] = Replica(
+                TopicRef(name.topic, entry["topic_id"]), entry["leader"], entry["leader_epoch"], entry["isr"],
+                entry["version"], tuple(entry["replicas"]), entry["controller_epoch"],
+            )  # fmt: skip
+        states = request.states
+        names = [f"{states.topics[topic].name}-{at}" for topic, at in _pairs(states.topic, states.partition)]
+        errors = [ErrorCode.KAFKA_STORAGE_ERROR if name in failed else ErrorCode.NONE for name in names]
+        topics = tuple(topic.name for topic in states.topics)
+        return PartitionErrors(topics, states.topic, states.partition, np.array(errors, np.int16))
+
+    def _stop(self, host: Host, request: StopReplica) -> PartitionErrors:
+        undeletable = self.undeletable.get(host.id, set())
+        errors = []
+        for name, entry in plain_stops(request).items():
+            held = host.replicas.get(name)
+            errors.append(ErrorCode.NONE)
+            if held is not None and 0 <= entry["leader_epoch"] < held.leader_epoch and held.topic.id != bytes(16):
+                self.complain(host, f"{name}: stopped under {entry['leader_epoch']} after {held.leader_epoch}")
+                continue
+            if entry["delete"] and str(name) in undeletable:
+                self.said_failed.add(host.id)
+                errors[-1] = ErrorCode.KAFKA_STORAGE_ERROR
+                continue
+            host.replicas.pop(name, None)
+            if entry["delete"]:
+                self.disks[host.id].discard(name)
+        topics = tuple(topic.name for topic in request.topics)
+        return PartitionErrors(topics, request.topic, request.partition, np.array(errors, np.int16))
+
+    def complain(self, host: Host, what: str) -> None:
+        self.complaints.append(f"broker {host.id} under {host.epoch}, controller epoch {host.controller_epoch}: {what}")
+
+
+def _pairs(topic: Any, partition: Any) -> list[tuple[int, int]]:
+    return list(zip(topic.tolist(), partition.tolist(), strict=True))
+
+
+@dataclasses.dataclass
+class Wire:
+    """A connection to one broker of the fleet."""
+
+    fleet: Fleet
+    broker: int
+
+    async def deliver(self, request: Request) -> Response:
+        return await self.fleet.deliver(self.broker, request)
+
+    async def close(self) -> None: ...

@@ -1,0 +1,44 @@
+"""Whatever happens to a cluster, and to its controllers: some things hold at every moment, and at rest all is well.
+
+A history that ends badly prints its seed and all that happened; `tell(seed)` tells it again.
+"""
+
+import pytest
+
+from tests.actors.storms.checks import Writes, at_every_moment, at_rest
+from tests.actors.storms.storm import Storm, open_storm
+
+pytestmark = pytest.mark.anyio
+
+SEEDS = 60
+
+
+async def tell(seed: int) -> None:
+    """One history from its beginning to its end."""
+    failed: Exception | None = None
+    async with open_storm(seed) as storm:
+        try:
+            await _live(storm)
+        except Exception as error:
+            # Raised further down: what a task group is left with arrives in a group.
+            failed = error
+    if failed is not None:
+        failed.add_note(f"seed {seed}, {storm.options}, the store failed at a rate of {storm.rate}")
+        failed.add_note("\n".join(storm.happened))
+        raise failed
+
+
+async def _live(storm: Storm) -> None:
+    writes = Writes(storm)
+    for _ in range(storm.dice.randrange(15, 60)):
+        await storm.happens()
+        at_every_moment(storm, writes)
+    await storm.calm()
+    at_every_moment(storm, writes)
+    await at_rest(storm)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 10))
+async def test_a_cluster_keeps_its_promises_in_any_storm(first: int) -> None:
+    for seed in range(first, first + 10):
+        await tell(seed)
