@@ -218,9 +218,10 @@ def moves_are_legal(controller: Controller) -> None:
             assert isinstance(event, ReplicaEvent)
             key = (event.controller_epoch, event.topic, event.partition, event.broker)
             legal = event.from_state in replica.TRANSITIONS[event.to_state]
-        assert legal or event.from_state == event.to_state or getattr(event, "refused", ""), event
+        refused = isinstance(event, PartitionEvent) and bool(event.refused)
+        assert legal or refused or event.from_state == event.to_state, event
         if isinstance(event, PartitionEvent) and event.from_state == event.to_state == PartitionState.ABSENT:
             continue  # leadership that is put in order during a takeover, before it is decided where anything stands
         assert stands.get(key, event.from_state) == event.from_state, (event, stands[key])
-        if not getattr(event, "refused", ""):
+        if not refused:
             stands[key] = event.to_state
