@@ -135,7 +135,9 @@ class Partitions(Actor[Move]):
         # As it was read: all of it is news to the table.
         change = Change.of(read, state=state, leader=read.leader.copy())
         led = state == PartitionState.ONLINE
-        self._online(change.take(led).replace(notify=read.in_sync[:, led]), is_new=True)
+        # Also those who have come since.
+        notify = read.assigned & read.online(self.cluster.now.registered)
+        self._online(change.take(led).replace(notify=notify[:, led]), is_new=True)
         self._apply(change.take(~led))
         refusal: Bytes = choose(mine, np.uint8(Refusal.NONE), np.uint8(Refusal.STATE_EXISTS))
         if not led.all():

@@ -576,3 +576,19 @@ async def test_what_somebody_else_wrote_for_a_new_partition_is_not_adopted() -> 
 
         assert w.known("orders-0").state is PartitionState.NEW
         assert await w.stored("orders-0") == (2, 7, (2,))
+
+
+async def test_whoever_comes_before_a_first_leader_is_known_is_told_of_it() -> None:
+    """It was written, but nobody said so, and it could not be read back either."""
+    async with world(1, 2, 3) as w:
+        await w.stop(3)
+        fails(w, "commit", AWAY, done=True)
+        fails(w, "leaderships", AWAY)
+        await w.create("t", [[1, 2, 3]])
+        assert w.known("t-0").state is PartitionState.NEW
+
+        await w.start(3)
+
+        assert await w.stored("t-0") == (1, 0, (1, 2))
+        for broker in (1, 2, 3):
+            assert w.brokers.told(broker) == {"t-0": (1, 0, (1, 2), True)}
