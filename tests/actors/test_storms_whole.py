@@ -10,7 +10,7 @@ from tests.actors.storms.storm import Storm, open_storm
 
 pytestmark = pytest.mark.anyio
 
-SEEDS = 60
+SEEDS = 50
 
 
 async def tell(seed: int) -> None:

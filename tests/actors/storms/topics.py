@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from kactl.errors import KactlError
 from kactl.model import Assignment, TopicPartition, TopicRef
 
 from .base import Base
@@ -23,7 +22,8 @@ class TopicHappenings(Base):
         self.ends |= {
             TopicPartition(name, at): None if again else {each.replicas: self.number} for at, each in held.items()
         }
-        self.unmoved.add(name)
+        if not again:
+            self.unmoved.add(name)
         self.names.add(name)
 
     async def delete(self) -> None:
@@ -73,7 +73,7 @@ class TopicHappenings(Base):
 
             def grown(answer: Any) -> None:
                 # It may be another topic of that name by now.
-                if new.partition and not isinstance(answer, KactlError) and TopicPartition(topic, 0) in self.ends:
+                if new.partition and not isinstance(answer, Exception) and TopicPartition(topic, 0) in self.ends:
                     self.ends.setdefault(new, {replicas: asked})
                     self.note(f"{topic} has grown by {new.partition}")
 
