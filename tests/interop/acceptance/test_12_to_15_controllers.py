@@ -18,6 +18,8 @@ from .bench import BROKERS, KACTL, MARGIN_S, OTHER, SESSION_S, Bench, as_json, u
 def test_it_hands_back_to_a_broker_and_takes_over_again_under_load(bench: Bench) -> None:
     with Traffic(bench.cluster.bootstrap, "returns", group="readers-12") as traffic:
         traffic.wait_acknowledged(200, timeout_s=MARGIN_S)
+        # Then no controller has a reason to move a leader, as both do to balance them.
+        until(bench.preferred, "preferred leaders everywhere", MARGIN_S)
         _, before = bench.eyes.holder()
 
         bench.kactl.stop()
