@@ -17,9 +17,9 @@ import numpy as np
 
 from kactl.events import Event, LeadershipWritten, ReassignmentStored
 from kactl.machines import reassignment
-from kactl.model import Assignment, TopicPartition
+from kactl.model import Assignment, ReplicaState, TopicPartition
 from kactl.requests import ReassignmentRequested, ReassignmentResult, ReassignmentsListed
-from kactl.rows import RowNumbers
+from kactl.rows import RowNumbers, some
 from kactl.table import NO_ROW
 
 from .deletion import Deletion
@@ -107,8 +107,26 @@ class Reassignments(Handlers):
 
     async def take_over(self) -> None:
         """A controller begins: first what was left in the store, then everything else that runs."""
+        self._take_up_strays()
         begun = await self._run_stored(await self._waiting.read() or {})
         await self._resume(self.cluster.reassigning - begun)
+
+    def _take_up_strays(self) -> None:
+        """Replicas in sync that no assignment names: whoever was to stop them did not come to it, and nobody else will.
+
+        Between storing a target and stopping what it does not want a controller may end. To be stopped they need a
+        state, and their partitions count as being reassigned until it is done.
+        """
+        table = self.cluster.table
+        at = table.not_queued(table.with_leadership())
+        rows = table.rows(at)
+        strays = rows.in_sync & ~rows.assigned
+        for slot, position in np.argwhere(strays).tolist():
+            table.admit_replica(int(at[position]), int(rows.replicas[slot, position]), ReplicaState.ONLINE)
+        names = table.names(at[some(strays)])
+        if names:
+            log.warning("%d partitions have replicas in sync that are not assigned; they are stopped", len(names))
+        self.cluster.reassigning |= set(names)
 
     async def resume_on(self, brokers: Collection[int]) -> None:
         """Brokers have started: what waits for one of them goes on."""

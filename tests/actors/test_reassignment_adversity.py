@@ -3,12 +3,15 @@
 Each of these ended badly once in a storm; see `test_storms_whole`.
 """
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
-from kactl.errors import ErrorCode, StoreUnavailable
+from kactl.errors import ErrorCode, SessionExpired, StoreUnavailable
 from kactl.model import Assignment, ReplicaState, TopicRef
+from kactl.wire import StopReplica
 from tests.actors.reassigning import entry, leave, left, once, reassign, running, states, tp
-from tests.actors.world import World, world
+from tests.actors.world import World, script, standby, world
 from tests.clocks import settle
 from tests.scripted_store import after, fails, fails_after, really
 
@@ -177,3 +180,36 @@ async def test_a_topic_that_came_again_is_not_written_over() -> None:
         assert w.store.state.topics["t"].ref == new
         assert await entry(w, "t-0") == await entry(w, "t-1") == Assignment((2,))
         assert await w.stored("t-1") == (2, 0, (2,))
+
+
+@pytest.mark.parametrize("target", [(1,), None])
+async def test_a_replica_that_a_dead_controller_was_to_stop_is_stopped_by_the_next(
+    target: tuple[int, ...] | None,
+) -> None:
+    """In Kafka it stays in the ISR, and on its broker, until something else raises the leader epoch."""
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1]])
+        await reassign(w, {"t-0": (1, 2, 3)})
+        await w.write_isr("t-0", 1, 2)
+
+        async def kept_and_killed(real: Callable[..., Awaitable[None]], *given: object) -> None:
+            await real(*given)
+            w.controller.loop.controllership.stopping = True
+            raise SessionExpired("killed here")
+
+        script(w.controller, "write_assignment", kept_and_killed)
+        await reassign(w, {"t-0": target})
+        await w.controller.resign()
+        await settle()
+        assert await entry(w, "t-0") == Assignment((1,))
+        assert (await w.stored("t-0"))[2] == (1, 2)
+
+        second, brokers = standby(w, 200)
+        async with second:
+            await settle()
+
+            assert (await w.stored("t-0"))[2] == (1,)
+            stops = [request for request in brokers.of(2, StopReplica) if isinstance(request, StopReplica)]
+            assert [request.delete.tolist() for request in stops] == [[False], [True]]
+            assert await second.reassignments() == {}
+            assert not second.cluster.reassigning
