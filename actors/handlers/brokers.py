@@ -7,9 +7,11 @@ import logging
 
 import numpy as np
 
+from kactl.errors import StoreError
 from kactl.events import BrokerLagged, BrokerModified, BrokersChanged, Event, WritesFailed
 from kactl.history import BrokerEvent
 from kactl.model import ReplicaState
+from kactl.rows import Change, RowNumbers
 
 from .deletion import Deletion
 from .features import FeatureEvents
@@ -142,6 +144,11 @@ class BrokerEvents(Handlers):
         """Elections, first leaders, and replicas that are to leave ISRs: whatever the store did not keep."""
         cluster, table = self.cluster, self.cluster.table
         at = cluster.take_undone()
+        try:
+            await self._learn(at)
+        except StoreError:
+            cluster.leave_undone(at)
+            raise
         rows = table.rows(at)
         gone = frozenset(np.unique(rows.replicas[rows.assigned]).tolist()) - cluster.brokers.keys()
         await self._offline.replicas_offline(np.intersect1d(at, table.with_replica_on(gone)), gone)
@@ -151,6 +158,25 @@ class BrokerEvents(Handlers):
                 await self._offline.replicas_offline(failed, frozenset({broker}))
         await self._reassignments.resume(at)
         await self._deletion.resume()
+
+    async def _learn(self, at: RowNumbers) -> None:
+        """What was kept although nobody could say so is taken over, and told to those whom it concerns.
+
+        Nothing else would tell them: for whoever looks at memory alone, nothing is left to be written.
+        """
+        table = self.cluster.table
+        rows = table.rows(at)
+        stored = await self.store.leaderships(table.names(at))
+        ahead = rows.has_leadership & stored.found & (stored.partition_epoch > rows.partition_epoch)
+        if not ahead.any():
+            return
+        self.cluster.put_leaderships(at[ahead], stored.take(ahead))
+        rows = table.rows(at[ahead])
+        log.info("%d partitions have leadership in the store that nobody was told of", len(rows))
+        self.history.add_partitions(Change.of(rows), table.refs, controller_epoch=self.epoch)
+        self.batch.begin()
+        self.batch.lead_and_follow(rows, rows.assigned & rows.online(self.cluster.now.registered) & ~rows.queued)
+        self.channels.send(self.batch.flush())
 
     async def on_broker_lagged(self, event: BrokerLagged) -> None:
         if event.broker in self.cluster.brokers:

@@ -556,6 +556,23 @@ async def test_a_leader_that_died_before_it_was_adopted_is_followed_by_another()
         await w.check()
 
 
+async def test_what_was_written_without_our_knowing_is_learnt_and_told() -> None:
+    """Nobody dies of it, so nothing but the store would ever show it."""
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+        _lose_answer_and_reading(w)
+        await w.controller.drain(2)
+        await settle()
+        assert await w.stored("orders-0") == (1, 1, (1,))
+        assert w.known("orders-0").isr == (1, 2)
+
+        await pass_time(w, 15)
+
+        assert w.known("orders-0").isr == (1,)
+        assert w.brokers.told(1)["orders-0"][:3] == (1, 1, (1,))
+        await w.check()
+
+
 async def test_what_somebody_else_wrote_for_a_new_partition_is_not_adopted() -> None:
     """Nobody but a controller makes it; whatever stands there has to be looked at by a person, or the next one."""
     async with world(1, 2) as w:
