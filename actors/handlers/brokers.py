@@ -3,7 +3,9 @@
 Source: the classic controller's processBrokerChange, onBrokerStartup, onBrokerFailure, processBrokerModification.
 """
 
+import contextlib
 import logging
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -80,17 +82,31 @@ class BrokerEvents(Handlers):
         for broker in (*new, *bounced):
             self.channels.add(registered[broker])
         if new:
-            cluster.add_brokers(registered[broker] for broker in new)
-            await self._hosting.brokers_came()
-            await self._brokers_started(new, "started")
+            with self._or_found_again():
+                cluster.add_brokers(registered[broker] for broker in new)
+                await self._hosting.brokers_came()
+                await self._brokers_started(new, "started")
         if bounced:
-            cluster.remove_brokers(bounced)
-            await self._brokers_failed(bounced)
-            cluster.add_brokers(registered[broker] for broker in bounced)
-            await self._brokers_started(bounced, "bounced")
+            with self._or_found_again():
+                cluster.remove_brokers(bounced)
+                await self._brokers_failed(bounced)
+                cluster.add_brokers(registered[broker] for broker in bounced)
+                await self._brokers_started(bounced, "bounced")
         if dead:
-            cluster.remove_brokers(dead)
-            await self._brokers_failed(dead)
+            with self._or_found_again():
+                cluster.remove_brokers(dead)
+                await self._brokers_failed(dead)
+
+    @contextlib.contextmanager
+    def _or_found_again(self) -> Iterator[None]:
+        """If what is done fails, the brokers are known as before it, so that the next look finds the same."""
+        before = self.cluster.brokers.copy()
+        try:
+            yield
+        except Exception:
+            self.cluster.remove_brokers(tuple(self.cluster.brokers))
+            self.cluster.add_brokers(before.values())
+            raise
 
     async def _brokers_started(self, brokers: list[int], what: str) -> None:
         for broker in brokers:

@@ -556,6 +556,37 @@ async def test_a_leader_that_died_before_it_was_adopted_is_followed_by_another()
         await w.check()
 
 
+@pytest.mark.parametrize("how", ["start", "stop", "restart"])
+async def test_brokers_whose_event_a_bug_broke_off_are_found_again(how: str) -> None:
+    async with world(1, 2) as w:
+        await w.create("orders", [[1, 2]])
+        if how == "start":
+            await w.stop(2)
+            await w.write_isr("orders-0", 1)
+        real = w.controller.replicas.receive
+        broke: list[Any] = []
+
+        async def broken(message: Any) -> Any:
+            if not broke:
+                broke.append(message)
+                raise ZeroDivisionError("a bug")
+            return await real(message)
+
+        w.controller.replicas.receive = broken  # type: ignore[method-assign]
+        w.brokers.forget()
+        await (w.stop(2) if how == "stop" else w.start(2))
+        assert broke
+
+        await pass_time(w, 15)
+
+        assert (2 in w.controller.cluster.brokers) == (how != "stop")
+        if how == "stop":
+            assert (await w.stored("orders-0"))[2] == (1,)
+        else:
+            assert "orders-0" in w.brokers.told(2)
+        await w.check()
+
+
 async def test_what_was_written_without_our_knowing_is_learnt_and_told() -> None:
     """Nobody dies of it, so nothing but the store would ever show it."""
     async with world(1, 2) as w:
