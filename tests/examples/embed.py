@@ -11,7 +11,7 @@ async def main() -> None:
         await controller.create_topic("orders", partitions=6, replication_factor=3)
         await brokers.kill(1)
         async for _ in controller.events():
-            if all(1 not in view.isr for view in controller.partitions_of("orders")):
+            if all(view.leader > 1 and 1 not in view.isr for view in controller.partitions_of("orders")):
                 break
         for view in controller.partitions_of("orders"):
             print(f"{view.name} is led by {view.leader}, in sync are {view.isr}")
