@@ -34,6 +34,11 @@ def check_creation(asked: TopicCreationRequested, cluster: Cluster) -> tuple[Top
         raise InvalidTopic("name", reason)
     if cluster.table.topic(asked.topic) is not None:
         raise TopicExists(asked.topic)
+    other = _colliding(asked.topic, cluster)
+    if other is not None:
+        raise InvalidTopic(
+            "name", f"{asked.topic!r} and the topic {other!r} have the same metrics; choose another name"
+        )
     unusable = topic_config.wrong(asked.config)
     if unusable is not None:
         raise BadConfig("config", ": ".join(unusable))
@@ -106,6 +111,18 @@ def _given(given: Sequence[Sequence[int]], count: int, size: int, cluster: Clust
         found = len(checked[0].replicas)
         raise InvalidReplicaAssignment("assignment.0", f"{found} replicas, and the topic's partitions have {size}")
     return checked
+
+
+def _colliding(name: str, cluster: Cluster) -> str | None:
+    """A topic whose name differs from `name` only in that one has dots where the other has underscores.
+
+    Brokers name metrics after topics, with underscores for dots. Source: Topic.hasCollision.
+    """
+    if "." not in name and "_" not in name:
+        return None
+    plain = name.replace(".", "_")
+    names = (topic.name for topic in cluster.table.topics())
+    return next((each for each in names if each.replace(".", "_") == plain), None)
 
 
 def check_assignment(assignment: Mapping[int, Assignment], brokers: Mapping[int, Broker]) -> dict[int, Assignment]:

@@ -139,7 +139,7 @@ def set_(settings: Settings, *, name: str, overrides: tuple[str, ...], dry_run: 
     changes: dict[str, str | None] = {}
     for text in overrides:
         gone = text.endswith("-") and "=" not in text
-        key, value = (text[:-1], None) if gone else _override(text)
+        key, value = (text[:-1], None) if gone else _override(text, "KEY=VALUE")
         changes[key] = value
     _change(settings, name, TopicChange(config=changes, dry_run=dry_run), f"Changed topic {name}.")
 
@@ -216,10 +216,10 @@ def _assignment(assigned: tuple[str, ...]) -> list[list[int]] | None:
     return [by_partition[partition] for partition in range(len(by_partition))]
 
 
-def _override(text: str) -> tuple[str, str]:
+def _override(text: str, option: str = "--config") -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or not equals:
-        raise click.BadParameter(f"{text!r} is no override: write key=value", param_hint="--config")
+        raise click.BadParameter(f"{text!r} is no override: write key=value", param_hint=option)
     return key, value
 
 

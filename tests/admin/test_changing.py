@@ -41,6 +41,17 @@ async def test_a_topic_grows_and_the_new_partitions_are_led(server: Served) -> N
     assert -1 not in leaders(server, "orders")
 
 
+async def test_names_that_metrics_cannot_tell_apart_are_not_given_to_two_topics(server: Served) -> None:
+    assert (await server.post("/v1/topics", {"name": "a.b_c"})).status == 201
+
+    answer = await server.post("/v1/topics", {"name": "a_b.c"})
+
+    assert (answer.status, answer.json()["error_name"]) == (400, "INVALID_TOPIC_EXCEPTION")
+    assert "'a_b.c' and the topic 'a.b_c' have the same metrics" in answer.json()["detail"]
+    assert (await server.post("/v1/topics", {"name": "a-b-c"})).status == 201
+    assert (await server.post("/v1/topics", {"name": "a.b.d"})).status == 201
+
+
 async def test_a_topic_without_counts_gets_those_of_the_configuration() -> None:
     async with served(settings={"kafka.num-partitions": 3, "kafka.default-replication-factor": 2}) as server:
         assert (await server.post("/v1/topics", {"name": "plain"})).status == 201
