@@ -23,6 +23,7 @@ def anyio_backend() -> str:
 HERE: Final = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)  # before the workers look for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several workers a file's tests stay together, and so do all that share a cluster of real brokers.
 
