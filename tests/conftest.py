@@ -23,12 +23,11 @@ def anyio_backend() -> str:
 HERE: Final = Path(__file__).parent
 
 
-@pytest.hookimpl(tryfirst=True)  # before the workers look for groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """With several workers a file's tests stay together, and so do all that share a cluster of real brokers.
 
-    These mostly wait, for sessions to end above all; so everything else gets done meanwhile.
+    These mostly wait, for sessions to end above all; so everything else gets done meanwhile. The workers look for
+    groups before any other hook sees the list of tests.
     """
-    for item in items:
-        file = item.path.relative_to(HERE)
-        item.add_marker(pytest.mark.xdist_group("brokers" if file.parts[0] == "interop" else str(file)))
+    file = item.path.relative_to(HERE)
+    item.add_marker(pytest.mark.xdist_group("brokers" if file.parts[0] == "interop" else str(file)))
