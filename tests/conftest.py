@@ -1,7 +1,4 @@
-"""What all tests share: the event loop's backend, how random stories are told, and which tests run side by side."""
-
-from pathlib import Path
-from typing import Final
+"""What all tests share: the event loop's backend, and how random stories are told."""
 
 import pytest
 from hypothesis import settings
@@ -18,16 +15,3 @@ settings.load_profile("default")
 def anyio_backend() -> str:
     """asyncio is what kactl runs on; uvloop is a faster form of it."""
     return "asyncio"
-
-
-HERE: Final = Path(__file__).parent
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """With several workers a file's tests stay together, and so do all that share a cluster of real brokers.
-
-    These mostly wait, for sessions to end above all; so everything else gets done meanwhile. The workers look for
-    groups before any other hook sees the list of tests.
-    """
-    file = item.path.relative_to(HERE)
-    item.add_marker(pytest.mark.xdist_group("brokers" if file.parts[0] == "interop" else str(file)))
