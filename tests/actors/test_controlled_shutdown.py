@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from kactl.broker_requests import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
-from kactl.errors import BrokerNotAvailable, ErrorCode, NotController, StaleBrokerEpoch
+from kactl.errors import BrokerNotAvailable, ErrorCode, NotController, StaleBrokerEpoch, StoreError
 from kactl.history import BrokerEvent
 from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState, TopicPartition
 from kactl.wire import LeaderAndIsr, Request, StopReplica
@@ -186,7 +186,7 @@ async def test_partitions_without_leadership_are_left_alone() -> None:
 
 async def lose_commits(w: World, *brokers: int) -> None:
     async def lost(*arguments: object) -> None:
-        raise ConnectionError
+        raise StoreError("the store is away")
 
     real = w.controller.store.commit
     w.controller.store.commit = lost  # type: ignore[method-assign,assignment]
