@@ -12,7 +12,8 @@ import kactl
 from kactl.model import ReplicaState
 from kactl.stores.sqlite import SqliteStore
 
-SESSION_MS = 500
+# Longer than a busy machine keeps a process waiting; whoever loses its session has nothing left to delete.
+SESSION_MS = 3_000
 TOPIC = "orders"
 
 
@@ -20,7 +21,7 @@ async def main(path: str) -> None:
     store = SqliteStore(path, session_timeout_ms=SESSION_MS)
     async with (
         kactl.Controller(node_id=100, store=store) as controller,
-        kactl.Participants(3, store=store, hub=controller.hub, session_timeout_ms=4 * SESSION_MS) as brokers,
+        kactl.Participants(3, store=store, hub=controller.hub, session_timeout_ms=SESSION_MS) as brokers,
     ):
         await controller.create_topic(TOPIC, partitions=4, replication_factor=3, config={"retention.ms": "1"})
         brokers.pause(3)

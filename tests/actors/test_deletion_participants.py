@@ -144,7 +144,7 @@ async def test_who_comes_after_a_controller_that_was_killed_finishes_the_deletio
             await controller.wait_active()
             assert await store.topics() == [TOPIC]
             assert await store.deletions() == [TOPIC]
-            async with kactl.Participants(3, store=store, hub=controller.hub, session_timeout_ms=4 * SESSION_MS):
+            async with kactl.Participants(3, store=store, hub=controller.hub, session_timeout_ms=SESSION_MS):
                 while controller.topics():
                     await controller.history.changed()
 
