@@ -19,7 +19,6 @@ Supported = Mapping[str, tuple[int, int]]
 # A level below this takes a feature away.
 LEVEL_MIN: Final = 1
 # Of the stored entry; the first is for brokers below protocol level 3.3.
-FORMATS: Final = (1, 2)
 
 
 def at_takeover(stored: Features | None, *, versioning: bool, format: int) -> Features | None:

@@ -112,6 +112,10 @@ class Table(TopicRows):
             return np.flatnonzero(some((replicas == broker) & assigned))
         return np.flatnonzero(some(Live(ids)[replicas] & assigned))
 
+    def with_strangers_in_sync(self) -> RowNumbers:
+        """Rows with a member in sync that is not assigned, topics that wait for deletion left out."""
+        return self.not_queued(np.flatnonzero(some(self._column("in_sync") & ~self._column("assigned"))))
+
     def with_leadership(self) -> RowNumbers:
         """Rows with leadership information, topics that wait for deletion left out."""
         return self.not_queued(np.flatnonzero(self._column("leader_epoch") != NO_EPOCH))

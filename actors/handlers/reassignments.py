@@ -19,7 +19,7 @@ from kactl.events import Event, LeadershipWritten, ReassignmentStored
 from kactl.machines import reassignment
 from kactl.model import Assignment, ReplicaState, TopicPartition
 from kactl.requests import ReassignmentRequested, ReassignmentResult, ReassignmentsListed
-from kactl.rows import RowNumbers, some
+from kactl.rows import RowNumbers
 from kactl.table import NO_ROW
 
 from .deletion import Deletion
@@ -118,15 +118,14 @@ class Reassignments(Handlers):
         state, and their partitions count as being reassigned until it is done.
         """
         table = self.cluster.table
-        at = table.not_queued(table.with_leadership())
+        at = table.with_strangers_in_sync()
+        if not len(at):
+            return
         rows = table.rows(at)
-        strays = rows.in_sync & ~rows.assigned
-        for slot, position in np.argwhere(strays).tolist():
+        for slot, position in np.argwhere(rows.in_sync & ~rows.assigned).tolist():
             table.admit_replica(int(at[position]), int(rows.replicas[slot, position]), ReplicaState.ONLINE)
-        names = table.names(at[some(strays)])
-        if names:
-            log.warning("%d partitions have replicas in sync that are not assigned; they are stopped", len(names))
-        self.cluster.reassigning |= set(names)
+        log.warning("%d partitions have replicas in sync that are not assigned; they are stopped", len(at))
+        self.cluster.reassigning |= set(table.names(at))
 
     async def resume_on(self, brokers: Collection[int]) -> None:
         """Brokers have started: what waits for one of them goes on."""

@@ -1,11 +1,13 @@
 """Reassignments: to ask for, to plan, to look at, to cancel."""
 
 import asyncio
+import itertools
 import logging
 from typing import Final
 
 from kactl.admin.route import Asked
 from kactl.admin.schema import (
+    AsOf,
     NoQuestion,
     PlanAnswer,
     PlannedMove,
@@ -26,6 +28,8 @@ from kactl.model import Broker, TopicPartition
 from kactl.plan import plan
 from kactl.requests import ReassignmentRequested
 from kactl.requests import ReassignmentResult as Result
+from kactl.rows import Rows
+from kactl.stored import Names
 
 log = logging.getLogger(__name__)
 
@@ -66,20 +70,38 @@ async def reassignments(service: Service, asked: Asked[NoQuestion, NoQuestion, N
 
 
 async def planned(service: Service, asked: Asked[NoQuestion, NoQuestion, PlanRequest]) -> PlanAnswer:
-    """Where replicas should go; computed beside the event loop, as a large plan takes a while."""
+    """Where replicas should go; computed from a copy and beside the event loop, as a large plan takes a while."""
     cluster = service.controller.cluster
     body = asked.body
-    allowed = _allowed(cluster, body)
-    movable, others = _assigned(cluster, body)
-    as_of = service.as_of()
-    moves = await asyncio.to_thread(
-        plan,
-        movable,
-        allowed,
-        others=others,
-        replication_factor=body.replication_factor,
-        balance=body.balance,
+    for name in sorted(set(body.topics or ())):
+        if cluster.table.topic(name) is None:
+            raise NotFound("topic", name)
+    at = cluster.table.all()
+    return await asyncio.to_thread(
+        _planned,
+        body,
+        _allowed(cluster, body),
+        cluster.table.names(at),
+        cluster.table.rows(at),
+        frozenset(cluster.topics_to_delete),
+        service.as_of(),
     )
+
+
+def _planned(
+    body: PlanRequest, allowed: list[Broker], names: Names, rows: Rows, deleting: frozenset[str], as_of: AsOf
+) -> PlanAnswer:
+    """The answer; partitions that move already are planned from where they are going."""
+    wanted = None if body.topics is None else set(body.topics)
+    movable, others = {}, []
+    stays = (rows.assigned & ~rows.removing).T.tolist()
+    for name, brokers, staying in zip(names, rows.replicas.T.tolist(), stays, strict=True):
+        target = tuple(itertools.compress(brokers, staying))
+        if (wanted is None or name.topic in wanted) and name.topic not in deleting:
+            movable[name] = target
+        else:
+            others.append(target)
+    moves = plan(movable, allowed, others=others, replication_factor=body.replication_factor, balance=body.balance)
     return PlanAnswer(
         items=tuple(
             PlannedMove(topic=name.topic, partition=name.partition, current=movable[name], replicas=replicas)
@@ -136,22 +158,3 @@ def _allowed(cluster: Cluster, body: PlanRequest) -> list[Broker]:
         raise BadRequest("brokers", f"{unknown} are not registered; there are {sorted(cluster.brokers)}")
     wanted = cluster.brokers.keys() - cluster.shutting_down if body.brokers is None else set(body.brokers)
     return [broker for id_, broker in cluster.brokers.items() if id_ in wanted and id_ not in body.without]
-
-
-def _assigned(
-    cluster: Cluster, body: PlanRequest
-) -> tuple[dict[TopicPartition, tuple[int, ...]], list[tuple[int, ...]]]:
-    """What may be moved, by name, and what else there is; each with the replicas that it is to have."""
-    wanted = None if body.topics is None else set(body.topics)
-    if wanted is not None:
-        for name in sorted(wanted):
-            if cluster.table.topic(name) is None:
-                raise NotFound("topic", name)
-    movable, others = {}, []
-    for row in cluster.table.all().tolist():
-        view = cluster.table.view(row)
-        if (wanted is None or view.topic in wanted) and view.topic not in cluster.topics_to_delete:
-            movable[view.name] = view.assignment.target
-        else:
-            others.append(view.assignment.target)
-    return movable, others
