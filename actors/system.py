@@ -34,7 +34,7 @@ from .asking import Asking
 from .channel import Channels
 from .controller import ControllerLoop
 from .gauges import readings
-from .handlers.reach import SHUTDOWN_LIMIT_MS, Reach, Settings
+from .handlers.reach import CHUNK_PARTITIONS, SHUTDOWN_LIMIT_MS, Reach, Settings
 from .looking import Looking, Snapshot
 from .partitions import Partitions
 from .replicas import Replicas
@@ -72,6 +72,10 @@ class Controller(Asking, Looking):
         standby_interval_ms: how often an instance that stands by reads what has changed, so that it has little to read
             when it takes over; 0 reads nothing beforehand.
         take_over: take the controllership from whoever holds it, when starting.
+        parity: send brokers exactly what Kafka's controller would send them, for comparing the two: a large change as
+            one batch, once all of it is written, and nothing of what waits for a broker put together.
+        chunk_partitions: without `parity`, how many partitions of a large change are decided, written and told at one
+            time; brokers hear of the first while the others are written, and small requests get their turn in between.
         listed_as: our entry in the list of brokers that brokers are told; None if they are to know our id alone.
         controller_ids: ids of other instances; no replica stays on them or on ours.
         meter_provider, tracer_provider: of OpenTelemetry; the host program's if None.
@@ -97,6 +101,8 @@ class Controller(Asking, Looking):
         shutdown_limit_ms: int = SHUTDOWN_LIMIT_MS,
         standby_interval_ms: int = 1000,
         take_over: bool = False,
+        parity: bool = False,
+        chunk_partitions: int = CHUNK_PARTITIONS,
         listed_as: Broker | None = None,
         controller_ids: Collection[int] = (),
         meter_provider: metrics.MeterProvider | None = None,
@@ -104,6 +110,8 @@ class Controller(Asking, Looking):
     ) -> None:
         if node_id < 0:
             raise BadRequest("node_id", f"{node_id} is negative; choose a number that no broker has")
+        if chunk_partitions < 1:
+            raise BadRequest("chunk_partitions", f"{chunk_partitions} is no number of partitions; choose 1 or more")
         self.node_id = node_id
         self.clock = SystemClock() if clock is None else clock
         self.store: Store = MemoryStore(clock=self.clock) if store is None else store
@@ -145,6 +153,8 @@ class Controller(Asking, Looking):
                 shutdown_limit_ms=shutdown_limit_ms,
                 standby_interval_ms=standby_interval_ms,
                 take_over=take_over,
+                parity=parity,
+                chunk_partitions=chunk_partitions,
                 controller_ids=frozenset((node_id, *controller_ids)),
             ),
             enqueue=lambda event: self.loop.inbox.put_once(event),

@@ -66,6 +66,7 @@ class ControllerConfig(Section, frozen=True):
         takeover: take the controllership from whoever holds it, when starting.
         warm_standby: whether an instance that stands by follows what changes, so that it has little to read when it
             takes over.
+        parity: send brokers exactly what Kafka's controller would: each change as one batch, once all is written.
         controller_socket_timeout: how long one request to a broker may take.
     """
 
@@ -76,6 +77,7 @@ class ControllerConfig(Section, frozen=True):
     delete_topics: bool = True
     takeover: bool = False
     warm_standby: bool = True
+    parity: bool = False
     controller_socket_timeout: Duration = Duration(30_000)
 
 

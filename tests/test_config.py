@@ -46,6 +46,7 @@ def test_every_key_can_be_written(file: Path) -> None:
         unclean-leader-election = true
         takeover = true
         warm-standby = false
+        parity = true
         controller-socket-timeout = "500ms"
 
         [kafka]
@@ -74,6 +75,7 @@ def test_every_key_can_be_written(file: Path) -> None:
     )
     assert (config.controller.unclean_leader_election, config.controller.takeover) == (True, True)
     assert (config.controller.controller_socket_timeout, config.controller.warm_standby) == (500, False)
+    assert config.controller.parity
     assert (config.kafka.ibp, config.kafka.listener_name) == ("3.9", "INTERNAL")
     assert config.api.address == Listen("::1", 0)
     assert config.participants.count == 0

@@ -20,6 +20,8 @@ from kactl.store import Store
 
 # A broker is given a minute or two to hand over, and then flushes its logs: long before this is over it has stopped.
 SHUTDOWN_LIMIT_MS: Final = 600_000
+# A chunk this large is decided in a few milliseconds, and fills what a store writes at one time.
+CHUNK_PARTITIONS: Final = 4096
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,10 @@ class Settings:
         shutdown_limit_ms: how long a broker that asked to be shut down may stay, before it is counted on again.
         standby_interval_ms: how often an instance that stands by sees what has changed; 0 for one that waits blindly.
         take_over: whether to take the controllership from whoever holds it, at the first contest.
+        parity: whether brokers are sent exactly what Kafka's controller would send them: one batch for each move,
+            whole, however large it is, and each request of it by itself.
+        chunk_partitions: how many partitions of a large change are decided, written and told at one time, unless
+            `parity` says that all are.
         controller_ids: ours and those of other instances: no replica is hosted there.
         new_topic_id: makes an id of 16 bytes.
     """
@@ -51,6 +57,8 @@ class Settings:
     shutdown_limit_ms: int = SHUTDOWN_LIMIT_MS
     standby_interval_ms: int = 1000
     take_over: bool = False
+    parity: bool = False
+    chunk_partitions: int = CHUNK_PARTITIONS
     controller_ids: frozenset[int] = frozenset()
 
 

@@ -144,6 +144,7 @@ def _controller(
         balance_interval_ms=asked.leader_imbalance_check_interval,
         balance_percentage=asked.leader_imbalance_percent,
         standby_interval_ms=STANDBY_INTERVAL_MS if asked.warm_standby else 0,
+        parity=asked.parity,
         take_over=asked.takeover,
         listed_as=listed_as,
         controller_ids=config.kafka.controller_ids,
