@@ -1,0 +1,62 @@
+"""Figures as people read them: three digits that count, thousands apart, columns that stand below each other."""
+
+from collections.abc import Sequence
+
+from .figures import Figure
+from .spread import Ratio
+
+
+def number(value: float) -> str:
+    """Three significant digits, and no exponent: `0.0123`, `4.56`, `1,230`."""
+    size = abs(value)
+    if size >= 100:
+        return f"{value:,.0f}"
+    if size >= 10:
+        return f"{value:.1f}"
+    if size >= 1:
+        return f"{value:.2f}"
+    return f"{value:.3g}" if size >= 0.001 or not size else f"{value:.1g}"
+
+
+def times(ratio: Ratio) -> str:
+    """A ratio and its spread: `12.3 (11.9-12.8)`."""
+    return f"{number(ratio.value)} ({number(ratio.least)}-{number(ratio.greatest)})"
+
+
+def runs(figure: Figure) -> str:
+    """The median with the least and the greatest run: `41.0 (39.5-44.2)`; of one run that one."""
+    found = figure.spread
+    if found.count == 1:
+        return number(found.median)
+    return f"{number(found.median)} ({number(found.least)}-{number(found.greatest)})"
+
+
+def plain(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table for a terminal; the first column to the left, all others to the right. Empty rows part it."""
+    filled = [row for row in (head, *rows) if row]
+    widths = [max((len(row[at]) for row in filled if at < len(row)), default=0) for at in range(len(head))]
+    lines = []
+    for row in (head, *rows):
+        cells = (
+            text.ljust(width) if not at else text.rjust(width)
+            for at, (text, width) in enumerate(zip(row, widths, strict=False))
+        )
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The same for a page."""
+    rule = ["---", *("---:" for _ in head[1:])]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
+
+
+def listed(figures: dict[str, Figure]) -> str:
+    """All figures below each other: unit, median, least and greatest, half of the runs, and how many."""
+    rows = []
+    for name, figure in figures.items():
+        found = figure.spread
+        values = (found.median, found.least, found.greatest, found.low, found.high)
+        median, least, greatest, low, high = (number(value) for value in values)
+        rows.append([name, figure.unit, median, f"{least}-{greatest}", f"{low}-{high}", str(found.count)])
+    return plain(["", "unit", "median", "min-max", "half within", "runs"], rows)
