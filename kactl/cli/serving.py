@@ -9,12 +9,15 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
+import anyio
 from opentelemetry.metrics import MeterProvider
 
 from kactl.actors.system import Controller
 from kactl.admin.metrics import telemetry_for_server
 from kactl.admin.server import Address, serve
+from kactl.collector import Collector
 from kactl.config import Config
+from kactl.events import ControllerState
 from kactl.level import LATEST, ProtocolLevel
 from kactl.model import Broker
 from kactl.participant.group import Participants
@@ -75,6 +78,7 @@ async def embedded(config: Config, note: Callable[[str], None]) -> AsyncIterator
             serve(controller, config, participants=participants, render_metrics=render_metrics)
         )
         await controller.wait_active(timeout_ms=session_timeout_ms + TAKEOVER_MS)
+        await stack.enter_async_context(_collecting(controller))
         yield Server(controller, participants, address)
 
 
@@ -116,8 +120,24 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
             controller,
             listener(controller, config, sockets),
             serve(controller, config, render_metrics=render_metrics) as address,
+            _collecting(controller),
         ):
             yield Server(controller, None, address)
+
+
+@contextlib.asynccontextmanager
+async def _collecting(controller: Controller) -> AsyncIterator[None]:
+    """Let Python collect its garbage between the events of a controller, and not in their midst."""
+    loop = controller.loop
+    collector = Collector(
+        controller.clock,
+        busy=lambda: loop.state is not ControllerState.IDLE or len(loop.inbox) > 0,
+        epoch=lambda: controller.cluster.fence.epoch,
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(collector.run, name="garbage collector")
+        yield
+        tasks.cancel_scope.cancel()
 
 
 def _controller(

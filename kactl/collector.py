@@ -1,0 +1,82 @@
+"""Python's garbage collector, kept out of the way of events.
+
+By itself it runs whenever enough objects have been made, which is in the middle of the work that makes them: for a
+cluster of many topics a full run takes tens of milliseconds, and it comes just when leaders are waited for. Here it
+runs between events instead, while nothing waits. And what a takeover has loaded is put aside once (`gc.freeze`): it
+stays for as long as the controllership, and is not looked through any more.
+
+It is one for the whole process. So whoever embeds a controller decides by himself; `kactl` does so in processes of
+its own.
+"""
+
+import gc
+from collections.abc import Callable
+from typing import Final
+
+from kactl.clock import Clock
+
+# How often it is looked at whether there is something to do.
+INTERVAL_MS: Final = 100
+# New objects that are worth a look; a young collection of so many takes less than a millisecond.
+YOUNG_WORTH: Final = 5_000
+# New objects for which not even events are waited for: some hundred megabytes, should all of them be garbage.
+YOUNG_MAX: Final = 1_000_000
+# Younger collections before the next older one; Python's own number.
+OLDER_AFTER: Final = 10
+# A full collection waits until nothing has happened for so long.
+CALM_MS: Final = 1_000
+
+
+class Collector:
+    """See the module.
+
+    Args:
+        busy: whether an event is in hand, or waits.
+        epoch: changes with each takeover; what is there when it does is put aside as soon as there is time.
+    """
+
+    def __init__(self, clock: Clock, *, busy: Callable[[], bool], epoch: Callable[[], int]) -> None:
+        self._clock = clock
+        self._busy = busy
+        self._epoch = epoch
+        self._settled = epoch()
+        self._calm_since_ms: float | None = None
+
+    async def run(self) -> None:
+        """Collect in Python's place, until cancelled; then Python does it again by itself."""
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            while True:
+                await self._clock.sleep_ms(INTERVAL_MS)
+                self.rest()
+        finally:
+            gc.unfreeze()
+            if was_enabled:
+                gc.enable()
+
+    def rest(self) -> None:
+        """Collect what is worth it now."""
+        young, younger, older = gc.get_count()
+        if self._busy():
+            self._calm_since_ms = None
+            if young >= YOUNG_MAX:
+                gc.collect(0)
+            return
+        now_ms = self._clock.monotonic_ms()
+        if self._calm_since_ms is None:
+            self._calm_since_ms = now_ms
+        calm = now_ms - self._calm_since_ms >= CALM_MS
+        epoch = self._epoch()
+        if calm and epoch != self._settled:
+            self._settled = epoch
+            # What the controllership before has left is among what was put aside.
+            gc.unfreeze()
+            gc.collect()
+            gc.freeze()
+        elif calm and older >= OLDER_AFTER:
+            gc.collect()
+        elif younger >= OLDER_AFTER:
+            gc.collect(1)
+        elif young >= YOUNG_WORTH:
+            gc.collect(0)
