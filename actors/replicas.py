@@ -61,14 +61,14 @@ class Replicas(Actor[MoveReplicas]):
 
     # -- every move but one --------------------------------------------------------------------------------------------
 
-    def _move(self, message: MoveReplicas) -> None:
-        rows = self.cluster.table.rows(message.at)
+    def _move(self, message: MoveReplicas, rows: Rows | None = None) -> None:
+        rows = self.cluster.table.rows(message.at) if rows is None else rows
         which = _named(rows, message)
         planned = replica.plan(rows, which, message.target)
         self._apply(planned.change, planned.moved, message.target)
         self._refused(rows, planned.refused, message.target)
-        if message.target == ReplicaState.DELETION_STARTED:
-            self.batch.stop(rows, planned.moved, delete=True)
+        if message.target in (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED):
+            self.batch.stop(rows, planned.moved, delete=message.target == ReplicaState.DELETION_STARTED)
         told = some(planned.change.notify)
         if told.any():
             change = planned.change if told.all() else planned.change.take(told)
@@ -77,12 +77,31 @@ class Replicas(Actor[MoveReplicas]):
     # -- going offline -------------------------------------------------------------------------------------------------
 
     async def _go_offline(self, message: MoveReplicas) -> None:
+        message = self._rest(message)
         brokers = message.brokers
         if brokers is None:
             rows = self.cluster.table.rows(message.at)
             brokers = frozenset(np.unique(rows.replicas[_named(rows, message)]).tolist())
         for broker in sorted(brokers):
             await self._broker_offline(message, broker)
+
+    def _rest(self, message: MoveReplicas) -> MoveReplicas:
+        """Move the replicas of partitions whose deletion has begun, of all brokers at once; what is left to move.
+
+        Nothing is written for them: no broker is ever told what stands there, and a controller finds the mark first.
+        """
+        if not self.cluster.deletion_started:
+            return message
+        rows = self.cluster.table.rows(message.at)
+        begun = replica.begun(rows)
+        if not begun.any():
+            return message
+        going = rows.take(begun)
+        if not going.has_leadership.all():
+            # As below: there is nothing to say of them, but brokers are told whatever else is known.
+            self.batch.update_metadata(self.cluster.brokers)
+        self._move(message.of(begun), going)
+        return message.of(~begun)
 
     async def _broker_offline(self, message: MoveReplicas, broker: int) -> None:
         rows = self.cluster.table.rows(message.at)

@@ -24,7 +24,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.model import NO_LEADER, ReplicaState
+from kactl.model import NO_LEADER, PartitionState, ReplicaState
 from kactl.rows import Bools, Bytes, Change, Refusal, Rows, Transitions, check, choose, holds, some
 
 _S = ReplicaState
@@ -68,8 +68,14 @@ class ReplicaChange:
     refused: Bytes
 
 
+def begun(rows: Rows) -> Bools:
+    """bool[n]: partitions whose deletion has begun. They have ceased to exist; what is left of them are replicas."""
+    gone: Bools = rows.queued & (rows.state == PartitionState.ABSENT)
+    return gone
+
+
 def plan(rows: Rows, which: Bools, target: ReplicaState) -> ReplicaChange:
-    """A move to any state but OFFLINE of the replicas `which`, bool[W, n].
+    """A move to any state of the replicas `which`, bool[W, n]; to OFFLINE only of partitions that have `begun` to go.
 
     Who is told: going ONLINE, the broker itself, unless the replica was NEW; going NEW, the broker itself. Nobody,
     where there is no leadership yet.

@@ -88,9 +88,10 @@ async def test_partitions_stop_then_everybody_forgets_the_topic_then_replicas_ar
             assert flush.kinds == ["StopReplica"]
             expected = dict.fromkeys(("foo-0", "foo-1"), Stopped(leader_epoch=-2, delete=deleted))
             assert flush.stop == dict.fromkeys(BROKERS, expected)
-        # All left the ISR that could; the last one stays in it.
+        # In Kafka all leave the ISR that can, one write for each, and the last one stays in it: -1, epoch 3, [3].
+        assert "commit" not in [call.kind for call in b.store.calls]
         stored = await b.store.real.leaderships(Names.of([TopicPartition("foo", 0), TopicPartition("foo", 1)]))
-        assert [stored.one(0), stored.one(1)] == [at(-1, 3, [3], 3), at(-1, 3, [3], 3)]
+        assert [stored.one(0), stored.one(1)] == [at(1, 0, [1, 2, 3], 0), at(2, 0, [2, 3, 1], 0)]
 
 
 # -- what halts it, and what does so no longer -------------------------------------------------------------------------

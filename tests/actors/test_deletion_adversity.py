@@ -136,15 +136,14 @@ async def test_a_topic_that_went_although_nobody_said_so_is_forgotten() -> None:
         assert [event.label for event in b.enqueued] == ["TopicsChanged"]
 
 
-async def test_replicas_that_the_store_would_not_let_leave_are_deleted_later() -> None:
+async def test_a_store_that_takes_no_leadership_does_not_hold_up_a_deletion() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2], [2, 1]])
-        let(w, "commit", *[StoreError("no")] * 2)
+        let(w, "commit", *[StoreError("no")] * 10)
 
         await w.delete("t")
 
-        assert await w.store.topics() == ["t"]
-        await passes(w, 10_000)
+        # In Kafka each replica leaves the ISR first, and a deletion waits for that.
         assert await w.store.topics() == await w.store.deletions() == []
 
 
