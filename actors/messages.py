@@ -89,13 +89,6 @@ class MoveReplicas:
         """The same for the rows behind the first `done`."""
         return self.part(slice(done, None))
 
-    def part(self, part: slice) -> "MoveReplicas":
+    def part(self, part: slice | Bools) -> "MoveReplicas":
         """The same for some of the rows."""
-        return dataclasses.replace(
-            self, at=self.at[part], which=None if self.which is None else self.which[:, part]
-        )
-
-    def of(self, rows: Bools) -> "MoveReplicas":
-        """The same for those of its rows that bool[n] `rows` names."""
-        which = None if self.which is None else self.which[:, rows]
-        return MoveReplicas(self.at[rows], self.target, self.brokers, which)
+        return dataclasses.replace(self, at=self.at[part], which=None if self.which is None else self.which[:, part])

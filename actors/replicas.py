@@ -100,8 +100,8 @@ class Replicas(Actor[MoveReplicas]):
         if not going.has_leadership.all():
             # As below: there is nothing to say of them, but brokers are told whatever else is known.
             self.batch.update_metadata(self.cluster.brokers)
-        self._move(message.of(begun), going)
-        return message.of(~begun)
+        self._move(message.part(begun), going)
+        return message.part(~begun)
 
     async def _broker_offline(self, message: MoveReplicas, broker: int) -> None:
         rows = self.cluster.table.rows(message.at)
