@@ -10,7 +10,7 @@ from typing import overload
 import numpy as np
 
 from kactl.model import TopicRef
-from kactl.rows import Ints
+from kactl.rows import Ints, RowNumbers
 
 
 class AllTopics:
@@ -62,6 +62,10 @@ class Topics(Sequence[TopicRef]):
         found = AllTopics()
         return cls(found, np.array([found.add(ref) for ref in refs], np.int32))
 
+    def take(self, places: RowNumbers) -> "Topics":
+        """Those at some places."""
+        return Topics(self.all, self.numbers[places])
+
     def __len__(self) -> int:
         return len(self.numbers)
 
@@ -85,6 +89,39 @@ class Topics(Sequence[TopicRef]):
 
     def __repr__(self) -> str:
         return f"Topics({list(self)!r})"
+
+
+class TopicNames(Sequence[str]):
+    """The names of topics, for whoever asks; nearly always nobody does."""
+
+    __slots__ = ("_topics",)
+
+    def __init__(self, topics: Sequence[TopicRef]) -> None:
+        self._topics = topics
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+    @overload
+    def __getitem__(self, at: slice) -> "TopicNames": ...
+    def __getitem__(self, at: int | slice) -> "str | TopicNames":
+        if isinstance(at, slice):
+            return TopicNames(self._topics[at])
+        return self._topics[at].name
+
+    def __iter__(self) -> Iterator[str]:
+        return (ref.name for ref in self._topics)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(_same, self, other))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"TopicNames({list(self)!r})"
 
 
 def _same(left: object, right: object) -> bool:

@@ -117,7 +117,7 @@ Request = LeaderAndIsr | UpdateMetadata | StopReplica
 class PartitionErrors:
     """An error number for each of n partitions; `topics[topic[i]]` names the topic of row i."""
 
-    topics: tuple[str, ...]
+    topics: Sequence[str]
     topic: Ints
     partition: Ints
     error: Shorts

@@ -22,7 +22,7 @@ from kactl.level import ProtocolLevel
 from kactl.model import Broker, Endpoint
 from kactl.wire import Request, Response, StopReplica
 
-from .codec import Encoder, Frame, Versions, decode, endpoint_of, versions_for
+from .codec import Decoder, Encoder, Frame, Versions, endpoint_of, versions_for
 
 # Kafka's controller.socket.timeout.ms and request.timeout.ms.
 CONNECT_TIMEOUT_MS: Final = 30_000
@@ -70,6 +70,7 @@ class KafkaTransport:
         self.request_size_max = request_size_max
         self.versions: Versions = versions_for(level)
         client_id = str(controller_id) if client_id is None else client_id
+        self.decoder = Decoder(self.versions)
         self._encoder = Encoder(self.versions, client_id=client_id, listener_name=listener_name)
         # Large bodies are encoded one after another: what all brokers get is so encoded once, by whoever comes first,
         # and two at a time would not be faster under one interpreter lock.
@@ -142,10 +143,11 @@ class KafkaConnection:
             raise self._unreachable(f"{who} before it had answered") from error
         except OSError as error:
             raise self._unreachable(f"the connection broke: {error}") from error
+        decode = self._transport.decoder.response
         try:
             if len(data) <= RESPONSE_IN_LOOP_MAX:
-                return decode(request, self._transport.versions, correlation_id, data)
-            return await anyio.to_thread.run_sync(decode, request, self._transport.versions, correlation_id, data)
+                return decode(request, correlation_id, data)
+            return await anyio.to_thread.run_sync(decode, request, correlation_id, data)
         except MalformedMessage as error:
             raise self._unreachable(f"what it sent is no answer: {error}") from error
 

@@ -2,6 +2,7 @@
 
 import struct
 import tracemalloc
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,17 @@ from hypothesis import strategies as st
 
 from kactl.errors import MalformedMessage
 from kactl.model import ZERO_ID, TopicRef
-from kactl.transports.kafka.codec import decode
-from kactl.wire import LeaderAndIsr, PartitionStates, Request, Response, UpdateMetadataResponse
+from kactl.topics import AllTopics, Topics
+from kactl.transports.kafka.codec import Decoder
+from kactl.wire import (
+    LeaderAndIsr,
+    LeaderAndIsrResponse,
+    PartitionErrors,
+    PartitionStates,
+    Request,
+    Response,
+    UpdateMetadataResponse,
+)
 
 from . import by_kio
 from .strategies import exchanges
@@ -27,7 +37,7 @@ def said(response: Response) -> tuple[Any, ...]:
     errors = response.partitions
     names = [errors.topics[at] for at in errors.topic]
     rows = list(zip(names, errors.partition.tolist(), errors.error.tolist(), strict=True))
-    return type(response), response.error, errors.topics, rows
+    return type(response), response.error, tuple(errors.topics), rows
 
 
 @pytest.mark.parametrize("ibp", IBPS)
@@ -39,7 +49,7 @@ def test_any_answer_is_read_as_kio_wrote_it(ibp: str, exchange: tuple[Request, R
         assume(len({topic.id for topic in request.states.topics}) == len(request.states.topics))
     data = by_kio.answer(request, response, versions, correlation_id=9)
 
-    read = decode(request, versions, 9, data)
+    read = Decoder(versions).response(request, 9, data)
 
     assert said(read) == said(response)
 
@@ -60,9 +70,9 @@ def test_tagged_fields_of_later_versions_are_passed_over() -> None:
     by_id = b"\x02" + LEAD.states.topics[0].id + b"\x03" + row(1, 56, TAGGED) + row(2, 0) + TAGGED + TAGGED
 
     for ibp, request, body in (("2.6", LEAD, by_name), ("3.9", LEAD, by_id), ("3.9", STOP, by_name)):
-        *_, rows = said(decode(request, spoken(ibp), 9, header() + body))
+        *_, rows = said(Decoder(spoken(ibp)).response(request, 9, header() + body))
         assert rows == [("t", 1, 56), ("t", 2, 0)]
-    assert decode(UPDATE, spoken("3.9"), 9, header(error=11) + TAGGED).error == 11
+    assert Decoder(spoken("3.9")).response(UPDATE, 9, header(error=11) + TAGGED).error == 11
 
 
 def test_topics_that_share_the_absence_of_an_id_are_left_out() -> None:
@@ -72,9 +82,63 @@ def test_topics_that_share_the_absence_of_an_id_are_left_out() -> None:
     states = PartitionStates(topics, column(0, 1, 2), one, one, one, one, no_lists, one, no_lists)
     entries = [ref.id + b"\x02" + row(0, 56) + b"\0" for ref in topics]
 
-    read = decode(LeaderAndIsr(1, 1, 1, states), spoken("3.9"), 9, header() + b"\x04" + b"".join(entries) + b"\0")
+    answer = header() + b"\x04" + b"".join(entries) + b"\0"
+    read = Decoder(spoken("3.9")).response(LeaderAndIsr(1, 1, 1, states), 9, answer)
 
     assert said(read)[2:] == (("c",), [("c", 0, 56)])
+
+
+def hosted(sizes: Sequence[int]) -> LeaderAndIsr:
+    """A request that names topics, each with so many partitions."""
+    refs = Topics.of([TopicRef(f"topic-{at}", bytes(8) + at.to_bytes(8, "big")) for at in range(len(sizes))])
+    topic = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    partition = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes])
+    zeros, lists = np.zeros(len(topic), np.int32), np.zeros((0, len(topic)), np.int32)
+    return LeaderAndIsr(1, 1, 1, PartitionStates(refs, topic, partition, zeros, zeros, zeros, lists, zeros, lists))
+
+
+# A topic's size takes one byte, two, or three.
+@pytest.mark.parametrize("sizes", [[2] * 500, [1, 126, 127, 128, 3], [200, 16_383, 1], [5, 16_384, 1]])
+def test_an_answer_is_read_whatever_the_order_in_which_a_broker_tells_it(sizes: list[int]) -> None:
+    """Brokers keep what they answer in hash maps."""
+    request = hosted(sizes)
+    states = request.states
+    random = np.random.default_rng(11)
+    error = np.where(random.random(len(states)) < 0.01, 56, 0).astype(np.int16)
+    order = np.concatenate(
+        [random.permutation(np.flatnonzero(states.topic == at)) for at in random.permutation(len(sizes))]
+    )
+    names = tuple(ref.name for ref in states.topics)
+    errors = PartitionErrors(names, states.topic[order], states.partition[order], error[order])
+    data = by_kio.answer(request, LeaderAndIsrResponse(0, errors), spoken("3.9"), correlation_id=9)
+
+    read = Decoder(spoken("3.9")).response(request, 9, data)
+
+    *_, rows = said(read)
+    named = zip(errors.topic.tolist(), errors.partition.tolist(), errors.error.tolist(), strict=True)
+    assert rows == [(names[at], partition, code) for at, partition, code in named]
+
+
+def test_topics_that_get_their_ids_later_are_known_by_them() -> None:
+    """A table numbers topics for as long as it lives; what is kept of them must not outlive what they were."""
+    every = AllTopics()
+    decoder = Decoder(spoken("3.9"))
+    zeros, lists = column(0), np.zeros((0, 1), np.int32)
+
+    def answered(number: int, topic_id: bytes) -> Any:
+        topics = Topics(every, column(number))
+        states = PartitionStates(topics, zeros, zeros, zeros, zeros, zeros, lists, zeros, lists)
+        body = b"\x02" + topic_id + b"\x02" + row(0, 56) + b"\0\0"
+        return said(decoder.response(LeaderAndIsr(1, 1, 1, states), 9, header() + body))[2:]
+
+    first = every.add(TopicRef("first", bytes(range(16))))
+    assert answered(first, bytes(range(16))) == (("first",), [("first", 0, 56)])
+    second = every.add(TopicRef("second", bytes(range(1, 17))))
+    assert answered(second, bytes(range(1, 17))) == (("second",), [("second", 0, 56)])
+    every.replace(first, TopicRef("first", bytes(range(2, 18))))
+    assert answered(first, bytes(range(2, 18))) == (("first",), [("first", 0, 56)])
+    with pytest.raises(MalformedMessage, match="was not in the request"):
+        answered(first, bytes(range(16)))
 
 
 NOT_ANSWERS = {
@@ -103,7 +167,7 @@ def test_what_is_no_answer_is_refused_and_costs_nothing(request_: Request, data:
     tracemalloc.start()
     try:
         with pytest.raises(MalformedMessage):
-            decode(request_, spoken("3.9"), 9, data)
+            Decoder(spoken("3.9")).response(request_, 9, data)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -119,7 +183,7 @@ def test_an_answer_cut_short_is_refused(ibp: str, exchange: tuple[Request, Respo
     size = data.draw(st.integers(0, len(whole) - 1))
 
     with pytest.raises(MalformedMessage):
-        decode(request, spoken(ibp), 9, whole[:size])
+        Decoder(spoken(ibp)).response(request, 9, whole[:size])
 
 
 @pytest.mark.parametrize("ibp", IBPS)
@@ -129,7 +193,7 @@ def test_garbage_is_refused_or_read_but_never_more(
     ibp: str, request_: Request, garbage: bytes, with_header: bool
 ) -> None:
     try:
-        read = decode(request_, spoken(ibp), 9, header() + garbage if with_header else garbage)
+        read = Decoder(spoken(ibp)).response(request_, 9, header() + garbage if with_header else garbage)
     except MalformedMessage:
         return
 
@@ -140,6 +204,6 @@ def test_garbage_is_refused_or_read_but_never_more(
 def test_a_stop_replica_answer_keeps_its_order_of_rows() -> None:
     body = b"".join([b"\x04", b"\x02b", row(1, 0), b"\x02a", row(7, 56), b"\x02b", row(0, 3), b"\0"])
 
-    read = decode(STOP, spoken("3.9"), 9, header() + body)
+    read = Decoder(spoken("3.9")).response(STOP, 9, header() + body)
 
     assert said(read)[2:] == (("b", "a"), [("b", 1, 0), ("a", 7, 56), ("b", 0, 3)])

@@ -1,10 +1,20 @@
-"""Brokers' answers, from bytes to columns. Nothing that a peer sends is trusted."""
+"""Brokers' answers, from bytes to columns. Nothing that a peer sends is trusted.
 
-from typing import Final
+An answer to LeaderAndIsr names thousands of topics with a few partitions each, in an order of the broker's own. How
+long each topic is can only be learned from one after the other; all else is read of all topics at once. An answer that
+is not of this usual form, because a later version has added something or because it is no answer, is read with more
+patience, and refused with more words.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from kactl.errors import MalformedMessage
+from kactl.rows import Ints, RowNumbers
+from kactl.topics import TopicNames, Topics
 from kactl.wire import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
@@ -17,86 +27,136 @@ from kactl.wire import (
     UpdateMetadataResponse,
 )
 
-from .primitive import Reader
+from .primitive import NO_TAGS, Reader
+from .topic_ids import ID_SIZE, Ids, IdsKept, halves, places_of
 from .version import Versions
 
-_ID_SIZE: Final = 16
 _NUMBERS: Final = np.dtype([("partition", ">i4"), ("error", ">i2")])
+_ID: Final = np.dtype([("id", np.void, ID_SIZE)])
+_TAGS: Final = np.dtype([("tags", "u1")])
 # A partition under its topic's id; `tags` counts the tagged fields that follow, 0 as long as nobody adds one.
 _UNDER_ID: Final = np.dtype([("partition", ">i4"), ("error", ">i2"), ("tags", "u1")])
 
 
-def decode(request: Request, versions: Versions, correlation_id: int, data: bytes) -> Response:
-    """What a broker answered to `request`.
+class Decoder:
+    """Decodes what brokers answer in the versions of one cluster. May be used by several threads."""
 
-    Topics are in the order of their first appearance, partitions in the order of the answer. Where the answer names
-    topics by id, the request says which name an id stands for; what is said of topics without an id is left out when
-    the request had several of those, because it cannot be told to which of them it belongs.
+    def __init__(self, versions: Versions) -> None:
+        self._versions = versions
+        self._ids = IdsKept()
 
-    Args:
-        correlation_id: what the request was sent under.
-        data: a frame without its length.
+    def response(self, request: Request, correlation_id: int, data: bytes) -> Response:
+        """What a broker answered to `request`.
 
-    Raises:
-        MalformedMessage: it is not the answer to that request.
-    """
-    reader = Reader(data)
-    answered = reader.int32()
-    if answered != correlation_id:
-        raise MalformedMessage(f"an answer to request {answered}, where one to {correlation_id} was awaited")
-    reader.tags()
-    error = reader.int16()
-    response: Response
-    match request:
-        case UpdateMetadata():
-            response = UpdateMetadataResponse(error)
-        case LeaderAndIsr() if versions.leader_and_isr >= 5:
-            response = LeaderAndIsrResponse(error, _by_id(reader, request))
-        case LeaderAndIsr():
-            response = LeaderAndIsrResponse(error, _by_name(reader))
-        case StopReplica():
-            response = StopReplicaResponse(error, _by_name(reader))
-    reader.tags()
-    reader.end()
-    return response
+        Topics are in the order of their first appearance, partitions in the order of the answer. Where the answer names
+        topics by id, the request says which name an id stands for; what is said of topics without an id is left out
+        when the request had several of those, because it cannot be told to which of them it belongs.
 
+        Args:
+            correlation_id: what the request was sent under.
+            data: a frame without its length.
 
-def _by_name(reader: Reader) -> PartitionErrors:
-    """A flat array, each partition with its topic's name, in any order.
-
-    Only the names make it a walk from one to the next; all numbers are read at once.
-    """
-    count = reader.count(size_min=8)  # of the name's length, the two numbers and the tagged fields
-    places = np.empty(count, np.int64)
-    topic = np.empty(count, np.int32)
-    numbers: dict[bytes, int] = {}
-    data = reader.data
-    for row in range(count):
-        size = reader.uvarint() - 1
-        if size < 0:
-            raise reader.fail("no topic where there must be one")
-        begin = reader.take(size + _NUMBERS.itemsize)
-        places[row] = begin + size
-        topic[row] = numbers.setdefault(data[begin : begin + size], len(numbers))
+        Raises:
+            MalformedMessage: it is not the answer to that request.
+        """
+        reader = Reader(data)
+        answered = reader.int32()
+        if answered != correlation_id:
+            raise MalformedMessage(f"an answer to request {answered}, where one to {correlation_id} was awaited")
         reader.tags()
-    anywhere = np.ndarray((max(len(data) - _NUMBERS.itemsize + 1, 0),), _NUMBERS, buffer=data, strides=(1,))
-    found = anywhere[places]
+        error = reader.int16()
+        response: Response
+        match request:
+            case UpdateMetadata():
+                response = UpdateMetadataResponse(error)
+            case LeaderAndIsr() if self._versions.leader_and_isr >= 5:
+                response = LeaderAndIsrResponse(error, self._by_id(reader, request))
+            case LeaderAndIsr():
+                response = LeaderAndIsrResponse(error, _by_name(reader))
+            case StopReplica():
+                response = StopReplicaResponse(error, _by_name(reader))
+        reader.tags()
+        reader.end()
+        return response
+
+    def _by_id(self, reader: Reader, request: LeaderAndIsr) -> PartitionErrors:
+        """Topics by id, the partitions of each in an array of fixed-size records."""
+        topics = request.states.topics
+        found = _under_ids(reader)
+        places = None if found is None else places_of(found.ids, self._ids.of(topics))
+        if found is None or places is None:
+            return _under_ids_one_by_one(reader, request)
+        reader.at = found.end
+        named = topics.take(places) if isinstance(topics, Topics) else [topics[at] for at in places]
+        topic = np.repeat(np.arange(len(places), dtype=np.int32), found.counts)
+        return _errors(TopicNames(named), topic, found.records)
+
+
+class _UnderIds(NamedTuple):
+    """The topics of an answer, how many partitions each has there, the records of all these, and where it all ends."""
+
+    ids: Ids
+    counts: RowNumbers
+    records: npt.NDArray[np.void]
+    end: int
+
+
+def _under_ids(reader: Reader) -> _UnderIds | None:
+    """Read all topics at once, and leave the reader where it is. None if they are not of the usual form."""
+    data, before = reader.data, reader.at
+    count = reader.count(size_min=ID_SIZE + 2)
+    at, reader.at = reader.at, before
+    begins, firsts = [], []
     try:
-        topics = tuple(name.decode() for name in numbers)
-    except UnicodeDecodeError as error:
-        raise reader.fail("a topic's name that is not UTF-8") from error
-    return PartitionErrors(topics, topic, found["partition"].astype(np.int32), found["error"].astype(np.int16))
+        for _ in range(count):
+            begins.append(at)
+            at += ID_SIZE
+            announced = data[at]  # one more than there are partitions
+            at += 1
+            if announced >= 0x80:
+                if data[at] >= 0x80:
+                    # More than sixteen thousand partitions of one topic on one broker: not usual.
+                    return None
+                announced = announced & 0x7F | data[at] << 7
+                at += 1
+            firsts.append(at)
+            at += (announced - 1) * _UNDER_ID.itemsize + len(NO_TAGS)
+    except IndexError:
+        return None
+    if at > len(data):
+        return None
+    first = np.array(firsts, np.intp)
+    ends = np.array([*begins[1:], at], np.intp)[:count] - len(NO_TAGS)
+    counts = (ends - first) // _UNDER_ID.itemsize
+    if (counts < 0).any() or _at(data, ends, _TAGS)["tags"].any():
+        return None
+    before = np.cumsum(counts) - counts
+    places = np.repeat(first - before * _UNDER_ID.itemsize, counts) + np.arange(counts.sum()) * _UNDER_ID.itemsize
+    records = _at(data, places, _UNDER_ID)
+    if records["tags"].any():
+        # Somebody has added tagged fields: records differ in size.
+        return None
+    ids = _at(data, np.array(begins, np.intp), _ID)
+    return _UnderIds(halves(ids.tobytes()), counts, records, at)
 
 
-def _by_id(reader: Reader, request: LeaderAndIsr) -> PartitionErrors:
-    """Topics by id, the partitions of each in an array of fixed-size records."""
+def _at(data: bytes, places: RowNumbers, kind: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    """What stands at `places`, all of which are within."""
+    if not len(places):
+        return np.zeros(0, kind)
+    anywhere = np.ndarray((len(data) - kind.itemsize + 1,), f"V{kind.itemsize}", buffer=data, strides=(1,))
+    return anywhere[places].view(kind)
+
+
+def _under_ids_one_by_one(reader: Reader, request: LeaderAndIsr) -> PartitionErrors:
+    """The same, whatever its form."""
     named: dict[bytes, str | None] = {}
     for ref in request.states.topics:
         named[ref.id] = None if ref.id in named else ref.name
     numbers: dict[str, int] = {}
     parts = []
-    for _ in range(reader.count(size_min=_ID_SIZE + 2)):
-        key = reader.bytes(_ID_SIZE)
+    for _ in range(reader.count(size_min=ID_SIZE + 2)):
+        key = reader.bytes(ID_SIZE)
         if key not in named:
             raise reader.fail(f"topic id {key.hex()} was not in the request")
         found = _records(reader)
@@ -107,20 +167,61 @@ def _by_id(reader: Reader, request: LeaderAndIsr) -> PartitionErrors:
     if not parts:
         return PartitionErrors.none()
     topic, records = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    return PartitionErrors(
-        tuple(numbers), topic, records["partition"].astype(np.int32), records["error"].astype(np.int16)
-    )
+    return _errors(tuple(numbers), topic, records)
 
 
-def _records(reader: Reader) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+def _records(reader: Reader) -> npt.NDArray[np.void]:
     count = reader.count(size_min=_UNDER_ID.itemsize)
     found = np.ndarray((count,), _UNDER_ID, buffer=reader.data, offset=reader.at)
     if not found["tags"].any():
         reader.take(found.nbytes)
         return found
-    # Somebody has added tagged fields: records differ in size from here on.
     found = np.zeros(count, _UNDER_ID)
     for row in range(count):
         found[row] = (reader.int32(), reader.int16(), 0)
         reader.tags()
     return found
+
+
+def _by_name(reader: Reader) -> PartitionErrors:
+    """A flat array, each partition with its topic's name, in any order.
+
+    Only the names make it a walk from one to the next; all numbers are read at once.
+    """
+    count = reader.count(size_min=8)  # of the name's length, the two numbers and the tagged fields
+    names, places = _names(reader, count)
+    numbers = {name: at for at, name in enumerate(dict.fromkeys(names))}
+    topic = np.fromiter(map(numbers.__getitem__, names), np.int32, count)
+    try:
+        topics = tuple(name.decode() for name in numbers)
+    except UnicodeDecodeError as error:
+        raise reader.fail("a topic's name that is not UTF-8") from error
+    return _errors(topics, topic, _at(reader.data, np.array(places, np.intp), _NUMBERS))
+
+
+def _names(reader: Reader, count: int) -> tuple[list[bytes], list[int]]:
+    """The name of each partition's topic, and where its numbers stand."""
+    data, limit = reader.data, len(reader.data)
+    names, places = [], []
+    for _ in range(count):
+        at = reader.at
+        size = data[at] if at < limit else 0
+        begin, end = at + 1, at + size
+        last = end + _NUMBERS.itemsize
+        if 0 < size < 0x80 and last < limit and not data[last]:
+            # As good as all: a name of less than 127 bytes, and no tagged fields.
+            reader.at = last + 1
+        else:
+            size = reader.uvarint() - 1
+            if size < 0:
+                raise reader.fail("no topic where there must be one")
+            begin = reader.take(size + _NUMBERS.itemsize)
+            end = begin + size
+            reader.tags()
+        names.append(data[begin:end])
+        places.append(end)
+    return names, places
+
+
+def _errors(topics: Sequence[str], topic: Ints, records: npt.NDArray[np.void]) -> PartitionErrors:
+    return PartitionErrors(topics, topic, records["partition"].astype(np.int32), records["error"].astype(np.int16))
