@@ -242,7 +242,7 @@ def _decode_entity(data: bytes | None) -> str:
 # -- leadership --------------------------------------------------------------------------------------------------------
 
 
-class StateNode(msgspec.Struct):
+class StateNode(msgspec.Struct, gc=False):
     """A partition's leadership as it is stored. Its version is the node's own and not part of it."""
 
     controller_epoch: Annotated[int, msgspec.Meta(ge=-1, le=INT32_MAX)]
@@ -281,6 +281,11 @@ def encode_leadership(state: Leadership) -> bytes:
 
 def decode_state(data: bytes | None) -> StateNode:
     return decode(_state, data)
+
+
+def decode_states(array: bytes) -> list[StateNode]:
+    """The same of many, given as one JSON array."""
+    return decode(_states, array)
 
 
 # -- notifications -----------------------------------------------------------------------------------------------------
@@ -324,5 +329,6 @@ _topic: Final = decoder(_TopicNode)
 _config: Final = decoder(_ConfigNode)
 _config_change: Final = decoder(_ConfigChangeNode)
 _state: Final = decoder(StateNode)
+_states: Final = decoder(list[StateNode])
 _isr: Final = decoder(_IsrNode)
 _log_dir: Final = decoder(_LogDirNode)

@@ -4,18 +4,18 @@ Source: KafkaZkClient.getTopicPartitionStatesRaw, updateLeaderAndIsr, createTopi
 """
 
 import logging
-from collections.abc import Collection
-from typing import Any, Final
+from collections.abc import Collection, Sequence
+from typing import Final
 
 import numpy as np
-from kazoo.exceptions import BadVersionError, NoNodeError, ZookeeperError
+from kazoo.exceptions import BadVersionError, NoNodeError, UnimplementedError, ZookeeperError
 
 from kactl.errors import StoreError
-from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, NO_VERSION, Fence, Leadership, TopicPartition
+from kactl.model import NO_BROKER, NO_VERSION, Fence, Leadership, TopicPartition
 from kactl.rows import Ints
-from kactl.store import Committed, Found, Leaderships, Names, Outcome, Write
+from kactl.store import Committed, Leaderships, Names, Outcome, Write
 
-from . import fenced, layout, request
+from . import fenced, layout, request, state_reads
 from .client import Client
 from .watches import Kind, Watches
 
@@ -27,50 +27,30 @@ LOGGED_MAX: Final = 10
 
 async def read(client: Client, names: Names) -> Leaderships:
     """What is stored of some partitions, in their order. A node that cannot be read is logged."""
-    topics = [topic.name for topic in names.topics]
-    paths = [layout.state(topics[t], p) for t, p in zip(names.topic.tolist(), names.partition.tolist(), strict=True)]
-    nodes = await client.read_all(paths)
+    asked = state_reads.requests(names, client.chroot)
+    answers = (await client.ask_all(asked)).results
+    if any(isinstance(answer, UnimplementedError) for answer in answers):
+        nodes = await client.read_all([layout.state(name.topic, name.partition) for name in names])
+        blocks = [state_reads.block(nodes)]
+    else:
+        blocks = [
+            answer if isinstance(answer, state_reads.Block) else state_reads.block([answer] * len(one))
+            for one, answer in zip(asked, answers, strict=True)
+        ]
+    _log_unreadable(names, blocks)
+    return state_reads.joined([block.found for block in blocks])
 
-    status = np.full(len(nodes), Found.FOUND, np.uint8)
-    states: list[layout.StateNode] = []
-    versions: list[int] = []
-    unreadable = 0
-    for at, node in enumerate(nodes):
-        state, version = _NOTHING, NO_VERSION
-        if isinstance(node, ZookeeperError):
-            status[at] = Found.MISSING if isinstance(node, NoNodeError) else Found.FAILED
-        else:
-            try:
-                state, version = layout.decode_state(node[0]), node[1].version
-            except layout.Malformed as error:
-                status[at] = Found.UNREADABLE
-                unreadable += 1
-                if unreadable <= LOGGED_MAX:
-                    log.warning("%s holds no leadership information: %s", paths[at], error)
-        states.append(state)
-        versions.append(version)
+
+def _log_unreadable(names: Names, blocks: Sequence[state_reads.Block]) -> None:
+    begin = unreadable = 0
+    for block in blocks:
+        for at, reason in block.unreadable[: max(0, LOGGED_MAX - unreadable)]:
+            topic, partition = names.topics[names.topic[begin + at]].name, names.partition[begin + at]
+            log.warning("%s holds no leadership information: %s", layout.state(topic, partition), reason)
+        begin += len(block.found)
+        unreadable += len(block.unreadable)
     if unreadable > LOGGED_MAX:
         log.warning("%d more state nodes hold no leadership information", unreadable - LOGGED_MAX)
-    return _columns(status, states, versions)
-
-
-_NOTHING: Final = layout.StateNode(NO_EPOCH, NO_LEADER, NO_EPOCH, [])
-
-
-def _columns(status: Any, states: list[layout.StateNode], versions: list[int]) -> Leaderships:
-    members = [state.isr if len(state.isr) < 2 else list(dict.fromkeys(state.isr)) for state in states]
-    width = max(map(len, members), default=0)
-    padding = [[NO_BROKER] * (width - size) for size in range(width + 1)]
-    isr = np.array([row + padding[len(row)] for row in members], np.int32).reshape(len(states), width)
-    return Leaderships(
-        status=status,
-        leader=np.array([state.leader for state in states], np.int32),
-        leader_epoch=np.array([state.leader_epoch for state in states], np.int32),
-        isr=np.ascontiguousarray(isr.T),
-        partition_epoch=np.array(versions, np.int32),
-        controller_epoch=np.array([state.controller_epoch for state in states], np.int32),
-        recovering=np.array([state.leader_recovery_state == 1 for state in states], np.bool_),
-    )
 
 
 async def commit(client: Client, write: Write, fence: Fence, *, batch: int) -> Committed:

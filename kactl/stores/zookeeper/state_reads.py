@@ -1,0 +1,227 @@
+"""Many states in one request, and its answer as columns, without an object for each node that outlives it.
+
+The data of all nodes of an answer are decoded in one go, as one array, by the decoder that would be asked for each of
+them. It can only succeed where each would: a piece that begins and ends as an object does, in a text that has no more
+braces than pieces, is one object or breaks the whole. Where the whole does not decode, each node is decoded by itself,
+and those that hold no leadership are told with the reason.
+
+Source: ZooKeeper's MultiOperationRecord, MultiResponse and Stat.
+"""
+
+import dataclasses
+import struct
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from kazoo.exceptions import NoNodeError, ZookeeperError
+
+from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, NO_VERSION
+from kactl.rows import Ints, some
+from kactl.store import Found, Leaderships, Names
+
+from . import layout
+from .state_paths import Paths
+
+# Some 80 KB asked and 160 KB answered: a server needs two milliseconds for it, and meanwhile we decode the one before.
+STATES_AT_ONCE: Final = 1_000
+
+_INT: Final = struct.Struct("!i")
+_GET_DATA: Final = struct.pack("!i?i", 4, False, -1)
+_END: Final = struct.pack("!i?i", -1, True, -1)
+_UNWATCHED: Final = b"\0"
+# What stands before each result of an answer: its kind, that it is not the end, and its error.
+_HEADER_SIZE: Final = 9
+_FOUND: Final = struct.pack("!i?i", 4, False, 0)
+_ERROR_KIND: Final = struct.pack("!i?", -1, False)
+_NO_NODE: Final = -101
+_STAT_SIZE: Final = 68
+# Of the version of the data, in a node's Stat.
+_VERSION_AT: Final = 32
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReadStates:
+    """The states of some partitions in one multi-read; its answer is a `Block`, in their order. It arms no watches.
+
+    Needs a server of 3.6 or later; others answer UnimplementedError.
+    """
+
+    paths: Paths
+
+    type: ClassVar[int] = 22
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def serialize(self) -> bytes:
+        return b"".join([*self.paths.records(_GET_DATA, _UNWATCHED), _END])
+
+    @classmethod
+    def deserialize(cls, answer: bytes, offset: int) -> "Block":
+        return _taken_apart(answer, offset)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Block:
+    """What was found of some partitions.
+
+    Attributes:
+        unreadable: the positions of nodes that hold no leadership, and why each does not.
+    """
+
+    found: Leaderships
+    unreadable: Sequence[tuple[int, str]] = ()
+
+
+def requests(names: Names, chroot: str, *, size: int = STATES_AT_ONCE) -> list[ReadStates]:
+    """What to ask for some partitions."""
+    paths = Paths.of(names, chroot)
+    return [ReadStates(paths.part(begin, begin + size)) for begin in range(0, len(names), size)]
+
+
+def block(nodes: Sequence[Any]) -> Block:
+    """The same of nodes that were read one by one: (data, stat), or an error, for each."""
+    failed = [
+        (at, Found.MISSING if isinstance(node, NoNodeError) else Found.FAILED)
+        for at, node in enumerate(nodes)
+        if isinstance(node, ZookeeperError)
+    ]
+    read = [node for node in nodes if not isinstance(node, ZookeeperError)]
+    versions = np.array([stat.version for _, stat in read], np.int32)
+    return _block([data for data, _ in read], versions, failed)
+
+
+def joined(blocks: Sequence[Leaderships]) -> Leaderships:
+    """One after the other."""
+    width = max((len(one.isr) for one in blocks), default=0)
+    padded = [np.pad(one.isr, ((0, width - len(one.isr)), (0, 0)), constant_values=NO_BROKER) for one in blocks]
+    if not blocks:
+        return Leaderships.of([])
+    return Leaderships(
+        isr=np.concatenate(padded, axis=1),
+        **{
+            field.name: np.concatenate([getattr(one, field.name) for one in blocks])
+            for field in dataclasses.fields(Leaderships)
+            if field.name != "isr"
+        },
+    )
+
+
+def _taken_apart(answer: bytes, offset: int) -> Block:
+    data: list[bytes | None] = []
+    ends: list[int] = []
+    failed: list[tuple[int, Found]] = []
+    length_at = _INT.unpack_from
+    while True:
+        header = answer[offset : offset + _HEADER_SIZE]
+        offset += _HEADER_SIZE
+        if header == _FOUND:
+            (length,) = length_at(answer, offset)
+            begin = offset + _INT.size
+            offset = begin + length if length > 0 else begin
+            data.append(answer[begin:offset] if length >= 0 else None)
+            ends.append(offset)
+            offset += _STAT_SIZE
+        elif header == _END:
+            break
+        elif header.startswith(_ERROR_KIND):
+            (code,) = length_at(answer, offset)
+            offset += _INT.size
+            failed.append((len(data) + len(failed), Found.MISSING if code == _NO_NODE else Found.FAILED))
+        else:
+            raise ValueError(f"a result begins with {header!r}")
+    at = np.array(ends, np.intp)[:, np.newaxis] + np.arange(_VERSION_AT, _VERSION_AT + _INT.size)
+    versions = np.frombuffer(answer, np.uint8)[at].view(">i4").ravel().astype(np.int32)
+    return _block(data, versions, failed)
+
+
+def _block(data: list[bytes | None], versions: Ints, failed: Sequence[tuple[int, Found]]) -> Block:
+    nodes = _all_at_once(data)
+    unreadable: list[tuple[int, str]] = []
+    if nodes is None:
+        nodes = list(_one_by_one(data, unreadable))
+    if not failed and not unreadable:
+        return Block(_columns(nodes, versions))
+    count = len(data) + len(failed)
+    status = np.full(count, Found.FOUND, np.uint8)
+    for at, why in failed:
+        status[at] = why
+    # Positions among those that were answered become positions among all.
+    answered = np.flatnonzero(status == Found.FOUND)
+    whole = [(int(answered[at]), reason) for at, reason in unreadable]
+    for at, _ in unreadable:
+        versions[at] = NO_VERSION
+    status[[at for at, _ in whole]] = Found.UNREADABLE
+    return Block(_spread(_columns(nodes, versions), answered, status), whole)
+
+
+def _all_at_once(data: Sequence[bytes | None]) -> list[layout.StateNode] | None:
+    """The nodes, unless one of them is malformed, or looks as if it might be."""
+    try:
+        text = b"[" + b",".join(data) + b"]"  # type: ignore[arg-type]
+    except TypeError:
+        return None  # a node without data
+    if not text.isascii() or text.count(b"{") != len(data) or text.count(b"}") != len(data):
+        return None
+    if not all(piece[:1] == b"{" and piece[-1:] == b"}" for piece in data if piece is not None):
+        return None
+    try:
+        nodes = layout.decode_states(text)
+    except layout.Malformed:
+        return None
+    return nodes if len(nodes) == len(data) else None
+
+
+def _one_by_one(data: Sequence[bytes | None], unreadable: list[tuple[int, str]]) -> Iterator[layout.StateNode]:
+    for at, piece in enumerate(data):
+        try:
+            node = layout.decode_state(piece)
+        except layout.Malformed as error:
+            unreadable.append((at, str(error)))
+            node = _NOTHING
+        yield node
+
+
+_NOTHING: Final = layout.StateNode(NO_EPOCH, NO_LEADER, NO_EPOCH, [])
+
+
+def _columns(nodes: Sequence[layout.StateNode], versions: Ints) -> Leaderships:
+    count = len(nodes)
+    return Leaderships(
+        status=np.full(count, Found.FOUND, np.uint8),
+        leader=np.array([node.leader for node in nodes], np.int32),
+        leader_epoch=np.array([node.leader_epoch for node in nodes], np.int32),
+        isr=members([node.isr for node in nodes]),
+        partition_epoch=versions,
+        controller_epoch=np.array([node.controller_epoch for node in nodes], np.int32),
+        recovering=np.array([node.leader_recovery_state for node in nodes], np.bool_),
+    )
+
+
+def members(lists: Sequence[Sequence[int]]) -> Ints:
+    """int32[K, n]: some lists of broker ids, NO_BROKER behind the last; one that is named twice is kept once."""
+    sizes = np.fromiter(map(len, lists), np.intp, len(lists))
+    width = int(sizes.max(initial=0))
+    flat = np.fromiter(chain.from_iterable(lists), np.int32, int(sizes.sum()))
+    table: Ints = np.full((len(lists), width), NO_BROKER, np.int32)
+    table[np.arange(width) < sizes[:, np.newaxis]] = flat
+    ordered = np.sort(table, axis=1)
+    twice = some(((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != NO_BROKER)).T)
+    for row in np.flatnonzero(twice).tolist():
+        once = list(dict.fromkeys(lists[row]))
+        table[row] = NO_BROKER
+        table[row, : len(once)] = once
+    return np.ascontiguousarray(table.T)
+
+
+def _spread(found: Leaderships, at: Any, status: Any) -> Leaderships:
+    """Those that were answered among those that were not; `at` says where each stands."""
+    missing = Leaderships.of([None] * len(status))
+    for field in dataclasses.fields(Leaderships):
+        if field.name not in ("isr", "status"):
+            getattr(missing, field.name)[at] = getattr(found, field.name)
+    isr = np.full((len(found.isr), len(status)), NO_BROKER, np.int32)
+    isr[:, at] = found.isr
+    return dataclasses.replace(missing, isr=isr, status=status)
