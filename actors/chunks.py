@@ -1,0 +1,83 @@
+"""A large change in chunks: while one is at the store, the next is planned, and the one before is told.
+
+    chunk 1   plan ─ write ─────── apply, send
+    chunk 2          plan ─ write ─────────── apply, send
+    chunk 3                        plan ─ write ───────────── apply, send
+
+So brokers hear of the first new leaders while the later ones are being written, and nothing holds the event loop for
+longer than a chunk takes. It is sound because what is planned for a row depends on that row alone, and no row stands in
+two chunks: at most two are on their way at a time, the later of which is neither applied nor sent before the earlier.
+
+Whoever has something small that cannot wait lets `pause` say so: no chunk is begun then, and when those that were begun
+are finished the rest is left. A change of no more than one chunk is made as a whole, as if there were none.
+"""
+
+import asyncio
+import collections
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+# Of a change that is never parted, as Kafka's controller never does.
+WHOLE: Final = 1 << 62
+# How many chunks are planned or at the store. One that waits there makes up for the other's way to it and back.
+IN_FLIGHT: Final = 2
+
+
+def never() -> bool:
+    """Nothing small waits."""
+    return False
+
+
+async def in_chunks(
+    count: int,
+    size: int,
+    *,
+    begin: Callable[[slice], Coroutine[Any, Any, T]],
+    finish: Callable[[T], Awaitable[bool]],
+    pause: Callable[[], bool] = never,
+) -> int:
+    """Begin and finish each chunk of `count` rows, in order.
+
+    Args:
+        begin: plans some rows and writes them; the next may be begun before this one is finished.
+        finish: applies and sends what became of them; False if there is no use in beginning another chunk.
+        pause: whether to begin no other chunk for now; asked between chunks.
+
+    Returns:
+        how many rows, from the first on, are finished; at least those of one chunk.
+
+    Raises:
+        whatever `begin` or `finish` raise. Nothing is on its way then: what was begun has come to its end, and is not
+        finished.
+    """
+    if count <= size:
+        await finish(await begin(slice(0, count)))
+        return count
+    flight: collections.deque[tuple[asyncio.Task[T], int]] = collections.deque()
+    done = begun = 0
+    useful = True
+    try:
+        while True:
+            if useful and begun < count and not (begun and pause()):
+                part = slice(begun, min(begun + size, count))
+                task = asyncio.get_running_loop().create_task(begin(part), name=f"rows from {begun}")
+                begun = part.stop
+                flight.append((task, begun))
+                if len(flight) < IN_FLIGHT:
+                    continue
+            elif not flight:
+                return done
+            written = await flight[0][0]
+            _, stop = flight.popleft()
+            useful = await finish(written) and useful
+            done = stop
+    except asyncio.CancelledError:
+        for task, _ in flight:
+            task.cancel()
+        raise
+    except BaseException:
+        # Not cancelled: what is at the store may be kept.
+        await asyncio.gather(*(task for task, _ in flight), return_exceptions=True)
+        raise
