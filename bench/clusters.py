@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kactl.model import NO_VERSION, Broker, Endpoint, Fence, TopicRef
+from kactl.rows import Ints
 from kactl.store import Assignments, Leaderships, Names, Write
 from kactl.stores.memory import MemoryStore
 from kactl.stores.sqlite import SqliteStore
@@ -38,13 +39,18 @@ class Shape:
             for id_ in range(1, self.brokers + 1)
         ]
 
-    def assignments(self) -> Assignments:
-        """Leaders go round the brokers, followers with a stride that changes with every round."""
+    def replicas(self) -> Ints:
+        """Leaders go round the brokers, followers with a stride that changes with every round; int32[slot, row]."""
         number = np.arange(self.partitions, dtype=np.int32)
         leader = number % self.brokers
         stride = 1 + (number // self.brokers) % (self.brokers - self.replication_factor + 1)
         followers = [(leader + stride + step) % self.brokers for step in range(self.replication_factor - 1)]
-        replicas = np.stack([leader, *followers]).astype(np.int32) + np.int32(1)
+        return np.stack([leader, *followers]).astype(np.int32) + np.int32(1)
+
+    def assignments(self) -> Assignments:
+        """All partitions, topic after topic."""
+        number = np.arange(self.partitions, dtype=np.int32)
+        replicas = self.replicas()
         nothing = np.zeros(replicas.shape, np.bool_)
         return Assignments(
             self.refs(),
@@ -81,6 +87,23 @@ class Shape:
                 recovering=np.zeros(count, np.bool_),
                 expected=np.full(count, NO_VERSION, np.int32),
             )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Racked(Shape):
+    """As many racks as there are replicas, and one replica of each partition in each.
+
+    Brokers of one rack share no partition, so each of them can fail and come back in its turn, and find a cluster whose
+    ISRs are as they were. Broker b stands in rack (b - 1) % replication_factor.
+    """
+
+    def replicas(self) -> Ints:
+        racks, number = self.replication_factor, np.arange(self.partitions, dtype=np.int32)
+        in_rack = self.brokers // racks
+        first = number % racks
+        places = [(number // racks + (number // self.brokers) * step) % in_rack for step in range(racks)]
+        slots = [((first + step) % racks + racks * places[step]).astype(np.int32) for step in range(racks)]
+        return np.stack(slots) + np.int32(1)
 
 
 async def fill(store: MemoryStore | SqliteStore, shape: Shape, fence: Fence) -> Assignments:

@@ -1,28 +1,33 @@
 """One broker of thirty fails: from the event to a durable decision and the bytes of all requests.
 
-    python -m bench.election [--sizes 10000,100000,1000000] [--runs 5] [--store sqlite|memory]
+    python -m bench.election [--sizes 10000,100000,1000000] [--runs 5] [--store sqlite|memory] [--full]
 
 The controller's own handlers and machine actors run over a real store; in place of channels stands an outbox that
 encodes every request in the newest version. Brokers fail one after the other and come back in between, so that every
-run after the first meets a cluster like the one before. Printed are the median of each stage and its spread, the first
-event apart from the repeated ones, the memory of a partition, and the same for the object form at 100,000 partitions.
-Figures are of this machine and this run; only ratios within one run mean something.
+run after the first meets a cluster like the one before. The first event of a process is timed apart from the repeated
+ones; so that there is more than one of them, the cluster is loaded anew in each round. The same failure in the object
+form is timed in the same run. `--full` adds 2 M partitions, three rounds, and the object form at 1 M, which needs some
+gigabytes. Figures are of this machine and this run; only ratios within one run mean something.
 """
 
 import argparse
 import asyncio
 import contextlib
 import gc
-import resource
 import statistics
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
+from bench import goals, objects
 from bench.clusters import Shape, fill
+from bench.figures import Found
+from bench.memory import resident_bytes
+from bench.run import main, module, numbers, say, undisturbed
 from bench.stages import Stages
 from kactl.actors.controller import ControllerLoop
 from kactl.actors.handlers.reach import Reach, Settings
@@ -41,13 +46,12 @@ from kactl.stores.memory import MemoryStore
 from kactl.stores.sqlite import SqliteStore
 from kactl.telemetry import Telemetry
 from kactl.transports.kafka.codec import Encoder, versions_for
-from tests.oracle import batch as object_batch
-from tests.oracle.failure import BrokerFailure
-from tests.oracle.model import Leading, ObjectCluster, Partition
 
+NAME: Final = "election"
 BROKERS = 30
 TOPICS = 10_000
-ORACLE_PARTITIONS = 100_000
+SIZES = (10_000, 100_000, 1_000_000)
+FULL_SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 2_000_000)
 STAGES = ("find", "elect", "commit", "apply", "gather", "encode", "other")
 CONTROLLER = 900
 
@@ -138,9 +142,10 @@ class Bench:
         affected = len(self.cluster.table.with_replica_on([broker]))
         sent, requests = self.channels.bytes, self.channels.requests
         self.stages.reset()
-        began = time.perf_counter()
-        await self.loop.receive(BrokersChanged())
-        total = (time.perf_counter() - began) * 1000
+        with undisturbed():
+            began = time.perf_counter()
+            await self.loop.receive(BrokersChanged())
+            total = (time.perf_counter() - began) * 1000
         figures = {stage: self.stages.ms.get(stage, 0.0) for stage in STAGES}
         figures["other"] = total - sum(figures.values())
         figures |= {"total": total, "affected": affected, "bytes": self.channels.bytes - sent}
@@ -184,12 +189,6 @@ async def running(shape: Shape, kind: str) -> AsyncIterator[Bench]:
                 await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def resident_bytes() -> int:
-    """Resident bytes of this process now."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
-
-
 def median(values: Iterable[float]) -> float:
     return statistics.median(values)
 
@@ -206,108 +205,76 @@ def line(title: str, rows: list[dict[str, float]]) -> str:
 HEAD = f"{'':<26}" + "".join(f"{stage:>9}" for stage in STAGES) + f"{'total':>10} {'min-max':>13}{'ns/affected':>12}"
 
 
-async def measure(size: int, runs: int, kind: str) -> dict[str, float]:
-    """Print one size; what the summary needs of it."""
-    gc.collect()
-    before = resident_bytes()
+async def one_size(size: int, *, runs: int, rounds: int, kind: str, found: Found) -> None:
+    """Measure and print one size."""
     shape = Shape(size, min(TOPICS, size), BROKERS)
-    async with running(shape, kind) as bench:
-        table_bytes = bench.cluster.table.nbytes / size
-        first = await bench.fail(1)
-        rows = [await bench.fail(2 + run % (BROKERS - 1)) for run in range(runs)]
-        resident = (resident_bytes() - before) / size
-        print(
-            f"\n{size:,} partitions, {shape.topics:,} topics, {BROKERS} brokers, RF 3, over {kind}: a failure affects"
-        )
-        print(f"{first['affected']:,.0f}, {first['requests']:.0f} requests of {first['bytes'] / 1e6:.1f} MB in all")
-        print(HEAD)
-        print(line("first event, ms", [first]))
-        print(line(f"repeated ({runs} runs), ms", rows))
-        print(f"table {table_bytes:.0f} bytes a partition; whole process {resident:.0f} more than before it was loaded")
-    return {
-        "ns": median(row["total"] * 1e6 / row["affected"] for row in rows),
-        "first": first["total"],
-        "repeated": median(row["total"] for row in rows),
-        "table": table_bytes,
-        "no_commit": median((row["total"] - row["commit"]) * 1e6 / row["affected"] for row in rows),
-    }
+    at = f"{kind}/{size}"
+    firsts, rows = [], []
+    for _ in range(rounds):
+        gc.collect()
+        before = resident_bytes()
+        async with running(shape, kind) as bench:
+            found.add(f"{at}/memory/table", "B", bench.cluster.table.nbytes / size)
+            firsts.append(await bench.fail(1))
+            rows += [await bench.fail(2 + run % (BROKERS - 1)) for run in range(runs)]
+            found.add(f"{at}/memory/process", "B", (resident_bytes() - before) / size)
+    for row in firsts:
+        found.add(f"{at}/first/total", "ms", row["total"])
+    for row in rows:
+        note(found, f"{at}/repeated", row)
+    first = firsts[0]
+    say(f"\n{size:,} partitions, {shape.topics:,} topics, {BROKERS} brokers, RF 3, over {kind}: a failure affects")
+    say(f"{first['affected']:,.0f}, {first['requests']:.0f} requests of {first['bytes'] / 1e6:.1f} MB in all")
+    say(HEAD)
+    say(line(f"first ({rounds} rounds), ms", firsts))
+    say(line(f"repeated ({rounds} x {runs}), ms", rows))
+    table, process = (median(found.runs(f"{at}/memory/{what}")) for what in ("table", "process"))
+    say(f"table {table:.0f} bytes a partition; whole process {process:.0f} more than before it was loaded")
 
 
-def object_cluster(shape: Shape) -> ObjectCluster:
-    """The same cluster as objects."""
-    cluster = ObjectCluster(CONTROLLER, 1, brokers={broker.id: broker for broker in shape.registered()})
-    for name, held in shape.assignments().items():
-        replicas = list(held.replicas)
-        states = dict.fromkeys(replicas, ReplicaState.ONLINE)
-        leading = Leading(replicas[0], 0, list(replicas), 0, 1)
-        cluster.partitions[name] = Partition(
-            name, replicas, state=PartitionState.ONLINE, leading=leading, replica_states=states
-        )
-        cluster.store[name] = Leading(replicas[0], 0, list(replicas), 0, 1)
-    cluster.topic_ids = {ref.name: ref.id for ref in shape.refs()}
-    return cluster
+def one_size_of_objects(size: int, *, runs: int, found: Found) -> None:
+    """The object form of the same failure, its store a dict that answers at once."""
+    cluster = objects.object_cluster(Shape(size, min(TOPICS, size), BROKERS), CONTROLLER)
+    collected: dict[bool, list[dict[str, float]]] = {True: [], False: []}
+    for run in range(2 * runs):
+        collecting = run % 2 == 0
+        row = dict.fromkeys(STAGES, 0.0) | objects.fail(cluster, 1 + run, collecting=collecting)
+        collected[collecting].append(row)
+        note(found, f"objects/{size}" if collecting else f"objects uncollected/{size}", row)
+    say(f"\nobject form, {size:,} partitions, its store a dict in memory (requests gathered in 'apply')")
+    say(HEAD)
+    say(line(f"repeated ({runs} runs), ms", collected[True]))
+    say(line("without collector, ms", collected[False]))
 
 
-def measure_objects(runs: int) -> float:
-    """Print the object form, its store a dict that answers at once; its median total in ms."""
-    shape = Shape(ORACLE_PARTITIONS, min(TOPICS, ORACLE_PARTITIONS), BROKERS)
-    cluster = object_cluster(shape)
-    stages = Stages()
-    rows = []
-    for run in range(runs):
-        broker = 1 + run
-        affected = len(cluster.with_replica_on([broker]))
-        del cluster.brokers[broker]
-        stages.reset()
-        began = time.perf_counter()
-        failure = BrokerFailure(cluster, broker)
-        for stage, step in (
-            ("find", failure.find_leaderless),
-            ("elect", failure.elect),
-            ("commit", failure.commit),
-            ("apply", failure.apply_elections),
-            ("find", failure.find_hosted),
-            ("elect", failure.shrink),
-            ("commit", failure.commit),
-            ("apply", failure.apply_shrinks),
-        ):
-            with stages.timed(stage):
-                step()
-        with stages.timed("encode"):
-            object_batch.encode(failure.requests)
-        total = (time.perf_counter() - began) * 1000
-        figures = {stage: stages.ms.get(stage, 0.0) for stage in STAGES}
-        rows.append(figures | {"total": total, "affected": affected})
-    print(f"\nobject form, {ORACLE_PARTITIONS:,} partitions, its store a dict in memory (requests gathered in 'apply')")
-    print(HEAD)
-    print(line(f"repeated ({runs} runs), ms", rows))
-    return median(row["total"] for row in rows)
+def note(found: Found, at: str, row: dict[str, float]) -> None:
+    """One run into the figures: milliseconds by stage and in total, nanoseconds for each partition it affected."""
+    for stage in ("total", *STAGES):
+        found.add(f"{at}/{stage}", "ms", row[stage])
+    found.add(f"{at}/per affected", "ns", row["total"] * 1e6 / row["affected"])
 
 
-async def main() -> None:
-    """Measure, print, and say whether the shape is what it should be."""
-    parser = argparse.ArgumentParser(prog="python -m bench.election", description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", default="10000,100000,1000000", help="partitions, by commas")
-    parser.add_argument("--runs", type=int, default=5, help="repeated events of each size (default 5)")
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--sizes", type=numbers, help=f"partitions, by commas; {SIZES} if not given")
+    parser.add_argument("--runs", type=int, default=5, help="repeated events of each round")
+    parser.add_argument("--rounds", type=int, help="how often each cluster is loaded anew; 1, or 3 with --full")
     parser.add_argument("--store", choices=("sqlite", "memory"), default="sqlite")
-    asked = parser.parse_args()
-    sizes = [int(size) for size in asked.sizes.split(",")]
-    found = {size: await measure(size, asked.runs, asked.store) for size in sizes}
-    print("\nratios within this run")
-    if {100_000, 1_000_000} <= found.keys():
-        say("cost of an affected partition, 1 M to 100 k", found[1_000_000]["ns"] / found[100_000]["ns"], "<= 1.5")
+    parser.add_argument("--objects", type=numbers, help="partitions of the object form; 0 for none")
+    parser.add_argument("--full", action="store_true", help="the sizes of a published run")
+
+
+async def measure(asked: argparse.Namespace, found: Found) -> None:
+    sizes = asked.sizes or (FULL_SIZES if asked.full else SIZES)
+    rounds = asked.rounds or (3 if asked.full else 1)
+    of_objects = asked.objects or tuple(
+        size for size in sizes if size == 100_000 or (asked.full and size in (10_000, 1_000_000))
+    )
     for size in sizes:
-        say(f"first event to repeated, {size:,} partitions", found[size]["first"] / found[size]["repeated"])
-    say("bytes of a partition in the table, at the most", max(row["table"] for row in found.values()), "<= 100")
-    if ORACLE_PARTITIONS in found:
-        objects = measure_objects(min(asked.runs, 3))
-        ratio = objects / found[ORACLE_PARTITIONS]["repeated"]
-        say(f"\n  object form to columns over {asked.store}, 100 k partitions", ratio, ">= 10")
-
-
-def say(what: str, ratio: float, wanted: str = "") -> None:
-    print(f"  {what:<56}{ratio:8.2f}   {wanted}")
+        await one_size(size, runs=asked.runs, rounds=rounds, kind=asked.store, found=found)
+    for size in filter(None, of_objects):
+        one_size_of_objects(size, runs=min(asked.runs, 3), found=found)
+    say(f"\n{goals.printed(found.figures(), NAME)}")
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main(module(__name__))

@@ -127,6 +127,10 @@ class Found:
     def runs(self, name: str) -> list[float]:
         return self._runs[name]
 
+    def figures(self) -> dict[str, Figure]:
+        """What was found so far."""
+        return {name: Figure(unit, tuple(self._runs[name])) for name, unit in self._units.items()}
+
     def results(self, *, loop: str) -> Results:
         """Everything found so far, with where and of what it was found."""
         return Results(
@@ -136,7 +140,7 @@ class Found:
             versions=versions() | self.versions,
             settings=self.settings,
             seed=self.seed,
-            figures={name: Figure(unit, tuple(self._runs[name])) for name, unit in self._units.items()},
+            figures=self.figures(),
         )
 
     def write(self, path: Path, *, loop: str) -> Results:

@@ -1,0 +1,96 @@
+"""Brokers for benches in one process: a transport that takes every request and answers at once.
+
+`Answering` does nothing else. `Encoding` makes the bytes of every request first, as the transport to Kafka's brokers
+does: large bodies in a worker thread, one after the other, small ones at once; what a bench does not have is a network.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from kactl.level import LATEST
+from kactl.model import Broker
+from kactl.transports.kafka.codec import Encoder, versions_for
+from kactl.wire import (
+    LeaderAndIsr,
+    LeaderAndIsrResponse,
+    PartitionErrors,
+    Request,
+    Response,
+    StopReplica,
+    StopReplicaResponse,
+    UpdateMetadataResponse,
+)
+
+LISTENER: Final = "INTERNAL"
+# What is encoded in the event loop: half a millisecond of work.
+_ROWS_IN_LOOP_MAX: Final = 5_000
+
+
+def success(request: Request) -> Response:
+    """An answer without any error."""
+    if isinstance(request, LeaderAndIsr):
+        return LeaderAndIsrResponse(0, PartitionErrors.none())
+    if isinstance(request, StopReplica):
+        return StopReplicaResponse(0, PartitionErrors.none())
+    return UpdateMetadataResponse(0)
+
+
+class Answering:
+    """Every broker at once, and the connection to each of them."""
+
+    def connect(self, broker: Broker) -> "Answering":
+        return self
+
+    async def deliver(self, request: Request) -> Response:
+        return success(request)
+
+    async def close(self) -> None: ...
+
+
+class Encoding:
+    """Makes the bytes of what is delivered.
+
+    Args:
+        on_bytes: is told of each request whose bytes are made: for whom, what, and when (`time.perf_counter`).
+    """
+
+    def __init__(self, *, client_id: int, on_bytes: Callable[[int, Request, float], None] | None = None) -> None:
+        self._encoder = Encoder(versions_for(LATEST), client_id=str(client_id), listener_name=LISTENER)
+        self._encoding = anyio.Lock()
+        self._on_bytes = on_bytes
+        self.bytes = 0
+        self.requests = 0
+
+    def connect(self, broker: Broker) -> "EncodingConnection":
+        return EncodingConnection(self, broker.id)
+
+    async def take(self, broker: int, request: Request) -> Response:
+        rows = len(request) if isinstance(request, StopReplica) else len(request.states)
+        correlation = self.requests % 2**31
+        if rows <= _ROWS_IN_LOOP_MAX:
+            frame = self._encoder.frame(request, correlation)
+        else:
+            async with self._encoding:
+                frame = await anyio.to_thread.run_sync(self._encoder.frame, request, correlation)
+        self.requests += 1
+        self.bytes += frame.size
+        if self._on_bytes is not None:
+            self._on_bytes(broker, request, time.perf_counter())
+        return success(request)
+
+
+class EncodingConnection:
+    """The way to one broker."""
+
+    def __init__(self, brokers: Encoding, broker: int) -> None:
+        self._brokers = brokers
+        self._broker = broker
+
+    async def deliver(self, request: Request) -> Response:
+        return await self._brokers.take(self._broker, request)
+
+    async def close(self) -> None: ...

@@ -1,0 +1,164 @@
+"""What a takeover takes, stage by stage: by an instance that knows nothing, and by one that has stood by warm.
+
+    python -m bench.failover [--sizes 10000,100000] [--stores memory,sqlite,zookeeper] [--runs 5] [--drift 100] [--full]
+
+A whole controller instance stands by over a real store, behind a client that holds the controllership. One that is
+warm is given the time to read everything. Then so many leaderships are written as `drift` says, and the holder gives
+up. Timed is from there: until our instance has the controllership (`elected`), knows all partitions (`loaded`), has
+elected whom it had to and left its requests in the channels (`ready`), until the first bytes of a request that speaks
+of partitions are made (`first bytes`), and those of the last one (`told`). Each stage includes those before. Brokers
+take everything at once, without a network; over ZooKeeper a server is started as the tests do it. Cold and warm
+takeovers go by turns. `processor` is what this process used meanwhile, in all its threads: over ZooKeeper the server
+is another process, over the others the store is part of this one.
+"""
+
+import argparse
+import asyncio
+import time
+from typing import Final
+
+import numpy as np
+
+from bench import goals
+from bench.clusters import Shape
+from bench.figures import Found
+from bench.hosting import KINDS, Opener, backing, collecting, load, quiet, registered
+from bench.memory import resident_bytes
+from bench.run import main, module, numbers, say, words
+from bench.tables import number, plain
+from kactl.actors.system import Controller
+from kactl.model import Fence
+from kactl.store import Names, Store, Write
+from kactl.wire import Request, StopReplica
+
+from .brokers import Encoding
+
+NAME: Final = "failover"
+HOLDER, STANDBY = 900, 901
+BROKERS = 30
+PARTITIONS_OF_A_TOPIC = 20
+INTERVAL_MS = 50
+SIZES = (10_000, 100_000)
+FULL_SIZES = {
+    "memory": (10_000, 30_000, 100_000, 300_000, 1_000_000),
+    "sqlite": (10_000, 30_000, 100_000, 300_000, 1_000_000),
+    # Above, filling the server takes longer than all that is measured.
+    "zookeeper": (10_000, 30_000, 100_000, 200_000),
+}
+STAGES: Final = ("elected", "loaded", "ready", "first bytes", "told", "processor")
+# For everything that is waited for, beyond which the bench gives up.
+LIMIT_S = 600
+
+
+async def drift(store: Store, shape: Shape, fence: Fence, count: int) -> None:
+    """Some leaderships are written, spread over all topics; they say what they said before."""
+    if not count:
+        return
+    assignments = shape.assignments()
+    which = np.linspace(0, shape.partitions - 1, min(count, shape.partitions)).astype(np.intp)
+    names = Names(assignments.topics, assignments.topic[which], assignments.partition[which])
+    stored = await store.leaderships(names)
+    write = Write(names, stored.leader, stored.leader_epoch, stored.isr, stored.recovering, stored.partition_epoch)
+    assert (await store.commit(write, fence)).kept.all()
+
+
+class Clocked:
+    """When each stage of one takeover was reached; `time.perf_counter`."""
+
+    def __init__(self) -> None:
+        self.at: dict[str, float] = {}
+
+    def on_bytes(self, broker: int, request: Request, at: float) -> None:
+        if isinstance(request, StopReplica) or len(request.states):
+            self.at.setdefault("first bytes", at)
+            self.at["told"] = at
+
+    def watch(self, instance: Controller) -> None:
+        """Note when the instance is elected, and when it has loaded everything."""
+        failover = instance.loop.failover
+        take_over, load_all = failover.take_over, failover.load
+
+        async def taking_over() -> None:
+            self.at["elected"] = time.perf_counter()
+            await take_over()
+
+        async def loading(names: list[str]) -> None:
+            await load_all(names)
+            self.at["loaded"] = time.perf_counter()
+
+        failover.take_over = taking_over  # type: ignore[method-assign]
+        failover.load = loading  # type: ignore[method-assign]
+
+
+async def take_over(opened: Opener, holder: Store, shape: Shape, *, warm: bool, drifting: int) -> dict[str, float]:
+    """One takeover; each stage in milliseconds."""
+    fence = await holder.contest(HOLDER, take_over=True)
+    clocked = Clocked()
+    brokers = Encoding(client_id=STANDBY, on_bytes=clocked.on_bytes)
+    instance = Controller(
+        STANDBY, store=opened(), transport=brokers, auto_balance=False, standby_interval_ms=INTERVAL_MS if warm else 0
+    )
+    clocked.watch(instance)
+    async with instance, collecting(instance):
+        async with asyncio.timeout(LIMIT_S):
+            while warm and instance.loop.standby.copied < shape.partitions:  # noqa: ASYNC110 - nothing says so
+                await asyncio.sleep(INTERVAL_MS / 1000)
+        # It looks at its copy once more before somebody writes.
+        await asyncio.sleep(4 * INTERVAL_MS / 1000)
+        await drift(holder, shape, fence, drifting)
+        used, began = time.process_time(), time.perf_counter()
+        await holder.resign(fence)
+        await instance.wait_active(timeout_ms=LIMIT_S * 1000)
+        clocked.at["ready"] = time.perf_counter()
+        await quiet(instance, limit_s=LIMIT_S)
+        used = time.process_time() - used
+        assert len(instance.cluster.table) == shape.partitions
+        assert instance.cluster.offline_count == 0
+        await holder.contest(HOLDER, take_over=True)
+    return {stage: (at - began) * 1000 for stage, at in clocked.at.items()} | {"processor": used * 1000}
+
+
+async def one_size(kind: str, size: int, *, runs: int, drifting: int, brokers: int, found: Found) -> None:
+    """Measure and print one size over one store."""
+    shape = Shape(size, max(1, size // PARTITIONS_OF_A_TOPIC), brokers)
+    async with backing(kind) as opened, opened() as holder:
+        fence = await holder.contest(HOLDER)
+        began = time.perf_counter()
+        await load(holder, shape, fence)
+        filled = time.perf_counter() - began
+        async with registered(holder, shape):
+            for _ in range(runs):
+                for how, warm in (("cold", False), ("warm", True)):  # by turns, so that both meet the same machine
+                    reached = await take_over(opened, holder, shape, warm=warm, drifting=drifting)
+                    found.add_all(f"{kind}/{size}/{how}", "ms", {stage: reached[stage] for stage in STAGES})
+        found.add(f"{kind}/{size}/memory", "MB", resident_bytes() / 1e6)
+    say(f"\n{size:,} partitions of {shape.topics:,} topics over {kind}, filled in {filled:.1f} s;")
+    say(f"{drifting} of them are written between the last look and the takeover; ms")
+    figures = found.figures()
+    rows = []
+    for how in ("cold", "warm"):
+        spreads = (figures[f"{kind}/{size}/{how}/{stage}"].spread for stage in STAGES)
+        rows.append(
+            [how, *(f"{number(each.median)} ({number(each.least)}-{number(each.greatest)})" for each in spreads)]
+        )
+    say(plain(["", *STAGES], rows))
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--sizes", type=numbers, help=f"partitions, by commas; {SIZES} if not given")
+    parser.add_argument("--runs", type=int, default=5, help="takeovers of each kind")
+    parser.add_argument("--stores", type=words, default=KINDS, help="by commas")
+    parser.add_argument("--drift", type=int, default=100, help="partitions written meanwhile")
+    parser.add_argument("--brokers", type=int, default=BROKERS)
+    parser.add_argument("--full", action="store_true", help="the sizes of a published run")
+
+
+async def measure(asked: argparse.Namespace, found: Found) -> None:
+    for kind in asked.stores:
+        for size in asked.sizes or (FULL_SIZES[kind] if asked.full else SIZES):
+            await one_size(kind, size, runs=asked.runs, drifting=asked.drift, brokers=asked.brokers, found=found)
+    say(f"\n{goals.printed(found.figures(), NAME)}")
+
+
+if __name__ == "__main__":
+    main(module(__name__))

@@ -1,0 +1,117 @@
+"""The ratios that matter, each of two figures of one run: what stands above, what below, and what is wanted.
+
+Benches print those that their figures allow; the report prints all of them. A goal that is not reached is printed as
+such: nothing here fails.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from .figures import Figure
+from .spread import Ratio, ratio
+from .tables import plain, times
+
+
+class Goal(msgspec.Struct, frozen=True, kw_only=True):
+    """One ratio.
+
+    Attributes:
+        bench: whose figures.
+        above, below: names of figures; without `below` the figure above is meant by itself.
+        at_least, at_most: what is wanted; None where there is no bound on that side.
+    """
+
+    bench: str
+    what: str
+    above: str
+    below: str = ""
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def of(self, figures: Mapping[str, Figure]) -> Ratio | None:
+        """The ratio and its spread; None where a figure is missing."""
+        if self.above not in figures or (self.below and self.below not in figures):
+            return None
+        above = figures[self.above].runs
+        return ratio(above, figures[self.below].runs if self.below else (1.0,))
+
+    def reached(self, value: float) -> bool:
+        low_enough = self.at_most is None or value <= self.at_most
+        return low_enough and (self.at_least is None or value >= self.at_least)
+
+    @property
+    def wanted(self) -> str:
+        """The bound in words; empty where there is none."""
+        if self.at_least is not None:
+            return f">= {self.at_least:g}"
+        return f"<= {self.at_most:g}" if self.at_most is not None else ""
+
+
+GOALS: Final = (
+    Goal(
+        bench="election",
+        what="objects / columns, broker failure at 100 k partitions",
+        above="objects/100000/total",
+        below="sqlite/100000/repeated/total",
+        at_least=10,
+    ),
+    Goal(
+        bench="election",
+        what="objects / columns, broker failure at 1 M partitions",
+        above="objects/1000000/total",
+        below="sqlite/1000000/repeated/total",
+        at_least=30,
+    ),
+    Goal(
+        bench="election",
+        what="the same, objects without the garbage collector",
+        above="objects uncollected/1000000/total",
+        below="sqlite/1000000/repeated/total",
+    ),
+    Goal(
+        bench="election",
+        what="broker failure, 2 M / 1 M partitions",
+        above="sqlite/2000000/repeated/total",
+        below="sqlite/1000000/repeated/total",
+        at_most=2.2,
+    ),
+    Goal(
+        bench="election",
+        what="first event / repeated event at 1 M partitions",
+        above="sqlite/1000000/first/total",
+        below="sqlite/1000000/repeated/total",
+        at_most=1.3,
+    ),
+    Goal(
+        bench="election",
+        what="bytes of a partition in the table at 1 M partitions",
+        above="sqlite/1000000/memory/table",
+        at_most=64,
+    ),
+    Goal(
+        bench="latency",
+        what="p99 of single elections, in a large failure / idle",
+        above="pooled/loaded/durable/p99",
+        below="pooled/idle/durable/p99",
+        at_most=4,
+    ),
+    Goal(
+        bench="failover",
+        what="takeover over ZooKeeper at 100 k partitions, cold / warm",
+        above="zookeeper/100000/cold/told",
+        below="zookeeper/100000/warm/told",
+        at_least=2,
+    ),
+)
+
+
+def printed(figures: Mapping[str, Figure], bench: str, goals: Iterable[Goal] = GOALS) -> str:
+    """The goals that these figures allow to be looked at, as a table; empty if there is none."""
+    rows = []
+    for goal in goals:
+        found = goal.of(figures) if goal.bench == bench else None
+        if found is not None:
+            rows.append([goal.what, times(found), goal.wanted, "" if goal.reached(found.value) else "not reached"])
+    return plain(["ratios within this run", "", "wanted", ""], rows) if rows else ""
