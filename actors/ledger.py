@@ -47,6 +47,7 @@ class Ledger:
         self._store = store
         # First leaders of which nobody could say whether they were kept, with our epoch of then.
         self._unsure: dict[TopicPartition, int] = {}
+        self.failures = 0  # how many calls have failed as a whole
 
     async def commit(self, change: Change) -> Settled:
         """Commit the rows of `change` that have something to write; the others count as kept.
@@ -67,6 +68,7 @@ class Ledger:
                 _unless_over(error)
                 log.error("writing the leadership of %d partitions failed: %s", np.count_nonzero(writes), error)
                 outcome[writes] = Outcome.FAILED
+                self.failures += 1
         kept = outcome == Outcome.KEPT
         self._cluster.leave_undone(change.rows.at[outcome == Outcome.FAILED])
         final = change.committed(version)

@@ -2,9 +2,13 @@
 
     plan → commit → apply → gather → flush; what the store refused is read and planned again.
 
+A large move is made in chunks, each of which goes this way; see `chunks`.
+
 Source: the classic controller's ZkPartitionStateMachine.
 """
 
+import dataclasses
+import functools
 import logging
 
 import numpy as np
@@ -16,15 +20,47 @@ from kactl.errors import StoreError
 from kactl.history import History
 from kactl.machines import partition
 from kactl.model import PartitionState
-from kactl.rows import Bools, Bytes, Change, Refusal, Rows, choose
+from kactl.rows import Bools, Bytes, Change, Refusal, RowNumbers, Rows, choose
 from kactl.store import Store
 
 from .actor import Actor
-from .ledger import ROUNDS_MAX, Ledger
+from .chunks import WHOLE, in_chunks
+from .ledger import ROUNDS_MAX, Ledger, Settled
 from .messages import Move, Moved
 from .outbox import Outbox
 
 log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Round:
+    """One try to elect leaders for some rows: what was decided, and what the store made of it.
+
+    Attributes:
+        unreadable: bool[n], whether an unclean election is allowed could not be read.
+    """
+
+    change: Change
+    unreadable: Bools
+    settled: Settled
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Begun:
+    """A chunk of which is written what could be without another look at the store; nothing of it is applied yet.
+
+    Attributes:
+        at: the rows of the chunk.
+        wanted: bool[n], which of them still want the move; `rows` are these.
+        first: first leaders, if all of them are new.
+        round: an election, if all of them are to have one.
+    """
+
+    at: RowNumbers
+    wanted: Bools
+    rows: Rows
+    first: tuple[Change, Settled] | None = None
+    round: _Round | None = None
 
 
 class Partitions(Actor[Move]):
@@ -32,6 +68,7 @@ class Partitions(Actor[Move]):
 
     Args:
         unclean_default: whether topics that say nothing allow unclean elections, unless the store says otherwise.
+        chunk: how many rows of a large move are made at one time.
 
     Attributes:
         unclean_own: this instance's own setting.
@@ -39,13 +76,21 @@ class Partitions(Actor[Move]):
     """
 
     def __init__(
-        self, cluster: Cluster, store: Store, outbox: Outbox, history: History, *, unclean_default: bool = False
+        self,
+        cluster: Cluster,
+        store: Store,
+        outbox: Outbox,
+        history: History,
+        *,
+        unclean_default: bool = False,
+        chunk: int = WHOLE,
     ) -> None:
         super().__init__("partitions")
         self.cluster = cluster
         self.store = store
         self.outbox = outbox
         self.history = history
+        self.chunk = chunk
         self.unclean_own = unclean_default
         self.unclean_stored: bool | None = None
         self.ledger = Ledger(cluster, store)
@@ -58,29 +103,72 @@ class Partitions(Actor[Move]):
         return self.unclean_own if self.unclean_stored is None else self.unclean_stored
 
     async def receive(self, message: Move) -> Moved:
-        """Make a move. Where the store has ended our session all rows have failed, and nothing was sent.
+        """Make a move. What the store had not kept when it ended our session has failed, and was not sent.
+
+        Nor is anything tried any more after the store has failed a whole call: the rest is noted as undone.
 
         Raises:
-            ControllerMoved: a later controller exists; nothing was sent.
+            ControllerMoved: a later controller exists; nothing was sent but what was kept before.
         """
-        rows = self.cluster.table.rows(message.at)
-        if not len(rows):
+        if not len(message.at):
             return Moved(message.at, np.zeros(0, np.uint8), np.zeros(0, np.bool_))
-        self.batch.begin()
+        parts: list[Moved] = []
+        failures = self.ledger.failures
+
+        async def finish(begun: _Begun) -> bool:
+            parts.append(await self._finish(begun, message))
+            return self.ledger.failures == failures
+
         try:
-            if message.target == PartitionState.ONLINE:
-                moved = await self._go_online(rows, message.election)
-            else:
-                moved = self._move(rows, message.target)
-            self.outbox.send(self.batch.flush())
+            begin = functools.partial(self._begin, message)
+            done = await in_chunks(len(message.at), self.chunk, begin=begin, finish=finish, pause=message.pause)
         except StoreError as failed:
-            log.error("moving %d partitions to %s failed: %s", len(rows), message.target.name, failed)
-            elections = (rows.state == PartitionState.ONLINE) | (rows.state == PartitionState.OFFLINE)
-            return Moved(message.at, np.full(len(rows), Refusal.STORE_FAILED, np.uint8), elections, failed)
+            parts.append(self._failed(message.rest(sum(len(part.at) for part in parts)), failed))
+        else:
+            if done < len(message.at) and self.ledger.failures > failures:
+                self.cluster.leave_undone(message.at[done:])
+                parts.append(self._failed(message.rest(done)))
         finally:
             # Whatever ended the call, the next one begins with an empty batch.
             self.batch.clear()
-        return moved
+        return Moved.of(parts)
+
+    def _failed(self, rest: Move, error: StoreError | None = None) -> Moved:
+        """What became of rows that nothing was kept of, since the store failed."""
+        reason = "the store has failed for those before" if error is None else error
+        log.error("moving %d partitions to %s failed: %s", len(rest.at), rest.target.name, reason)
+        state = self.cluster.table.rows(rest.at).state
+        elections = (state == PartitionState.ONLINE) | (state == PartitionState.OFFLINE)
+        return Moved(rest.at, np.full(len(rest.at), Refusal.STORE_FAILED, np.uint8), elections, error)
+
+    async def _begin(self, message: Move, part: slice) -> _Begun:
+        """Plan a chunk and write it, as far as that needs no other look at the store."""
+        at = message.at[part]
+        rows = self.cluster.table.rows(at)
+        wanted = np.ones(len(rows), np.bool_) if message.wanted is None else message.wanted(rows)
+        begun = _Begun(at, wanted, rows.take(wanted))
+        rows = begun.rows
+        if message.target != PartitionState.ONLINE or not len(rows):
+            return begun
+        if (rows.state == PartitionState.NEW).all():
+            return dataclasses.replace(begun, first=await self._write_first(rows))
+        if message.election is not None and (_electable(rows) & rows.has_leadership).all():
+            return dataclasses.replace(begun, round=await self._round(rows, message.election))
+        return begun
+
+    async def _finish(self, begun: _Begun, message: Move) -> Moved:
+        """Do what is left to be done for a chunk, and send what follows from it."""
+        self.batch.begin()
+        if message.target == PartitionState.ONLINE:
+            moved = await self._go_online(begun, message.election)
+        else:
+            moved = self._move(begun.rows, message.target)
+        self.outbox.send(self.batch.flush())
+        if begun.wanted.all():
+            return moved
+        refusal, elections = np.zeros(len(begun.at), np.uint8), np.zeros(len(begun.at), np.bool_)
+        refusal[begun.wanted], elections[begun.wanted] = moved.refusal, moved.elections
+        return Moved(begun.at, refusal, elections, moved.error)
 
     def _move(self, rows: Rows, target: PartitionState) -> Moved:
         change = partition.move(rows, target)
@@ -88,15 +176,15 @@ class Partitions(Actor[Move]):
         self._refused(change.take(change.refusal != Refusal.NONE), target)
         return Moved(rows.at, change.refusal, np.zeros(len(rows), np.bool_))
 
-    async def _go_online(self, rows: Rows, election: Election | None) -> Moved:
-        new = rows.state == PartitionState.NEW
-        electable = (rows.state == PartitionState.ONLINE) | (rows.state == PartitionState.OFFLINE)
+    async def _go_online(self, begun: _Begun, election: Election | None) -> Moved:
+        rows = begun.rows
+        new, electable = rows.state == PartitionState.NEW, _electable(rows)
         refusal = np.full(len(rows), Refusal.ILLEGAL_MOVE, np.uint8)
         self._refused(
             Change.of(rows.take(~new & ~electable), refusal=refusal[~new & ~electable]), PartitionState.ONLINE
         )
         if new.any():
-            refusal[new] = await self._initialize(rows.take(new))
+            refusal[new] = await self._initialize(rows.take(new), begun.first)
         if not electable.any():
             return Moved(rows.at, refusal, electable)
         if election is None:
@@ -104,16 +192,19 @@ class Partitions(Actor[Move]):
             log.error("moving %d partitions online failed: %s", int(np.count_nonzero(electable)), error)
             refusal[electable] = Refusal.STORE_FAILED
             return Moved(rows.at, refusal, electable, error)
-        refusal[electable] = await self._elect(rows.take(electable), election)
+        refusal[electable] = await self._elect(rows.take(electable), election, begun.round)
         return Moved(rows.at, refusal, electable)
 
-    async def _initialize(self, rows: Rows) -> Bytes:
+    async def _write_first(self, rows: Rows) -> tuple[Change, Settled]:
+        change = partition.initialize(rows, self.cluster.now, controller_epoch=self.cluster.fence.epoch)
+        return change, await self.ledger.commit(change)
+
+    async def _initialize(self, rows: Rows, written: tuple[Change, Settled] | None) -> Bytes:
         """First leaders. Where a state is stored already the partition stays NEW until a controller loads it.
 
         Unless we wrote it ourselves, and were not told.
         """
-        change = partition.initialize(rows, self.cluster.now, controller_epoch=self.cluster.fence.epoch)
-        settled = await self.ledger.commit(change)
+        change, settled = written or await self._write_first(rows)
         refusal = change.refusal.copy()
         refusal[settled.conflict] = Refusal.STATE_EXISTS
         refusal[settled.failed] = Refusal.STORE_FAILED
@@ -146,11 +237,23 @@ class Partitions(Actor[Move]):
             refusal[np.flatnonzero(mine)[~led]] = await self._elect(orphans, Election.OFFLINE)
         return refusal
 
-    async def _elect(self, rows: Rows, election: Election) -> Bytes:
+    async def _round(self, rows: Rows, election: Election) -> _Round:
+        """Decide who leads, and write it."""
+        unclean, unreadable = await self._permissions(rows, election)
+        change = partition.elect(
+            rows, election, self.cluster.now, unclean=unclean, controller_epoch=self.cluster.fence.epoch
+        )
+        self.unclean_elections += int(np.count_nonzero(change.unclean))
+        return _Round(change, unreadable, await self.ledger.commit(change))
+
+    async def _elect(self, rows: Rows, election: Election, begun: _Round | None = None) -> Bytes:
         """Elections, in rounds: rows that the store refuses are read and elected again from what stands there.
 
         So are rows for which nobody is found, if they were not read before: a leader may have let somebody into the
         ISR, and died before we heard of it.
+
+        Args:
+            begun: the first round, if it was held already.
         """
         refusal = np.zeros(len(rows), np.uint8)
         waiting = np.arange(len(rows))
@@ -162,14 +265,10 @@ class Partitions(Actor[Move]):
         for _ in range(ROUNDS_MAX):
             if not len(waiting):
                 break
-            unclean, unreadable = await self._permissions(pending, election)
-            change = partition.elect(
-                pending, election, self.cluster.now, unclean=unclean, controller_epoch=self.cluster.fence.epoch
-            )
-            self.unclean_elections += int(np.count_nonzero(change.unclean))
-            settled = await self.ledger.commit(change)
+            held, begun = begun or await self._round(pending, election), None
+            change, settled = held.change, held.settled
             result = change.refusal.copy()
-            result[unreadable & (result == Refusal.NO_ELIGIBLE_LEADER)] = Refusal.CONFIG_UNREADABLE
+            result[held.unreadable & (result == Refusal.NO_ELIGIBLE_LEADER)] = Refusal.CONFIG_UNREADABLE
             result[settled.failed] = Refusal.STORE_FAILED
             refusal[waiting] = result
             kept = settled.change
@@ -265,3 +364,9 @@ class Partitions(Actor[Move]):
         rows = change.rows
         name = self.cluster.table.topic_at(int(rows.topic[0])).name
         return f"{name}-{rows.partition[0]}: {Refusal(int(change.refusal[0])).name}"
+
+
+def _electable(rows: Rows) -> Bools:
+    """bool[n]: which rows are brought ONLINE by an election."""
+    electable: Bools = (rows.state == PartitionState.ONLINE) | (rows.state == PartitionState.OFFLINE)
+    return electable

@@ -3,9 +3,13 @@
 Every move but the one to OFFLINE is made for all replicas of a call at once. Going OFFLINE is done broker after broker,
 ascending, since each takes its broker out of the ISR that the one before left, with an epoch of its own.
 
+A large move is made in chunks of partitions; see `chunks`.
+
 Source: the classic controller's ZkReplicaStateMachine.
 """
 
+import dataclasses
+import functools
 import logging
 
 import numpy as np
@@ -20,44 +24,123 @@ from kactl.rows import Bools, Bytes, Change, Live, Refusal, Rows, holds, some
 from kactl.store import Store
 
 from .actor import Actor
-from .ledger import ROUNDS_MAX, Ledger
+from .chunks import WHOLE, in_chunks
+from .ledger import ROUNDS_MAX, Ledger, Settled
 from .messages import MoveReplicas
 from .outbox import Outbox
 
 log = logging.getLogger(__name__)
 
 
-class Replicas(Actor[MoveReplicas]):
-    """See the module. The end of our store session is logged and ends the call; nothing is sent then."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Leaving:
+    """The replicas of one broker that go OFFLINE.
 
-    def __init__(self, cluster: Cluster, store: Store, outbox: Outbox, history: History) -> None:
+    Attributes:
+        rows: all of them, as they were; those of which no leadership is known are `unknown`, bool[n].
+        illegal: those that may not make the move.
+        change: how the others leave the ISRs, and `settled` what the store made of it.
+    """
+
+    broker: int
+    rows: Rows
+    unknown: Bools
+    illegal: Rows
+    change: Change
+    settled: Settled
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Begun:
+    """A chunk of which the first broker's replicas have left the ISRs in the store; nothing is applied yet.
+
+    Attributes:
+        going: the rows of it whose deletion has begun, of which nothing is written; `message` is the rest.
+    """
+
+    message: MoveReplicas
+    going: MoveReplicas | None = None
+    brokers: tuple[int, ...] = ()
+    first: _Leaving | None = None
+
+
+class Replicas(Actor[MoveReplicas]):
+    """See the module. The end of our store session is logged and ends the call; nothing is sent from then on.
+
+    Args:
+        chunk: how many partitions of a large move are made at one time.
+    """
+
+    def __init__(self, cluster: Cluster, store: Store, outbox: Outbox, history: History, *, chunk: int = WHOLE) -> None:
         super().__init__("replicas")
         self.cluster = cluster
+        self.chunk = chunk
         self.outbox = outbox
         self.history = history
         self.ledger = Ledger(cluster, store)
         self.batch = RequestBatch(cluster)
 
-    async def receive(self, message: MoveReplicas) -> None:
-        """Make a move.
+    async def receive(self, message: MoveReplicas) -> int:
+        """Make a move; nothing is tried any more after the store has failed a whole call, and the rest is noted.
+
+        Returns:
+            for how many of the rows: all, or the first of them if there was a pause.
 
         Raises:
-            ControllerMoved: a later controller exists; nothing was sent.
+            ControllerMoved: a later controller exists; nothing was sent but what was kept before.
         """
-        if not len(message.at):
-            return
-        self.batch.begin()
+        count, failures = len(message.at), self.ledger.failures
+        if not count:
+            return 0
+
+        async def finish(begun: _Begun) -> bool:
+            await self._finish(begun)
+            return self.ledger.failures == failures
+
         try:
-            if message.target == ReplicaState.OFFLINE:
-                await self._go_offline(message)
-            else:
-                self._move(message)
-            self.outbox.send(self.batch.flush())
+            begin = functools.partial(self._begin, message)
+            done = await in_chunks(count, self.chunk, begin=begin, finish=finish, pause=message.pause)
         except StoreError as failed:
-            log.error("moving replicas of %d partitions to %s failed: %s", len(message.at), message.target.name, failed)
+            log.error("moving replicas of %d partitions to %s failed: %s", count, message.target.name, failed)
+            return count
         finally:
             # Whatever ended the call, the next one begins with an empty batch.
             self.batch.clear()
+        if done < count and self.ledger.failures > failures:
+            log.error(
+                "moving replicas of %d partitions to %s is not tried, since the store has failed for those before",
+                count - done, message.target.name,
+            )  # fmt: skip
+            self.cluster.leave_undone(message.at[done:])
+            return count
+        return done
+
+    async def _begin(self, message: MoveReplicas, part: slice) -> _Begun:
+        """Plan a chunk and write it, as far as the first of its brokers goes."""
+        message = message.part(part)
+        if message.target != ReplicaState.OFFLINE:
+            return _Begun(message)
+        going, message = self._parted(message)
+        brokers = message.brokers
+        if brokers is None:
+            rows = self.cluster.table.rows(message.at)
+            brokers = frozenset(np.unique(rows.replicas[_named(rows, message)]).tolist())
+        ascending = tuple(sorted(brokers))
+        first = await self._leave(message, ascending[0]) if ascending and len(message.at) else None
+        return _Begun(message, going, ascending, first)
+
+    async def _finish(self, begun: _Begun) -> None:
+        """Do what is left to be done for a chunk, and send what follows from it."""
+        self.batch.begin()
+        if begun.message.target != ReplicaState.OFFLINE:
+            self._move(begun.message)
+        if begun.going is not None:
+            self._move_going(begun.going)
+        if begun.first is not None:
+            await self._broker_offline(begun.first)
+            for broker in begun.brokers[1:]:
+                await self._broker_offline(await self._leave(begun.message, broker))
+        self.outbox.send(self.batch.flush())
 
     # -- every move but one --------------------------------------------------------------------------------------------
 
@@ -76,55 +159,49 @@ class Replicas(Actor[MoveReplicas]):
 
     # -- going offline -------------------------------------------------------------------------------------------------
 
-    async def _go_offline(self, message: MoveReplicas) -> None:
-        message = self._rest(message)
-        brokers = message.brokers
-        if brokers is None:
-            rows = self.cluster.table.rows(message.at)
-            brokers = frozenset(np.unique(rows.replicas[_named(rows, message)]).tolist())
-        for broker in sorted(brokers):
-            await self._broker_offline(message, broker)
+    def _parted(self, message: MoveReplicas) -> tuple[MoveReplicas | None, MoveReplicas]:
+        """The part of a move that speaks of partitions whose deletion has begun, if any does, and the rest."""
+        if not self.cluster.deletion_started:
+            return None, message
+        begun = replica.begun(self.cluster.table.rows(message.at))
+        return (message.part(begun), message.part(~begun)) if begun.any() else (None, message)
 
-    def _rest(self, message: MoveReplicas) -> MoveReplicas:
-        """Move the replicas of partitions whose deletion has begun, of all brokers at once; what is left to move.
+    def _move_going(self, message: MoveReplicas) -> None:
+        """Move the replicas of partitions whose deletion has begun, of all brokers at once.
 
         Nothing is written for them: no broker is ever told what stands there, and a controller finds the mark first.
         """
-        if not self.cluster.deletion_started:
-            return message
         rows = self.cluster.table.rows(message.at)
-        begun = replica.begun(rows)
-        if not begun.any():
-            return message
-        going = rows.take(begun)
-        if not going.has_leadership.all():
+        if not rows.has_leadership.all():
             # As below: there is nothing to say of them, but brokers are told whatever else is known.
             self.batch.update_metadata(self.cluster.brokers)
-        self._move(message.part(begun), going)
-        return message.part(~begun)
+        self._move(message, rows)
 
-    async def _broker_offline(self, message: MoveReplicas, broker: int) -> None:
+    async def _leave(self, message: MoveReplicas, broker: int) -> _Leaving:
+        """Take a broker out of the ISRs, in the store."""
         rows = self.cluster.table.rows(message.at)
         rows = rows.take(some(_named(rows, message) & holds(rows, broker)))
         legal = replica.legal_offline(rows, broker)
-        self._refused_rows(rows.take(~legal), Refusal.ILLEGAL_MOVE)
-        rows = rows.take(legal)
+        illegal, rows = rows.take(~legal), rows.take(legal)
+        unknown = ~rows.has_leadership
+        change = self._plan(rows.take(~unknown), broker)
+        return _Leaving(broker, rows, unknown, illegal, change, await self.ledger.commit(change))
+
+    async def _broker_offline(self, leaving: _Leaving) -> None:
+        rows, broker = leaving.rows, leaving.broker
+        self._refused_rows(leaving.illegal, Refusal.ILLEGAL_MOVE)
         # With the epoch from before the ISR is shrunk.
         self.batch.stop(rows, holds(rows, broker), delete=False)
-        unknown = ~rows.has_leadership
-        if unknown.any():
-            self._offline(self._plan(rows.take(unknown), broker), broker)
+        if leaving.unknown.any():
+            self._offline(self._plan(rows.take(leaving.unknown), broker), broker)
             # There is nothing to say of them, but brokers are told whatever else is known.
             self.batch.update_metadata(self.cluster.brokers)
-        await self._leave_isr(rows.take(~unknown), broker)
+        await self._settle(leaving)
 
-    async def _leave_isr(self, rows: Rows, broker: int) -> None:
-        """Take `broker` out of the ISRs, in rounds: rows that the store refuses are read and planned again."""
-        for _ in range(ROUNDS_MAX):
-            if not len(rows):
-                return
-            change = self._plan(rows, broker)
-            settled = await self.ledger.commit(change)
+    async def _settle(self, leaving: _Leaving) -> None:
+        """What was kept is taken over; rows that the store refuses are read and planned again, in rounds."""
+        broker, rows, settled = leaving.broker, leaving.change.rows, leaving.settled
+        for tried in range(1, ROUNDS_MAX + 1):
             self._offline(settled.change, broker)
             self._refused_rows(rows.take(settled.failed), Refusal.STORE_FAILED)
             if not settled.conflict.any():
@@ -135,6 +212,10 @@ class Replicas(Actor[MoveReplicas]):
             for reason in np.unique(refusal[(refusal != Refusal.NONE) & ~vanished]).tolist():
                 self._refused_rows(rows.take((refusal == reason) & ~vanished), Refusal(reason))
             rows = rows.take(refusal == Refusal.NONE)
+            if not len(rows):
+                return
+            if tried < ROUNDS_MAX:
+                settled = await self.ledger.commit(self._plan(rows, broker))
         self._refused_rows(rows, Refusal.STORE_FAILED)
 
     def _plan(self, rows: Rows, broker: int) -> Change:

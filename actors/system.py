@@ -32,6 +32,7 @@ from kactl.transports.memory import MemoryHub, MemoryTransport
 from .actor import Ref
 from .asking import Asking
 from .channel import Channels
+from .chunks import WHOLE
 from .controller import ControllerLoop
 from .gauges import readings
 from .handlers.reach import CHUNK_PARTITIONS, SHUTDOWN_LIMIT_MS, Reach, Settings
@@ -129,10 +130,11 @@ class Controller(Asking, Looking):
             deliver_event=self._put,
             deletions_in=lambda request, answer: deletion_answers(request, answer, self.cluster),
         )
+        chunk = WHOLE if parity else chunk_partitions
         self.partitions = Partitions(
-            self.cluster, self.store, self.channels, self.history, unclean_default=unclean_leader_election
+            self.cluster, self.store, self.channels, self.history, unclean_default=unclean_leader_election, chunk=chunk
         )
-        self.replicas = Replicas(self.cluster, self.store, self.channels, self.history)
+        self.replicas = Replicas(self.cluster, self.store, self.channels, self.history, chunk=chunk)
         reach = Reach(
             self.cluster,
             self.store,
