@@ -20,7 +20,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.rows import Bools, Bytes, Ints
+from kactl.rows import Bools, Bytes, Ints, RowNumbers
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class Assignments:
             tuple(held[which & self.removing[:, position]].tolist()),
         )
 
-    def take(self, which: Bools) -> "Assignments":
-        """Some of them; all topics stay listed."""
+    def take(self, which: Bools | RowNumbers) -> "Assignments":
+        """Some of them, or all in another order; all topics stay listed."""
         return Assignments(
             self.topics,
             self.topic[which],

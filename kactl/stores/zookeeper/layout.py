@@ -150,7 +150,9 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 # -- topics ------------------------------------------------------------------------------------------------------------
 
 
-class _TopicNode(msgspec.Struct, omit_defaults=False):
+class TopicNode(msgspec.Struct, omit_defaults=False):
+    """A topic's assignment as it is stored, by partition number in no order."""
+
     version: int = 3
     topic_id: str | msgspec.UnsetType | None = msgspec.UNSET
     partitions: dict[Count, BrokerIds] = {}
@@ -160,7 +162,7 @@ class _TopicNode(msgspec.Struct, omit_defaults=False):
 
 def encode_topic(topic_id: bytes, assignment: Mapping[int, Assignment]) -> bytes:
     numbers = sorted(assignment)
-    node = _TopicNode(
+    node = TopicNode(
         topic_id=msgspec.UNSET if topic_id == ZERO_ID else encode_id(topic_id),
         partitions={number: list(assignment[number].replicas) for number in numbers},
         adding_replicas={number: list(a.adding) for number in numbers if (a := assignment[number]).adding},
@@ -169,15 +171,20 @@ def encode_topic(topic_id: bytes, assignment: Mapping[int, Assignment]) -> bytes
     return msgspec.json.encode(node)
 
 
+def decode_topic_node(data: bytes | None) -> tuple[bytes, TopicNode]:
+    """The id, ZERO_ID where there is none, and what else the node holds."""
+    node = decode(_topic, data)
+    return decode_id(node.topic_id) if isinstance(node.topic_id, str) else ZERO_ID, node
+
+
 def decode_topic(data: bytes | None) -> tuple[bytes, dict[int, Assignment]]:
     """The id, ZERO_ID where there is none, and the assignment by partition number in rising order."""
-    node = decode(_topic, data)
+    topic_id, node = decode_topic_node(data)
     adding, removing = node.adding_replicas or {}, node.removing_replicas or {}
-    assignment = {
+    return topic_id, {
         number: Assignment(tuple(replicas), tuple(adding.get(number, ())), tuple(removing.get(number, ())))
         for number, replicas in sorted(node.partitions.items())
     }
-    return decode_id(node.topic_id) if isinstance(node.topic_id, str) else ZERO_ID, assignment
 
 
 def encode_id(topic_id: bytes) -> str:
@@ -325,7 +332,7 @@ def decode_log_dir_notification(data: bytes | None) -> int:
 
 _encoder: Final = msgspec.json.Encoder()
 _controller: Final = decoder(_ControllerNode)
-_topic: Final = decoder(_TopicNode)
+_topic: Final = decoder(TopicNode)
 _config: Final = decoder(_ConfigNode)
 _config_change: Final = decoder(_ConfigChangeNode)
 _state: Final = decoder(StateNode)

@@ -3,19 +3,17 @@
 Source: KafkaZkClient.getFullReplicaAssignmentForTopics, AdminZkClient.createTopicWithAssignment.
 """
 
-import dataclasses
 import logging
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-import numpy as np
 from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 
 from kactl.errors import InvalidPartitions, NotFound, StoreDamaged, StoreError, TopicExists
-from kactl.model import ZERO_ID, Assignment, Fence, TopicPartition, TopicRef, check_topic_name
+from kactl.model import ZERO_ID, Assignment, Fence, TopicRef, check_topic_name
 from kactl.store import Assignments, Outcome
 
-from . import config_node, fenced, layout, request
+from . import config_node, fenced, layout, request, topic_columns
 from .client import Client
 from .watches import Kind, Watches
 
@@ -57,33 +55,7 @@ async def assignments(client: Client, topics: Collection[str], watches: Watches 
         nodes = (await client.ask_all([client.get(path, watch=True) for path in paths])).results
         for path, node in zip(paths, nodes, strict=True):
             watches.saw(path, Kind.DATA, node)
-    return _columns(wanted, nodes)
-
-
-def _columns(wanted: list[str], nodes: list[Any]) -> Assignments:
-    found: dict[TopicPartition, Assignment] = {}
-    refs: list[TopicRef] = []
-    for name, node in zip(wanted, nodes, strict=True):
-        if isinstance(node, NoNodeError):
-            continue
-        if isinstance(node, ZookeeperError):
-            log.warning("%s could not be read, the topic is left out: %r", layout.topic(name), node)
-            continue
-        try:
-            topic_id, assignment = layout.decode_topic(node[0])
-        except layout.Malformed as error:
-            log.warning("%s is no assignment, the topic is left out: %s", layout.topic(name), error)
-            continue
-        refs.append(TopicRef(name, topic_id))
-        found |= {TopicPartition(name, number): held for number, held in assignment.items()}
-    return _with_empty(Assignments.of(found), refs)
-
-
-def _with_empty(columns: Assignments, refs: list[TopicRef]) -> Assignments:
-    """The same rows over `refs`, which also name topics that have no partitions."""
-    number = {ref.name: at for at, ref in enumerate(refs)}
-    moved = np.array([number[ref.name] for ref in columns.topics], np.int32)
-    return dataclasses.replace(columns, topics=tuple(refs), topic=moved[columns.topic])
+    return topic_columns.columns(wanted, nodes)
 
 
 async def create(
