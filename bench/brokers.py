@@ -69,6 +69,11 @@ class Encoding:
         return EncodingConnection(self, broker.id)
 
     async def take(self, broker: int, request: Request) -> Response:
+        response, _ = await self.taking(broker, request)
+        return response
+
+    async def taking(self, broker: int, request: Request) -> tuple[Response, int]:
+        """Make the bytes; the answer, and how many there were."""
         rows = len(request) if isinstance(request, StopReplica) else len(request.states)
         correlation = self.requests % 2**31
         if rows <= _ROWS_IN_LOOP_MAX:
@@ -80,7 +85,7 @@ class Encoding:
         self.bytes += frame.size
         if self._on_bytes is not None:
             self._on_bytes(broker, request, time.perf_counter())
-        return success(request)
+        return success(request), frame.size
 
 
 class EncodingConnection:

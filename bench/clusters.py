@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kactl.model import NO_VERSION, Broker, Endpoint, Fence, TopicRef
+from kactl.cluster import Cluster
+from kactl.model import NO_VERSION, Broker, Endpoint, Fence, PartitionState, ReplicaState, TopicRef
 from kactl.rows import Ints
 from kactl.store import Assignments, Leaderships, Names, Write
 from kactl.stores.memory import MemoryStore
@@ -104,6 +105,21 @@ class Racked(Shape):
         places = [(number // racks + (number // self.brokers) * step) % in_rack for step in range(racks)]
         slots = [((first + step) % racks + racks * places[step]).astype(np.int32) for step in range(racks)]
         return np.stack(slots) + np.int32(1)
+
+
+def known(shape: Shape, *, controller: int, fence: Fence) -> Cluster:
+    """The cluster as a controller knows it after a failover: everything online, led by the preferred replicas."""
+    cluster = Cluster(controller)
+    cluster.fence = fence
+    cluster.add_brokers(shape.registered())
+    assignments = shape.assignments()
+    at = cluster.put_assignments(assignments)
+    cluster.put_leaderships(at, shape.leaderships(assignments, controller_epoch=fence.epoch))
+    assigned = cluster.table.rows(at).assigned
+    online, absent = np.uint8(ReplicaState.ONLINE), np.uint8(ReplicaState.ABSENT)
+    cluster.table.set_replica_states(at, np.where(assigned, online, absent))
+    cluster.set_states(at, PartitionState.ONLINE)
+    return cluster
 
 
 async def fill(store: MemoryStore | SqliteStore, shape: Shape, fence: Fence) -> Assignments:

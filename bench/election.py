@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 
 from bench import goals, objects
-from bench.clusters import Shape, fill
+from bench.clusters import Shape, fill, known
 from bench.figures import Found
 from bench.memory import resident_bytes
 from bench.run import main, module, numbers, say, undisturbed
@@ -35,12 +35,11 @@ from kactl.actors.partitions import Partitions
 from kactl.actors.replicas import Replicas
 from kactl.batch import Addressed, RequestBatch
 from kactl.clock import SystemClock
-from kactl.cluster import Cluster
 from kactl.events import BrokersChanged
 from kactl.history import History
 from kactl.level import LATEST
 from kactl.machines import partition, replica
-from kactl.model import Broker, PartitionState, ReplicaState
+from kactl.model import Broker, Fence
 from kactl.rows import Change
 from kactl.stores.memory import MemoryStore
 from kactl.stores.sqlite import SqliteStore
@@ -79,11 +78,11 @@ class EncodingChannels:
 class Bench:
     """A controller's deciding and committing parts over one cluster."""
 
-    def __init__(self, shape: Shape, store: MemoryStore | SqliteStore) -> None:
+    def __init__(self, shape: Shape, store: MemoryStore | SqliteStore, fence: Fence) -> None:
         self.shape = shape
         self.store = store
         self.registered = {broker.id: broker for broker in shape.registered()}
-        self.cluster = Cluster(CONTROLLER)
+        self.cluster = known(shape, controller=CONTROLLER, fence=fence)
         self.channels = EncodingChannels()
         self.history = History(SystemClock())
         self.partitions = Partitions(self.cluster, store, self.channels, self.history)
@@ -103,19 +102,9 @@ class Bench:
         )
         self.loop = ControllerLoop(self.reach, telemetry=Telemetry(), unclean=self.partitions)
 
-    async def load(self) -> None:
-        """Fill the store, and the table as a failover would leave it."""
-        self.cluster.fence = await self.store.contest(CONTROLLER)
+    def begin(self) -> None:
+        """Be the controller, as a failover would leave it."""
         self.loop.controllership.active_id = CONTROLLER
-        assignments = await fill(self.store, self.shape, self.cluster.fence)
-        self.cluster.add_brokers(self.registered.values())
-        at = self.cluster.put_assignments(assignments)
-        epoch = self.cluster.fence.epoch
-        self.cluster.put_leaderships(at, self.shape.leaderships(assignments, controller_epoch=epoch))
-        assigned = self.cluster.table.rows(at).assigned
-        online, absent = np.uint8(ReplicaState.ONLINE), np.uint8(ReplicaState.ABSENT)
-        self.cluster.table.set_replica_states(at, np.where(assigned, online, absent))
-        self.cluster.set_states(at, PartitionState.ONLINE)
         self.store.brokers = self._brokers  # type: ignore[method-assign]
 
     async def _brokers(self) -> dict[int, Broker]:
@@ -177,8 +166,10 @@ async def running(shape: Shape, kind: str) -> AsyncIterator[Bench]:
     with tempfile.TemporaryDirectory(prefix="kactl-bench-") as folder:
         store: MemoryStore | SqliteStore = SqliteStore(Path(folder) / "kactl.db") if kind == "sqlite" else MemoryStore()
         async with store:
-            bench = Bench(shape, store)
-            await bench.load()
+            fence = await store.contest(CONTROLLER)
+            await fill(store, shape, fence)
+            bench = Bench(shape, store, fence)
+            bench.begin()
             bench.watch_stages()
             tasks = [asyncio.create_task(actor.run()) for actor in (bench.partitions, bench.replicas)]
             try:

@@ -22,7 +22,7 @@ import numpy as np
 from bench import goals
 from bench.clusters import Shape
 from bench.figures import Found
-from bench.hosting import KINDS, Opener, backing, collecting, load, quiet, registered
+from bench.hosting import KINDS, Opener, backing, collecting, load, quiet, registered, until
 from bench.memory import resident_bytes
 from bench.run import main, module, numbers, say, words
 from bench.tables import number, plain
@@ -100,9 +100,7 @@ async def take_over(opened: Opener, holder: Store, shape: Shape, *, warm: bool, 
     )
     clocked.watch(instance)
     async with instance, collecting(instance):
-        async with asyncio.timeout(LIMIT_S):
-            while warm and instance.loop.standby.copied < shape.partitions:  # noqa: ASYNC110 - nothing says so
-                await asyncio.sleep(INTERVAL_MS / 1000)
+        await until(lambda: not warm or instance.loop.standby.copied >= shape.partitions, limit_s=LIMIT_S)
         # It looks at its copy once more before somebody writes.
         await asyncio.sleep(4 * INTERVAL_MS / 1000)
         await drift(holder, shape, fence, drifting)

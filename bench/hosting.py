@@ -116,6 +116,18 @@ async def quiet(controller: Controller, *, limit_s: float) -> None:
     Raises:
         TimeoutError: not within `limit_s`.
     """
+    await until(
+        lambda: not is_busy(controller) and not any(len(channel) for channel in controller.channels.all()),
+        limit_s=limit_s,
+    )
+
+
+async def until(reached: Callable[[], bool], *, limit_s: float) -> None:
+    """Look again and again; nothing says so.
+
+    Raises:
+        TimeoutError: not within `limit_s`.
+    """
     async with asyncio.timeout(limit_s):
-        while is_busy(controller) or any(len(channel) for channel in controller.channels.all()):  # noqa: ASYNC110
+        while not reached():  # noqa: ASYNC110
             await asyncio.sleep(_POLL_S)

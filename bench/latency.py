@@ -26,7 +26,7 @@ from hdrh.histogram import HdrHistogram
 from bench import goals
 from bench.clusters import Racked
 from bench.figures import Found
-from bench.hosting import SESSION_MS, backing, collecting, load, quiet, registered
+from bench.hosting import SESSION_MS, backing, collecting, load, quiet, registered, until
 from bench.run import main, module, say
 from bench.tables import number, plain
 from kactl.actors.system import Controller
@@ -149,9 +149,7 @@ class Asker:
         (result,) = await controller.elect(ElectionKind.PREFERRED, [name])
         election.durable = time.perf_counter()
         assert result.outcome == "ok", result
-        async with asyncio.timeout(LIMIT_S):
-            while not election.told:  # noqa: ASYNC110 - nothing waits for it but this bench, and it is noted already
-                await asyncio.sleep(0.01)
+        await until(lambda: election.told > 0, limit_s=LIMIT_S)
         return election
 
     def _made(self, broker: int, request: Request, at: float) -> None:
@@ -277,8 +275,7 @@ async def measure(asked: argparse.Namespace, found: Found) -> None:
                 await quiet(controller, limit_s=LIMIT_S)
                 sessions[broker - 1] = await holder.new_session(SESSION_MS)
                 await sessions[broker - 1].register(shape.registered()[broker - 1])
-                while broker not in controller.cluster.brokers:  # noqa: ASYNC110 - nothing says so
-                    await asyncio.sleep(0.01)
+                await until(lambda back=broker: back in controller.cluster.brokers, limit_s=LIMIT_S)  # type: ignore[misc]
                 await quiet(controller, limit_s=LIMIT_S)
     rows = []
     for at, histogram in pooled.items():
