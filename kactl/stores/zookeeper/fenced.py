@@ -30,6 +30,7 @@ from kactl.model import Fence
 from kactl.store import Outcome
 
 from . import layout, request
+from .answers import Answers
 from .client import Client
 
 # Every round settles a group of each multi that failed, so this is met only if nodes come and go faster than we write.
@@ -65,11 +66,15 @@ def delete(path: str) -> Step:
     return Step(path, None, None, deletes=True, optional=True)
 
 
-async def commit(client: Client, groups: Sequence[Sequence[Step]], fence: Fence, *, batch: int) -> list[Outcome]:
+async def commit(
+    client: Client, groups: Sequence[Sequence[Step]], fence: Fence, *, batch: int, tried: Answers | None = None
+) -> list[Outcome]:
     """Do some groups of steps; what becomes of one does not depend on the others.
 
     Args:
         batch: steps in one multi, at most; a group is never parted.
+        tried: what came of a first try by somebody else, who sent the groups in order, as many in a multi as fit into
+            `batch`. The answer to a multi that was done may be empty.
 
     Raises:
         ControllerMoved: the fence is not the stored one. Groups may have been done before that was found.
@@ -82,9 +87,10 @@ async def commit(client: Client, groups: Sequence[Sequence[Step]], fence: Fence,
     for _ in range(ROUNDS_MAX):
         if not multis:
             break
-        answers = await client.ask_all(
+        answers = tried or await client.ask_all(
             [request.multi([check, *_operations(client, left, members)]) for members in multis]
         )
+        tried = None
         refused = []
         for at, (members, result) in enumerate(zip(multis, answers.results, strict=True)):
             fault = _fault(result, fence)
@@ -156,6 +162,8 @@ def _fault(result: Any, fence: Fence) -> tuple[int | None, ZookeeperError] | Non
     """The step at which a multi failed, counted without the check, and with which error; None if it was done."""
     if isinstance(result, ZookeeperError):
         return None, result
+    if not result:
+        return None
     if isinstance(result[0], BadVersionError):
         raise ControllerMoved(ours=fence.epoch)
     if isinstance(result[0], NoNodeError):

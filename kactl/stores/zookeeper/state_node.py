@@ -11,11 +11,11 @@ import numpy as np
 from kazoo.exceptions import BadVersionError, NoNodeError, UnimplementedError, ZookeeperError
 
 from kactl.errors import StoreError
-from kactl.model import NO_BROKER, NO_VERSION, Fence, Leadership, TopicPartition
-from kactl.rows import Ints
+from kactl.model import NO_VERSION, Fence, Leadership, TopicPartition
+from kactl.rows import Bytes, Ints, RowNumbers
 from kactl.store import Committed, Leaderships, Names, Outcome, Write
 
-from . import fenced, layout, request, state_reads
+from . import fenced, layout, request, state_reads, state_writes
 from .client import Client
 from .watches import Kind, Watches
 
@@ -54,31 +54,49 @@ def _log_unreadable(names: Names, blocks: Sequence[state_reads.Block]) -> None:
 
 
 async def commit(client: Client, write: Write, fence: Fence, *, batch: int) -> Committed:
-    """Keep new leadership; see `Store.commit`. A partition's container is made along with its first state."""
-    outcome = np.full(len(write), Outcome.FAILED, np.uint8)
-    topics = [topic.name for topic in write.names.topics]
-    numbers = write.names.partition.tolist()
-    expected = write.expected.tolist()
-    data = _encode(write, fence.epoch)
+    """Keep new leadership; see `Store.commit`. A partition's container is made along with its first state.
 
+    Commits of other partitions may go on at the same time.
+    """
+    outcome = np.full(len(write), Outcome.FAILED, np.uint8)
     first = write.expected == NO_VERSION
-    orphans = await _make_containers(client, topics, np.unique(write.names.topic[first]), fence, batch=batch)
-    rows, groups = [], []
-    for at, topic in enumerate(write.names.topic.tolist()):
-        name, number = topics[topic], numbers[at]
-        path = layout.state(name, number)
-        if expected[at] != NO_VERSION:
-            groups.append([fenced.put(path, data[at], expected[at])])
-        elif topic not in orphans:
-            container = fenced.create(layout.partition(name, number), None, optional=True)
-            groups.append([container, fenced.create(path, data[at])])
-        else:
-            continue  # its topic is gone; FAILED
-        rows.append(at)
-    outcome[rows] = await fenced.commit(client, groups, fence, batch=batch)
+    for which, keep in ((np.flatnonzero(first), _create), (np.flatnonzero(~first), _replace)):
+        if len(which):
+            outcome[which] = await keep(client, write, which, fence, batch=batch)
     # A create gives version 0 and every set one more than it expected, which is the same sum.
     version = np.where(outcome == Outcome.KEPT, write.expected + 1, NO_VERSION).astype(np.int32)
     return Committed(outcome, version)
+
+
+async def _replace(client: Client, write: Write, which: RowNumbers, fence: Fence, *, batch: int) -> Bytes:
+    """Rows whose states stand there; what became of each."""
+    rows = state_writes.Rows(write, which, epoch=fence.epoch, chroot=client.chroot)
+    answers = await client.ask_all(state_writes.requests(rows, fence, chroot=client.chroot, size=batch))
+    if all(answer == [] for answer in answers.results):
+        return np.full(len(which), Outcome.KEPT, np.uint8)
+    names = zip(write.names.topic[which].tolist(), write.names.partition[which].tolist(), strict=True)
+    paths = [layout.state(write.names.topics[topic].name, partition) for topic, partition in names]
+    expected = write.expected[which].tolist()
+    groups = [[fenced.put(*step)] for step in zip(paths, rows.data, expected, strict=True)]
+    return np.array(await fenced.commit(client, groups, fence, batch=batch, tried=answers), np.uint8)
+
+
+async def _create(client: Client, write: Write, which: RowNumbers, fence: Fence, *, batch: int) -> Bytes:
+    """Rows of which nothing is stored; what became of each."""
+    outcome = np.full(len(which), Outcome.FAILED, np.uint8)
+    topics = [topic.name for topic in write.names.topics]
+    data = state_writes.encode(write, which, fence.epoch)
+    orphans = await _make_containers(client, topics, np.unique(write.names.topic[which]), fence, batch=batch)
+    rows, groups = [], []
+    columns = zip(write.names.topic[which].tolist(), write.names.partition[which].tolist(), data, strict=True)
+    for at, (topic, number, text) in enumerate(columns):
+        if topic in orphans:
+            continue  # its topic is gone; FAILED
+        container = fenced.create(layout.partition(topics[topic], number), None, optional=True)
+        groups.append([container, fenced.create(layout.state(topics[topic], number), text)])
+        rows.append(at)
+    outcome[rows] = await fenced.commit(client, groups, fence, batch=batch)
+    return outcome
 
 
 async def _make_containers(client: Client, topics: list[str], which: Ints, fence: Fence, *, batch: int) -> set[int]:
@@ -87,21 +105,6 @@ async def _make_containers(client: Client, topics: list[str], which: Ints, fence
     groups = [[fenced.create(layout.partitions(topics[topic]), None, optional=True)] for topic in wanted]
     outcomes = await fenced.commit(client, groups, fence, batch=batch)
     return {topic for topic, outcome in zip(wanted, outcomes, strict=True) if outcome != Outcome.KEPT}
-
-
-def _encode(write: Write, epoch: int) -> list[bytes]:
-    members = write.isr.T.tolist()
-    columns = zip(write.leader.tolist(), write.leader_epoch.tolist(), members, write.recovering.tolist(), strict=True)
-    return [
-        layout.encode_state(
-            leader,
-            leader_epoch=leader_epoch,
-            isr=[broker for broker in isr if broker != NO_BROKER],
-            controller_epoch=epoch,
-            recovering=recovering,
-        )
-        for leader, leader_epoch, isr, recovering in columns
-    ]
 
 
 async def write_isr(client: Client, name: TopicPartition, state: Leadership, *, expected: int) -> int | None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.rows import Ints
+from kactl.rows import Ints, RowNumbers
 from kactl.store import Names
 
 from . import layout
@@ -40,6 +40,9 @@ class Paths:
     def of(cls, names: Names, chroot: str) -> "Paths":
         prefixes = [f"{chroot}{layout.partitions(topic.name)}/".encode() for topic in names.topics]
         return cls(prefixes, names.topic, names.partition)
+
+    def take(self, which: RowNumbers) -> "Paths":
+        return Paths(self.prefixes, self.topic[which], self.partition[which])
 
     def part(self, begin: int, end: int) -> "Paths":
         return Paths(self.prefixes, self.topic[begin:end], self.partition[begin:end])
