@@ -10,9 +10,10 @@ draining it needs no switch of tasks for each message.
 
 import asyncio
 import collections
+import heapq
 import logging
-from collections.abc import Callable, Iterator
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from kactl.errors import KactlError, Remedy
 
@@ -22,6 +23,8 @@ M = TypeVar("M")
 
 # A restart of a whole cluster with its notifications fits; a runaway watcher does not.
 INBOX_LIMIT: Final = 10_000
+# How many kinds of messages are told apart by who takes some before others.
+LANES: Final = 3
 
 
 def _no_time() -> float:
@@ -48,19 +51,44 @@ class ActorStopped(KactlError):
         super().__init__(f"{actor} has stopped")
 
 
+def _one_lane(message: object) -> int:
+    return 0
+
+
+class Entry(NamedTuple, Generic[M]):
+    """A message that waits. `number` tells the order in which they came."""
+
+    number: int
+    message: M
+    asker: asyncio.Future[Any] | None
+    once: bool
+    put_ms: float
+
+
 class Inbox(Generic[M]):
     """Messages in the order in which they came, each with the future of its asker, if any asked.
 
+    They stand in lanes, so that the oldest of one kind can be found; who reads from all of them does not notice.
+
     Args:
         now: the time in ms, on a clock that never goes back, by which waits are told; without it they are 0.
+        lane: in which of LANES lanes a message waits.
     """
 
-    def __init__(self, owner: str, limit: int = INBOX_LIMIT, *, now: Callable[[], float] = _no_time) -> None:
+    def __init__(
+        self,
+        owner: str,
+        limit: int = INBOX_LIMIT,
+        *,
+        now: Callable[[], float] = _no_time,
+        lane: Callable[[M], int] = _one_lane,
+    ) -> None:
         self._owner = owner
         self._limit = limit
         self._now = now
-        # With when each was put.
-        self._messages: collections.deque[tuple[M, asyncio.Future[Any] | None, bool, float]] = collections.deque()
+        self._lane = lane
+        self._lanes: tuple[collections.deque[Entry[M]], ...] = tuple(collections.deque() for _ in range(LANES))
+        self._put = 0  # how many there ever were
         self.waited_ms = 0.0  # for how long the message that was taken last had waited
         self._wake: asyncio.Future[None] | None = None
         self._once: set[M] = set()  # what `put_once` left and nobody has taken yet
@@ -68,18 +96,27 @@ class Inbox(Generic[M]):
         self.refused = 0  # how often the limit was met
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return sum(map(len, self._lanes))
 
     @property
     def oldest_ms(self) -> float:
         """For how long the oldest message has waited; 0 if none does."""
-        return self._now() - self._messages[0][3] if self._messages else 0.0
+        oldest = self._oldest()
+        return self._now() - oldest[0].put_ms if oldest else 0.0
+
+    def oldest_ms_in(self, lane: int) -> float:
+        """The same of one lane."""
+        return self._now() - self._lanes[lane][0].put_ms if self._lanes[lane] else 0.0
+
+    def in_lane(self, lane: int) -> Sequence[Entry[M]]:
+        """What waits in one lane, in order. Not to be kept."""
+        return self._lanes[lane]
 
     def waiting(self) -> Iterator[tuple[M, float, bool]]:
         """What waits, in order: each message, for how long, and whether somebody waits for its answer."""
         now_ms = self._now()
-        for message, asker, _, put_ms in self._messages:
-            yield message, now_ms - put_ms, asker is not None
+        for entry in heapq.merge(*self._lanes, key=_number):
+            yield entry.message, now_ms - entry.put_ms, entry.asker is not None
 
     def put(self, message: M, asker: asyncio.Future[Any] | None = None, *, once: bool = False) -> None:
         """Take a message.
@@ -91,10 +128,11 @@ class Inbox(Generic[M]):
         if self._closed:
             raise ActorStopped(self._owner)
         # What was put once is bounded by how many things there are to look at, and takes no room from others.
-        if not once and len(self._messages) - len(self._once) >= self._limit:
+        if not once and len(self) - len(self._once) >= self._limit:
             self.refused += 1
             raise InboxFull(self._owner, self._limit)
-        self._messages.append((message, asker, once, self._now()))
+        self._lanes[self._lane(message)].append(Entry(self._put, message, asker, once, self._now()))
+        self._put += 1
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
@@ -112,19 +150,35 @@ class Inbox(Generic[M]):
 
     async def take(self) -> tuple[M, asyncio.Future[Any] | None]:
         """The oldest message; waits for one."""
-        while not self._messages:
+        while not (oldest := self._oldest()):
             self._wake = asyncio.get_running_loop().create_future()
             await self._wake
-        message, asker, once, put_ms = self._messages.popleft()
-        if once:
-            self._once.discard(message)
-        self.waited_ms = self._now() - put_ms
-        return message, asker
+        return self._taken(oldest)
+
+    def take_from(self, *lanes: int) -> tuple[M, asyncio.Future[Any] | None] | None:
+        """The oldest message of the first of these lanes in which one waits; None if none does."""
+        for lane in lanes:
+            if self._lanes[lane]:
+                return self._taken(self._lanes[lane])
+        return None
+
+    def _oldest(self) -> collections.deque[Entry[M]] | None:
+        """The lane of the oldest message."""
+        taken = [lane for lane in self._lanes if lane]
+        return min(taken, key=lambda lane: lane[0].number) if taken else None
+
+    def _taken(self, lane: collections.deque[Entry[M]]) -> tuple[M, asyncio.Future[Any] | None]:
+        entry = lane.popleft()
+        if entry.once:
+            self._once.discard(entry.message)
+        self.waited_ms = self._now() - entry.put_ms
+        return entry.message, entry.asker
 
     def drain(self) -> list[tuple[M, asyncio.Future[Any] | None]]:
         """All messages, taken out at once."""
-        drained = [(message, asker) for message, asker, _, _ in self._messages]
-        self._messages.clear()
+        drained = [(entry.message, entry.asker) for entry in heapq.merge(*self._lanes, key=_number)]
+        for lane in self._lanes:
+            lane.clear()
         self._once.clear()
         return drained
 
@@ -134,6 +188,10 @@ class Inbox(Generic[M]):
         for _, asker in self.drain():
             if asker is not None and not asker.done():
                 asker.set_exception(ActorStopped(self._owner))
+
+
+def _number(entry: Entry[Any]) -> int:
+    return entry.number
 
 
 class Ref(Generic[M]):
@@ -156,9 +214,16 @@ class Ref(Generic[M]):
 class Actor(Generic[M]):
     """The loop. Subclasses say in `receive` what becomes of a message."""
 
-    def __init__(self, name: str, *, limit: int = INBOX_LIMIT, now: Callable[[], float] = _no_time) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        limit: int = INBOX_LIMIT,
+        now: Callable[[], float] = _no_time,
+        lane: Callable[[M], int] = _one_lane,
+    ) -> None:
         self.name = name
-        self.inbox: Inbox[M] = Inbox(name, limit, now=now)
+        self.inbox: Inbox[M] = Inbox(name, limit, now=now, lane=lane)
 
     @property
     def ref(self) -> Ref[M]:

@@ -3,6 +3,8 @@
 What has to be done for an event stands with its kind, in `handlers`; here stands the loop alone. Nothing is decided
 here that a machine could decide; nothing is awaited but the machines and the store, and never a broker.
 
+A large event is held up between two of its chunks, and small ones are handled there; see `recess`.
+
 Source: the classic controller's ControllerEventManager.
 """
 
@@ -11,7 +13,7 @@ import logging
 from typing import Any, Final
 
 from kactl.errors import ControllerMoved, IllegalState, KactlError, NotController, SessionExpired, StoreError
-from kactl.events import ControllerState, Event, LeaderAndIsrAnswered, WritesFailed
+from kactl.events import ControllerState, Event, LeaderAndIsrAnswered, Turn, WritesFailed
 from kactl.requests import Asked
 from kactl.telemetry import Telemetry
 
@@ -45,6 +47,9 @@ STORE_TRIES: Final = 4
 STORE_BACKOFF_MS: Final = 200
 # When an event that was abandoned is looked at again: what it spoke of may not be told a second time.
 LOOK_AGAIN_MS: Final = 10_000
+# Answers of brokers for which nobody waits are handled in the middle of a large event only if it goes on for so long:
+# its next chunk is not planned before they are handled, though the store could be writing it meanwhile.
+BETWEEN_AFTER_MS: Final = 100
 
 
 class ControllerLoop(Actor[Event]):
@@ -55,7 +60,7 @@ class ControllerLoop(Actor[Event]):
     """
 
     def __init__(self, reach: Reach, *, telemetry: Telemetry, unclean: UncleanDefault) -> None:
-        super().__init__("controller", now=reach.clock.monotonic_ms)
+        super().__init__("controller", now=reach.clock.monotonic_ms, lane=_turn_of)
         self.reach = reach
         self.cluster = reach.cluster
         self.store = reach.store
@@ -63,6 +68,10 @@ class ControllerLoop(Actor[Event]):
         self.telemetry = telemetry
         self.state = ControllerState.IDLE
         self.turns = Turns(reach.clock)
+        reach.recess.is_due = self._is_recess_due
+        reach.recess.hold = self._hold_recess
+        self._resumed_ms = 0.0  # when the event in hand began, or was last held up
+        self._over: Exception | None = None  # what a small event has met that ends the large one
         self._later: dict[Event, asyncio.Task[None]] = {}
         timers = Timers(reach.clock, reach.enqueue)
         features = FeatureEvents(reach)
@@ -135,7 +144,9 @@ class ControllerLoop(Actor[Event]):
         waited_ms = self.inbox.waited_ms
         self.turns.begin(message, waited_ms)
         self.telemetry.queued(waited_ms)
-        self.state = message.state
+        before, self.state = self.state, message.state
+        if self.turns.depth == 1:
+            self._resumed_ms = self.clock.monotonic_ms()
         try:
             with self.telemetry.event(
                 message.label,
@@ -146,7 +157,7 @@ class ControllerLoop(Actor[Event]):
             ):
                 return await self._receive(message)
         finally:
-            self.state = ControllerState.IDLE
+            self.state = before
             took_ms = self.turns.end()
             if message.state.is_timed:
                 self.telemetry.processed(message.state.label, took_ms)
@@ -161,12 +172,20 @@ class ControllerLoop(Actor[Event]):
         except ControllerMoved as moved:
             log.info("%s: %s", message.label, moved)
             self._failed(moved)
+            if self.turns.depth > 1:
+                # Nothing that the large event relies on is taken away under it: it ends, and then we resign.
+                self._over = moved
+                if message.asked:
+                    raise self._not_controller(message, nobody=True) from moved
+                return None
             await self.controllership.moved(refused=type(message) is not LeaderAndIsrAnswered)
             if message.asked:
                 raise self._not_controller(message) from moved
         except Exception as error:
             self._failed(error)
-            if isinstance(error, IllegalState) and self.is_active:
+            if isinstance(error, IllegalState) and self.turns.depth > 1:
+                self._over = error
+            elif isinstance(error, IllegalState) and self.is_active:
                 # Nothing that we know can be relied on any more; whoever is elected next reads all of it anew.
                 await self.controllership.give_up(f"what should not be possible has happened: {error}")
             if message.asked:
@@ -185,10 +204,14 @@ class ControllerLoop(Actor[Event]):
         self.turns.fail()
         self.telemetry.failed(error)
 
-    def _not_controller(self, asked: Event) -> NotController:
-        """What the asker of `asked` is told: that he has to ask somebody else, in the words that he understands."""
+    def _not_controller(self, asked: Event, *, nobody: bool = False) -> NotController:
+        """What the asker of `asked` is told: that he has to ask somebody else, in the words that he understands.
+
+        Args:
+            nobody: it is not known yet who that is.
+        """
         refusal = asked.not_controller if isinstance(asked, Asked) else NotController
-        return refusal(self.active_id)
+        return refusal(None if nobody else self.active_id)
 
     async def _handle(self, event: Event) -> Any:
         """Handle an event; one that only says "read again" is tried again while the store fails for the moment."""
@@ -206,6 +229,44 @@ class ControllerLoop(Actor[Event]):
                 self.reach.batch.clear()
                 await self.clock.sleep_ms(pause_ms)
         return await handler(event)
+
+    # -- small events in the middle of a large one ---------------------------------------------------------------------
+
+    def _is_recess_due(self) -> bool:
+        """Whether the event in hand is to be held up at its next boundary."""
+        waits = self.inbox.in_lane(Turn.SOON) or self.inbox.oldest_ms_in(Turn.BETWEEN) >= BETWEEN_AFTER_MS
+        return bool(waits) and self._may_hold()
+
+    def _may_hold(self) -> bool:
+        """Not in the middle of a takeover, nor in that of an event that was let in itself; and not if the
+        controllership is about to end or change: nothing may overtake that."""
+        if self.turns.depth != 1 or not (self.is_active and self.controllership.ready):
+            return False
+        return not any(entry.message.on_standby for entry in self.inbox.in_lane(Turn.AFTER))
+
+    async def _hold_recess(self) -> None:
+        """Handle small events that wait, for as long as the large one took since it was last held up.
+
+        Raises:
+            ControllerMoved, IllegalState: one of them has met what ends our controllership.
+        """
+        began_ms = self.clock.monotonic_ms()
+        share_ms = began_ms - self._resumed_ms
+        waiting = len(self.inbox.in_lane(Turn.SOON)) + len(self.inbox.in_lane(Turn.BETWEEN))
+        # No more than wait now: what they bring about comes at the next boundary.
+        for _ in range(waiting):
+            taken = self.inbox.take_from(Turn.SOON, Turn.BETWEEN) if self._may_hold() else None
+            if taken is None:
+                break
+            await self._one(*taken)
+            over, self._over = self._over, None
+            if over is not None:
+                raise over
+            if self.clock.monotonic_ms() - began_ms >= share_ms:
+                break
+        self._resumed_ms = self.clock.monotonic_ms()
+
+    # -- what did not go well ------------------------------------------------------------------------------------------
 
     def _look_again(self, event: Event, *, pause_ms: float = LOOK_AGAIN_MS) -> None:
         """Put an abandoned event down for later; the reading that it asked for may be what listens for the next."""
@@ -256,3 +317,7 @@ class ControllerLoop(Actor[Event]):
         for message, asker in drained:
             if asker is not None and not asker.done():
                 asker.set_exception(self._not_controller(message))
+
+
+def _turn_of(event: Event) -> int:
+    return event.turn

@@ -5,6 +5,7 @@ Kept by the loop as it goes; people look at it while something hangs, so nothing
 Source: the classic controller's ControllerEventManager, QueuedEvent.
 """
 
+import dataclasses
 from collections.abc import Iterable
 from itertools import islice
 from typing import Final
@@ -24,12 +25,17 @@ NAMED_MAX: Final = 1000
 
 
 class Current(msgspec.Struct, frozen=True):
-    """The event in hand. `state` as Kafka numbers it."""
+    """The event in hand. `state` as Kafka numbers it.
+
+    Attributes:
+        between: the small event that is being handled between two chunks of it; empty if none is.
+    """
 
     label: str
     state: int
     since_ms: int  # wall clock
     for_ms: float
+    between: str = ""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -84,38 +90,54 @@ class _Tally:
         self.process = Durations()
 
 
+@dataclasses.dataclass(slots=True)
+class _InHand:
+    event: Event
+    since_ms: int
+    began_ms: float
+    held_ms: float = 0.0  # spent on events that were handled between chunks of it
+    failed: bool = False
+
+
 class Turns:
-    """Which event's turn it is, and what became of those before. Kept by the loop."""
+    """Which event's turn it is, and what became of those before. Kept by the loop.
+
+    A large event stays in hand while small ones are handled between its chunks. What these take counts as theirs.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._tallies: dict[str, _Tally] = {}
         self._wait = Durations(idle_ms=IDLE_MS)
-        self._current: tuple[Event, int, float] | None = None
-        self._failed = False
+        self._hand: list[_InHand] = []
+
+    @property
+    def depth(self) -> int:
+        """How many events are in hand: 0, 1, or 2 while a small one is handled between chunks of a large one."""
+        return len(self._hand)
 
     def begin(self, event: Event, waited_ms: float) -> None:
         now_ms = self._clock.monotonic_ms()
         self._tally(event).wait.add(waited_ms, now_ms=now_ms)
         self._wait.add(waited_ms, now_ms=now_ms)
-        self._current = (event, self._clock.now_ms(), now_ms)
-        self._failed = False
+        self._hand.append(_InHand(event, self._clock.now_ms(), now_ms))
 
     def fail(self) -> None:
-        """The event in hand has failed."""
-        self._failed = True
+        """The event that was begun last has failed."""
+        self._hand[-1].failed = True
 
     def end(self) -> float:
-        """The event in hand is done; how long it took, in ms."""
-        assert self._current is not None
-        event, _, began_ms = self._current
-        self._current = None
+        """The event that was begun last is done; how long it took by itself, in ms."""
+        done = self._hand.pop()
         now_ms = self._clock.monotonic_ms()
-        tally = self._tally(event)
+        took_ms = now_ms - done.began_ms
+        if self._hand:
+            self._hand[-1].held_ms += took_ms
+        tally = self._tally(done.event)
         tally.handled += 1
-        tally.failed += self._failed
-        tally.process.add(now_ms - began_ms, now_ms=now_ms)
-        return now_ms - began_ms
+        tally.failed += done.failed
+        tally.process.add(took_ms - done.held_ms, now_ms=now_ms)
+        return took_ms - done.held_ms
 
     def preempted(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -149,7 +171,13 @@ class Turns:
         )
 
     def _in_hand(self, now_ms: float) -> Current | None:
-        if self._current is None:
+        if not self._hand:
             return None
-        event, since_ms, began_ms = self._current
-        return Current(event.label, int(event.state), since_ms, now_ms - began_ms)
+        held, *between = self._hand
+        return Current(
+            held.event.label,
+            int(held.event.state),
+            held.since_ms,
+            now_ms - held.began_ms,
+            between[0].event.label if between else "",
+        )

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from kactl.errors import ErrorCode, StaleController
-from kactl.events import ControllerState
+from kactl.events import BRIEF_PARTITIONS_MAX, ControllerState, Turn
 from kactl.model import NO_EPOCH, Leadership, TopicRef
 from kactl.requests import Asked
 
@@ -68,6 +68,10 @@ class AlterPartitionRequested(Asked, frozen=True):
     proposals: tuple[IsrProposal, ...]
     version: int = 3
 
+    @property
+    def turn(self) -> Turn:
+        return Turn.SOON if len(self.proposals) <= BRIEF_PARTITIONS_MAX else Turn.AFTER
+
 
 class IsrResult(msgspec.Struct, frozen=True):
     """What became of one proposal; `leadership` is what holds now if it was taken."""
@@ -87,3 +91,7 @@ class ProducerIdsRequested(Asked, frozen=True):
     state = ControllerState.IDLE  # as in Kafka
     broker: int
     broker_epoch: int
+
+    @property
+    def turn(self) -> Turn:
+        return Turn.SOON

@@ -5,10 +5,11 @@ What is asked of the controller stands in `kactl.requests` and `kactl.broker_req
 """
 
 import enum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 
+from kactl.errors import ErrorCode
 from kactl.model import TopicPartition
 from kactl.wire import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
 
@@ -46,6 +47,18 @@ class ControllerState(enum.IntEnum):
         return self not in (ControllerState.IDLE, ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED)
 
 
+class Turn(enum.IntEnum):
+    """When an event may be handled while a large one is in hand. See `actors.recess`."""
+
+    AFTER = 0  # when that one is done
+    BETWEEN = 1  # between two chunks of it, if it is not delayed by that, or has gone on for a while
+    SOON = 2  # as soon as a chunk of it is done: somebody waits
+
+
+# An event that names more partitions than this is not brief: it takes milliseconds itself.
+BRIEF_PARTITIONS_MAX: Final = 100
+
+
 class Event(msgspec.Struct, frozen=True):
     """The root of all events."""
 
@@ -60,6 +73,12 @@ class Event(msgspec.Struct, frozen=True):
     @property
     def label(self) -> str:
         return type(self).__name__
+
+    @property
+    def turn(self) -> Turn:
+        """Only what concerns partitions that it names, or none at all, may come before a large event is done; and
+        nothing that adds or removes topics, brokers or partitions, or says who is live."""
+        return Turn.AFTER
 
 
 # -- the controllership ------------------------------------------------------------------------------------------------
@@ -248,6 +267,12 @@ class LeaderAndIsrAnswered(Event, frozen=True):
     broker_epoch: int
     response: LeaderAndIsrResponse
 
+    @property
+    def turn(self) -> Turn:
+        """One that says of a directory that it failed is a large event itself."""
+        clean = self.response.error == ErrorCode.NONE and not self.response.partitions.error.any()
+        return Turn.BETWEEN if clean else Turn.AFTER
+
 
 class UpdateMetadataAnswered(Event, frozen=True):
     """A broker answered an UpdateMetadata with an error, or without (Kafka: UpdateMetadataResponseReceived)."""
@@ -256,6 +281,10 @@ class UpdateMetadataAnswered(Event, frozen=True):
     broker: int
     broker_epoch: int
     response: UpdateMetadataResponse
+
+    @property
+    def turn(self) -> Turn:
+        return Turn.BETWEEN
 
 
 class ReplicasDeleted(Event, frozen=True):

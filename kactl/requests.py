@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from kactl.errors import ErrorCode, NotController
-from kactl.events import ControllerState, Event
+from kactl.events import BRIEF_PARTITIONS_MAX, ControllerState, Event, Turn
 from kactl.model import NO_LEADER, Assignment, TopicPartition
 
 # How many partitions one topic may be asked for; a topic's stored entry has to fit ZooKeeper's limit for one node.
@@ -96,6 +96,11 @@ class ElectionRequested(Asked, frozen=True):
     election: ElectionKind
     partitions: tuple[TopicPartition, ...] | None = None
     dry_run: bool = False
+
+    @property
+    def turn(self) -> Turn:
+        few = self.partitions is not None and len(self.partitions) <= BRIEF_PARTITIONS_MAX
+        return Turn.SOON if few else Turn.AFTER
 
 
 class ElectionResult(msgspec.Struct, frozen=True):

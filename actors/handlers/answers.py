@@ -77,7 +77,7 @@ class BrokerAnswers(Handlers):
         notifications = await self.store.log_dir_notifications()
         try:
             brokers = frozenset(each.broker for each in notifications)
-            await self.move_replicas(self.cluster.table.with_replica_on(brokers), ReplicaState.ONLINE, brokers)
+            await self.move_many_replicas(self.cluster.table.with_replica_on(brokers), ReplicaState.ONLINE, brokers)
         finally:
             await self.store.delete_notifications(notifications, self.cluster.fence)
 

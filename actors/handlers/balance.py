@@ -10,12 +10,12 @@ from typing import Final
 
 import numpy as np
 
-from kactl.actors.messages import Move, Moved
+from kactl.actors.messages import Move
 from kactl.balance import balance
 from kactl.election import Election
 from kactl.events import BalanceDue, Event
 from kactl.model import PartitionState
-from kactl.rows import Refusal
+from kactl.rows import Bools, Refusal, Rows, first, preferred_slot
 
 from .reach import Handler, Handlers, Reach
 from .timers import Timers
@@ -64,7 +64,15 @@ class Balancing(Handlers):
             "more than %d %% of the partitions that prefer brokers %s are led elsewhere; %d of them can return",
             self.settings.balance_percentage, found.over.tolist(), len(found.returning),
         )  # fmt: skip
-        moved: Moved = await self.partitions.ask(Move(found.returning, PartitionState.ONLINE, Election.PREFERRED))
+        moved = await self.move_many(
+            Move(found.returning, PartitionState.ONLINE, Election.PREFERRED, wanted=_is_led_elsewhere)
+        )
         failed = int(np.count_nonzero(moved.refusal != Refusal.NONE))
         if failed:
             log.error("%d of %d leaders did not return to their preferred replicas", failed, len(found.returning))
+
+
+def _is_led_elsewhere(rows: Rows) -> Bools:
+    """bool[n]: as `balance` has it; some may have returned since."""
+    elsewhere: Bools = rows.leader != first(preferred_slot(rows.assigned), rows.replicas)
+    return elsewhere

@@ -127,7 +127,7 @@ class BrokerEvents(Handlers):
         for broker in brokers:
             # Of one that was here all the time; who has just come has none.
             at = np.setdiff1d(at, cluster.table.dirs_offline(broker))
-        await self.move_replicas(at, ReplicaState.ONLINE, ids)
+        await self.move_many_replicas(at, ReplicaState.ONLINE, ids)
         await self.elect_offline()
         await self._reassignments.resume_on(ids)
         await self._deletion.resume_on(ids)
@@ -204,5 +204,5 @@ class BrokerEvents(Handlers):
         self.batch.begin()
         self.batch.update_metadata([broker], table.rows(table.with_leadership()))
         self.channels.send(self.batch.flush())
-        await self.move_replicas(table.with_replica_on([broker]), ReplicaState.ONLINE, frozenset({broker}))
+        await self.move_many_replicas(table.with_replica_on([broker]), ReplicaState.ONLINE, frozenset({broker}))
         await self._deletion.send_again(broker)

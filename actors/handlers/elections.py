@@ -5,11 +5,10 @@ answered, also one that has no leader yet or does not exist.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import numpy as np
 
-from kactl.actors.actor import Ref
 from kactl.actors.messages import Move, Moved
 from kactl.cluster import Cluster
 from kactl.election import Election, nobody_in_sync_online
@@ -54,7 +53,7 @@ class Elections(Handlers):
         }
 
     async def on_election_requested(self, event: ElectionRequested) -> list[ElectionResult]:
-        return await answer(event, self.cluster, self.partitions)
+        return await answer(event, self.cluster, self.move_many)
 
     async def on_unclean_elections_enabled(self, event: UncleanElectionsEnabled) -> None:
         log.info("unclean elections are %s by our own setting", "allowed" if event.enabled else "forbidden")
@@ -96,7 +95,14 @@ class Elections(Handlers):
         rows = rows.take(_electable(rows, ElectionKind.PREFERRED, self.cluster))
         log.info("preferred elections are requested in the store for %d partitions; %d need one",
                  len(requested), len(rows))  # fmt: skip
-        moved: Moved = await self.partitions.ask(Move(rows.at, PartitionState.ONLINE, Election.PREFERRED))
+        moved = await self.move_many(
+            Move(
+                rows.at,
+                PartitionState.ONLINE,
+                Election.PREFERRED,
+                wanted=lambda now: _electable(now, ElectionKind.PREFERRED, self.cluster),
+            )
+        )
         failed = table.names(rows.at[moved.refusal != Refusal.NONE])
         if len(failed):
             log.error(
@@ -104,7 +110,9 @@ class Elections(Handlers):
             )
 
 
-async def answer(asked: ElectionRequested, cluster: Cluster, partitions: Ref[Move]) -> list[ElectionResult]:
+async def answer(
+    asked: ElectionRequested, cluster: Cluster, move: Callable[[Move], Awaitable[Moved]]
+) -> list[ElectionResult]:
     """Hold the elections that were asked for; one result for each partition, in the order asked or by name."""
     table = cluster.table
     results: dict[TopicPartition, ElectionResult] = {}
@@ -120,7 +128,7 @@ async def answer(asked: ElectionRequested, cluster: Cluster, partitions: Ref[Mov
                 name.topic, name.partition, "not_needed", ErrorCode.ELECTION_NOT_NEEDED, "", leader, leader
             )
     rows = rows.take(wanted)
-    leaders, refusals = _dry(asked, cluster, rows) if asked.dry_run else await _hold(asked, cluster, partitions, rows)
+    leaders, refusals = _dry(asked, cluster, rows) if asked.dry_run else await _hold(asked, cluster, move, rows)
     for (name, previous), leader, refusal in zip(
         _each(cluster, rows), leaders.tolist(), refusals.tolist(), strict=True
     ):
@@ -151,9 +159,18 @@ def _electable(rows: Rows, kind: ElectionKind, cluster: Cluster) -> Bools:
     return needed | ~rows.has_leadership
 
 
-async def _hold(asked: ElectionRequested, cluster: Cluster, partitions: Ref[Move], rows: Rows) -> tuple[Ints, Bytes]:
+async def _hold(
+    asked: ElectionRequested, cluster: Cluster, move: Callable[[Move], Awaitable[Moved]], rows: Rows
+) -> tuple[Ints, Bytes]:
     """Leaders and refusals after the elections."""
-    moved: Moved = await partitions.ask(Move(rows.at, PartitionState.ONLINE, _ELECTIONS[asked.election]))
+    moved = await move(
+        Move(
+            rows.at,
+            PartitionState.ONLINE,
+            _ELECTIONS[asked.election],
+            wanted=lambda now: _electable(now, asked.election, cluster),
+        )
+    )
     return cluster.table.rows(rows.at).leader, moved.refusal
 
 

@@ -108,9 +108,9 @@ class Failover(Handlers):
         states = np.where(alive, np.uint8(ReplicaState.ONLINE), np.uint8(ReplicaState.DELETION_INELIGIBLE))
         cluster.table.set_replica_states(at, np.where(rows.assigned, states, np.uint8(ReplicaState.ABSENT)))
         holders = frozenset(np.unique(rows.replicas[rows.assigned]).tolist())
-        await self.move_replicas(at, ReplicaState.ONLINE, holders & cluster.now.live.ids)
+        await self.move_many_replicas(at, ReplicaState.ONLINE, holders & cluster.now.live.ids)
         gone = holders - cluster.now.live.ids
-        await self.move_replicas(cluster.table.with_replica_on(gone), ReplicaState.OFFLINE, gone)
+        await self.move_many_replicas(cluster.table.with_replica_on(gone), ReplicaState.OFFLINE, gone)
 
     async def _start_partitions(self) -> None:
         rows = self.cluster.table.rows(self.cluster.table.all())

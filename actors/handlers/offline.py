@@ -5,7 +5,7 @@ Source: the classic controller's onReplicasBecomeOffline.
 
 from kactl.actors.messages import Move
 from kactl.model import PartitionState, ReplicaState
-from kactl.rows import RowNumbers
+from kactl.rows import Bools, RowNumbers, Rows, some
 
 from .deletion import Deletion
 from .reach import Handlers, Reach
@@ -25,10 +25,16 @@ class Offline(Handlers):
         """
         table = self.cluster.table
         staying = table.not_queued(at)
-        await self.partitions.ask(Move(table.led_by_none_of(self.cluster.now.live), PartitionState.OFFLINE))
+        lost = table.led_by_none_of(self.cluster.now.live)
+        await self.move_many(Move(lost, PartitionState.OFFLINE, wanted=self._has_lost_its_leader))
         moved = await self.elect_offline()
-        await self.move_replicas(staying, ReplicaState.OFFLINE, brokers)
+        await self.move_many_replicas(staying, ReplicaState.OFFLINE, brokers)
         await self._deletion.fail_replica_deletion(at, brokers)
         if not len(staying) and not moved.elected.any():
             # Nothing was sent that would tell of the brokers that are gone.
             self.tell_brokers(self.cluster.brokers)
+
+    def _has_lost_its_leader(self, rows: Rows) -> Bools:
+        """bool[n]: as `Table.led_by_none_of`; somebody may have been elected since that was asked."""
+        led = self.cluster.now.live[rows.leader] & ~some(rows.dir_offline & (rows.replicas == rows.leader))
+        return rows.has_leadership & ~led & ~rows.queued

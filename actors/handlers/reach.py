@@ -7,6 +7,7 @@ from typing import Any, Final
 from kactl.actors.actor import Ref
 from kactl.actors.messages import Move, Moved, MoveReplicas
 from kactl.actors.outbox import BrokerChannels
+from kactl.actors.recess import Recess
 from kactl.batch import RequestBatch
 from kactl.clock import Clock
 from kactl.cluster import Cluster
@@ -15,7 +16,7 @@ from kactl.events import Event, ReassignmentStored
 from kactl.history import BrokerEvent, History
 from kactl.level import LATEST, ProtocolLevel
 from kactl.model import PartitionState, ReplicaState
-from kactl.rows import RowNumbers
+from kactl.rows import Bools, RowNumbers, Rows
 from kactl.store import Store
 
 # A broker is given a minute or two to hand over, and then flushes its logs: long before this is over it has stopped.
@@ -69,6 +70,7 @@ class Reach:
     Attributes:
         batch: the controller's own; each machine has another.
         enqueue: puts an event behind those that wait; one that waits already is not put again.
+        recess: lets small events be handled in the middle of a large one.
     """
 
     cluster: Cluster
@@ -81,6 +83,7 @@ class Reach:
     clock: Clock
     settings: Settings
     enqueue: Callable[[Event], None]
+    recess: Recess = dataclasses.field(default_factory=Recess)
 
 
 # Handles one event to its end; the result is the answer to one that was asked.
@@ -110,11 +113,34 @@ class Handlers:
     def epoch(self) -> int:
         return self.cluster.fence.epoch
 
+    async def move_many(self, move: Move) -> Moved:
+        """Move partitions, however many; small events are handled meanwhile.
+
+        What a caller knows of partitions from before may have changed then. `move.wanted` says which still want it.
+        """
+        move = dataclasses.replace(move, pause=self.reach.recess.is_due)
+        parts: list[Moved] = []
+        while True:
+            parts.append(await self.partitions.ask(move))
+            move = move.rest(len(parts[-1].at))
+            if not len(move.at):
+                return Moved.of(parts)
+            await self.reach.recess.hold()
+
+    async def move_many_replicas(
+        self, at: RowNumbers, target: ReplicaState, brokers: frozenset[int] | None = None
+    ) -> None:
+        """Move replicas, however many; small events are handled meanwhile."""
+        move = MoveReplicas(at, target, brokers, pause=self.reach.recess.is_due)
+        while len(move.at) and (brokers is None or brokers):
+            move = move.rest(await self.replicas.ask(move))
+            if len(move.at):
+                await self.reach.recess.hold()
+
     async def elect_offline(self) -> Moved:
         """Find leaders for all partitions that want one, topics that are being deleted left out."""
         at = self.cluster.table.in_state(PartitionState.NEW, PartitionState.OFFLINE)
-        moved: Moved = await self.partitions.ask(Move(at, PartitionState.ONLINE, Election.OFFLINE))
-        return moved
+        return await self.move_many(Move(at, PartitionState.ONLINE, Election.OFFLINE, wanted=_is_leaderless))
 
     async def move_replicas(self, at: RowNumbers, target: ReplicaState, brokers: frozenset[int] | None = None) -> None:
         if brokers is None or brokers:
@@ -138,3 +164,9 @@ class Handlers:
         return BrokerEvent(
             what=what, broker=broker, broker_epoch=self.cluster.brokers[broker].epoch, controller_epoch=self.epoch
         )
+
+
+def _is_leaderless(rows: Rows) -> Bools:
+    """bool[n]: partitions that want a leader, unless their topic is being deleted."""
+    wanting: Bools = (rows.state == PartitionState.NEW) | (rows.state == PartitionState.OFFLINE)
+    return wanting & ~rows.queued

@@ -71,7 +71,14 @@ class Shutdowns(Handlers):
         self._mark(broker, drained=event.broker_epoch == NO_EPOCH)
         # What it followed is decided before it follows what it led until now.
         led, followed = self._hosted(broker.id)
-        await self.partitions.ask(Move(led, PartitionState.ONLINE, Election.CONTROLLED_SHUTDOWN))
+        await self.move_many(
+            Move(
+                led,
+                PartitionState.ONLINE,
+                Election.CONTROLLED_SHUTDOWN,
+                wanted=lambda rows: rows.leader == broker.id,
+            )
+        )
         await self._stop_following(broker.id, followed)
         remaining = self.cluster.table.names(self.cluster.table.led_by(broker.id))
         log.info("broker %d is shutting down; it led %d partitions, and still leads %d",
@@ -113,7 +120,7 @@ class Shutdowns(Handlers):
         self.batch.begin()
         self.batch.stop(rows, holds(rows, broker), delete=False)
         self.channels.send(self.batch.flush())
-        await self.move_replicas(at, ReplicaState.OFFLINE, frozenset({broker}))
+        await self.move_many_replicas(at, ReplicaState.OFFLINE, frozenset({broker}))
 
     def _would_remain(self, broker: int) -> list[TopicPartition]:
         """What the broker would still lead, as far as is known without asking the store."""

@@ -40,7 +40,10 @@ def queue(settings: Settings, *, limit: int) -> None:
     if form == "json":
         output.print_json(found)
         return
-    in_hand = NONE if found.current is None else f"{found.current.label}, for {_ms(found.current.for_ms)}"
+    in_hand = NONE
+    if found.current is not None:
+        between = f", in between {found.current.between}" if found.current.between else ""
+        in_hand = f"{found.current.label}, for {_ms(found.current.for_ms)}{between}"
     values: list[tuple[str, Cell]] = [
         ("in hand", in_hand),
         ("waiting", (str(found.depth), WARN if found.depth else PLAIN)),

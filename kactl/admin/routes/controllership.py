@@ -53,7 +53,13 @@ async def queue(service: Service, asked: Asked[NoQuestion, QueueQuery, NoQuestio
         refused=view.refused,
         current=None
         if in_hand is None
-        else CurrentEvent(label=in_hand.label, state=in_hand.state, since_ms=in_hand.since_ms, for_ms=in_hand.for_ms),
+        else CurrentEvent(
+            label=in_hand.label,
+            state=in_hand.state,
+            since_ms=in_hand.since_ms,
+            for_ms=in_hand.for_ms,
+            between=in_hand.between,
+        ),
         next=tuple(map(_waiting, view.next)),
         kinds=tuple(map(_tally, view.kinds)),
         wait=_took(view.wait),

@@ -45,12 +45,14 @@ class Took(Answer, frozen=True):
 
 
 class CurrentEvent(Answer, frozen=True):
-    """The event in hand. `state`: as Kafka numbers it."""
+    """The event in hand. `state`: as Kafka numbers it. `between`: the small event that is handled between two chunks
+    of it; empty if none is."""
 
     label: str
     state: int
     since_ms: int
     for_ms: float
+    between: str
 
 
 class WaitingEvent(Answer, frozen=True):
