@@ -124,6 +124,11 @@ class Found:
         for name, value in values.items():
             self.add(f"{prefix}/{name}", unit, value)
 
+    def forget(self, prefix: str) -> None:
+        """Leave out everything below a path, such as runs that only warmed something up."""
+        for name in [name for name in self._units if _below(name, prefix)]:
+            del self._units[name], self._runs[name]
+
     def runs(self, name: str) -> list[float]:
         return self._runs[name]
 

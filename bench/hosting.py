@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from tests.interop.zookeeper import ZooKeeperServer
 
 from .clusters import Shape, fill
 
+CHROOT: Final = "/bench"
 KINDS: Final = ("memory", "sqlite", "zookeeper")
 # Sessions outlive whatever the machine does meanwhile.
 SESSION_MS: Final = 60_000
@@ -42,8 +43,18 @@ async def backing(kind: str) -> AsyncIterator[Opener]:
         elif kind == "sqlite":
             yield lambda: SqliteStore(Path(folder) / "kactl.db", session_timeout_ms=SESSION_MS)
         else:
-            with ZooKeeperServer(Path(folder), tick_ms=SESSION_MS // 10, heap_mb=_HEAP_MB) as server:
-                yield lambda: ZooKeeperStore(server.connect("/bench"), session_timeout_ms=SESSION_MS)
+            with zookeeper() as server:
+                yield lambda: ZooKeeperStore(server.connect(CHROOT), session_timeout_ms=SESSION_MS)
+
+
+@contextlib.contextmanager
+def zookeeper() -> Iterator[ZooKeeperServer]:
+    """A ZooKeeper server of our own, with room for a large cluster."""
+    with (
+        tempfile.TemporaryDirectory(prefix="kactl-bench-") as folder,
+        ZooKeeperServer(Path(folder), tick_ms=SESSION_MS // 10, heap_mb=_HEAP_MB) as server,
+    ):
+        yield server
 
 
 async def load(store: Store, shape: Shape, fence: Fence) -> None:
