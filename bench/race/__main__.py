@@ -1,0 +1,201 @@
+"""Kafka's controller and kactl, in turn, through everything that a controller has to do in a hurry.
+
+    python -m bench.race --sizes 10x10000,30x100000 --runs 3 --output race.json
+
+A run has a fresh ZooKeeper with a synthetic cluster in it, stub brokers in one process that keep the time, and one
+contender; runs of the contenders alternate. Phases, and where each begins and ends, stand in `bench.race.phases`. All
+of it shares one machine, so that figures say something beside each other and little alone. Needs Linux, Java 17, and
+Maven once, to fetch Kafka.
+"""
+
+import argparse
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Final, NoReturn
+
+from bench.clusters import Shape
+from bench.figures import Found, Results
+from bench.run import event_loop, say, words
+from tests.interop import jars
+from tests.interop.processes import HarnessError
+
+from .contenders import CONTENDERS, IBP, SESSION_TIMEOUT_MS
+from .phases import MAY_BE_SKIPPED, PHASES, run
+from .report import whole
+from .scene import Settings, staged
+
+NAME: Final = "race"
+PARTITIONS_OF_A_TOPIC: Final = 20
+_REPLICAS: Final = 3
+_FAILED: Final = 1
+_UNUSABLE: Final = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Race; 0 if every run was completed, 1 if one was not, 2 if none can be."""
+    asked = _parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, _end)
+    if reason := jars.missing():
+        print(f"the race runs real servers, as the interop tests do: {reason}", file=sys.stderr)
+        return _UNUSABLE
+    try:
+        jars.class_path()
+    except jars.JarsUnavailable as error:
+        print(f"the race runs real servers: {error}", file=sys.stderr)
+        return _UNUSABLE
+    results, failures = race(asked)
+    say(f"\n{whole(results)}")
+    for failure in failures:
+        print(f"not completed: {failure}", file=sys.stderr)
+    return _FAILED if failures else 0
+
+
+def race(asked: argparse.Namespace) -> tuple[Results, list[str]]:
+    """All runs; what was found, and which runs were not completed."""
+    settings = Settings(
+        warm_failovers=asked.warm_failovers,
+        phase_limit_s=asked.phase_limit,
+        rest_s=asked.rest,
+        zookeeper_heap_mb=asked.zookeeper_heap,
+        skip=asked.skip,
+        until=asked.until,
+    )
+    found = Found(
+        NAME,
+        settings={
+            "sizes": asked.sizes,
+            "runs": asked.runs,
+            "contenders": asked.contenders,
+            "warm failovers": settings.warm_failovers,
+            "skip": settings.skip,
+            "until": settings.until,
+            "partitions of a topic": PARTITIONS_OF_A_TOPIC,
+            "replicas": _REPLICAS,
+            "protocol level": IBP,
+            "session timeout ms": SESSION_TIMEOUT_MS,
+            "ZooKeeper heap MB": settings.zookeeper_heap_mb,
+        },
+    )
+    found.versions = server_versions(jars.class_path())
+    loop = event_loop("auto")
+    failures: list[str] = []
+    for size in asked.sizes:
+        brokers, partitions = shape_of(size)
+        shape = Shape(partitions, partitions // PARTITIONS_OF_A_TOPIC, brokers, _REPLICAS)
+        for turn in range(asked.runs):
+            # Whoever begins meets a machine that is a little less warm: each does so in turn.
+            order = asked.contenders if turn % 2 == 0 else tuple(reversed(asked.contenders))
+            for name in order:
+                say(f"{size} {name}, run {turn + 1} of {asked.runs}")
+                try:
+                    _run(shape, settings, found, name=name, size=size, keep=_folder(asked.keep, size, name, turn))
+                except HarnessError as error:
+                    failures.append(f"{size} {name}, run {turn + 1}: {error}")
+                    say(f"  not completed: {error}")
+                if asked.output is not None:
+                    found.write(asked.output, loop=loop)
+    return found.results(loop=loop), failures
+
+
+def shape_of(size: str) -> tuple[int, int]:
+    """Brokers and partitions of a size such as 30x100000.
+
+    Raises:
+        ValueError: it is none, or no cluster can be like that.
+    """
+    matched = re.fullmatch(r"([1-9][0-9]{0,2})x([1-9][0-9]{0,6})", size)
+    if matched is None:
+        raise ValueError(f"a size is brokers x partitions, as 30x100000, not {size!r}")
+    brokers, partitions = int(matched[1]), int(matched[2])
+    if brokers < _REPLICAS or partitions % PARTITIONS_OF_A_TOPIC:
+        raise ValueError(
+            f"{size}: at least {_REPLICAS} brokers, which is how many replicas there are, and partitions for topics of "
+            f"{PARTITIONS_OF_A_TOPIC}"
+        )
+    return brokers, partitions
+
+
+def server_versions(class_path: str) -> dict[str, str]:
+    """Of the servers' jars, and of Java."""
+    found = {}
+    for what, jar in (("kafka", r"kafka_[0-9.]+-([0-9.]+)\.jar"), ("zookeeper", r"zookeeper-([0-9.]+)\.jar")):
+        matched = re.search(jar, class_path)
+        found[what] = matched[1] if matched else "unknown"
+    said = subprocess.run(
+        [jars.java_program() or "java", "-version"], capture_output=True, text=True, timeout=30, check=False
+    ).stderr
+    matched = re.search(r'version "([^"]+)"', said)
+    return found | {"java": matched[1] if matched else "unknown"}
+
+
+def _run(shape: Shape, settings: Settings, found: Found, *, name: str, size: str, keep: Path | None) -> None:
+    began = time.monotonic()
+
+    def told(phase: str, times: dict[str, float]) -> None:
+        shown = ", ".join(f"{part} {value:.3f}" for part, value in times.items())
+        say(f"  {phase}: {shown}")
+
+    with staged(shape, settings, start=CONTENDERS[name], found=found, path=f"{size}/{name}", keep=keep) as scene:
+        say(f"  the cluster is there after {time.monotonic() - began:.1f} s")
+        run(scene, told)
+
+
+def _folder(keep: Path | None, size: str, name: str, turn: int) -> Path | None:
+    return None if keep is None else keep / f"{size}-{name}-{turn + 1}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.race",
+        description=(__doc__ or "").splitlines()[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--sizes", type=_sizes, default=_sizes("10x10000,30x100000,100x200000"), help="brokers x partitions, by commas")
+    add("--runs", type=int, default=3, help="of each contender at each size")
+    add("--contenders", type=_of(CONTENDERS), default=tuple(CONTENDERS), help="by commas")
+    add("--warm-failovers", type=int, default=2, help="in each run")
+    add("--skip", type=_of(MAY_BE_SKIPPED), default=(), help=f"phases, by commas, of {', '.join(MAY_BE_SKIPPED)}")
+    add("--until", choices=tuple(PHASES), default="topic deletion", help="the last phase")
+    add("--phase-limit", type=float, default=300.0, metavar="SECONDS", help="for what is waited for in a phase")
+    add("--rest", type=float, default=0.5, metavar="SECONDS", help="of doing nothing, after which a phase is over")
+    add("--zookeeper-heap", type=int, default=2048, metavar="MB", help="of the ZooKeeper server")
+    add("--output", type=Path, help="write all figures there, as JSON")
+    add("--keep", type=Path, metavar="FOLDER", help="keep configuration, logs and data of every run; some gigabytes")
+    return parser
+
+
+def _sizes(text: str) -> tuple[str, ...]:
+    found = words(text)
+    try:
+        for size in found:
+            shape_of(size)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return found
+
+
+def _of(known: Collection[str]) -> Callable[[str], tuple[str, ...]]:
+    def parse(text: str) -> tuple[str, ...]:
+        found = words(text)
+        for word in found:
+            if word not in known:
+                raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(known)}")
+        return found
+
+    return parse
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    """Leave as by Ctrl-C, so that all processes are stopped on the way out."""
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

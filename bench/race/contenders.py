@@ -1,0 +1,191 @@
+"""Who takes part: Kafka's controller, in a broker that holds no replica, and kactl. Each in a process of its own.
+
+Both stand at the same protocol level, have the same session timeout, and do not move leaders by themselves. All else is
+as it comes: Kafka with the options of its own start script and the logging of its distribution, kactl with uvloop where
+that is installed.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tests.interop.jars import class_path, java_program
+from tests.interop.processes import Process, free_port
+
+IBP: Final = "3.9"
+SESSION_TIMEOUT_MS: Final = 18_000
+# A second for kactl, some for Kafka; a machine that is busy with everything else takes several times that.
+START_S: Final = 120.0
+STOP_S: Final = 60.0
+# Far above the stub brokers'.
+_FIRST_ID: Final = 9001
+
+# What Kafka's kafka-run-class and kafka-server-start give the JVM, but for remote monitoring.
+_JVM_OPTIONS: Final = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+)
+# Up to how many partitions how much heap is enough, in MB.
+_HEAPS: Final = ((10_000, 1024), (50_000, 2048), (100_000, 3072))
+_HEAP_MAX: Final = 4096
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where an instance is to run.
+
+    Attributes:
+        number: 0 for the first instance of a run, 1 for its standby.
+        folder: for configuration, logs and output; made by the instance.
+        partitions: of the cluster, for those that have to be told how much memory that takes.
+    """
+
+    number: int
+    folder: Path
+    zookeeper: str
+    partitions: int
+
+    @property
+    def id(self) -> int:
+        return _FIRST_ID + self.number
+
+
+class Contender:
+    """One instance, from its process's start to its end."""
+
+    def __init__(self, place: Place, command: list[str], *, ready: str) -> None:
+        """Start it.
+
+        Args:
+            ready: what it writes when it has started; a regular expression.
+        """
+        self.id = place.id
+        self._ready = ready
+        self.process = Process(command, output=place.folder / "output.log")
+
+    def wait_ready(self) -> None:
+        """Wait until it says that it has started.
+
+        Raises:
+            HarnessError: it did not within START_S, or has ended.
+        """
+        self.process.wait_for_line(self._ready, START_S)
+
+    def require_alive(self) -> None:
+        """Raises HarnessError when it has ended."""
+        if not self.process.alive:
+            raise self.process.error("has ended")
+
+    def stop(self) -> None:
+        """SIGTERM, and wait; it leaves nothing behind in ZooKeeper."""
+        self.process.stop(STOP_S)
+
+    def kill(self) -> None:
+        """SIGKILL; its session ends when its timeout has passed."""
+        self.process.kill()
+
+
+def kactl(place: Place) -> Contender:
+    """`kactl controller`."""
+    place.folder.mkdir(parents=True)
+    config = place.folder / "kactl.toml"
+    config.write_text(
+        f"""
+node-id = {place.id}
+[store]
+kind = "zookeeper"
+connect = "{place.zookeeper}"
+session-timeout = "{SESSION_TIMEOUT_MS}ms"
+[controller]
+auto-leader-rebalance = false
+[kafka]
+ibp = "{IBP}"
+listener-name = "PLAINTEXT"
+[api]
+listen = "127.0.0.1:{free_port()}"
+"""
+    )
+    command = [sys.executable, "-m", "kactl.cli", "controller", "--config", str(config)]
+    return Contender(place, command, ready="serves its API at")
+
+
+def stock(place: Place) -> Contender:
+    """A broker of Apache Kafka's, with default settings where no others are needed to run it beside the stubs."""
+    place.folder.mkdir(parents=True)
+    settings = {
+        "broker.id": place.id,
+        "reserved.broker.max.id": _FIRST_ID + 1000,
+        "zookeeper.connect": place.zookeeper,
+        "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
+        "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}",
+        "log.dirs": place.folder / "data",
+        "inter.broker.protocol.version": IBP,
+        "auto.leader.rebalance.enable": "false",
+        "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,  # of 128 MiB by default, which are no controller's
+    }
+    properties = place.folder / "server.properties"
+    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    logging = place.folder / "log4j.properties"
+    logging.write_text(_logging(place.folder))
+    heap_mb = heap_for(place.partitions)
+    command = [
+        java_program() or "java",
+        f"-Xms{heap_mb}m",
+        f"-Xmx{heap_mb}m",
+        *_JVM_OPTIONS,
+        f"-Xlog:gc*:file={place.folder / 'gc.log'}:time,tags:filecount=10,filesize=100M",
+        f"-Dlog4j.configuration={logging.as_uri()}",
+        *("-cp", class_path(), "kafka.Kafka"),
+        str(properties),
+    ]
+    return Contender(place, command, ready=rf"\[KafkaServer id={place.id}\] started")
+
+
+def heap_for(partitions: int) -> int:
+    """The heap of a Kafka controller, in MB: enough for so many partitions, and not so much more."""
+    return next((heap for limit, heap in _HEAPS if partitions <= limit), _HEAP_MAX)
+
+
+def _logging(folder: Path) -> str:
+    """What the distribution logs, and at which levels: the controller at TRACE, changes of state at INFO."""
+    lines = ["log4j.rootLogger=INFO, out, server"]
+    loggers = {
+        "kafka": "INFO",
+        "org.apache.kafka": "INFO",
+        "kafka.request.logger": "WARN, requests",
+        "kafka.network.RequestChannel$": "WARN, requests",
+        "kafka.controller": "TRACE, controller",
+        "kafka.log.LogCleaner": "INFO, cleaner",
+        "state.change.logger": "INFO, state-change",
+        "kafka.authorizer.logger": "INFO, authorizer",
+    }
+    for name, said in loggers.items():
+        lines.append(f"log4j.logger.{name}={said}")
+        if "," in said:
+            lines.append(f"log4j.additivity.{name}=false")
+    lines += ["log4j.appender.out=org.apache.log4j.ConsoleAppender", *_pattern("out")]
+    for name in ("server", "requests", "controller", "cleaner", "state-change", "authorizer"):
+        lines += [
+            f"log4j.appender.{name}=org.apache.log4j.DailyRollingFileAppender",
+            f"log4j.appender.{name}.DatePattern='.'yyyy-MM-dd-HH",
+            f"log4j.appender.{name}.File={folder / name}.log",
+            *_pattern(name),
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _pattern(appender: str) -> list[str]:
+    return [
+        f"log4j.appender.{appender}.layout=org.apache.log4j.PatternLayout",
+        f"log4j.appender.{appender}.layout.ConversionPattern=[%d] %p %m (%c)%n",
+    ]
+
+
+CONTENDERS: Final[dict[str, Callable[[Place], Contender]]] = {"stock": stock, "kactl": kactl}

@@ -1,0 +1,218 @@
+"""What the contenders are taken through, and where each phase begins and ends.
+
+cold start          from the start of the process, with nobody being the controller, until the last broker has
+                    LeaderAndIsr for all its replicas (isr) and UpdateMetadata for all partitions (metadata); total is
+                    the later of the two, election the birth of its /controller, `after election` what is left
+standby failover    from the birth of the contender's /controller, by ZooKeeper's clock, until the same; it had stood
+                    by, at rest; election: from the end of the former /controller until then
+warm failover       the same, after /controller was deleted under the running controller
+broker failure      from when a broker asks ZooKeeper to end its session until the raised leader epoch of every
+                    partition that it led has come to all live replicas (isr) and all live brokers (metadata); shrink
+                    and `shrink metadata` are the same of the partitions that it followed
+broker return       from when it asks to be registered until it has LeaderAndIsr for all its replicas (isr) and
+                    UpdateMetadata for all partitions (metadata)
+isr notification    from when the first notification is asked for (the ISRs have grown in ZooKeeper before) until
+                    all brokers have UpdateMetadata for these partitions
+preferred election  from when it is asked for, for all partitions that prefer the returned broker, until their raised
+                    leader epochs have come to all replicas (isr) and all brokers (metadata)
+topic deletion      from the transaction that marks a tenth of all topics until no mark is left (total); stop: the last
+                    StopReplica that deletes; metadata: all brokers know that the topics are going
+takeover            as standby failover, after SIGKILL of the controller; election: from there, mostly the timeout of
+                    its session
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from .control import Leave, Return
+from .scene import Phase, Scene
+from .tree import Owner
+from .wishes import Said, Wish
+
+# One topic in so many is deleted.
+_DELETED_OF: Final = 10
+
+_ISR: Final[Said] = "leader_and_isr"
+_METADATA: Final[Said] = "update_metadata"
+
+
+def cold_start(scene: Scene) -> None:
+    """From nothing to a controller that has told everybody; it is then stopped, so that what follows begins anew."""
+    with scene.phase("cold start", _everything(scene)) as phase:
+        began = scene.start()
+        owner = scene.elected(None)
+        phase.told(began)
+        phase.total("isr", "metadata")
+        phase.add("election", "s", owner.since - began)
+        phase.add("after election", "s", phase.figures["total"][1] - (owner.since - began))
+    scene.stop()
+
+
+def standby_failover(scene: Scene) -> None:
+    """The contender stands by while the race holds the controllership, and then lets go."""
+    held = scene.tree.hold()
+    scene.start()
+    scene.contender.wait_ready()
+    scene.rest()
+    with scene.phase("standby failover", _everything(scene)) as phase:
+        _fail_over(scene, phase, held, scene.tree.depose())
+
+
+def warm_failover(scene: Scene) -> None:
+    """The controller loses /controller, and is elected again."""
+    for _ in range(scene.settings.warm_failovers):
+        with scene.phase("warm failover", _everything(scene)) as phase:
+            held = scene.tree.owner()
+            _fail_over(scene, phase, held, scene.tree.depose())
+
+
+def broker_failure(scene: Scene) -> None:
+    """A broker goes, and all its replicas with it."""
+    victim = _victim(scene)
+    led, followed = scene.tree.led_by(victim), scene.tree.followed_by(victim)
+    live = [broker for broker in _brokers(scene) if broker != victim]
+    wishes = {
+        "isr": Wish(said=_ISR, when="raised", partitions=led, brokers=live, hosted=True),
+        "metadata": Wish(said=_METADATA, when="raised", partitions=led, brokers=live),
+        "shrink": Wish(said=_ISR, when="raised", partitions=followed, brokers=live, hosted=True),
+        "shrink metadata": Wish(said=_METADATA, when="raised", partitions=followed, brokers=live),
+    }
+    with scene.phase("broker failure", wishes) as phase:
+        began = scene.stubs.ask(Leave(victim)).at
+        phase.told(began)
+        phase.total("isr", "metadata")
+        phase.add("last election written", "s", scene.tree.last_write(led) - began)
+        phase.add("led", "count", len(led))
+        phase.add("followed", "count", len(followed))
+
+
+def broker_return(scene: Scene) -> None:
+    """It comes back, follows everywhere, and is in no ISR."""
+    victim = _victim(scene)
+    others = [broker for broker in _brokers(scene) if broker != victim]
+    moved = scene.tree.led_by(victim) + scene.tree.followed_by(victim)
+    wishes = {
+        "isr": Wish(said=_ISR, when="told", brokers=[victim], hosted=True),
+        "metadata": Wish(said=_METADATA, when="told", brokers=[victim]),
+        "others metadata": Wish(said=_METADATA, when="told", partitions=moved, brokers=others),
+    }
+    with scene.phase("broker return", wishes) as phase:
+        began = scene.stubs.ask(Return(victim)).at
+        phase.told(began, optional=frozenset({"others metadata"}))
+        phase.total("isr", "metadata")
+
+
+def isr_notification(scene: Scene) -> None:
+    """It has caught up: leaders have written it into the ISRs, and say so as they do below protocol level 2.7."""
+    victim = _victim(scene)
+    grown = scene.tree.led_by(victim) + scene.tree.followed_by(victim)
+    scene.tree.grow_isrs(grown)
+    scene.rest()
+    wishes = {"metadata": Wish(said=_METADATA, when="told", partitions=grown, brokers=_brokers(scene))}
+    with scene.phase("isr notification", wishes) as phase:
+        phase.told(scene.tree.notify_isrs(grown))
+        phase.total("metadata")
+
+
+def preferred_election(scene: Scene) -> None:
+    """It is to lead again what it led."""
+    led = scene.tree.led_by(_victim(scene))
+    wishes = {
+        "isr": Wish(said=_ISR, when="raised", partitions=led, brokers=_brokers(scene), hosted=True),
+        "metadata": Wish(said=_METADATA, when="raised", partitions=led, brokers=_brokers(scene)),
+    }
+    with scene.phase("preferred election", wishes) as phase:
+        began = scene.tree.ask_preferred(led)
+        phase.told(began)
+        phase.total("isr", "metadata")
+        phase.add("last election written", "s", scene.tree.last_write(led) - began)
+        phase.add("partitions", "count", len(led))
+        scene.tree.wait_preferred_done(alive=scene.require_alive, limit_s=scene.settings.phase_limit_s)
+
+
+def topic_deletion(scene: Scene) -> None:
+    """A tenth of the topics goes."""
+    topics = range(0, scene.shape.topics, _DELETED_OF)
+    doomed = scene.tree.partitions_of(topics)
+    wishes = {
+        "stop": Wish(said="stop_replica", when="gone", partitions=doomed, brokers=_brokers(scene), hosted=True),
+        "metadata": Wish(said=_METADATA, when="gone", partitions=doomed, brokers=_brokers(scene)),
+    }
+    with scene.phase("topic deletion", wishes) as phase:
+        began = scene.tree.mark_deletions(topics)
+        gone = scene.tree.wait_deleted(alive=scene.require_alive, limit_s=scene.settings.phase_limit_s)
+        phase.told(began)
+        phase.add("total", "s", gone - began)
+        phase.add("topics", "count", len(topics))
+        phase.add("topics left", "count", scene.tree.topics_left())
+    scene.partitions = sorted(set(scene.partitions) - set(doomed))
+
+
+def takeover(scene: Scene) -> None:
+    """The controller dies, and an instance that stood by has to notice."""
+    scene.start(beside=True)
+    scene.contender.wait_ready()
+    scene.rest()
+    with scene.phase("takeover", _everything(scene)) as phase:
+        held = scene.tree.owner()
+        killed_at = time.monotonic()
+        scene.contenders.pop(0).kill()
+        _fail_over(scene, phase, held, killed_at)
+
+
+# In the order in which they are run.
+PHASES: Final[dict[str, Callable[[Scene], None]]] = {
+    "cold start": cold_start,
+    "standby failover": standby_failover,
+    "warm failover": warm_failover,
+    "broker failure": broker_failure,
+    "broker return": broker_return,
+    "isr notification": isr_notification,
+    "preferred election": preferred_election,
+    "topic deletion": topic_deletion,
+    "takeover": takeover,
+}
+
+# The others make what those after them need.
+MAY_BE_SKIPPED: Final = ("cold start", "warm failover", "preferred election", "topic deletion")
+
+
+def run(scene: Scene, say: Callable[[str, dict[str, float]], None]) -> None:
+    """All phases that are asked for.
+
+    Args:
+        say: told of each phase that was run, and of its times in seconds.
+
+    Raises:
+        HarnessError: a phase was not completed; those before it have been added.
+    """
+    for name, phase in PHASES.items():
+        if name not in scene.settings.skip:
+            phase(scene)
+            say(name, scene.times)
+        if name == scene.settings.until:
+            return
+
+
+def _fail_over(scene: Scene, phase: Phase, former: Owner | None, asked: float) -> None:
+    owner = scene.elected(former)
+    phase.told(owner.since)
+    phase.total("isr", "metadata")
+    phase.add("election", "s", owner.since - asked)
+
+
+def _everything(scene: Scene) -> dict[str, Wish]:
+    return {
+        "isr": Wish(said=_ISR, when="told", partitions=scene.partitions, brokers=_brokers(scene), hosted=True),
+        "metadata": Wish(said=_METADATA, when="told", partitions=scene.partitions, brokers=_brokers(scene)),
+    }
+
+
+def _brokers(scene: Scene) -> list[int]:
+    return list(range(1, scene.shape.brokers + 1))
+
+
+def _victim(scene: Scene) -> int:
+    """The broker that goes and comes back: one in the middle."""
+    return scene.shape.brokers // 2 + 1

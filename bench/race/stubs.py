@@ -1,0 +1,248 @@
+"""Brokers that take every request, answer at once that all went well, and keep the time.
+
+One process plays all of them. Each has a session with ZooKeeper of its own, in which it is registered, and listens on
+a port of its own. What comes in is stamped on its last byte and put aside; it is gone through when the race asks for
+sums. A request that says to several brokers the same from the broker epoch on is kept once, and its memory used again.
+
+    python -m bench.race.stubs --help
+"""
+
+import argparse
+import asyncio
+import gc
+import socket
+import time
+from pathlib import Path
+from typing import Final, cast
+
+import msgspec
+
+from bench.clusters import Shape
+from bench.run import event_loop, run
+from tests.interop.processes import free_port
+
+from .answers import answer
+from .control import Answer, Asked, Count, Leave, Mark, Return, Sums
+from .scan import UPDATE_METADATA, NotServed, header, scan
+from .session import BrokerSession, SessionFailed, registration
+from .wishes import Arrival, Body, Tally
+
+clock = time.monotonic
+
+# As brokers have it.
+REQUEST_SIZE_MAX: Final = 100 * 1024 * 1024
+# A mark names some ten thousand partitions.
+_CONTROL_LINE_MAX: Final = 64 * 1024 * 1024
+
+
+class Inbox:
+    """Requests to all stub brokers, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.arrivals: list[Arrival] = []
+        self.failures: list[str] = []
+        self._bodies: dict[int, list[Body]] = {}
+        self._spare: dict[int, list[bytearray]] = {}
+
+    def room(self, size: int) -> bytearray:
+        """Memory for a request of that size."""
+        spare = self._spare.get(size)
+        return spare.pop() if spare else bytearray(size)
+
+    def take(self, broker: "StubBroker", frame: bytearray, at: float) -> bytes:
+        """Put a request aside; the answer.
+
+        Raises:
+            NotServed: brokers of these protocol levels are sent no such request.
+        """
+        head = header(frame)
+        if head.api == UPDATE_METADATA:
+            body, found = self._kept(Body(frame, head, None)), None
+        else:
+            found = scan(frame, head)
+            body = Body(frame, head, found)
+        said = answer(head, found)
+        is_current = head.broker_epoch in (-1, broker.epoch)
+        self.arrivals.append(Arrival(broker.id, at, 4 + len(frame), body, is_current))
+        return said
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self.arrivals.clear()
+        self._bodies.clear()
+        self._spare.clear()
+        gc.collect()
+
+    def _kept(self, body: Body) -> Body:
+        """The one that says the same, if there was one."""
+        similar = self._bodies.setdefault(len(body.frame), [])
+        for known in similar:
+            if known.header.body == body.header.body and body.frame.endswith(known.content):
+                self._spare.setdefault(len(body.frame), []).append(body.frame)
+                return known
+        similar.append(body)
+        return body
+
+
+class Requests(asyncio.BufferedProtocol):
+    """One connection of a controller: each request is received into the memory in which it stays."""
+
+    def __init__(self, broker: "StubBroker", inbox: Inbox) -> None:
+        self._broker = broker
+        self._inbox = inbox
+        self._size = bytearray(4)
+        self._await(self._size)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._broker.connections.add(self._transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._broker.connections.discard(self._transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._room[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._filled += nbytes
+        if self._filled < len(self._into):
+            return
+        at = clock()
+        whole = self._into
+        if whole is self._size:
+            size = int.from_bytes(whole)
+            if 0 < size <= REQUEST_SIZE_MAX:
+                self._await(self._inbox.room(size))
+            else:
+                self._refuse(f"a request of {size} bytes")
+            return
+        self._await(self._size)
+        try:
+            self._transport.write(self._inbox.take(self._broker, whole, at))
+        except NotServed as error:
+            self._refuse(str(error))
+
+    def _await(self, into: bytearray) -> None:
+        self._into = into
+        self._room = memoryview(into)
+        self._filled = 0
+
+    def _refuse(self, what: str) -> None:
+        self._inbox.failures.append(f"broker {self._broker.id} was sent {what}")
+        self._await(self._size)
+        self._transport.abort()
+
+
+class StubBroker:
+    """One broker."""
+
+    def __init__(self, id_: int, inbox: Inbox, *, zookeeper_port: int, session_timeout_ms: int) -> None:
+        self.id = id_
+        self.port = free_port()
+        self.epoch = -1
+        self.connections: set[asyncio.Transport] = set()
+        self._inbox = inbox
+        self._zookeeper_port = zookeeper_port
+        self._session_timeout_ms = session_timeout_ms
+        self._session: BrokerSession | None = None
+        self._server: asyncio.Server | None = None
+
+    async def come(self) -> float:
+        """Listen, open a session and register in it; when it asked to be registered."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: Requests(self, self._inbox), "127.0.0.1", self.port)
+        self._session = await BrokerSession.opened(self._zookeeper_port, timeout_ms=self._session_timeout_ms)
+        data = registration(self.port, round(time.time() * 1000))
+        at = clock()
+        self.epoch = await self._session.register(f"/brokers/ids/{self.id}", data)
+        return at
+
+    async def leave(self) -> float:
+        """End the session, then the connections; when it asked for the end of the session."""
+        assert self._session is not None
+        assert self._server is not None
+        at = clock()
+        closing = asyncio.ensure_future(self._session.close())
+        await asyncio.sleep(0)
+        self._server.close()
+        for connection in tuple(self.connections):
+            connection.abort()
+        await closing
+        return at
+
+
+class Desk:
+    """Answers the race."""
+
+    def __init__(self, shape: Shape, brokers: dict[int, StubBroker], inbox: Inbox) -> None:
+        self._brokers = brokers
+        self._inbox = inbox
+        self._tally = Tally(shape)
+        self._counted = 0
+
+    async def answer(self, asked: Asked) -> Answer:
+        match asked:
+            case Mark():
+                self._count()
+                self._inbox.clear()
+                self._counted = 0
+                self._tally.mark(asked.wishes)
+                return Answer(at=clock())
+            case Count():
+                return Answer(requests=len(self._inbox.arrivals))
+            case Sums():
+                self._count()
+                if self._inbox.failures:
+                    return Answer(failed="; ".join(self._inbox.failures))
+                return Answer(wishes=self._tally.fulfilled(), traffic=self._tally.traffic)
+            case Leave():
+                return Answer(at=await self._brokers[asked.broker].leave())
+            case Return():
+                return Answer(at=await self._brokers[asked.broker].come())
+
+    def _count(self) -> None:
+        for arrival in self._inbox.arrivals[self._counted :]:
+            self._tally.add(arrival)
+        self._counted = len(self._inbox.arrivals)
+
+
+async def serve(asked: argparse.Namespace) -> None:
+    """Register all, then answer the race until it is gone."""
+    shape = Shape(asked.partitions, asked.topics, asked.brokers, asked.replication_factor)
+    inbox = Inbox()
+    brokers = {
+        id_: StubBroker(id_, inbox, zookeeper_port=asked.zookeeper_port, session_timeout_ms=asked.session_timeout_ms)
+        for id_ in range(1, asked.brokers + 1)
+    }
+    for broker in brokers.values():
+        await broker.come()
+    desk = Desk(shape, brokers, inbox)
+    control = socket.socket(socket.AF_UNIX)
+    control.connect(str(asked.control))
+    reader, writer = await asyncio.open_unix_connection(sock=control, limit=_CONTROL_LINE_MAX)
+    gc.collect()
+    gc.freeze()
+    gc.disable()  # its pauses would be taken for the contender's
+    decoder: msgspec.json.Decoder[Asked] = msgspec.json.Decoder(Asked)
+    while line := await reader.readline():
+        try:
+            said = await desk.answer(decoder.decode(line))
+        except (NotServed, SessionFailed, OSError) as error:
+            said = Answer(failed=str(error))
+        writer.write(msgspec.json.encode(said) + b"\n")
+        await writer.drain()
+
+
+def main() -> None:
+    """Run until the race closes its end."""
+    parser = argparse.ArgumentParser(prog="python -m bench.race.stubs", description=__doc__.splitlines()[0])
+    parser.add_argument("--control", type=Path, required=True, help="the socket on which the race listens")
+    parser.add_argument("--zookeeper-port", type=int, required=True, help="on loopback")
+    parser.add_argument("--session-timeout-ms", type=int, default=18_000)
+    for name, default in (("brokers", 3), ("partitions", 60), ("topics", 3), ("replication-factor", 3)):
+        parser.add_argument(f"--{name}", type=int, default=default, help="of the cluster")
+    run(serve(parser.parse_args()), event_loop("auto"))
+
+
+if __name__ == "__main__":
+    main()
