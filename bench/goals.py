@@ -107,6 +107,32 @@ GOALS: Final = (
 )
 
 
+class Wanted(msgspec.Struct, frozen=True):
+    """How many times as long as kactl Kafka's controller is to take, for one figure of the race at one size."""
+
+    size: str
+    path: str
+    at_least: float
+
+
+_SIZES: Final = ("10x10000", "30x100000", "100x200000")
+_RACE: Final = {
+    "standby failover/total": (8, 12, 10),
+    "cold start/after election": (5, 5, 5),
+    "broker failure/isr": (4, 6, 6),
+    "broker failure/shrink": (5, 8, 8),
+    "broker return/total": (1, 1.2, 1.2),
+    "preferred election/isr": (3, 4, 4),
+    "topic deletion/total": (5, 10, 10),
+    "topic deletion/peak memory": (2, 4, 5),
+}
+RACE: Final = tuple(
+    Wanted(size, path, at_least)
+    for path, bounds in _RACE.items()
+    for size, at_least in zip(_SIZES, bounds, strict=True)
+)
+
+
 def printed(figures: Mapping[str, Figure], bench: str, goals: Iterable[Goal] = GOALS) -> str:
     """The goals that these figures allow to be looked at, as a table; empty if there is none."""
     rows = []

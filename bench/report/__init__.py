@@ -1,0 +1,1 @@
+"""docs/performance.md and its pictures, made from stored figures."""

@@ -1,0 +1,38 @@
+"""docs/performance.md from stored figures: tables, ratios, spread and pictures.
+
+    python -m bench.report RESULTS... --out docs/performance.md
+
+RESULTS are JSON files that benches have written, or folders of them; of two runs of one bench the later counts. What is
+missing is said to be missing. Pictures go into a folder beside the page, named like it.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.figures import NotFigures, read_all
+
+from .page import page
+from .parts import Parts
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write the page."""
+    parser = argparse.ArgumentParser(prog="python -m bench.report", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("results", type=Path, nargs="+")
+    parser.add_argument("--out", type=Path, default=Path("docs/performance.md"))
+    asked = parser.parse_args(argv)
+    try:
+        results = read_all(asked.results)
+    except NotFigures as error:
+        print(error, file=sys.stderr)
+        return 2
+    parts = Parts(asked.out)
+    parts.write(page(results, parts))
+    print(f"{asked.out}: {', '.join(results) or 'nothing'} and {len(parts.pictures)} pictures")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
