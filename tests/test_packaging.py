@@ -141,5 +141,5 @@ def test_every_dependency_of_a_dependency_is_pinned() -> None:
 def test_only_the_extras_that_something_uses_exist() -> None:
     extras = tree.pyproject()["project"]["optional-dependencies"]
 
-    assert set(extras) == {"server", "zookeeper", "kafka", "bench", "all", "test", "lint"}
+    assert set(extras) == {"server", "zookeeper", "kafka", "bench", "pipeline", "java", "all", "test", "lint"}
     assert extras["kafka"] == ["kio==0.5.0"]

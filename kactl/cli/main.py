@@ -7,7 +7,12 @@ MISSING: Final = """\
 kactl: this needs the package {name!r}, which is not installed.
 Install it with:  pip install 'kactl[{extra}]'"""
 # Who brings what is not brought by the extra of the command line itself.
-EXTRA_OF: Final = {"kazoo": "server,zookeeper", "kio": "server,kafka"}
+EXTRA_OF: Final = {
+    "kazoo": "server,zookeeper",
+    "kio": "server,kafka",
+    "pyarrow": "server,pipeline",
+    "pyspark": "server,pipeline",
+}
 # What a shell says of a command that cannot be run.
 EXIT_CANNOT_RUN: Final = 126
 

@@ -1,0 +1,104 @@
+"""What `ingest` has written, opened: the events, the files, the levels.
+
+DIR/events/kind=state-change/day=2024-05-01/*.parquet     the events
+DIR/files/*.parquet                                       one row for each file
+DIR/levels/*.parquet                                      one row for each broker, hour and level
+DIR/ingest.json                                           written last: without it nothing here is whole
+"""
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from kactl.errors import BadRequest
+
+from .events import SCHEMA_VERSION
+from .places import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EVENTS: Final = "events"
+FILES: Final = "files"
+LEVELS: Final = "levels"
+MANIFEST: Final = "ingest.json"
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is written last: from when, with what, and how much.
+
+    Attributes:
+        schema_version: of the tables; see `events.SCHEMA_VERSION`.
+        made_by: kactl's version.
+        time_zone: of the logs, as it was given.
+        time_ms: when it was made, ms since 1970.
+        sources: what was named on the command line.
+        files, lines, events, unparsed: how many.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    made_by: str
+    time_zone: str
+    time_ms: int
+    sources: tuple[str, ...]
+    files: int
+    lines: int
+    events: int
+    unparsed: int
+
+
+class NotIngested(BadRequest):
+    """A folder that holds no (whole) tables."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of one ingest, as DataFrames. Nothing is read before something is asked of them.
+
+    Attributes:
+        events: see `events.COLUMNS`; `kind` and `day` (of `ts`, in UTC) come on top.
+        files: see `files.FILE_COLUMNS`.
+        levels: see `files.LEVEL_COLUMNS`.
+    """
+
+    manifest: Manifest
+    events: "DataFrame"
+    files: "DataFrame"
+    levels: "DataFrame"
+
+
+def read_manifest(folder: Place) -> Manifest:
+    """What is said of the tables in a folder.
+
+    Raises:
+        NotIngested: there are none, they are half-written, or another version of kactl has written them.
+    """
+    try:
+        with (folder / MANIFEST).open() as file:
+            manifest = msgspec.json.decode(file.read(), type=Manifest)
+    except OSError:
+        raise NotIngested(
+            str(folder), f"holds no whole tables: write them with `kactl forensics ingest LOGS --out {folder}`"
+        ) from None
+    except msgspec.DecodeError:
+        raise NotIngested(str(folder), f"{MANIFEST} is not what ingest writes: ingest the logs anew") from None
+    if manifest.schema_version != SCHEMA_VERSION:
+        raise NotIngested(
+            str(folder),
+            f"was written by kactl {manifest.made_by} with tables of version {manifest.schema_version}, and this one "
+            f"reads version {SCHEMA_VERSION}: ingest the logs anew",
+        )
+    return manifest
+
+
+def open_tables(spark: "SparkSession", folder: str) -> Tables:
+    """The tables in a folder, or behind a URI.
+
+    Raises:
+        NotIngested: see `read_manifest`.
+    """
+    place = Place(folder)
+    manifest = read_manifest(place)
+    events, files, levels = (spark.read.parquet(f"{place.uri}/{name}") for name in (EVENTS, FILES, LEVELS))
+    return Tables(manifest, events, files, levels)

@@ -1,0 +1,1 @@
+"""From lines to columns: layouts, formats, splits. Knows nothing of Spark."""
