@@ -181,21 +181,19 @@ class Cluster:
 
     def queue_deletion(self, topics: Iterable[str]) -> None:
         """Let topics wait for deletion; their partitions no longer count as imbalanced."""
-        for name in sorted(set(topics) - self.topics_to_delete):
-            topic = self.table.topic(name)
-            if topic is not None:
-                self.imbalance_count -= self._imbalanced(self.table.rows_of(topic))
-            self.topics_to_delete.add(name)
+        fresh = set(topics) - self.topics_to_delete
+        known = [topic for name in fresh if (topic := self.table.topic(name)) is not None]
+        self.imbalance_count -= self._imbalanced(self.table.rows_of_all(known))
+        self.topics_to_delete |= fresh
+        for name in fresh:
             self.table.queue_topic(name, True)
 
     def begin_deletion(self, topics: Iterable[str]) -> None:
         """The deletion of topics that wait for it begins; from now on their partitions do not count as offline."""
         begun = self.topics_to_delete.intersection(topics) - self.deletion_started
-        for name in begun:
-            topic = self.table.topic(name)
-            if topic is not None:
-                rows = self.table.rows(self.table.rows_of(topic))
-                self.offline_count -= int(np.count_nonzero(rows.state == PartitionState.OFFLINE))
+        known = [topic for name in begun if (topic := self.table.topic(name)) is not None]
+        rows = self.table.rows(self.table.rows_of_all(known))
+        self.offline_count -= int(np.count_nonzero(rows.state == PartitionState.OFFLINE))
         self.deletion_started |= begun
 
     def halt_deletion(self, name: str, halt: Halt) -> bool:
@@ -218,18 +216,22 @@ class Cluster:
 
     def remove_topic(self, name: str) -> None:
         """Forget a topic and everything that goes with it; nothing happens if it is unknown."""
-        topic = self.table.topic(name)
-        if topic is not None:
-            rows = self.table.rows(self.table.rows_of(topic))
-            self.imbalance_count -= int(np.count_nonzero(preferred_imbalance(rows)))
-            if name not in self.deletion_started:
-                self.offline_count -= int(np.count_nonzero(rows.state == PartitionState.OFFLINE))
-        self.table.remove_topic(name)
-        self.topics_to_delete.discard(name)
-        self.deletion_started.discard(name)
-        self.deletion_ineligible.pop(name, None)
-        self.deletion_unsure.discard(name)
-        self.reassigning = {partition for partition in self.reassigning if partition.topic != name}
+        self.remove_topics([name])
+
+    def remove_topics(self, names: Iterable[str]) -> None:
+        """Forget topics and everything that goes with them; those that are unknown are passed over."""
+        gone = frozenset(names)
+        known = [topic for name in gone if (topic := self.table.topic(name)) is not None]
+        rows = self.table.rows(self.table.rows_of_all(known))
+        self.imbalance_count -= int(np.count_nonzero(preferred_imbalance(rows)))
+        self.offline_count -= int(np.count_nonzero((rows.state == PartitionState.OFFLINE) & self._not_started(rows)))
+        self.table.remove_topics(gone)
+        self.topics_to_delete -= gone
+        self.deletion_started -= gone
+        self.deletion_unsure -= gone
+        self.lift_halts(gone)
+        if self.reassigning:
+            self.reassigning = {partition for partition in self.reassigning if partition.topic not in gone}
 
     # -- partitions ----------------------------------------------------------------------------------------------------
 

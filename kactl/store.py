@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
+from kactl.errors import StoreError
 from kactl.model import (
     Assignment,
     Broker,
@@ -29,6 +30,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
+from kactl.rows import Ints
 from kactl.store_events import Changed, Notification, StoreEvent
 from kactl.stored import Assignments, Changes, Committed, Found, Leaderships, Names, Outcome, Write
 
@@ -192,14 +194,22 @@ class Store(Protocol):
             ControllerMoved: the fence is not the stored one.
         """
 
-    async def delete_topic(self, topic: str, fence: Fence) -> None:
-        """Delete what is stored of a topic: assignment and leadership, then its configuration, then the mark.
+    async def delete_topics(self, topics: Mapping[str, Ints], fence: Fence) -> dict[str, StoreError]:
+        """Delete what is stored of some topics: assignment and leadership, then the configuration, then the mark.
 
-        The mark goes last, so that whoever comes after a crash finds it and goes on. What is gone is passed over.
+        The mark of each goes last, so that whoever comes after a crash finds it and goes on. What is gone is passed
+        over. Topics are deleted side by side, and what is in the way of one holds up no other.
+
+        Args:
+            topics: for each by name the partitions, int32[n], of which leadership is thought to be stored. Where that
+                is so nobody has to look for it; where it is not, or more is stored, the store looks.
+
+        Returns:
+            the topics of which something is still there, and so is the mark, with the reason; try these again.
 
         Raises:
             ControllerMoved: the fence is not the stored one. Parts may have been deleted before that was found.
-            StoreError: something is still there, and so is the mark; try again.
+            StoreUnavailable: the outcome is unknown, for each of them: a mark that is gone says that all of it is.
         """
 
     async def partitions_begun(self, topic: str) -> list[int]:

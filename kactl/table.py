@@ -128,6 +128,13 @@ class Table(TopicRows):
     def leadership_count(self) -> int:
         return int(np.count_nonzero(self._column("leader_epoch") != NO_EPOCH))
 
+    def queued(self) -> RowNumbers:
+        """The rows of all topics that wait for deletion."""
+        if not self._queued.any():
+            return np.zeros(0, np.intp)
+        topic = self._column("topic")
+        return np.flatnonzero(self._queued[topic] & (topic >= 0))
+
     def not_queued(self, at: RowNumbers) -> RowNumbers:
         """The rows of `at` whose topics do not wait for deletion."""
         return at[~self._queued[self._columns["topic"][at]]] if self._queued.any() else at

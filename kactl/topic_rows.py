@@ -100,17 +100,20 @@ class TopicRows(Columns):
             self._by_id[topic_id] = topic
         return topic
 
-    def remove_topic(self, name: str) -> None:
-        """Forget a topic with all that is known of its partitions; nothing happens if it is unknown."""
-        topic = self._topics.pop(name, None)
-        if topic is None:
-            return
-        self._by_number[topic.number] = None
-        if self._by_id.get(topic.ref.id) is topic:
-            del self._by_id[topic.ref.id]
-        self._queued[topic.number] = False
-        at = topic.rows[topic.rows != NO_ROW]
-        self._release(at)
+    def remove_topics(self, names: Iterable[str]) -> None:
+        """Forget topics with all that is known of their partitions; those that are unknown are passed over."""
+        gone = []
+        for name in names:
+            topic = self._topics.pop(name, None)
+            if topic is None:
+                continue
+            self._by_number[topic.number] = None
+            if self._by_id.get(topic.ref.id) is topic:
+                del self._by_id[topic.ref.id]
+            self._queued[topic.number] = False
+            gone.append(topic)
+        if gone:
+            self._release(self.rows_of_all(gone))
 
     def queue_topic(self, name: str, queued: bool) -> None:
         """Mark that a topic waits for deletion, or no longer does."""
@@ -292,5 +295,10 @@ class TopicRows(Columns):
         return versions
 
     def rows_of(self, topic: Topic) -> RowNumbers:
-        at: RowNumbers = topic.rows[topic.rows != NO_ROW].astype(np.intp)
+        return self.rows_of_all([topic])
+
+    def rows_of_all(self, topics: Iterable[Topic]) -> RowNumbers:
+        """The rows of some topics, one topic after the other, each by partition."""
+        every: RowNumbers = np.concatenate([np.zeros(0, np.intp), *(topic.rows for topic in topics)])
+        at: RowNumbers = every[every != NO_ROW]
         return at

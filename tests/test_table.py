@@ -38,8 +38,8 @@ def test_freed_rows_are_used_again_and_remember_nothing() -> None:
     table.mark_dirs(1, table.all(), True)
     freed = set(table.rows_named([T0, T1]).tolist())
 
-    table.remove_topic("t")
-    table.remove_topic("t")
+    table.remove_topics(["t"])
+    table.remove_topics(["t"])
 
     assert (len(table), table.topic_count(), table.leadership_count()) == (1, 1, 0)
     assert table.row(T0) == NO_ROW
@@ -58,7 +58,7 @@ def test_freed_rows_are_used_again_and_remember_nothing() -> None:
 def test_free_rows_are_nobodys_answer() -> None:
     table = table_of(t0=(1, 2), u0=(1, 2))
     lead(table, T0, 1, 2)
-    table.remove_topic("t")
+    table.remove_topics(["t"])
 
     assert not len(table.led_by(1))
     assert not len(table.led_by_none_of(Live()))
@@ -194,7 +194,7 @@ def test_a_topic_keeps_its_id() -> None:
     with pytest.raises(IllegalState, match="topic t has the id"):
         table.add_topic("t", b"j" * 16)
     number = table.topic("t").number  # type: ignore[union-attr]
-    table.remove_topic("t")
+    table.remove_topics(["t"])
     with pytest.raises(IllegalState, match="is free"):
         table.topic_at(number)
 
@@ -256,7 +256,7 @@ def test_a_table_knows_what_a_dictionary_would(steps: list[tuple[object, ...]]) 
             case ("dir", TopicPartition() as name, int() as broker, bool() as offline) if name in replicas:
                 table.mark_dirs(broker, table.rows_named([name]), offline)
             case ("remove", str() as topic):
-                table.remove_topic(topic)
+                table.remove_topics([topic])
                 for known in (replicas, isrs, states):
                     for name in [name for name in known if name.topic == topic]:
                         del known[name]

@@ -11,7 +11,7 @@ partitions are being reassigned is marked so after it was queued, which is what 
 """
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from kactl.events import DeletionsChanged, TopicsChanged
 from kactl.halt import Halt, HaltReason
 from kactl.history import TopicEvent
 from kactl.machines import deletion
-from kactl.model import NO_LEADER, PartitionState, ReplicaState
+from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState
 from kactl.rows import Bools, Ints, RowNumbers, holds, some
 
 from .reach import Handlers, Reach
@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 
 # When a topic is looked at again that the store failed to delete.
 DELETE_AGAIN_MS: Final = 10_000
+# The store is given about as many partitions at a time: what it lays out for them takes the loop a few ms, and what it
+# fails to answer has to be looked at again.
+PARTITIONS_AT_ONCE: Final = 5_000
 
 
 class Deletion(Handlers):
@@ -79,8 +82,7 @@ class Deletion(Handlers):
         What else is stored of them goes now: overrides and the mark.
         """
         unsure = self.cluster.deletion_unsure.intersection(topics)
-        for name in topics:
-            self.forget_topic(name)
+        self.forget_topics(topics)
         self.cluster.deletion_unsure |= unsure
         await self.enqueue(topics)
 
@@ -151,14 +153,14 @@ class Deletion(Handlers):
         if not names:
             return
         table = self.cluster.table
-        at = self._rows_of(names)
-        rows = table.rows(at)
-        topic = self._positions(names, rows.topic)
+        at = table.queued()
+        assigned, replica_state = table.column("assigned")[:, at], table.column("replica_state")[:, at]
+        topic = self._positions(names, table.column("topic")[at])
         halted = np.array([name in self.cluster.deletion_ineligible for name in names], np.bool_)
-        due = deletion.due(topic, rows.assigned, rows.replica_state, halted=halted)
-        ineligible = rows.assigned & (rows.replica_state == ReplicaState.DELETION_INELIGIBLE) & due.retry[topic]
-        for position in np.flatnonzero(due.complete).tolist():
-            await self._complete(names[position])
+        due = deletion.due(topic, assigned, replica_state, halted=halted)
+        ineligible = assigned & (replica_state == ReplicaState.DELETION_INELIGIBLE) & due.retry[topic]
+        if due.complete.any():
+            await self._complete([names[position] for position in np.flatnonzero(due.complete).tolist()])
         if ineligible.any():
             await self._move(at, ineligible, ReplicaState.OFFLINE)
         starting = [names[position] for position in np.flatnonzero(due.start).tolist()]
@@ -187,33 +189,64 @@ class Deletion(Handlers):
         await self._move(at, reachable, ReplicaState.DELETION_STARTED)
         self._halt_dead(at)
 
-    async def _complete(self, topic: str) -> None:
-        """All replicas are deleted: let the store forget the topic, and then ourselves.
+    async def _complete(self, topics: list[str]) -> None:
+        """All replicas of some topics are deleted: let the store forget these, and then ourselves.
 
         The replicas go first, so that nobody takes them for something if the store fails and this is done again.
         """
-        at = self._rows_of([topic])
+        at = self._rows_of(topics)
         await self._move(at, self.cluster.table.rows(at).assigned, ReplicaState.ABSENT)
+        for some_topics in self._parted(topics):
+            failed = await self._delete_stored(some_topics)
+            for topic, error in failed.items():
+                log.warning("topic %s could not be deleted from the store, and will be again: %s", topic, error)
+            if failed:
+                self.cluster.deletion_unsure |= failed.keys()
+                self._timers.set(DeletionsChanged(), DELETE_AGAIN_MS)
+            deleted = [topic for topic in some_topics if topic not in failed]
+            self.forget_topics(deleted)
+            for topic in deleted:
+                self.history.add(TopicEvent(what="deleted", topic=topic, controller_epoch=self.epoch))
+            if deleted:
+                log.info("%d topics are deleted: %s", len(deleted), ", ".join(deleted[:5]))
+
+    async def _delete_stored(self, topics: list[str]) -> Mapping[str, StoreError]:
+        """Delete topics from the store; why some of them may be there still.
+
+        Not one that was made anew after an attempt of which we do not know.
+
+        Raises:
+            StoreError: it was the end of our controllership.
+        """
+        unsure = self.cluster.deletion_unsure.intersection(topics)
         try:
-            await self._delete_stored(topic)
+            if unsure:
+                # The mark goes last: all went well where it is gone. If there is such a topic, it is another one.
+                unsure -= set(await self.store.deletions())
+            if unsure:
+                self.reach.enqueue(TopicsChanged())
+            stored = {topic: self._led(topic) for topic in topics if topic not in unsure}
+            return await self.store.delete_topics(stored, self.cluster.fence) if stored else {}
         except StoreError as failed:
             if failed.remedy is Remedy.RESIGN:
                 raise
-            log.warning("topic %s could not be deleted from the store, and will be again: %s", topic, failed)
-            self.cluster.deletion_unsure.add(topic)
-            self._timers.set(DeletionsChanged(), DELETE_AGAIN_MS)
-            return
-        self.forget_topic(topic)
-        self.history.add(TopicEvent(what="deleted", topic=topic, controller_epoch=self.epoch))
-        log.info("topic %s is deleted", topic)
+            return dict.fromkeys(topics, failed)
 
-    async def _delete_stored(self, topic: str) -> None:
-        """Delete a topic from the store; not one that was made anew after an attempt of which we do not know."""
-        if topic in self.cluster.deletion_unsure and topic not in await self.store.deletions():
-            # The mark goes last: all went well. If there is such a topic, then it is another one.
-            self.reach.enqueue(TopicsChanged())
-            return
-        await self.store.delete_topic(topic, self.cluster.fence)
+    def _parted(self, topics: list[str]) -> Iterator[list[str]]:
+        """Some topics, in order, in parts of about PARTITIONS_AT_ONCE; one that has more is a part for itself."""
+        part: list[str] = []
+        partitions = 0
+        for topic in topics:
+            known = self.cluster.table.topic(topic)
+            # One that is gone already is as much work as one of a partition.
+            count = 1 if known is None else max(1, len(known.rows))
+            if part and partitions + count > PARTITIONS_AT_ONCE:
+                yield part
+                part, partitions = [], 0
+            part.append(topic)
+            partitions += count
+        if part:
+            yield part
 
     # -- halts ---------------------------------------------------------------------------------------------------------
 
@@ -253,15 +286,23 @@ class Deletion(Handlers):
     def _rows_of(self, topics: Iterable[str]) -> RowNumbers:
         """The rows of some topics, one topic after the other; none of one that is unknown."""
         table = self.cluster.table
-        known = [topic for name in topics if (topic := table.topic(name)) is not None]
-        return np.concatenate([np.zeros(0, np.intp), *map(table.rows_of, known)])
+        return table.rows_of_all(topic for name in topics if (topic := table.topic(name)) is not None)
+
+    def _led(self, topic: str) -> Ints:
+        """The partitions of a topic that have leadership, as far as we know."""
+        at = self._rows_of([topic])
+        table = self.cluster.table
+        led: Ints = table.column("partition")[at[table.column("leader_epoch")[at] != NO_EPOCH]]
+        return led
 
     def _positions(self, topics: list[str], numbers: Ints) -> Ints:
         """For each row the position of its topic in `topics`, which holds all of them."""
         table = self.cluster.table
-        known = {topic.number: at for at, name in enumerate(topics) if (topic := table.topic(name)) is not None}
-        refs, place = np.unique(numbers, return_inverse=True)
-        positions: Ints = np.array([known[number] for number in refs.tolist()], np.int32)[place]
+        known = [(topic.number, at) for at, name in enumerate(topics) if (topic := table.topic(name)) is not None]
+        places = np.zeros(len(table.refs), np.int32)
+        for number, at in known:
+            places[number] = at
+        positions: Ints = places[numbers]
         return positions
 
     def _queued(self, at: RowNumbers) -> RowNumbers:

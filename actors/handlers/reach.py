@@ -1,7 +1,7 @@
 """What every handler of the controller reaches for, and the few sentences that several of them say."""
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from kactl.actors.actor import Ref
@@ -152,11 +152,11 @@ class Handlers:
         self.batch.update_metadata(brokers)
         self.channels.send(self.batch.flush())
 
-    def forget_topic(self, name: str) -> None:
-        """Forget a topic that is gone. What older tools asked for its partitions is looked at again: nobody else would
-        take it out of the store, and nothing could be asked for there any more."""
-        moving = any(partition.topic == name for partition in self.cluster.reassigning)
-        self.cluster.remove_topic(name)
+    def forget_topics(self, names: Collection[str]) -> None:
+        """Forget topics that are gone. What older tools asked for their partitions is looked at again: nobody else
+        would take it out of the store, and nothing could be asked for there any more."""
+        moving = not {partition.topic for partition in self.cluster.reassigning}.isdisjoint(names)
+        self.cluster.remove_topics(names)
         if moving:
             self.reach.enqueue(ReassignmentStored())
 

@@ -82,15 +82,17 @@ class TopicEvents(Handlers):
         listed = await self.store.topics()
         known = {topic.name for topic in table.topics()}
         queued = self.cluster.topics_to_delete
-        for name in sorted(known - set(listed) - queued):
-            self.forget_topic(name)
+        gone = known.difference(listed)
+        vanished = sorted(gone - queued)
+        self.forget_topics(vanished)
+        for name in vanished:
             self.history.add(TopicEvent(what="vanished", topic=name, controller_epoch=self.epoch))
-        if not queued.isdisjoint(known - set(listed)):
-            await self._deletion.vanished(sorted(queued & (known - set(listed))))
-        new = [name for name in listed if name not in known | queued]
+        if not queued.isdisjoint(gone):
+            await self._deletion.vanished(sorted(queued & gone))
+        new = [name for name in listed if name not in known and name not in queued]
         if new:
             await self.create(new)
-        log.info("topics: %d new, %d gone", len(new), len(known - set(listed)))
+        log.info("topics: %d new, %d gone", len(new), len(gone))
 
     async def create(self, names: list[str]) -> None:
         """New topics begin. Those that are gone again, or cannot be read, stay unknown, and so are looked at again."""

@@ -4,8 +4,9 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from kactl.errors import BeingDeleted, RequestWaits
+from kactl.errors import BeingDeleted, RequestWaits, StoreError
 from kactl.model import Features, Fence, ProducerIdBlock, TopicPartition
+from kactl.rows import Ints
 from kactl.store import Changed
 
 from .memory_client import MemoryClient
@@ -33,12 +34,14 @@ class MemoryRequests(MemoryClient):
         state.check(fence)
         state.unmark(topics)
 
-    async def delete_topic(self, topic: str, fence: Fence) -> None:
+    async def delete_topics(self, topics: Mapping[str, Ints], fence: Fence) -> dict[str, StoreError]:
         state = await self._turn()
         state.check(fence)
-        state.delete_topic(topic)
-        self._listing.forget(topic)
-        state.unmark([topic])
+        for topic in topics:
+            state.delete_topic(topic)
+            self._listing.forget(topic)
+        state.unmark(topics)
+        return {}
 
     async def partitions_begun(self, topic: str) -> list[int]:
         state = await self._turn()

@@ -64,8 +64,8 @@ async def test_deleted_replicas_end_their_topics_and_every_move_is_made_once() -
         assert b.halted == {}
         assert await b.store.real.topics() == []
         assert b.moves(Move) == ["OFFLINE", "ABSENT"]
-        # Nothing is dead, so that none becomes ineligible; once for both topics, but for their end.
-        assert b.moves(MoveReplicas) == ["OFFLINE", "DELETION_STARTED", "DELETION_SUCCESSFUL", "ABSENT", "ABSENT"]
+        # Nothing is dead, so that none becomes ineligible; once for both topics.
+        assert b.moves(MoveReplicas) == ["OFFLINE", "DELETION_STARTED", "DELETION_SUCCESSFUL", "ABSENT"]
         assert b.moves(MoveReplicas, none_too=True)[0] == "DELETION_INELIGIBLE"
         assert b.stories == [
             ("bar", "deletion started"), ("foo", "deletion started"), ("bar", "deleted"), ("foo", "deleted"),
@@ -355,7 +355,7 @@ async def test_a_topic_without_replicas_is_complete_at_once() -> None:
         await b.deletion.resume()
 
         # One call, which takes the entry, then the overrides, then the mark; see what every store promises.
-        assert [call.kind for call in b.store.calls] == ["delete_topic"]
+        assert [call.kind for call in b.store.calls] == ["delete_topics"]
         assert b.queued == set()
         assert await b.store.real.deletions() == []
         assert await b.store.real.topic_configs(["gone"]) == {"gone": {}}
@@ -373,12 +373,12 @@ async def test_at_its_end_replicas_go_first_then_what_is_stored_then_what_is_kno
             seen.append((b.replicas("foo"), b.cluster.table.topic("foo") is not None, set(b.queued)))
 
         b.forget()
-        b.store.next("delete_topic", after(look))
+        b.store.next("delete_topics", after(look))
         await b.deleted("foo", 3)
 
         gone = {1: {"ABSENT"}, 2: {"ABSENT"}, 3: {"ABSENT"}}
         assert seen in ([(gone, True, {"foo"})], [({}, True, {"foo"})])
-        assert [call.kind for call in b.store.calls] == ["delete_topic"]
+        assert [call.kind for call in b.store.calls] == ["delete_topics"]
         assert b.cluster.table.topic("foo") is None
         assert await b.store.real.topics() == []
 

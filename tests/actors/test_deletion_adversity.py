@@ -1,7 +1,7 @@
 """Deletion when things go wrong: the store fails, answers are lost, and people meddle with what is stored."""
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -10,12 +10,12 @@ from kactl.errors import ControllerMoved, KactlError, SessionExpired, StoreError
 from kactl.events import DeletionsChanged
 from kactl.history import TopicEvent
 from kactl.machines.partition import TRANSITIONS
-from kactl.model import PartitionState
+from kactl.model import Fence, PartitionState
 from kactl.store import Changed
 from tests.actors.deletion_bench import BROKERS, open_deletion_bench
 from tests.actors.world import World, world
 from tests.clocks import settle
-from tests.scripted_store import fails, fails_after
+from tests.scripted_store import Real, Step, fails, fails_after
 
 pytestmark = pytest.mark.anyio
 
@@ -44,6 +44,17 @@ def let(w: World, method: str, *steps: Exception | None, after: bool = False) ->
     setattr(w.controller.store, method, call)
 
 
+def is_in_the_way(*topics: str) -> Step:
+    """Something of some topics cannot be deleted; the others go."""
+
+    async def step(real: Real, asked: Mapping[str, Any], fence: Fence) -> Any:
+        failed = {topic: StoreError(f"{topic} is still there") for topic in topics if topic in asked}
+        assert len(failed) == len(topics)
+        return failed | await real({topic: asked[topic] for topic in asked.keys() - failed.keys()}, fence)
+
+    return step
+
+
 async def passes(w: World, delay_ms: float) -> None:
     """Time passes, and brokers live."""
     while delay_ms > 0:
@@ -59,7 +70,7 @@ async def passes(w: World, delay_ms: float) -> None:
 async def test_what_the_store_does_not_delete_is_deleted_later() -> None:
     async with world(1) as w:
         await w.create("t", [[1]])
-        let(w, "delete_topic", StoreUnavailable("away"), StoreError("no"))
+        let(w, "delete_topics", StoreUnavailable("away"), StoreError("no"))
 
         await w.delete("t")
 
@@ -75,7 +86,7 @@ async def test_what_the_store_does_not_delete_is_deleted_later() -> None:
 async def test_a_deletion_whose_answer_was_lost_is_not_done_to_the_next_topic_of_that_name() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
-        let(w, "delete_topic", StoreUnavailable("the answer was lost"), after=True)
+        let(w, "delete_topics", StoreUnavailable("the answer was lost"), after=True)
         await w.store.mark_deletion("t")
         await settle()
         assert await w.store.topics() == []
@@ -92,12 +103,13 @@ async def test_a_deletion_whose_answer_was_lost_is_not_done_to_the_next_topic_of
 async def test_one_topic_that_is_in_the_way_does_not_hold_up_the_others() -> None:
     async with open_deletion_bench("foo", "bar") as b:
         await b.delete("foo", "bar")
-        b.store.next("delete_topic", fails(StoreUnavailable("away")))
+        b.store.next("delete_topics", is_in_the_way("bar"))
 
         await b.deletion.complete_replica_deletion(b.rows("foo", "bar"), frozenset(BROKERS))
 
         assert b.queued == {"bar"}
-        assert await b.store.real.topics() == ["bar"]
+        assert await b.store.real.topics() == await b.store.real.deletions() == ["bar"]
+        assert b.stories[-1] == ("foo", "deleted")
         assert b.enqueued == []
         await b.clock.advance(10_000)
         assert b.enqueued == [DeletionsChanged()]
@@ -109,7 +121,7 @@ async def test_one_topic_that_is_in_the_way_does_not_hold_up_the_others() -> Non
 async def test_the_end_of_our_office_is_not_waited_out(error: KactlError) -> None:
     async with open_deletion_bench("foo") as b:
         await b.delete("foo")
-        b.store.next("delete_topic", fails(error))
+        b.store.next("delete_topics", fails(error))
 
         with pytest.raises(type(error)):
             await b.deleted("foo", *BROKERS)
@@ -122,14 +134,14 @@ async def test_the_end_of_our_office_is_not_waited_out(error: KactlError) -> Non
 async def test_a_topic_that_went_although_nobody_said_so_is_forgotten() -> None:
     async with open_deletion_bench("foo") as b:
         await b.delete("foo")
-        b.store.next("delete_topic", fails_after(StoreUnavailable("the answer was lost")))
+        b.store.next("delete_topics", fails_after(StoreUnavailable("the answer was lost")))
         await b.deleted("foo", *BROKERS)
         assert b.queued == {"foo"}
         b.forget()
 
         await b.events.on_deletions_changed(DeletionsChanged())
 
-        assert "delete_topic" not in [call.kind for call in b.store.calls]
+        assert "delete_topics" not in [call.kind for call in b.store.calls]
         assert b.queued == set()
         assert b.cluster.deletion_unsure == set()
         # There may be another of that name, which until now was taken for this one.
@@ -263,7 +275,7 @@ async def _story(seed: int) -> None:
 
             return call
 
-        for method in ("delete_topic", "deletions", "unmark_deletions", "commit", "topics", "assignments",
+        for method in ("delete_topics", "deletions", "unmark_deletions", "commit", "topics", "assignments",
                        "write_assignment", "partitions_begun", "leaderships", "brokers"):  # fmt: skip
             setattr(w.controller.store, method, unreliable(getattr(w.controller.store, method)))
         marked: set[str] = set()

@@ -1,18 +1,20 @@
 """Deletion as a cluster sees it: brokers come and go meanwhile, controllers follow each other, all goes in the end."""
 
 import asyncio
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.errors import BeingDeleted, ErrorCode, NotController, NotFound, TopicDeletionDisabled
+from kactl.errors import BeingDeleted, ErrorCode, NotController, NotFound, StoreError, TopicDeletionDisabled
 from kactl.events import BrokerModified, ReplicasDeleted
 from kactl.halt import HaltReason
 from kactl.history import TopicEvent
-from kactl.model import Assignment, Endpoint, PartitionState, TopicRef
+from kactl.model import Assignment, Endpoint, Fence, PartitionState, TopicRef
 from kactl.requests import TopicDeletionRequested
+from kactl.rows import Ints
 from kactl.wire import PartitionErrors, StopReplica, StopReplicaResponse
 from tests.actors.reassigning import reassign
 from tests.actors.world import World, partitions_of, standby, world
@@ -113,13 +115,14 @@ async def test_a_topic_of_the_same_name_is_another_topic() -> None:
 async def test_a_topic_made_anew_before_anybody_looks_is_another_topic() -> None:
     async with world(1, 2) as w:
         await w.create("t", [[1, 2]])
-        real = w.controller.store.delete_topic
+        real = w.controller.store.delete_topics
 
-        async def and_made_anew(topic: str, fence: object) -> None:
-            await real(topic, fence)  # type: ignore[arg-type]
+        async def and_made_anew(topics: Mapping[str, Ints], fence: Fence) -> dict[str, StoreError]:
+            failed = await real(topics, fence)
             await w.store.create_topic(TopicRef("t"), {0: Assignment((2,))}, {})
+            return failed
 
-        w.controller.store.delete_topic = and_made_anew  # type: ignore[method-assign]
+        w.controller.store.delete_topics = and_made_anew  # type: ignore[method-assign]
         await w.delete("t")
 
         assert await w.stored("t-0") == (2, 0, (2,))

@@ -16,6 +16,7 @@ from kactl.store import Changes, Leaderships, Names
 from kactl.stores.memory import MemoryStore
 from tests.actors.world import World, standby, world
 from tests.clocks import ManualClock, settle
+from tests.contracts.store_clients import delete_topic
 
 pytestmark = pytest.mark.anyio
 
@@ -283,7 +284,7 @@ async def _change(store: MemoryStore, dice: random.Random, number: int) -> None:
         moved = Assignment((1, 2, 3), adding=(3,), removing=(1,)) if dice.random() < 0.5 else _replicas(dice)
         await store.write_assignment(ref, held | {at: moved}, None)
     elif what in ("delete", "again"):
-        await store.delete_topic(name, fence)
+        await delete_topic(store, name, fence)
         if what == "again":
             fewer = {at: _replicas(dice) for at in range(dice.randint(1, len(held)))}
             await store.create_topic(TopicRef(name, dice.randbytes(16)), fewer, {})

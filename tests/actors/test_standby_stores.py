@@ -16,6 +16,7 @@ from kactl.stores.sqlite import SqliteStore
 from kactl.stores.zookeeper import ZooKeeperStore
 from tests.actors.test_standby import knowledge
 from tests.actors.world import Brokers
+from tests.contracts.store_clients import delete_topic
 from tests.interop.fixtures import chroot, jars, zookeeper
 from tests.interop.zookeeper import ZooKeeperServer
 
@@ -65,7 +66,7 @@ class Holder:
             await self.store.write_assignment(ref, self.held[name], self.fence)
             await self.lead(name, [max(self.held[name])])
         else:
-            await self.store.delete_topic(name, self.fence)
+            await delete_topic(self.store, name, self.fence)
             del self.held[name]
             await self.create(name if what == "again" else f"new-{self.dice.randrange(10**6)}")
 

@@ -5,7 +5,7 @@ import pytest
 from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
 from kactl.store import Store
 
-from .store_clients import ORDERS, ORDERS_0, ORDERS_1, ORDERS_2, THREE_PARTITIONS, Stores, lead, write
+from .store_clients import ORDERS, ORDERS_0, ORDERS_1, ORDERS_2, THREE_PARTITIONS, Stores, delete_topic, lead, write
 
 PAYMENTS = TopicRef("payments", bytes(range(1, 17)))
 
@@ -86,7 +86,7 @@ class ChangesContract:
             position, topics, _ = await look(copying, position)
             assert topics == {"payments"}
 
-            await other.delete_topic("orders", fence)
+            await delete_topic(other, "orders", fence)
             await other.create_topic(ORDERS, THREE_PARTITIONS, {})
             position, topics, _ = await look(copying, position)
             assert topics == {"orders"}

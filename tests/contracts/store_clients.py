@@ -109,6 +109,16 @@ async def stored(store: Store, name: TopicPartition) -> Leadership | None:
     return (await store.leaderships(Names.of([name]))).one(0)
 
 
+async def delete_topic(store: Store, topic: str, fence: Fence, partitions: Sequence[int] = ()) -> None:
+    """Delete one topic, of which these partitions are thought to be led.
+
+    Raises:
+        StoreError: something is still there.
+    """
+    for error in (await store.delete_topics({topic: np.array(partitions, np.int32)}, fence)).values():
+        raise error
+
+
 async def lead(store: Store, *, controller: int = 100) -> Fence:
     """A topic of three partitions that each have a first leader, and the fence under which they got it."""
     await store.create_topic(ORDERS, THREE_PARTITIONS, {})

@@ -1,6 +1,7 @@
 """The store contract: topics that are marked for deletion, deleted, and created again."""
 
 import anyio
+import numpy as np
 import pytest
 
 from kactl.errors import BeingDeleted, ControllerMoved
@@ -16,6 +17,7 @@ from .store_clients import (
     WAIT_S,
     Ear,
     Stores,
+    delete_topic,
     lead,
     stored,
     write,
@@ -89,7 +91,7 @@ class DeletionContract:
             await store.mark_deletion("orders")
             await store.mark_deletion("other")
 
-            await store.delete_topic("orders", fence)
+            await delete_topic(store, "orders", fence)
 
             for client in (store, other):
                 assert await client.topics() == ["other"]
@@ -102,6 +104,54 @@ class DeletionContract:
                 assert found is not None
                 assert found.leader == 2
 
+    async def test_many_topics_are_deleted_at_once_and_no_other(self, stores: Stores) -> None:
+        async with stores.open_client() as store, stores.open_client() as other:
+            fence = await lead(store)
+            names = [f"t{number}" for number in range(40)]
+            for name in (*names, "other"):
+                await store.create_topic(TopicRef(name), THREE_PARTITIONS, {"a": "b"})
+                await store.mark_deletion(name)
+            begun = [TopicPartition(name, at) for name in (*names, "other") for at in range(3)]
+            assert (await store.commit(write(begun), fence)).kept.all()
+
+            failed = await store.delete_topics({name: np.arange(3, dtype=np.int32) for name in names}, fence)
+
+            assert failed == {}
+            for client in (store, other):
+                assert await client.topics() == ["orders", "other"]
+                assert await client.deletions() == ["other"]
+                assert await client.topic_configs(["t7", "other"]) == {"t7": {}, "other": {"a": "b"}}
+                found = (await client.leaderships(Names.of([*begun, ORDERS_0]))).found.tolist()
+                assert found == [name.topic == "other" for name in begun] + [True]
+
+    @pytest.mark.parametrize("told", [(), (0,), (1, 2), (0, 1, 2), (0, 1, 2, 3, 70), (5,)])
+    async def test_a_topic_goes_whole_whatever_is_thought_to_be_stored_of_it(
+        self, stores: Stores, told: tuple[int, ...]
+    ) -> None:
+        async with stores.open_client() as store:
+            fence = await lead(store)
+            for name in ("more", "ghost"):
+                await store.create_topic(TopicRef(name), {at: Assignment((1,)) for at in range(4)}, {})
+            await store.commit(write([TopicPartition("more", at) for at in range(4)], isr=(1,)), fence)
+            for name in ("orders", "more", "ghost", "never created"):
+                await store.mark_deletion(name)
+            thought = np.array(told, np.int32)
+
+            failed = await store.delete_topics(dict.fromkeys(await store.deletions(), thought), fence)
+
+            assert failed == {}
+            assert await store.topics() == await store.deletions() == []
+            assert not (await store.leaderships(Names.of(ALL))).found.any()
+            assert await store.partitions_begun("more") == []
+
+    async def test_nothing_is_deleted_of_no_topic(self, stores: Stores) -> None:
+        async with stores.open_client() as store:
+            fence = await lead(store)
+
+            assert await store.delete_topics({}, fence) == {}
+
+            assert await store.topics() == ["orders"]
+
     async def test_what_is_gone_is_passed_over(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await lead(store)
@@ -109,7 +159,7 @@ class DeletionContract:
             await store.mark_deletion("never created")
 
             for name in ("orders", "orders", "never created", "never marked"):
-                await store.delete_topic(name, fence)
+                await delete_topic(store, name, fence)
 
             assert await store.topics() == []
             assert await store.deletions() == []
@@ -121,8 +171,8 @@ class DeletionContract:
             await store.create_topic(TopicRef("empty"), {}, {})
             await store.mark_deletion("orders")
 
-            await store.delete_topic("orders", fence)
-            await store.delete_topic("empty", fence)
+            await delete_topic(store, "orders", fence)
+            await delete_topic(store, "empty", fence)
 
             assert await store.topics() == []
             assert await store.deletions() == []
@@ -134,7 +184,7 @@ class DeletionContract:
             await later.contest(2, take_over=True)
 
             with pytest.raises(ControllerMoved):
-                await deposed.delete_topic("orders", old)
+                await delete_topic(deposed, "orders", old)
             with pytest.raises(ControllerMoved):
                 await deposed.unmark_deletions(["orders"], old)
 
@@ -151,7 +201,7 @@ class DeletionContract:
             await watching.topics()
             await watching.deletions()
 
-            await controller.delete_topic("orders", fence)
+            await delete_topic(controller, "orders", fence)
 
             await ear.hear(Changed.DELETIONS)  # the mark goes last
             assert await watching.topics() == []
@@ -173,7 +223,7 @@ class DeletionContract:
             fence = await lead(store)
             assert await stored(other, ORDERS_0) is not None
             await store.commit(write([ORDERS_0], leader=2, leader_epoch=7, expected=0), fence)
-            await store.delete_topic("orders", fence)
+            await delete_topic(store, "orders", fence)
             again = TopicRef("orders", bytes(15) + b"2")
 
             await other.create_topic(again, {0: Assignment((5, 6))}, {})
@@ -195,7 +245,7 @@ class DeletionContract:
             await store.create_topic(ORDERS, {name.partition: Assignment((1, 2)) for name in many}, {})
             assert (await store.commit(write(many, isr=(1, 2)), fence)).kept.all()
 
-            await store.delete_topic("orders", fence)
+            await delete_topic(store, "orders", fence)
 
             assert await store.topics() == []
             assert not (await store.leaderships(Names.of(many))).found.any()
@@ -209,7 +259,7 @@ class DeletionContract:
             ear = Ear(watching)
             await watching.assignments(await watching.topics())
 
-            await other.delete_topic("orders", fence)
+            await delete_topic(other, "orders", fence)
             await other.create_topic(ORDERS, THREE_PARTITIONS, {})
 
             with anyio.fail_after(WAIT_S):
@@ -222,7 +272,7 @@ class DeletionContract:
         async with stores.open_client() as store, stores.open_client() as other:
             fence = await lead(other)
             assert await store.topics() == ["orders"]
-            await other.delete_topic("orders", fence)
+            await delete_topic(other, "orders", fence)
             await other.create_topic(ORDERS, THREE_PARTITIONS, {})
 
             assert await store.topics() == ["orders"]
@@ -232,7 +282,7 @@ class DeletionContract:
             fence = await lead(other)
             Ear(store)
             await store.assignments(await store.topics())
-            await other.delete_topic("orders", fence)
+            await delete_topic(other, "orders", fence)
             await other.create_topic(ORDERS, THREE_PARTITIONS, {})
 
             await store.contest(2, take_over=True)
@@ -244,7 +294,7 @@ class DeletionContract:
             fence = await lead(store)
             Ear(store)
             await store.assignments(await store.topics())
-            await store.delete_topic("orders", fence)
+            await delete_topic(store, "orders", fence)
 
             await other.create_topic(ORDERS, THREE_PARTITIONS, {})
 

@@ -11,7 +11,17 @@ from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.store import Changed, Names
 from kactl.stores.sqlite import SqliteStore, journal
 from tests.clocks import ManualClock
-from tests.contracts.store_clients import ALL, ORDERS, ORDERS_0, THREE_PARTITIONS, Ear, lead, stored, write
+from tests.contracts.store_clients import (
+    ALL,
+    ORDERS,
+    ORDERS_0,
+    THREE_PARTITIONS,
+    Ear,
+    delete_topic,
+    lead,
+    stored,
+    write,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +60,7 @@ async def test_whoever_opens_the_file_later_finds_the_rest(
         assert (await witness.leaderships(Names.of(ALL))).found.all()
         if snapshot_before:
             await tidy(store)
-        await store.delete_topic("orders", fence)
+        await delete_topic(store, "orders", fence)
         if snapshot_after:
             await tidy(store)
         assert await entries(store) == 1
@@ -83,13 +93,13 @@ async def test_a_deletion_that_is_refused_changes_nothing(path: Path, monkeypatc
 
         monkeypatch.setattr(store._thread.database, "stamp", fail)
         with pytest.raises(Exception, match="the disk is full"):
-            await store.delete_topic("orders", fence)
+            await delete_topic(store, "orders", fence)
         monkeypatch.undo()
 
         assert await store.topics() == ["orders"]
         assert await store.deletions() == ["orders"]
         assert (await store.leaderships(Names.of(ALL))).found.all()
-        await store.delete_topic("orders", fence)
+        await delete_topic(store, "orders", fence)
         assert not (await store.leaderships(Names.of(ALL))).found.any()
 
 
@@ -97,7 +107,7 @@ async def test_a_deletion_that_is_refused_changes_nothing(path: Path, monkeypatc
 async def test_a_damaged_removal_is_found(path: Path, frame: str) -> None:
     async with open_store(path) as store:
         fence = await lead(store)
-        await store.delete_topic("orders", fence)
+        await delete_topic(store, "orders", fence)
     with closing(sqlite3.connect(path)) as connection, connection:
         (seq, data) = connection.execute("SELECT seq, frame FROM journal ORDER BY seq DESC").fetchone()
         wrong = data[:-3] if frame == "cut" else data[:-1] + bytes([data[-1] ^ 1])
@@ -112,8 +122,8 @@ async def test_a_removal_in_the_place_of_another_is_found(path: Path) -> None:
     async with open_store(path) as store:
         fence = await lead(store)
         await store.create_topic(TopicRef("other"), {0: Assignment((1,))}, {})
-        await store.delete_topic("orders", fence)
-        await store.delete_topic("other", fence)
+        await delete_topic(store, "orders", fence)
+        await delete_topic(store, "other", fence)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE journal SET frame = (SELECT frame FROM journal WHERE seq = 3) WHERE seq = 2")
 
@@ -130,7 +140,7 @@ async def test_what_is_known_of_a_deleted_topic_by_name_goes_with_it(path: Path)
             await store.create_topic(topic, THREE_PARTITIONS, {"a": "b"})
             await store.set_topic_config(topic.name, {"a": "c"})
             await store.write_assignment(topic, THREE_PARTITIONS, fence)
-            await store.delete_topic(topic.name, fence)
+            await delete_topic(store, topic.name, fence)
 
     with closing(sqlite3.connect(path)) as connection:
         names = [name for (name,) in connection.execute("SELECT name FROM stamps")]

@@ -81,9 +81,9 @@ class Journal:
         connection.execute("INSERT INTO journal VALUES (?, ?)", (seq, frame))
         return seq, len(frame)
 
-    def append_removal(self, connection: sqlite3.Connection, topic: int) -> tuple[int, int]:
-        """Write that all entries of a topic are gone; as `append`."""
-        seq = self.seq + 1
+    def append_removal(self, connection: sqlite3.Connection, topic: int, *, behind: int = 0) -> tuple[int, int]:
+        """Write that all entries of a topic are gone, `behind` others of the same transaction; as `append`."""
+        seq = self.seq + 1 + behind
         frame = pack("removal", seq, {"topic": np.array([topic], np.int32)})
         connection.execute("INSERT INTO journal VALUES (?, ?)", (seq, frame))
         return seq, len(frame)

@@ -52,23 +52,27 @@ class Requests:
             self._database.check_fence(fence)
             self._unmark(topics)
 
-    def delete_topic(self, topic: str, fence: Fence) -> None:
-        """All of it in one transaction."""
+    def delete_topics(self, topics: Sequence[str], fence: Fence) -> None:
+        """All of them in one transaction."""
         database = self._database
         with database.writing() as connection:
             database.check_fence(fence)
-            number = database.one("SELECT number FROM topics WHERE name = ?", topic)
-            connection.execute("DELETE FROM configs WHERE topic = ?", (topic,))
-            connection.execute("DELETE FROM topics WHERE name = ?", (topic,))
-            self._unmark([topic])
-            if number is None:
-                return
-            seq, size = database.journal.append_removal(connection, number)
-            gone = (topic, Changed.TOPIC.value, Changed.TOPIC_CONFIG.value)
-            connection.execute("DELETE FROM stamps WHERE name = ? AND what IN (?, ?)", gone)
-            database.stamp(Changed.TOPICS)
-        database.journal.removed(seq, number, size)
-        database.wrote(size)
+            removals: list[tuple[int, int, int]] = []
+            for topic in topics:
+                number = database.one("SELECT number FROM topics WHERE name = ?", topic)
+                connection.execute("DELETE FROM configs WHERE topic = ?", (topic,))
+                if number is None:
+                    continue
+                connection.execute("DELETE FROM topics WHERE name = ?", (topic,))
+                removals.append((number, *database.journal.append_removal(connection, number, behind=len(removals))))
+                gone = (topic, Changed.TOPIC.value, Changed.TOPIC_CONFIG.value)
+                connection.execute("DELETE FROM stamps WHERE name = ? AND what IN (?, ?)", gone)
+            self._unmark(topics)
+            if removals:
+                database.stamp(Changed.TOPICS)
+        for number, seq, size in removals:
+            database.journal.removed(seq, number, size)
+            database.wrote(size)
 
     def _unmark(self, topics: Collection[str]) -> None:
         delete = "DELETE FROM deletions WHERE topic = ?"

@@ -12,7 +12,7 @@ import anyio.abc
 import numpy as np
 
 from kactl.clock import Clock, SystemClock
-from kactl.errors import IllegalState
+from kactl.errors import IllegalState, StoreError
 from kactl.model import (
     NO_BROKER,
     Assignment,
@@ -25,6 +25,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
+from kactl.rows import Ints
 from kactl.store import Assignments, Changed, Changes, Committed, Leaderships, Names, Notification, StoreEvent, Write
 from kactl.stores.entries import leader_write
 from kactl.stores.listing import Listing
@@ -185,9 +186,11 @@ class SqliteStore:
     async def unmark_deletions(self, topics: Collection[str], fence: Fence) -> None:
         await self._thread.run(self._thread.requests.unmark_deletions, topics, fence)
 
-    async def delete_topic(self, topic: str, fence: Fence) -> None:
-        await self._thread.run(self._thread.requests.delete_topic, topic, fence)
-        self._listing.forget(topic)
+    async def delete_topics(self, topics: Mapping[str, Ints], fence: Fence) -> dict[str, StoreError]:
+        await self._thread.run(self._thread.requests.delete_topics, list(topics), fence)
+        for topic in topics:
+            self._listing.forget(topic)
+        return {}
 
     async def partitions_begun(self, topic: str) -> list[int]:
         return await self._thread.run(self._thread.catalog.partitions_begun, topic)

@@ -1,24 +1,31 @@
 """The deletion of topics: the marks that ask for it, and what is taken away in which order.
 
-A topic of ten thousand partitions is twenty thousand nodes. They go children first, in bounded multis that each are
-fenced, many on their way at a time; then the topic's own node, its configuration, and the mark at the very end. So
-whoever comes after a crash finds the mark, and does the rest.
+Many topics go at a time, children before their parents, in bounded multis that each are fenced, many on their way:
+
+    1. the partitions of which we are told, state and container, without a look at them
+    2. each topic's own two nodes and its configuration, together or not at all
+    3. where that fails: whatever a look finds below the topic, and then the same, node by node
+    4. the marks of those of which nothing is left
+
+So whoever comes after a crash finds the mark, and does the rest. What is true of one topic holds up no other.
 
 Source: KafkaZkClient.deleteTopicZNode, deleteTopicConfigs, deleteTopicDeletions, createDeleteTopicPath.
 """
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
-from kactl.errors import BeingDeleted, StoreError
+from kactl.errors import BeingDeleted, ControllerMoved, StoreError
 from kactl.model import Fence
+from kactl.rows import Ints
 from kactl.store import Outcome
 
 from . import fenced, layout, request
 from .client import Client
+from .delete_multi import PartitionsDeletion, packed
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +33,9 @@ log = logging.getLogger(__name__)
 LOOKS_MAX: Final = 5
 # Below a topic there are /partitions/<number>/state; somebody who nests deeper than this means harm.
 DEPTH_MAX: Final = 20
+
+# A node, with the topic that it belongs to.
+_Node = tuple[str, str]
 
 
 async def mark(client: Client, topic: str) -> None:
@@ -42,71 +52,130 @@ async def mark(client: Client, topic: str) -> None:
 
 async def unmark(client: Client, topics: Collection[str], fence: Fence, *, batch: int) -> None:
     """See `Store.unmark_deletions`."""
-    await _delete(client, [layout.deletion(topic) for topic in topics], fence, batch=batch)
+    for error in (await _delete(client, {topic: layout.deletion(topic) for topic in topics}, fence, batch)).values():
+        raise error
 
 
-async def delete(client: Client, topic: str, fence: Fence, *, batch: int) -> None:
-    """See `Store.delete_topic`.
-
-    Raises:
-        StoreError: something could not be deleted; the mark stands still.
-    """
-    begun = await _children(client, [layout.partitions(topic)])
-    groups = [[fenced.delete(f"{path}/state"), fenced.delete(path)] for path in begun]
-    # One that fails has other nodes below it, which the next step finds.
-    await fenced.commit(client, groups, fence, batch=batch)
-    for _ in range(LOOKS_MAX):
-        # Normally these are two nodes. Requests are done in order, so children are gone before their parents' turn.
-        left = await _tree(client, layout.topic(topic))
-        if not left:
-            break
-        outcomes = await fenced.commit(client, [[fenced.delete(path)] for path in reversed(left)], fence, batch=batch)
-        if all(outcome == Outcome.KEPT for outcome in outcomes):
-            break
-    else:
-        raise StoreError(f"topic {topic!r} could not be deleted: {left[-1]} is still there; try again")
-    await _delete(client, [layout.topic_config(topic)], fence, batch=batch)
-    await _delete(client, [layout.deletion(topic)], fence, batch=batch)
+async def delete(client: Client, topics: Mapping[str, Ints], fence: Fence, *, batch: int) -> dict[str, StoreError]:
+    """See `Store.delete_topics`."""
+    await _delete_partitions(client, topics, fence, batch)
+    outcomes = await fenced.commit(client, [_own(topic) for topic in topics], fence, batch=batch)
+    stuck = [topic for topic, outcome in zip(topics, outcomes, strict=True) if outcome != Outcome.KEPT]
+    failed = await _clear(client, stuck, fence, batch) if stuck else {}
+    marks = {topic: layout.deletion(topic) for topic in topics if topic not in failed}
+    return failed | await _delete(client, marks, fence, batch)
 
 
 async def partitions_begun(client: Client, topic: str) -> list[int]:
     """See `Store.partitions_begun`. A child that is no number is logged and passed over."""
     parent = layout.partitions(topic)
-    found = [path.rpartition("/")[2] for path in await _children(client, [parent])]
+    children, failed = await _children(client, [(topic, parent)])
+    for error in failed.values():
+        raise error
+    found = [path.rpartition("/")[2] for _, path in children]
     numbers = [name for name in found if layout.is_partition(name)]
     for name in set(found) - set(numbers):
         log.warning("%s/%s is no partition and is passed over", parent, name)
     return sorted(map(int, numbers))
 
 
-async def _tree(client: Client, root: str) -> list[str]:
-    """A node and all below it, parents before children; empty if it is not there."""
-    if await client.ask(client.exists(root)) is None:
-        return []
-    found = level = [root]
+# -- what we are told of -----------------------------------------------------------------------------------------------
+
+
+def _own(topic: str) -> list[fenced.Step]:
+    paths = (layout.partitions(topic), layout.topic(topic), layout.topic_config(topic))
+    return [fenced.delete(path) for path in paths]
+
+
+async def _delete_partitions(client: Client, topics: Mapping[str, Ints], fence: Fence, batch: int) -> None:
+    """Delete the partitions of some topics. Those of a multi that is refused stay: the topic is stuck then.
+
+    Raises:
+        ControllerMoved: the fence is not the stored one.
+    """
+    epoch = client.path(layout.CONTROLLER_EPOCH)
+    whole = {client.path(layout.partitions(topic)): numbers for topic, numbers in topics.items()}
+    pieces = packed(whole, max(1, batch // 2))
+    answers = await client.ask_all([PartitionsDeletion(epoch, fence.version, piece) for piece in pieces])
+    for result in answers.results:
+        if not isinstance(result, ZookeeperError) and result[0] == BadVersionError.code:
+            raise ControllerMoved(ours=fence.epoch)
+
+
+# -- what a look finds -------------------------------------------------------------------------------------------------
+
+
+async def _clear(client: Client, topics: Sequence[str], fence: Fence, batch: int) -> dict[str, StoreError]:
+    """Delete topics of which more is there than we were told of, or less; why some of them are still there."""
+    begun, failed = await _children(client, [(topic, layout.partitions(topic)) for topic in topics])
+    groups = [[fenced.delete(f"{path}/state"), fenced.delete(path)] for _, path in begun]
+    # One that fails has other nodes below it, which the next step finds.
+    await fenced.commit(client, groups, fence, batch=batch)
+    left = [topic for topic in topics if topic not in failed]
+    for _ in range(LOOKS_MAX):
+        # Normally these are two nodes for each. Requests are done in order: children are gone before their parents.
+        nodes, unseen = await _trees(client, left)
+        failed |= unseen
+        outcomes = await fenced.commit(client, [[fenced.delete(path)] for _, path in nodes], fence, batch=batch)
+        stay = dict(node for node, outcome in zip(nodes, outcomes, strict=True) if outcome != Outcome.KEPT)
+        left = [topic for topic in left if topic in stay]
+        if not left:
+            break
+    else:
+        failed |= {
+            topic: StoreError(f"topic {topic!r} could not be deleted: {_deepest(topic, nodes)} is still there; try again")
+            for topic in left
+        }
+    configs = {topic: layout.topic_config(topic) for topic in topics if topic not in failed}
+    return failed | await _delete(client, configs, fence, batch)
+
+
+def _deepest(topic: str, nodes: Iterable[_Node]) -> str:
+    return next(path for owner, path in nodes if owner == topic)
+
+
+async def _trees(client: Client, topics: Sequence[str]) -> tuple[list[_Node], dict[str, StoreError]]:
+    """The nodes of topics and all below them, children before parents, and why those of some could not be seen."""
+    answers = await client.ask_all([client.exists(layout.topic(topic)) for topic in topics])
+    found = level = [
+        (topic, layout.topic(topic)) for topic, stat in zip(topics, answers.results, strict=True) if stat is not None
+    ]
+    failed: dict[str, StoreError] = {}
     for _ in range(DEPTH_MAX):
-        level = await _children(client, level)
+        level, unseen = await _children(client, level)
+        failed |= unseen
         if not level:
-            return found
-        found = found + level
-    raise StoreError(f"{root} has nodes below it that are nested deeper than {DEPTH_MAX}: delete them by hand")
+            break
+        found = level + found
+    failed |= {
+        topic: StoreError(
+            f"{layout.topic(topic)} has nodes below it that are nested deeper than {DEPTH_MAX}: delete them by hand"
+        )
+        for topic, _ in level
+    }
+    return [(topic, path) for topic, path in found if topic not in failed], failed
 
 
-async def _children(client: Client, parents: Sequence[str]) -> list[str]:
-    """The paths of all children of some nodes; those that are gone have none."""
-    found: list[str] = []
-    answers = await client.ask_all([client.children(parent) for parent in parents])
-    for parent, result in zip(parents, answers.results, strict=True):
+async def _children(client: Client, parents: Sequence[_Node]) -> tuple[list[_Node], dict[str, StoreError]]:
+    """All children of some nodes, those that are gone have none; and why some could not be listed, by topic."""
+    found: list[_Node] = []
+    failed: dict[str, StoreError] = {}
+    answers = await client.ask_all([client.children(path) for _, path in parents])
+    for (topic, parent), result in zip(parents, answers.results, strict=True):
         if isinstance(result, NoNodeError):
             continue
         if isinstance(result, ZookeeperError):
-            raise StoreError(f"{parent} could not be listed: {result!r}")
-        found += [f"{parent}/{name}" for name in result[0]]
-    return found
+            failed[topic] = StoreError(f"{parent} could not be listed: {result!r}")
+        else:
+            found += [(topic, f"{parent}/{name}") for name in result[0]]
+    return found, failed
 
 
-async def _delete(client: Client, paths: Sequence[str], fence: Fence, *, batch: int) -> None:
-    outcomes = await fenced.commit(client, [[fenced.delete(path)] for path in paths], fence, batch=batch)
-    for path, outcome in zip(paths, outcomes, strict=True):
-        if outcome != Outcome.KEPT:
-            raise StoreError(f"{path} could not be deleted: see what stands below it, and who may delete it")
+async def _delete(client: Client, paths: Mapping[str, str], fence: Fence, batch: int) -> dict[str, StoreError]:
+    """Delete one node of each topic; why some of them are still there."""
+    outcomes = await fenced.commit(client, [[fenced.delete(path)] for path in paths.values()], fence, batch=batch)
+    return {
+        topic: StoreError(f"{path} could not be deleted: see what stands below it, and who may delete it")
+        for (topic, path), outcome in zip(paths.items(), outcomes, strict=True)
+        if outcome != Outcome.KEPT
+    }

@@ -10,7 +10,7 @@ from typing import Final, Self
 
 from kazoo.protocol.states import KazooState
 
-from kactl.errors import BadConfig
+from kactl.errors import BadConfig, StoreError
 from kactl.model import (
     Assignment,
     Broker,
@@ -22,6 +22,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
+from kactl.rows import Ints
 from kactl.store import (
     Assignments,
     Changed,
@@ -208,9 +209,12 @@ class ZooKeeperStore:
     async def unmark_deletions(self, topics: Collection[str], fence: Fence) -> None:
         await deletion.unmark(self._client, topics, fence, batch=self._batch)
 
-    async def delete_topic(self, topic: str, fence: Fence) -> None:
-        await deletion.delete(self._client, topic, fence, batch=self._batch)
-        self._armed.topics.forget(topic)
+    async def delete_topics(self, topics: Mapping[str, Ints], fence: Fence) -> dict[str, StoreError]:
+        failed = await deletion.delete(self._client, topics, fence, batch=self._batch)
+        for topic in topics:
+            if topic not in failed:
+                self._armed.topics.forget(topic)
+        return failed
 
     async def partitions_begun(self, topic: str) -> list[int]:
         return await deletion.partitions_begun(self._client, topic)

@@ -10,14 +10,15 @@ from kactl.errors import ControllerMoved, StoreError
 from kactl.model import Assignment, Fence, TopicPartition
 from kactl.store import Names
 from kactl.stores.zookeeper import ZooKeeperStore
-from tests.contracts.store_clients import ORDERS, SESSION_MS, THREE_PARTITIONS, WAIT_S, write
+from tests.contracts.store_clients import ORDERS, SESSION_MS, THREE_PARTITIONS, WAIT_S, delete_topic, write
 from tests.interop.zookeeper import ZooKeeperServer
 
 from .proxy import MULTI, Proxy
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
-ROWS = [TopicPartition("orders", number) for number in range(60)]
+PARTITIONS = range(60)
+ROWS = [TopicPartition("orders", number) for number in PARTITIONS]
 TOPIC, MARK, CONFIG = "/brokers/topics/orders", "/admin/delete_topics/orders", "/config/topics/orders"
 # Steps in a multi: few, so that there are many of them to die between.
 BATCH = 10
@@ -58,17 +59,23 @@ async def test_a_mark_is_kafkas(store: ZooKeeperStore, tree: Any, fence: Fence) 
     assert stat.ephemeralOwner == 0
 
 
-# With one request under way at a time and ten steps in each, the partitions take twelve multis; then come the topic
-# and its container, the configuration, and the mark.
-@pytest.mark.parametrize("nth", range(1, 16))
+# With one request under way at a time and ten steps in each, the partitions take twelve multis; then comes the topic
+# with its container and its configuration, and then the mark. Who has to look for the partitions fails at the topic
+# first; then come the partitions, topic and container, the configuration, and the mark.
+TOLD, UNTOLD = 14, 16
+
+
+@pytest.mark.parametrize(
+    ("told", "nth"), [*((True, nth) for nth in range(1, TOLD + 1)), *((False, nth) for nth in range(1, UNTOLD + 1))]
+)
 async def test_who_dies_in_the_middle_leaves_the_mark_to_whoever_comes_next(
-    store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence, connect: str, nth: int
+    store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence, connect: str, told: bool, nth: int
 ) -> None:
     before = tree.exists("/controller_epoch").version
     with anyio.move_on_after(WAIT_S) as life:
         async with anyio.create_task_group() as tasks:
             proxy.lose(MULTI, nth=nth)
-            tasks.start_soon(store.delete_topic, "orders", fence)
+            tasks.start_soon(delete_topic, store, "orders", fence, PARTITIONS if told else ())
             await proxy.silent.wait()
             life.cancel()
     proxy.reachable = False
@@ -76,12 +83,12 @@ async def test_who_dies_in_the_middle_leaves_the_mark_to_whoever_comes_next(
     left = rest(tree)
     if left[0]:
         assert left == [True, True, True]
-    assert left[2] == (nth < 15)  # the last multi is the mark, and it was done: only its answer was lost
+    assert left[2] == (nth < (TOLD if told else UNTOLD))  # the last multi is the mark, and it was done: only its answer was lost
 
     async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as heir:
         new = await heir.contest(101, take_over=True)
         assert await heir.deletions() == (["orders"] if left[2] else [])
-        await heir.delete_topic("orders", new)
+        await delete_topic(heir, "orders", new)
 
         assert rest(tree) == [False, False, False]
         assert await heir.topics() == []
@@ -94,7 +101,7 @@ async def test_a_lost_answer_is_no_reason_to_stop(store: ZooKeeperStore, proxy: 
     with anyio.fail_after(WAIT_S):
         async with anyio.create_task_group() as tasks:
             proxy.lose(MULTI, nth=3)
-            tasks.start_soon(store.delete_topic, "orders", fence)
+            tasks.start_soon(delete_topic, store, "orders", fence)
             await proxy.silent.wait()
             await proxy.cut()
 
@@ -106,7 +113,7 @@ async def test_who_is_deposed_in_the_middle_stops_there(
 ) -> None:
     async def delete() -> None:
         with pytest.raises(ControllerMoved):
-            await store.delete_topic("orders", fence)
+            await delete_topic(store, "orders", fence)
 
     async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as heir:
         with anyio.fail_after(WAIT_S):
@@ -127,7 +134,7 @@ async def test_what_strangers_keep_below_a_topic_goes_with_it(store: ZooKeeperSt
     for path in ("notes", "partitions/3/notes/deep/er", "partitions/x/y", "partitions/3/state/z"):
         tree.create(f"{TOPIC}/{path}", b"mine", makepath=True)
 
-    await store.delete_topic("orders", fence)
+    await delete_topic(store, "orders", fence)
 
     assert rest(tree) == [False, False, False]
 
@@ -137,19 +144,19 @@ async def test_what_cannot_be_deleted_keeps_the_mark(store: ZooKeeperStore, tree
     tree.set_acls(f"{TOPIC}/partitions/7", [acl._replace(perms=acl.perms & ~8)])  # 8: to delete children
 
     with pytest.raises(StoreError, match="partitions/7/state"):
-        await store.delete_topic("orders", fence)
+        await delete_topic(store, "orders", fence)
 
     assert rest(tree) == [True, True, True]
     assert tree.get_children(f"{TOPIC}/partitions") == ["7"]
     tree.set_acls(f"{TOPIC}/partitions/7", [acl])
-    await store.delete_topic("orders", fence)
+    await delete_topic(store, "orders", fence)
     assert rest(tree) == [False, False, False]
 
 
 async def test_a_topic_of_the_same_name_can_be_made_while_the_mark_goes(
     store: ZooKeeperStore, tree: Any, fence: Fence
 ) -> None:
-    await store.delete_topic("orders", fence)
+    await delete_topic(store, "orders", fence)
     await store.create_topic(ORDERS, THREE_PARTITIONS, {"c": "d"})
 
     await store.unmark_deletions(["orders"], fence)  # nothing is marked

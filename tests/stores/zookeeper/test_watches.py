@@ -17,6 +17,7 @@ from tests.contracts.store_clients import (
     THREE_PARTITIONS,
     WAIT_S,
     Ear,
+    delete_topic,
     lead,
     write,
 )
@@ -286,7 +287,7 @@ async def test_a_topic_that_was_replaced_behind_a_broken_line_is_seen_to_go_and_
         proxy.reachable = False
         await proxy.cut()
         await wait_for(store, connected=False)
-        await other.delete_topic("orders", fence)
+        await delete_topic(other, "orders", fence)
         await other.create_topic(ORDERS, {0: Assignment((9,))}, {})
         proxy.reachable = True
 
@@ -306,7 +307,7 @@ async def test_a_topic_that_was_replaced_while_its_change_was_being_told_is_seen
         await store.assignments(await store.topics())
         await other.write_assignment(ORDERS, {0: Assignment((1,))}, None)
         await ear.hear(Changed.TOPIC, "orders")
-        await other.delete_topic("orders", fence)
+        await delete_topic(other, "orders", fence)
         await other.create_topic(ORDERS, {0: Assignment((9,))}, {})
 
         await store.assignments(["orders"])
