@@ -13,8 +13,10 @@ gigabytes. Figures are of this machine and this run; only ratios within one run 
 import argparse
 import asyncio
 import contextlib
-import gc
+import json
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable
@@ -26,7 +28,6 @@ import numpy as np
 from bench import goals, objects
 from bench.clusters import Shape, fill, known
 from bench.figures import Found
-from bench.memory import resident_bytes
 from bench.run import main, module, numbers, say, undisturbed
 from bench.stages import Stages
 from kactl.actors.controller import ControllerLoop
@@ -53,6 +54,7 @@ SIZES = (10_000, 100_000, 1_000_000)
 FULL_SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 2_000_000)
 STAGES = ("find", "elect", "commit", "apply", "gather", "encode", "other")
 CONTROLLER = 900
+FOOTPRINT_LIMIT_S = 300
 
 
 class EncodingChannels:
@@ -202,13 +204,9 @@ async def one_size(size: int, *, runs: int, rounds: int, kind: str, found: Found
     at = f"{kind}/{size}"
     firsts, rows = [], []
     for _ in range(rounds):
-        gc.collect()
-        before = resident_bytes()
         async with running(shape, kind) as bench:
-            found.add(f"{at}/memory/table", "B", bench.cluster.table.nbytes / size)
             firsts.append(await bench.fail(1))
             rows += [await bench.fail(2 + run % (BROKERS - 1)) for run in range(runs)]
-            found.add(f"{at}/memory/process", "B", (resident_bytes() - before) / size)
     for row in firsts:
         found.add(f"{at}/first/total", "ms", row["total"])
     for row in rows:
@@ -219,8 +217,17 @@ async def one_size(size: int, *, runs: int, rounds: int, kind: str, found: Found
     say(HEAD)
     say(line(f"first ({rounds} rounds), ms", firsts))
     say(line(f"repeated ({rounds} x {runs}), ms", rows))
-    table, process = (median(found.runs(f"{at}/memory/{what}")) for what in ("table", "process"))
-    say(f"table {table:.0f} bytes a partition; whole process {process:.0f} more than before it was loaded")
+    taken = footprint(size, kind)
+    found.add_all(f"{at}/memory", "B", taken)
+    say("bytes a partition: " + ", ".join(f"{what} {each:.0f}" for what, each in taken.items()))
+
+
+def footprint(size: int, kind: str) -> dict[str, float]:
+    """Bytes of a partition in the table, and of the process that holds it, in a process that does nothing else."""
+    command = [sys.executable, "-m", "bench.footprint", str(size), kind]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=FOOTPRINT_LIMIT_S)
+    taken: dict[str, float] = json.loads(done.stdout)
+    return taken
 
 
 def one_size_of_objects(size: int, *, runs: int, found: Found) -> None:

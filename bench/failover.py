@@ -5,8 +5,8 @@
 A whole controller instance stands by over a real store, behind a client that holds the controllership. One that is
 warm is given the time to read everything. Then so many leaderships are written as `drift` says, and the holder gives
 up. Timed is from there: until our instance has the controllership (`elected`), knows all partitions (`loaded`), has
-elected whom it had to and left its requests in the channels (`ready`), until the first bytes of a request that speaks
-of partitions are made (`first bytes`), and those of the last one (`told`). Each stage includes those before. Brokers
+elected whom it had to and takes requests (`ready`), until the first bytes of a request that speaks of partitions are
+made (`first bytes`), and those of the last one (`told`). Brokers
 take everything at once, without a network; over ZooKeeper a server is started as the tests do it. Cold and warm
 takeovers go by turns. `processor` is what this process used meanwhile, in all its threads: over ZooKeeper the server
 is another process, over the others the store is part of this one.
@@ -22,8 +22,8 @@ import numpy as np
 from bench import goals
 from bench.clusters import Shape
 from bench.figures import Found
+from bench.footprint import resident_bytes
 from bench.hosting import KINDS, Opener, backing, collecting, load, quiet, registered, until
-from bench.memory import resident_bytes
 from bench.run import main, module, numbers, say, words
 from bench.tables import number, plain
 from kactl.actors.system import Controller
@@ -45,7 +45,7 @@ FULL_SIZES = {
     # Above, filling the server takes longer than all that is measured.
     "zookeeper": (10_000, 30_000, 100_000, 200_000),
 }
-STAGES: Final = ("elected", "loaded", "ready", "first bytes", "told", "processor")
+STAGES: Final = ("elected", "loaded", "first bytes", "told", "ready", "processor")
 # For everything that is waited for, beyond which the bench gives up.
 LIMIT_S = 600
 

@@ -24,11 +24,20 @@ def times(ratio: Ratio) -> str:
 
 
 def runs(figure: Figure) -> str:
-    """The median with the least and the greatest run: `41.0 (39.5-44.2)`; of one run that one."""
+    """The median with the least and the greatest run: `41.0 (39.5-44.2)`; one value if all are the same."""
     found = figure.spread
-    if found.count == 1:
-        return number(found.median)
-    return f"{number(found.median)} ({number(found.least)}-{number(found.greatest)})"
+    if found.least == found.greatest:
+        return _one(figure, found.median)
+    return f"{_one(figure, found.median)} ({_one(figure, found.least)}-{_one(figure, found.greatest)})"
+
+
+def median(figure: Figure) -> str:
+    return _one(figure, figure.median)
+
+
+def _one(figure: Figure, value: float) -> str:
+    # Nobody counts in fractions, unless it is the median of two.
+    return f"{value:,.0f}" if figure.unit == "count" and value == int(value) else number(value)
 
 
 def plain(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

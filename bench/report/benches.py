@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from bench import tables
 from bench.failover import STAGES as FAILOVER_STAGES
-from bench.figures import Figure, Results
+from bench.figures import Figure, Results, Setting
 from bench.spread import ratio
-from bench.tables import markdown, number, runs, times
+from bench.tables import markdown, runs, times
 
 from .drawing import Point, curves
 from .parts import Parts
@@ -21,7 +22,7 @@ def election(results: Results, parts: Parts) -> str:
     kinds = [kind for kind in ("sqlite", "memory") if sizes(figures, kind)]
     series: dict[str, list[Point]] = {}
     for kind in kinds:
-        series[f"kactl over {kind}"] = points(figures, kind, "repeated/total")
+        series[f"kactl over {_NAMES[kind]}"] = points(figures, kind, "repeated/total")
         series["· encoding"] = points(figures, kind, "repeated/encode")
         series["· committing"] = points(figures, kind, "repeated/commit")
         series["· deciding"] = points(figures, kind, "repeated/elect")
@@ -68,7 +69,9 @@ def failover(results: Results, parts: Parts) -> str:
     figures = results.figures
     kinds = [kind for kind in ("memory", "sqlite", "zookeeper") if sizes(figures, kind)]
     series = {
-        f"{how}, {kind}": points(figures, kind, f"{how}/told") for kind in reversed(kinds) for how in ("cold", "warm")
+        f"{how}, {_NAMES[kind]}": points(figures, kind, f"{how}/told")
+        for kind in reversed(kinds)
+        for how in ("cold", "warm")
     }
     drawn = curves("A takeover, until all brokers are told", series, x="partitions in the cluster", y="milliseconds")
     said = [parts.picture("failover", "Cost of a takeover against partitions", drawn)]
@@ -80,7 +83,7 @@ def failover(results: Results, parts: Parts) -> str:
                 stages = (cell(figures, f"{at}/{how}/{stage}") for stage in FAILOVER_STAGES)
                 gain = quotient(figures, f"{at}/cold/told", f"{at}/warm/told") if how == "warm" else ""
                 rows.append([f"{size:,}", how, *stages, gain])
-        said.append(markdown([f"{kind}, ms", "", *FAILOVER_STAGES, "cold ÷ warm"], rows))
+        said.append(markdown([f"{_NAMES[kind]}, ms", "", *FAILOVER_STAGES, "cold ÷ warm"], rows))
     return "\n\n".join(said)
 
 
@@ -97,7 +100,7 @@ def latency(results: Results, parts: Parts) -> str:
             repeats.append([f"{what}, {phase}", *each_repeat])
     asked = results.settings
     said = (
-        f"{asked.get('rate')} elections a second, {asked.get('repeats')} failures, each of which affected "
+        f"{asked.get('rate'):g} elections a second; {asked.get('repeats')} failures, each of which affected "
         f"{median(figures, 'failure/affected')} partitions and took {median(figures, 'failure/told')} ms until all "
         "brokers were told."
     )
@@ -123,12 +126,15 @@ def channel(results: Results, parts: Parts) -> str:
     ]
     whats = ("bytes", "total", "rate", "processor", "longest hold")
     sent = [
-        [size.replace("x", " brokers, "), *(cell(figures, f"send/{size}/{what}") for what in whats)]
+        [_of_size(size), *(cell(figures, f"send/{size}/{what}") for what in whats)]
         for size in children(figures, "send")
     ]
     answered = [[name, cell(figures, f"answer/{name}/partition")] for name in children(figures, "answer")]
     slow = [
-        [how, *(cell(figures, f"slow broker/{size}/{how}/{what}") for what in ("requests", "bytes", "processor"))]
+        [
+            f"{int(size):,} partitions, {how}",
+            *(cell(figures, f"slow broker/{size}/{how}/{what}") for what in ("requests", "bytes", "processor")),
+        ]
         for size in children(figures, "slow broker")
         for how in children(figures, f"slow broker/{size}")
     ]
@@ -146,7 +152,7 @@ def store(results: Results, parts: Parts) -> str:
     """Reads and writes over each store, other batches and windows, and the floor."""
     figures = results.figures
     rows = [
-        [f"{kind}, {size:,} partitions", *(cell(figures, f"{kind}/{size}/{what}") for what in _STORE_FIGURES)]
+        [f"{_NAMES[kind]}, {size:,} partitions", *(cell(figures, f"{kind}/{size}/{what}") for what in _STORE_FIGURES)]
         for kind in ("memory", "sqlite", "zookeeper", "kazoo")
         for size in sizes(figures, kind)
     ]
@@ -176,6 +182,9 @@ def store(results: Results, parts: Parts) -> str:
 _STORE_FIGURES: Final = ("read/partition", "read/processor", "topics/partition", "write/partition", "write/processor")
 
 
+_NAMES: Final = {"sqlite": "SQLite", "zookeeper": "ZooKeeper", "memory": "memory", "kazoo": "ZooKeeper through kazoo"}
+
+
 # -- reading figures ---------------------------------------------------------------------------------------------------
 
 
@@ -200,7 +209,7 @@ def cell(figures: Mapping[str, Figure], name: str) -> str:
 
 
 def median(figures: Mapping[str, Figure], name: str) -> str:
-    return number(figures[name].median) if name in figures else _MISSING
+    return tables.median(figures[name]) if name in figures else _MISSING
 
 
 def quotient(figures: Mapping[str, Figure], above: str, below: str) -> str:
@@ -209,9 +218,19 @@ def quotient(figures: Mapping[str, Figure], above: str, below: str) -> str:
     return times(ratio(figures[above].runs, figures[below].runs))
 
 
+def _of_size(size: str) -> str:
+    """`30x100000` in words."""
+    brokers, _, partitions = size.partition("x")
+    return f"{brokers} brokers, {int(partitions):,} partitions"
+
+
 def settings_of(results: Iterable[Results]) -> list[list[str]]:
     """What each bench was asked for, and when."""
     return [
-        [each.what, each.made, ", ".join(f"{name} {value}" for name, value in each.settings.items() if value)]
+        [each.what, each.made, ", ".join(f"{name} {_plain(value)}" for name, value in each.settings.items() if value)]
         for each in results
     ]
+
+
+def _plain(value: Setting) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)

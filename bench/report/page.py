@@ -53,8 +53,9 @@ _FAILOVER: Final = """\
 
 A whole controller instance, in one process with its store (but for ZooKeeper) and with brokers that take everything at
 once, from the moment at which the one before lets go. *Cold* knows nothing; *warm* has stood by and read beforehand,
-and a hundred partitions have changed since it last looked. Each stage includes those before; `told` is the last byte of
-the last request."""
+and a hundred partitions have changed since it last looked. All moments are counted from there: the controllership is
+ours (`elected`), everything is known (`loaded`), the first request that speaks of partitions is in bytes (`first
+bytes`), the last one is (`told`), and requests are taken (`ready`)."""
 
 _LATENCY: Final = """\
 ## Small requests in the middle of a large event
