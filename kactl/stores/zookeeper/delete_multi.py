@@ -78,7 +78,7 @@ def _path(path: bytes) -> bytes:
 
 
 def packed(topics: Mapping[str, Ints], size: int) -> Iterator[list[tuple[str, Ints]]]:
-    """Part the partitions of some topics, in order, into pieces of `size` partitions in all; the last may be smaller."""
+    """Part the partitions of some topics, in order, into pieces of `size` partitions each; the last may have fewer."""
     piece: list[tuple[str, Ints]] = []
     room = size
     for topic, numbers in topics.items():

@@ -122,16 +122,14 @@ async def _clear(client: Client, topics: Sequence[str], fence: Fence, batch: int
         if not left:
             break
     else:
-        failed |= {
-            topic: StoreError(f"topic {topic!r} could not be deleted: {_deepest(topic, nodes)} is still there; try again")
-            for topic in left
-        }
+        failed |= {topic: _still_there(topic, nodes) for topic in left}
     configs = {topic: layout.topic_config(topic) for topic in topics if topic not in failed}
     return failed | await _delete(client, configs, fence, batch)
 
 
-def _deepest(topic: str, nodes: Iterable[_Node]) -> str:
-    return next(path for owner, path in nodes if owner == topic)
+def _still_there(topic: str, nodes: Iterable[_Node]) -> StoreError:
+    deepest = next(path for owner, path in nodes if owner == topic)
+    return StoreError(f"topic {topic!r} could not be deleted: {deepest} is still there; try again")
 
 
 async def _trees(client: Client, topics: Sequence[str]) -> tuple[list[_Node], dict[str, StoreError]]:

@@ -83,7 +83,8 @@ async def test_who_dies_in_the_middle_leaves_the_mark_to_whoever_comes_next(
     left = rest(tree)
     if left[0]:
         assert left == [True, True, True]
-    assert left[2] == (nth < (TOLD if told else UNTOLD))  # the last multi is the mark, and it was done: only its answer was lost
+    # The last multi is the mark, and it was done: only its answer was lost.
+    assert left[2] == (nth < (TOLD if told else UNTOLD))
 
     async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as heir:
         new = await heir.contest(101, take_over=True)
