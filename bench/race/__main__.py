@@ -35,12 +35,12 @@ PARTITIONS_OF_A_TOPIC: Final = 20
 _REPLICAS: Final = 3
 _FAILED: Final = 1
 _UNUSABLE: Final = 2
+_INTERRUPTED: Final = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Race; 0 if every run was completed, 1 if one was not, 2 if none can be."""
+    """Race; 0 if every run was completed, 1 if one was not, 2 if none can be, 130 after Ctrl-C or SIGTERM."""
     asked = _parser().parse_args(argv)
-    signal.signal(signal.SIGTERM, _end)
     if reason := jars.missing():
         print(f"the race runs real servers, as the interop tests do: {reason}", file=sys.stderr)
         return _UNUSABLE
@@ -49,7 +49,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except jars.JarsUnavailable as error:
         print(f"the race runs real servers: {error}", file=sys.stderr)
         return _UNUSABLE
-    results, failures = race(asked)
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        results, failures = race(asked)
+    except KeyboardInterrupt:
+        print("stopped; every process of the race has ended", file=sys.stderr)
+        return _INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, before)
     say(f"\n{whole(results)}")
     for failure in failures:
         print(f"not completed: {failure}", file=sys.stderr)
@@ -192,9 +199,9 @@ def _of(known: Collection[str]) -> Callable[[str], tuple[str, ...]]:
     return parse
 
 
-def _end(number: int, frame: FrameType | None) -> NoReturn:
-    """Leave as by Ctrl-C, so that all processes are stopped on the way out."""
-    sys.exit(128 + number)
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """As by Ctrl-C, so that all processes are stopped on the way out."""
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -122,6 +122,7 @@ class Scan(msgspec.Struct, frozen=True):
         counts: int64[t], partitions of each.
         record: int64[n], where each partition's record begins, in the order of the topics.
         end: behind the topics.
+        is_regular: whether all records were found by adding up.
     """
 
     frame: bytearray
@@ -132,6 +133,7 @@ class Scan(msgspec.Struct, frozen=True):
     counts: Places
     record: Places
     end: int
+    is_regular: bool = False
 
     def names(self) -> list[bytes]:
         """The names of the topics."""
@@ -224,7 +226,7 @@ def _by_adding_up(frame: bytearray, api: int, form: _Form, topics: int, at: int)
     expected += [(record + place, frame[first + place]) for place in _lengths_at(frame, first, form.record)]
     if not all((content[places] == value).all() for places, value in expected):
         return None
-    return Scan(frame, api, form.has_ids, topic, topic + frame[at], counts, record, end)
+    return Scan(frame, api, form.has_ids, topic, topic + frame[at], counts, record, end, True)
 
 
 def _lengths_at(frame: bytearray, begin: int, record: _Shape) -> list[int]:

@@ -1,0 +1,135 @@
+"""The whole race at its smallest: real servers, both contenders, every phase, and nothing left behind."""
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.figures import Results, read
+from tests.interop.fixtures import jars
+from tests.interop.processes import Process
+
+__all__ = ["jars"]
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+BROKERS, PARTITIONS, REPLICAS = 3, 60, 3
+SMALL = ["--sizes", f"{BROKERS}x{PARTITIONS}", "--runs", "1", "--rest", "0.3", "--zookeeper-heap", "128"]
+RACE_S = 300.0
+STOP_S = 60.0
+
+TOLD = {"isr", "metadata", "total", "first request"}
+# What each phase has to have found in seconds, and how many transactions it cannot do without.
+MOMENTS = {
+    "cold start": TOLD | {"election", "after election"},
+    "standby failover": TOLD | {"election"},
+    "warm failover": TOLD | {"election"},
+    "broker failure": TOLD | {"shrink", "shrink metadata", "last election written"},
+    "broker return": TOLD,
+    "isr notification": {"metadata", "total", "first request"},
+    "preferred election": TOLD | {"last election written"},
+    "topic deletion": {"stop", "metadata", "total", "first request"},
+}
+
+
+def raced(folder: Path, *words: str) -> Process:
+    """The race as a process, with its files kept in `folder`."""
+    return Process(
+        [sys.executable, "-m", "bench.race", *SMALL, "--keep", str(folder / "kept"), *words],
+        output=folder / "race.log",
+    )
+
+
+@pytest.fixture(scope="module")
+def results(jars: str, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Of one run of both."""
+    folder = tmp_path_factory.mktemp("race")
+    output = folder / "race.json"
+    with raced(folder, "--warm-failovers", "1", "--output", str(output)) as race:
+        assert race.wait(RACE_S) == 0, race.text
+    return read(output)
+
+
+@pytest.mark.parametrize("phase", MOMENTS)
+@pytest.mark.parametrize("contender", ["stock", "kactl"])
+def test_every_phase_is_completed_and_timed(results: Results, contender: str, phase: str) -> None:
+    found = results.under(f"{BROKERS}x{PARTITIONS}/{contender}/{phase}")
+
+    moments = {name for name, figure in found.items() if figure.unit == "s" and not name.startswith("processor")}
+    assert moments - {"others metadata"} == MOMENTS[phase]
+    assert all(len(found[name].runs) == 1 and 0 < found[name].median < RACE_S for name in moments)
+    assert found["first request"].median <= min(found[name].median for name in moments & {"isr", "metadata", "stop"})
+    assert found["peak memory"].median > 10
+    assert found["strange requests"].runs == (0.0,)
+
+
+@pytest.mark.parametrize("contender", ["stock", "kactl"])
+def test_the_counts_are_those_of_the_cluster(results: Results, contender: str) -> None:
+    found = results.under(f"{BROKERS}x{PARTITIONS}/{contender}")
+
+    def count(name: str) -> float:
+        return found[name].median
+
+    # On three brokers with three replicas everybody hosts everything, and leads a third.
+    assert count("broker failure/led") == count("preferred election/partitions") == PARTITIONS / BROKERS
+    assert count("broker failure/followed") == PARTITIONS * (REPLICAS - 1) / BROKERS
+    assert count("topic deletion/topics") == 1
+    assert count("topic deletion/topics left") == 2
+    for phase in ("standby failover", "warm failover"):
+        assert count(f"{phase}/LeaderAndIsr requests") >= BROKERS
+        assert count(f"{phase}/UpdateMetadata requests") >= BROKERS
+        assert count(f"{phase}/StopReplica requests") == 0
+    # A dead broker is sent nothing, one that returns is the only one to be told who leads.
+    assert count("broker failure/LeaderAndIsr requests") >= BROKERS - 1
+    assert count("broker return/LeaderAndIsr requests") == 1
+    assert count("broker return/ZooKeeper transactions") == 2  # its session and its registration
+    assert count("topic deletion/StopReplica requests") >= BROKERS
+
+
+def test_it_says_on_what_it_ran_and_how(results: Results) -> None:
+    assert results.what == "race"
+    assert results.versions["kafka"].startswith("3.9")
+    assert {"zookeeper", "java", "kactl", "commit"} <= set(results.versions)
+    assert results.settings["protocol level"] == "3.9"
+    assert results.settings["contenders"] == ("stock", "kactl")
+    assert results.machine.cores > 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_nothing_is_left_of_a_race_that_is_stopped(jars: str, number: signal.Signals, tmp_path: Path) -> None:
+    with raced(tmp_path, "--contenders", "kactl") as race:
+        race.wait_for_line("the cluster is there", RACE_S)
+        mine = processes_of(tmp_path)
+        race.signal(number)
+        code = race.wait(STOP_S)
+
+    assert code == 130
+    assert "every process of the race has ended" in race.text
+    assert len(mine) > 2  # the race, ZooKeeper, the stub brokers
+    assert not processes_of(tmp_path)
+
+
+def test_a_run_that_is_not_completed_is_told_and_ends_the_race_with_a_failure(jars: str, tmp_path: Path) -> None:
+    output = tmp_path / "race.json"
+    words = ("--contenders", "kactl", "--phase-limit", "0.001", "--skip", "cold start", "--output", str(output))
+    with raced(tmp_path, *words) as race:
+        code = race.wait(RACE_S)
+
+    assert code == 1
+    assert f"not completed: {BROKERS}x{PARTITIONS} kactl, run 1" in race.text
+    assert read(output).figures == {}
+    assert not processes_of(tmp_path)
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Those that were given a file in `folder` on their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if entry.name.isdigit() and str(folder).encode() in words:
+            found.append(int(entry.name))
+    return found

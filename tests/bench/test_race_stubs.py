@@ -1,0 +1,276 @@
+"""Stub brokers take what controllers send over real connections, answer it, and know when what was wished for came."""
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncIterator, Sequence
+
+import numpy as np
+import pytest
+
+from bench.clusters import Shape
+from bench.race.control import Answer, Count, Mark, Sums
+from bench.race.scan import header, scan
+from bench.race.stubs import Desk, Inbox, Requests, StubBroker
+from bench.race.wishes import Arrival, Body, Fulfilled, Tally, Wish
+from kactl.level import ProtocolLevel
+from kactl.model import Broker, Endpoint, TopicRef
+from kactl.transports.kafka.client import KafkaTransport
+from kactl.transports.kafka.codec import versions_for
+from kactl.wire import LeaderAndIsr, LeaderAndIsrResponse, PartitionStates, Request, StopReplica, UpdateMetadata
+from tests.transports.kafka import by_kio
+
+pytestmark = pytest.mark.anyio
+
+LEVEL = ProtocolLevel.parse("3.9")
+# Topics of two partitions on three brokers; partition 3 is the second one of the second topic.
+SHAPE = Shape(partitions=12, topics=6, brokers=3)
+
+
+def states(
+    numbers: Sequence[int], *, leader: int = 1, leader_epoch: int = 0, topics: tuple[TopicRef, ...] | None = None
+) -> PartitionStates:
+    """Partitions by their numbers in the cluster."""
+    number = np.array(numbers, np.int32)
+    same = np.ones(len(number), np.int32)
+    return PartitionStates(
+        topics=SHAPE.refs() if topics is None else topics,
+        topic=number // np.int32(2),
+        partition=number % np.int32(2),
+        controller_epoch=same,
+        leader=same * np.int32(leader),
+        leader_epoch=same * np.int32(leader_epoch),
+        isr=np.stack([same, same]),
+        partition_epoch=same,
+        replicas=np.stack([same, same]),
+    )
+
+
+def lead(numbers: Sequence[int], *, leader_epoch: int = 0, broker_epoch: int = -1) -> LeaderAndIsr:
+    return LeaderAndIsr(9001, 2, broker_epoch, states(numbers, leader_epoch=leader_epoch), ())
+
+
+def update(numbers: Sequence[int], *, leader: int = 1, leader_epoch: int = 0, broker_epoch: int = -1) -> UpdateMetadata:
+    return UpdateMetadata(9001, 2, broker_epoch, states(numbers, leader=leader, leader_epoch=leader_epoch), ())
+
+
+def stop(numbers: Sequence[int], *, delete: bool) -> StopReplica:
+    number = np.array(numbers, np.int32)
+    zeros = np.zeros(len(number), np.int32)
+    deletes = np.full(len(number), delete)
+    return StopReplica(9001, 2, -1, SHAPE.refs(), number // np.int32(2), number % np.int32(2), zeros, deletes)
+
+
+def framed(request: Request) -> bytearray:
+    versions = versions_for(LEVEL)
+    whole = by_kio.frame(request, versions, correlation_id=1, client_id="9001", listener_name="PLAINTEXT")
+    return bytearray(whole[4:])
+
+
+def arrival(broker: int, at: float, request: Request) -> Arrival:
+    frame = framed(request)
+    head = header(frame)
+    return Arrival(broker, at, 4 + len(frame), Body(frame, head, scan(frame, head)))
+
+
+# -- over a connection -------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def listening(broker: StubBroker, inbox: Inbox) -> AsyncIterator[None]:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Requests(broker, inbox), "127.0.0.1", broker.port)
+    async with server:
+        yield
+        for connection in tuple(broker.connections):
+            connection.abort()
+
+
+def stub(id_: int, inbox: Inbox) -> StubBroker:
+    """Without a session; it is known by no ZooKeeper."""
+    broker = StubBroker(id_, inbox, zookeeper_port=1, session_timeout_ms=1)
+    broker.epoch = 100 + id_
+    return broker
+
+
+async def test_a_controller_is_answered_for_every_partition() -> None:
+    inbox = Inbox()
+    broker = stub(1, inbox)
+    transport = KafkaTransport(controller_id=9001, level=LEVEL, listener_name="PLAINTEXT")
+    request = lead(range(12), broker_epoch=101)
+    async with listening(broker, inbox):
+        connection = transport.connect(Broker(1, 101, (Endpoint("PLAINTEXT", "127.0.0.1", broker.port),)))
+        answer = await connection.deliver(request)
+        await connection.deliver(update(range(12)))
+        await connection.deliver(stop([3], delete=True))
+        await connection.close()
+
+    assert isinstance(answer, LeaderAndIsrResponse)
+    assert answer.error == 0
+    assert answer.partitions.error.tolist() == [0] * 12
+    assert [each.body.header.api for each in inbox.arrivals] == [4, 6, 5]
+    assert all(each.broker == 1 and each.is_current for each in inbox.arrivals)
+    assert [each.at for each in inbox.arrivals] == sorted(each.at for each in inbox.arrivals)
+
+
+async def test_requests_that_come_in_pieces_and_at_once_are_answered_in_their_order() -> None:
+    inbox = Inbox()
+    broker = stub(1, inbox)
+    frames = [framed(lead([3])), framed(update(range(12)))]
+    whole = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
+    async with listening(broker, inbox):
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        for byte in whole:
+            writer.write(bytes([byte]))
+            await writer.drain()
+        writer.write(whole)
+        answers = []
+        async with asyncio.timeout(10):
+            for _ in range(4):
+                (size,) = struct.unpack(">i", await reader.readexactly(4))
+                answers.append(len(await reader.readexactly(size)))
+        writer.close()
+
+    assert answers[0] == answers[2] > answers[1] == answers[3]
+    assert [each.body.header.api for each in inbox.arrivals] == [4, 6, 4, 6]
+    assert [each.size for each in inbox.arrivals[:2]] == [4 + len(frame) for frame in frames]
+
+
+async def test_what_several_brokers_are_told_alike_is_kept_once() -> None:
+    inbox = Inbox()
+    first, second = stub(1, inbox), stub(2, inbox)
+
+    inbox.take(first, framed(update(range(12), broker_epoch=101)), 1.0)
+    inbox.take(second, framed(update(range(12), broker_epoch=102)), 2.0)
+    inbox.take(second, framed(update(range(12), broker_epoch=102, leader_epoch=1)), 3.0)
+
+    bodies = [each.body for each in inbox.arrivals]
+    assert bodies[0] is bodies[1]
+    assert bodies[1] is not bodies[2]
+    assert all(each.is_current for each in inbox.arrivals)
+
+
+async def test_the_epoch_of_another_registration_is_noticed() -> None:
+    inbox = Inbox()
+
+    inbox.take(stub(1, inbox), framed(update([0], broker_epoch=7)), 1.0)
+
+    assert not inbox.arrivals[0].is_current
+
+
+@pytest.mark.parametrize(
+    "sent", [struct.pack(">ihhih", 10, 18, 3, 1, -1), struct.pack(">i", -5), struct.pack(">i", 2**31 - 1)]
+)
+async def test_what_is_no_request_ends_the_connection_and_fails_the_phase(sent: bytes) -> None:
+    inbox = Inbox()
+    broker = stub(1, inbox)
+    desk = Desk(SHAPE, {1: broker}, inbox)
+    async with listening(broker, inbox):
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        writer.write(sent)
+        with contextlib.suppress(ConnectionError):
+            async with asyncio.timeout(10):
+                assert await reader.read() == b""
+        writer.close()
+        answer = await desk.answer(Sums())
+
+    assert answer.failed is not None
+    assert answer.failed.startswith("broker 1 was sent ")
+
+
+# -- sums --------------------------------------------------------------------------------------------------------------
+
+
+async def test_sums_are_of_what_came_since_the_mark() -> None:
+    inbox = Inbox()
+    broker = stub(1, inbox)
+    desk = Desk(SHAPE, {1: broker}, inbox)
+    wish = Wish(said="leader_and_isr", when="told", brokers=[1])
+    inbox.take(broker, framed(lead(range(12))), 1.0)
+
+    await desk.answer(Mark({"isr": wish}))
+    before = await desk.answer(Sums())
+    inbox.take(broker, framed(lead(range(12))), 2.0)
+    counted = await desk.answer(Count())
+    after = await desk.answer(Sums())
+    again = await desk.answer(Sums())
+
+    assert before.wishes == {"isr": Fulfilled(12, None)}
+    assert counted == Answer(requests=1)
+    assert after.wishes == again.wishes == {"isr": Fulfilled(0, 2.0)}
+    assert after.traffic.requests == {"leader_and_isr": 1, "update_metadata": 0, "stop_replica": 0}
+    assert (after.traffic.first_at, after.traffic.strange) == (2.0, 0)
+
+
+def test_a_wish_is_fulfilled_when_the_last_cell_hears_of_it_for_the_first_time() -> None:
+    tally = Tally(SHAPE)
+    tally.mark({"metadata": Wish(said="update_metadata", when="told", brokers=[1, 3])})
+
+    for number, (broker, partitions) in enumerate([(1, range(12)), (3, range(6)), (2, range(12))]):
+        tally.add(arrival(broker, float(number), update(partitions)))
+    partly = tally.fulfilled()["metadata"]
+    tally.add(arrival(3, 3.0, update(range(6, 12))))
+    tally.add(arrival(3, 4.0, update(range(12))))
+
+    assert partly == Fulfilled(6, 1.0)
+    assert tally.fulfilled()["metadata"] == Fulfilled(0, 3.0)
+
+
+def test_of_hosted_partitions_only_the_hosts_have_to_hear() -> None:
+    shape = Shape(partitions=12, topics=6, brokers=4)
+    replicas = shape.assignments().replicas
+    tally = Tally(shape)
+    tally.mark({"isr": Wish(said="leader_and_isr", when="told", brokers=[1, 2, 3, 4], hosted=True)})
+
+    for broker in (1, 2, 3, 4):
+        hosted = np.flatnonzero((replicas == broker).any(axis=0)).tolist()
+        before = tally.fulfilled()["isr"].missing
+        tally.add(arrival(broker, float(broker), lead(hosted)))
+        assert before - tally.fulfilled()["isr"].missing == len(hosted) < 12
+
+    assert tally.fulfilled()["isr"] == Fulfilled(0, 4.0)
+
+
+def test_an_epoch_has_to_rise_above_what_was_ever_heard_before_the_mark() -> None:
+    tally = Tally(SHAPE)
+    tally.add(arrival(1, 0.0, lead([3, 4], leader_epoch=5)))
+    tally.mark({"isr": Wish(said="leader_and_isr", when="raised", partitions=[3, 4], brokers=[2])})
+
+    tally.add(arrival(2, 1.0, lead([3], leader_epoch=5)))
+    not_yet = tally.fulfilled()["isr"]
+    tally.add(arrival(2, 2.0, update([3, 4], leader_epoch=6)))
+    other_words = tally.fulfilled()["isr"]
+    tally.add(arrival(2, 3.0, lead([3, 4], leader_epoch=6)))
+
+    assert not_yet == other_words == Fulfilled(2, None)
+    assert tally.fulfilled()["isr"] == Fulfilled(0, 3.0)
+
+
+def test_what_is_only_stopped_or_still_led_is_not_gone() -> None:
+    tally = Tally(SHAPE)
+    tally.mark(
+        {
+            "stop": Wish(said="stop_replica", when="gone", partitions=[0, 1], brokers=[1]),
+            "metadata": Wish(said="update_metadata", when="gone", partitions=[0, 1], brokers=[1]),
+        }
+    )
+
+    tally.add(arrival(1, 1.0, stop([0, 1], delete=False)))
+    tally.add(arrival(1, 2.0, update([0, 1], leader=-1)))
+    not_yet = tally.fulfilled()
+    tally.add(arrival(1, 3.0, update([0, 1], leader=-2)))
+    tally.add(arrival(1, 4.0, stop([0, 1], delete=True)))
+
+    assert not_yet == {"stop": Fulfilled(2, None), "metadata": Fulfilled(2, None)}
+    assert tally.fulfilled() == {"stop": Fulfilled(0, 4.0), "metadata": Fulfilled(0, 3.0)}
+
+
+def test_topics_that_the_cluster_does_not_have_are_strange() -> None:
+    tally = Tally(SHAPE)
+    tally.mark({"metadata": Wish(said="update_metadata", when="told", brokers=[1])})
+    elsewhere = UpdateMetadata(9001, 2, -1, states([0, 1], topics=(TopicRef("topic-elsewhere", bytes(16)),)), ())
+
+    tally.add(arrival(1, 1.0, elsewhere))
+
+    assert tally.traffic.strange == 1
+    assert tally.fulfilled()["metadata"] == Fulfilled(12, None)
