@@ -22,23 +22,28 @@ import numpy as np
 from kactl.cluster import Cluster
 from kactl.errors import IllegalState
 from kactl.model import LEADER_DURING_DELETE, NO_BROKER, Broker
-from kactl.rows import Bools, Rows, choose, members
+from kactl.rows import Bools, Ints, RowNumbers, Rows, choose, members
 from kactl.said import (
     LEADERSHIP_ON_THE_WIRE,
     Said,
+    bounds_of,
     brokers_of,
     by_broker,
+    different,
     join,
     last_of,
     leadership,
     listed,
+    newest,
     order_of,
     pairs,
     parts_of,
     picked,
+    registered_only,
     taken,
     tall,
 )
+from kactl.told import Told
 from kactl.wire import (
     LeaderAndIsr,
     PartitionErrors,
@@ -57,6 +62,38 @@ class Addressed(NamedTuple):
     request: Request
 
 
+class _Lead(NamedTuple):
+    """One addition to LeaderAndIsr: the replicas `notify`, bool[W, n], of `rows`; `is_new` for each row."""
+
+    rows: Rows
+    notify: Bools
+    is_new: Bools
+
+    def once(self, registered: Iterable[int]) -> tuple[Said, Ints, RowNumbers]:
+        """What is said of each row, in table order; the registered brokers that are told, ascending, and of which row
+        each."""
+        lead = self
+        order = order_of(lead.rows.topic, lead.rows.partition)
+        if order is not None:
+            lead = _Lead(lead.rows.take(order), lead.notify[:, order], lead.is_new[order])
+        brokers, positions = pairs(lead.rows.replicas, lead.notify)
+        return lead._columns(), *registered_only(brokers, positions, registered)
+
+    def said(self) -> Said:
+        """One row for each broker and row."""
+        return taken(self._columns(), *pairs(self.rows.replicas, self.notify))
+
+    def _columns(self) -> Said:
+        rows = self.rows
+        return {
+            **leadership(rows),
+            "adding": listed(rows.adding, rows),
+            "removing": listed(rows.removing, rows),
+            "recovering": rows.recovering,
+            "flag": self.is_new,
+        }
+
+
 class RequestBatch:
     """See the module. One batch belongs to one machine."""
 
@@ -66,7 +103,7 @@ class RequestBatch:
 
     def clear(self) -> None:
         """Drop everything that was gathered."""
-        self._lead: list[Said] = []
+        self._lead: list[_Lead] = []
         self._stop: list[Said] = []
         self._metadata: list[tuple[Rows, Bools]] = []
         self._metadata_brokers: set[int] = set()
@@ -78,9 +115,10 @@ class RequestBatch:
             IllegalState: something was gathered and never flushed.
         """
         if self._lead or self._stop or self._metadata_brokers:
+            leading = brokers_of([lead.said() for lead in self._lead])
             raise IllegalState(
                 "a batch of requests was begun while the one before was not sent: "
-                f"LeaderAndIsr for {brokers_of(self._lead)}, StopReplica for {brokers_of(self._stop)}, "
+                f"LeaderAndIsr for {leading}, StopReplica for {brokers_of(self._stop)}, "
                 f"UpdateMetadata for {sorted(self._metadata_brokers)}"
             )
 
@@ -90,17 +128,7 @@ class RequestBatch:
         """LeaderAndIsr for `rows`, as they are now, to the replicas `notify`, bool[W, n]; and UpdateMetadata to all."""
         if not len(rows):
             return
-        flags = np.broadcast_to(np.asarray(is_new, np.bool_), (len(rows),))
-        brokers, positions = pairs(rows.replicas, notify)
-        if len(brokers):
-            columns = {
-                **leadership(rows),
-                "adding": listed(rows.adding, rows),
-                "removing": listed(rows.removing, rows),
-                "recovering": rows.recovering,
-                "flag": flags,
-            }
-            self._lead.append(taken(columns, brokers, positions))
+        self._lead.append(_Lead(rows, notify, np.broadcast_to(np.asarray(is_new, np.bool_), (len(rows),))))
         self.update_metadata(self._cluster.brokers, rows)
 
     def stop(self, rows: Rows, which: Bools, *, delete: bool) -> None:
@@ -141,23 +169,44 @@ class RequestBatch:
         return requests
 
     def _leader_and_isr(self, registered: dict[int, Broker]) -> Iterable[Addressed]:
-        for broker, said in by_broker(self._lead, registered):
+        if not self._lead:
+            return
+        if len(self._lead) == 1:
+            said, brokers, positions = self._lead[0].once(registered)
+        else:
+            said = newest([lead.said() for lead in self._lead])
+            brokers, positions = registered_only(said["broker"], np.arange(len(said["broker"])), registered)
+        if not len(brokers):
+            return
+        bounds = bounds_of(brokers)
+        told = Told(
+            self._states(
+                said,
+                adding=said["adding"],
+                removing=said["removing"],
+                is_new=said["flag"],
+                recovering=said["recovering"],
+            ),
+            positions,
+            bounds,
+        )
+        leaders = said["leader"]
+        for broker, begin, end, states in zip(
+            brokers[bounds[:-1]].tolist(), bounds[:-1], bounds[1:], told.parts(), strict=True
+        ):
             request = LeaderAndIsr(
                 controller_id=self._cluster.controller_id,
                 controller_epoch=self._cluster.fence.epoch,
                 broker_epoch=registered[broker].epoch,
-                states=self._states(
-                    said,
-                    adding=said["adding"],
-                    removing=said["removing"],
-                    is_new=said["flag"],
-                    recovering=said["recovering"],
-                ),
-                live_leaders=tuple(
-                    registered[leader] for leader in np.unique(said["leader"]).tolist() if leader in registered
-                ),
+                states=states,
+                live_leaders=self._live_leaders(leaders[positions[begin:end]]),
             )
             yield Addressed(broker, request)
+
+    def _live_leaders(self, leaders: Ints) -> tuple[Broker, ...]:
+        """The registered ones of these, by id."""
+        registered = self._cluster.brokers
+        return tuple(registered[leader] for leader in different(leaders) if leader in registered)
 
     def _update_metadata(self, registered: dict[int, Broker]) -> Iterable[Addressed]:
         told = sorted(self._metadata_brokers & registered.keys())

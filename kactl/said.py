@@ -12,11 +12,14 @@ from typing import Any, Final
 import numpy as np
 
 from kactl.model import NO_BROKER, Broker
-from kactl.rows import Bools, Ints, RowNumbers, Rows, members
+from kactl.rows import Bools, Ints, Live, RowNumbers, Rows, members
 
 # A partition takes some 60 to 150 bytes, and a broker closes the connection over a request of more than 100 MiB
 # (socket.request.max.bytes). So a larger request is sent in parts, one behind the other.
 PARTITIONS_OF_A_REQUEST_MAX: Final = 500_000
+
+# Above this, ids are sorted to see which of them occur.
+_DENSE_ID_MAX: Final = 1 << 16
 
 # What is said to brokers, as columns by name; one row for each broker and partition. `broker` ascends, and what is said
 # to one broker stands in table order. Lists of brokers are int32[W, m], or None where all are empty.
@@ -50,8 +53,12 @@ def leadership(rows: Rows) -> Said:
 
 def pairs(brokers: Ints, which: Bools) -> tuple[Ints, RowNumbers]:
     """The brokers in the slots `which`, ascending, and the position of the row of each; positions ascend for each."""
-    positions, slots = np.nonzero(which.T)
-    named = brokers[slots, positions]
+    width = len(brokers)
+    if which.all():
+        positions, named = np.repeat(np.arange(brokers.shape[1]), width), brokers.T.ravel()
+    else:
+        found = np.flatnonzero(np.ascontiguousarray(which.T))
+        positions, named = found // width, brokers.T.ravel()[found]
     if (named == NO_BROKER).any():
         positions, named = positions[named != NO_BROKER], named[named != NO_BROKER]
     # Sixteen bits are sorted by radix, several times faster than by comparison.
@@ -70,12 +77,22 @@ def brokers_of(said: list[Said]) -> list[int]:
 
 
 def by_broker(additions: list[Said], registered: dict[int, Broker]) -> Iterable[tuple[int, Said]]:
-    """What is said to each registered broker, by id: the newest word on each partition, in table order.
-
-    A flag stays once it was set.
-    """
+    """What is said to each registered broker, by id: the newest word on each partition, in table order."""
     if not additions:
         return
+    said = newest(additions)
+    brokers = said["broker"]
+    if not len(brokers):
+        return
+    for begin, end in itertools.pairwise(bounds_of(brokers)):
+        broker = int(brokers[begin])
+        if broker in registered:
+            yield broker, picked(said, slice(begin, end))
+
+
+def newest(additions: list[Said]) -> Said:
+    """The newest word on each partition to each broker, by broker and then in table order. A flag stays once it was
+    set."""
     said = additions[0]
     if len(additions) > 1:
         said = _joined(additions)
@@ -87,15 +104,36 @@ def by_broker(additions: list[Said], registered: dict[int, Broker]) -> Iterable[
             np.logical_or.at(ever, mentioned, said["flag"])
             said = picked(said, last) | {"flag": ever}
     order = order_of(said["broker"].astype(np.int64) << 32 | said["topic"], said["partition"])
-    if order is not None:
-        said = picked(said, order)
-    brokers = said["broker"]
-    bounds = [0, *(np.flatnonzero(np.diff(brokers)) + 1).tolist(), len(brokers)]
-    for begin, end in itertools.pairwise(bounds):
-        broker = int(brokers[begin])
-        if broker in registered:
-            for part in parts_of(begin, end):
-                yield broker, picked(said, part)
+    return said if order is None else picked(said, order)
+
+
+def bounds_of(brokers: Ints) -> list[int]:
+    """Where each broker's rows begin, and the end of all; more often where they do not fit one request."""
+    bounds = [0, *(np.flatnonzero(brokers[1:] != brokers[:-1]) + 1).tolist(), len(brokers)]
+    parts = [part.start for begin, end in itertools.pairwise(bounds) for part in parts_of(begin, end)]
+    return [*parts, len(brokers)]
+
+
+def registered_only(brokers: Ints, positions: RowNumbers, registered: Iterable[int]) -> tuple[Ints, RowNumbers]:
+    """Pairs without those of brokers that are not registered."""
+    strangers = set(different(brokers)).difference(registered)
+    if not strangers:
+        return brokers, positions
+    known = ~Live(strangers)[brokers]
+    return brokers[known], positions[known]
+
+
+def different(brokers: Ints) -> list[int]:
+    """The ids that occur, ascending, NO_BROKER left out."""
+    top = int(brokers.max(initial=0))
+    if top >= _DENSE_ID_MAX or int(brokers.min(initial=0)) < NO_BROKER:
+        found: list[int] = np.unique(brokers[brokers != NO_BROKER]).tolist()
+        return found
+    # NO_BROKER (-1) falls on the last entry.
+    occurs = np.zeros(top + 2, np.bool_)
+    occurs[brokers] = True
+    found = np.flatnonzero(occurs[:-1]).tolist()
+    return found
 
 
 def parts_of(begin: int, end: int) -> Iterable[slice]:

@@ -91,7 +91,7 @@ class KafkaTransport:
     def _is_light(self, request: Request) -> bool:
         if isinstance(request, StopReplica):
             return len(request) <= ROWS_IN_LOOP_MAX
-        return len(request.states) <= ROWS_IN_LOOP_MAX or self._encoder.is_encoded(request.states)
+        return self._encoder.is_light(request.states, ROWS_IN_LOOP_MAX)
 
 
 class KafkaConnection:

@@ -1,7 +1,8 @@
 """Requests to brokers, from values to frames.
 
 What goes to many brokers is encoded once: the partitions by the object that holds them, for as long as somebody has
-that object, and the live brokers by their tuple. Only a few bytes of each frame are the recipient's own.
+that object, and the live brokers by their tuple. Only a few bytes of each frame are the recipient's own. What tells
+each of several brokers some of the same partitions is made of the bytes of each partition, see `group`.
 """
 
 import struct
@@ -15,8 +16,10 @@ import msgspec
 
 from kactl.errors import IllegalState
 from kactl.model import Broker, Endpoint
+from kactl.told import TakenStates
 from kactl.wire import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 
+from .group import Groups, columns_of
 from .heading import Headings, HeadingsKept
 from .primitive import NO_TAGS, array, nullable_string, string
 from .row import BOOL, INT8, INT32, LIST, Layout, topics_in_bytes
@@ -75,6 +78,10 @@ class Encoder:
         self._with_ids = HeadingsKept(ids=True)
         self._without_ids = HeadingsKept(ids=False)
         self._brokers: tuple[tuple[Broker, ...], bytes] | None = None
+        self._live: tuple[tuple[Broker, ...], bytes] | None = None
+        self._leaders: dict[int, tuple[Broker, bytes]] = {}
+        self._layout = _LEADER_AND_ISR_6 if versions.leader_and_isr >= 6 else _LEADER_AND_ISR
+        self._groups = Groups(self._layout)
 
     def frame(self, request: Request, correlation_id: int) -> Frame:
         """`request` in bytes.
@@ -106,10 +113,19 @@ class Encoder:
         """Whether `frame` would find these partitions encoded already."""
         return self._bodies.get(states) is not None
 
+    def is_light(self, states: PartitionStates, rows_max: int) -> bool:
+        """Whether `frame` takes no longer than so many rows do."""
+        if isinstance(states, TakenStates) and states.told is not None:
+            return self._groups.is_light(states.told, states.place, rows_max)
+        return len(states) <= rows_max or self.is_encoded(states)
+
     def _states(
         self, request: LeaderAndIsr | UpdateMetadata, encode: Callable[[PartitionStates], memoryview]
     ) -> memoryview:
         states = request.states
+        if isinstance(states, TakenStates):
+            # One broker's own.
+            return encode(states)
         kept = self._bodies.get(states)
         if kept is not None and kept[0] is type(request):
             return kept[1]
@@ -118,26 +134,38 @@ class Encoder:
         return body
 
     def _leader_and_isr(self, states: PartitionStates) -> memoryview:
-        version = self._versions.leader_and_isr
-        layout = _LEADER_AND_ISR_6 if version >= 6 else _LEADER_AND_ISR
-        return _partitions(layout, states, self._headings(states, ids=version >= 5))
+        ids = self._versions.leader_and_isr >= 5
+        if isinstance(states, TakenStates) and states.told is not None:
+            told = states.told.states
+            body = self._groups.body(states, lambda: self._headings(told, ids=ids))
+            if body is not None:
+                return body
+        return _partitions(self._layout, states, self._headings(states, ids=ids))
 
     def _live_leaders(self, leaders: tuple[Broker, ...]) -> bytes:
         """Where leaders are. One that lacks the listener is left out; brokers look among the live brokers anyway."""
-        found = [
-            struct.pack(">i", leader.id) + string(endpoint.host) + struct.pack(">i", endpoint.port) + NO_TAGS
-            for leader in leaders
-            if (endpoint := endpoint_of(leader, self._listener_name)) is not None
-        ]
-        return array(found)
+        kept = self._live
+        if kept is None or kept[0] != leaders:
+            # As good as always those of the broker before.
+            found = array([found for leader in leaders if (found := self._live_leader(leader))])
+            kept = self._live = leaders, found
+        return kept[1]
+
+    def _live_leader(self, leader: Broker) -> bytes:
+        kept = self._leaders.get(leader.id)
+        if kept is None or kept[0] is not leader:
+            endpoint = endpoint_of(leader, self._listener_name)
+            where = b"" if endpoint is None else string(endpoint.host) + struct.pack(">i", endpoint.port) + NO_TAGS
+            kept = self._leaders[leader.id] = leader, where and struct.pack(">i", leader.id) + where
+        return kept[1]
 
     def _update_metadata(self, states: PartitionStates) -> memoryview:
         ids = self._versions.update_metadata >= 7
         return _partitions(_UPDATE_METADATA, states, self._headings(states, ids=ids))
 
     def _stop_replica(self, request: StopReplica) -> memoryview:
-        columns = {name: getattr(request, name) for name, _ in _STOP_REPLICA}
-        return topics_in_bytes(_STOP_REPLICA, columns, self._headings(request, ids=False), request.topic)
+        headings = self._headings(request, ids=False)
+        return topics_in_bytes(_STOP_REPLICA, columns_of(request, _STOP_REPLICA), headings, request.topic)
 
     def _headings(self, named: PartitionStates | StopReplica, *, ids: bool) -> Headings:
         return (self._with_ids if ids else self._without_ids).of(named.topics)
@@ -191,7 +219,7 @@ def _sender(request: Request, *, kraft: bool) -> bytes:
 
 
 def _partitions(layout: Layout, states: PartitionStates, headings: Headings) -> memoryview:
-    return topics_in_bytes(layout, {name: getattr(states, name) for name, _ in layout}, headings, states.topic)
+    return topics_in_bytes(layout, columns_of(states, layout), headings, states.topic)
 
 
 def endpoint_of(broker: Broker, listener_name: str) -> Endpoint | None:

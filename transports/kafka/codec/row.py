@@ -7,6 +7,7 @@ is then scattered over the places that its records have among the others and amo
     number of topics │ heading t0 │ record │ record │ tags │ heading t1 │ record │ tags │ ...
 """
 
+import itertools
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -17,8 +18,8 @@ import numpy.typing as npt
 from kactl.model import NO_BROKER
 from kactl.rows import Ints, RowNumbers
 
-from .heading import Headings
-from .primitive import EMPTY_ARRAY, NO_TAGS, UVARINT_SIZE_MAX, uvarint
+from .heading import Headings, Sizes
+from .primitive import EMPTY_ARRAY, NO_TAGS, uvarint
 
 # (name of the column, numpy type), in the order of the wire. The tagged fields at a record's end are not named.
 Layout = tuple[tuple[str, str], ...]
@@ -53,31 +54,105 @@ def topics_in_bytes(layout: Layout, columns: Columns, headings: Headings, topic:
     """
     if not len(topic):
         return memoryview(EMPTY_ARRAY)
-    begins = np.concatenate(([0], np.flatnonzero(topic[1:] != topic[:-1]) + 1))
+    groups = list(_by_shape(layout, columns, len(topic)))
+    sizes: Sizes | int = groups[0][1][0].itemsize
+    if len(groups) > 1:
+        sizes = np.empty(len(topic), np.int64)
+        for rows, (template, _) in groups:
+            sizes[rows] = template.itemsize
+    out, places, _ = _laid_out(headings, topic, sizes, [0, len(topic)])
+    for rows, record in groups:
+        records = np.empty(_FILLED_AT_ONCE, f"V{record[0].itemsize}")
+        for some in _pieces(rows):
+            filled = records[: _count(some)]
+            # In the cache, and from there copied in one piece, where numpy would copy fields one by one.
+            _fill(filled, record, some, layout, columns)
+            _pieces_of(out, records.itemsize)[places[some]] = filled
+    return out.data.toreadonly()
+
+
+class Records:
+    """Partitions in bytes, each once and apart from the others, to be copied to wherever they are wanted.
+
+    Args:
+        layout: of one partition.
+        columns: what `layout` names, n > 0 rows each.
+    """
+
+    def __init__(self, layout: Layout, columns: Columns, count: int) -> None:
+        groups = list(_by_shape(layout, columns, count))
+        # Of each shape its records, and of each row its shape and its place there.
+        self._records = [_records(rows, record, layout, columns, count) for rows, record in groups]
+        self._shape: npt.NDArray[np.uint16] | None = None
+        if len(groups) > 1:
+            shape = np.uint16 if len(groups) <= _RADIX_KEYS else np.uint32
+            self._shape = np.empty(count, shape)
+            self._within = np.empty(count, np.int32)
+            for at, (rows, _) in enumerate(groups):
+                self._shape[rows] = at
+                self._within[rows] = np.arange(len(self._records[at]))
+            self._sizes = np.array([records.itemsize for records in self._records])
+
+    def arrays(self, positions: RowNumbers, bounds: list[int], headings: Headings, topic: Ints) -> list[memoryview]:
+        """Several arrays of topics, as `topics_in_bytes` makes one.
+
+        Args:
+            positions: intp[m], the rows of all arrays, one array behind the other.
+            bounds: array i holds `positions[bounds[i]:bounds[i + 1]]`, which is not empty.
+            headings: as there.
+            topic: int32[m], index into `headings`; equal ones side by side within an array.
+        """
+        if self._shape is None:
+            (records,) = self._records
+            out, places, begins = _laid_out(headings, topic, records.itemsize, bounds)
+            _pieces_of(out, records.itemsize)[places] = records[positions]
+        else:
+            shape = self._shape[positions]
+            out, places, begins = _laid_out(headings, topic, self._sizes[shape], bounds)
+            within = self._within[positions]
+            for at in np.flatnonzero(np.bincount(shape)).tolist():
+                some = np.flatnonzero(shape == at)
+                records = self._records[at]
+                _pieces_of(out, records.itemsize)[places[some]] = records[within[some]]
+        whole = out.data.toreadonly()
+        return [whole[begin:end] for begin, end in itertools.pairwise([*begins.tolist(), len(out)])]
+
+
+def _laid_out(
+    headings: Headings, topic: Ints, sizes: Sizes | int, bounds: list[int]
+) -> tuple[npt.NDArray[np.uint8], Sizes, Sizes]:
+    """Arrays of topics with everything in them but their records, the place of each record, the place of each array."""
+    first = np.empty(len(topic), np.bool_)  # of its topic
+    np.not_equal(topic[1:], topic[:-1], out=first[1:])
+    first[bounds[:-1]] = True
+    begins = np.flatnonzero(first)
     counts = np.diff(begins, append=len(topic))
     headings = headings.take(topic[begins])
     opening = headings.size + _uvarint_sizes(counts + 1)
-    lead = np.frombuffer(uvarint(len(counts) + 1), np.uint8)
+    heads = np.searchsorted(begins, bounds)  # the first topic of each array, and the end of all
+    topics = np.diff(heads)
+    leads = _uvarint_sizes(topics + 1)
 
-    groups = list(_by_shape(layout, columns, len(topic)))
-    sizes = np.empty(len(topic), np.int64)
-    for rows, (template, _) in groups:
-        sizes[rows] = template.itemsize
-    # Before a record stand all records before it, all openings up to its topic's, and the tags that end each topic.
-    before = len(lead) + np.cumsum(opening) + np.arange(len(counts)) * len(NO_TAGS)
-    places = np.cumsum(sizes) - sizes + np.repeat(before, counts)
-    ends = places[begins + counts - 1] + sizes[begins + counts - 1]
-
-    out = np.empty(int(ends[-1]) + len(NO_TAGS), np.uint8)
-    out[: len(lead)] = lead
+    # Before a record stand all records before it, all openings up to its topic's, the tags that end each topic, and
+    # the number of topics of each array.
+    opened = np.cumsum(opening) + np.arange(len(counts)) * len(NO_TAGS)
+    opened += leads[0] if len(leads) == 1 else np.repeat(np.cumsum(leads), topics)
+    before = opened if len(counts) == len(topic) else np.repeat(opened, counts)
+    if isinstance(sizes, int):
+        places = np.arange(len(topic)) * sizes + before
+        closings = places[begins + counts - 1] + sizes
+    else:
+        places = np.cumsum(sizes) - sizes + before
+        closings = (places + sizes)[begins + counts - 1]
     openings = places[begins] - opening
+    starts = openings[heads[:-1]] - leads
+
+    out = np.empty(int(closings[-1]) + len(NO_TAGS), np.uint8)
+    _put_uvarints(out, starts, topics + 1)
     _put_headings(out, openings, headings)
     _put_uvarints(out, openings + headings.size, counts + 1)
-    for rows, record in groups:
-        _put_records(out, places, rows, record, layout, columns)
-    out[ends] = np.frombuffer(NO_TAGS, np.uint8)
-    out.flags.writeable = False
-    return out.data
+    out[closings] = np.frombuffer(NO_TAGS, np.uint8)
+    return out, places, starts
 
 
 def _by_shape(layout: Layout, columns: Columns, count: int) -> Iterator[_Group]:
@@ -128,12 +203,13 @@ def _record(layout: Layout, lengths: tuple[int, ...]) -> _Record:
 def _put_headings(out: npt.NDArray[np.uint8], places: RowNumbers, headings: Headings) -> None:
     """Each heading at its place: in one piece where many are of one size, byte by byte where hardly two are."""
     sizes, begins = headings.size, headings.begin
-    present = np.unique(sizes)
+    first = int(sizes[0])
+    present = [first] if (sizes == first).all() else np.flatnonzero(np.bincount(sizes)).tolist()
     if len(present) * _WORTH_A_GROUP > len(headings):
         within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         out[within + np.repeat(places, sizes)] = headings.content[within + np.repeat(begins, sizes)]
         return
-    for size in present.tolist():
+    for size in present:
         some = slice(None) if len(present) == 1 else np.flatnonzero(sizes == size)
         _pieces_of(out, size)[places[some]] = _pieces_of(headings.content, size)[begins[some]]
 
@@ -141,12 +217,16 @@ def _put_headings(out: npt.NDArray[np.uint8], places: RowNumbers, headings: Head
 def _uvarint_sizes(values: RowNumbers) -> RowNumbers:
     """How many bytes each value takes: seven bits to a byte."""
     sizes = np.ones(len(values), np.int64)
-    for bits in range(7, 7 * UVARINT_SIZE_MAX, 7):
+    most = int(values.max())
+    for bits in range(7, most.bit_length(), 7):
         sizes += values >= 1 << bits
     return sizes
 
 
 def _put_uvarints(out: npt.NDArray[np.uint8], places: RowNumbers, values: RowNumbers) -> None:
+    if int(values.max()) < 0x80:
+        out[places] = values
+        return
     sizes = _uvarint_sizes(values)
     for at in range(int(sizes.max())):
         here = sizes > at
@@ -159,30 +239,40 @@ def _pieces_of(content: npt.NDArray[np.uint8], size: int) -> npt.NDArray[Any]:
     return np.ndarray((len(content) - size + 1,), f"V{size}", buffer=content, strides=(1,))
 
 
-def _put_records(
-    out: npt.NDArray[np.uint8],
-    places: RowNumbers,
-    rows: RowNumbers | slice,
-    record: _Record,
-    layout: Layout,
-    columns: Columns,
-) -> None:
-    template, lengths = record
-    anywhere = _pieces_of(out, template.itemsize)  # copied in one piece, where numpy would copy fields one by one
+def _records(
+    rows: RowNumbers | slice, record: _Record, layout: Layout, columns: Columns, count: int
+) -> npt.NDArray[np.void]:
+    """The records of all rows of one shape."""
+    records = np.empty(count if isinstance(rows, slice) else len(rows), f"V{record[0].itemsize}")
+    begin = 0
     for some in _pieces(rows):
-        here = places[some]
-        records = np.repeat(template.view(anywhere.dtype), len(here)).view(template.dtype)
-        left = iter(lengths)
-        for name, kind in layout:
-            column = columns[name]
-            length = next(left) if kind is LIST else None
-            if column is None:
-                continue
-            if length is None:
-                records[name] = column[some]
-            elif length:
-                records[name] = _lists(column[:, some], length)
-        anywhere[here] = records.view(anywhere.dtype)
+        end = begin + _count(some)
+        _fill(records[begin:end], record, some, layout, columns)
+        begin = end
+    return records
+
+
+def _fill(
+    records: npt.NDArray[np.void], record: _Record, some: RowNumbers | slice, layout: Layout, columns: Columns
+) -> None:
+    """Make the records of some rows of one shape."""
+    template, lengths = record
+    records[:] = template.view(records.dtype)
+    fields = records.view(template.dtype)
+    left = iter(lengths)
+    for name, kind in layout:
+        column = columns[name]
+        length = next(left) if kind is LIST else None
+        if column is None:
+            continue
+        if length is None:
+            fields[name] = column[some]
+        elif length:
+            fields[name] = _lists(column[:, some], length)
+
+
+def _count(rows: RowNumbers | slice) -> int:
+    return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
 
 
 def _pieces(rows: RowNumbers | slice) -> Iterator[RowNumbers | slice]:

@@ -1,0 +1,142 @@
+"""What several brokers are told is made in one go, and is what each of them alone would be sent."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kactl.model import TopicRef
+from kactl.told import TakenStates, Told
+from kactl.topics import Topics
+from kactl.transports.kafka.codec import group
+from kactl.wire import LeaderAndIsr, PartitionStates
+
+from . import by_kio
+from .strategies import LISTENER
+from .test_request import BROKER, IBPS, encoder, spoken, whole
+
+
+def told(seed: int, *, partitions: int, brokers: int, shapes: int, per_topic: int = 3) -> Told:
+    """Random partitions, random brokers that are told of them; every broker of at least one."""
+    random = np.random.default_rng(seed)
+
+    def lists() -> Any:
+        column = np.full((shapes, partitions), -1, np.int32)
+        column[0] = random.integers(0, 99, partitions)
+        for slot in range(1, shapes):
+            column[slot] = np.where(random.random(partitions) < 0.5, random.integers(0, 99, partitions), -1)
+        return column
+
+    numbers: Any = {
+        name: random.integers(0, 2**31 - 1, partitions, dtype=np.int32)
+        for name in ("controller_epoch", "leader", "leader_epoch", "partition_epoch")
+    }
+    at = np.arange(partitions, dtype=np.int32)
+    # Names of several sizes, so that headings are of several sizes as well.
+    refs = [TopicRef("t" * (1 + each % 5) + str(each), each.to_bytes(16, "big")) for each in range(partitions)]
+    states = PartitionStates(
+        topics=Topics.of(refs),
+        topic=at // np.int32(per_topic),
+        partition=at % np.int32(per_topic),
+        isr=lists(),
+        replicas=lists(),
+        adding=lists() if shapes > 2 else None,
+        is_new=random.random(partitions) < 0.5,
+        recovering=random.random(partitions) < 0.5,
+        **numbers,
+    )
+    which = random.random((brokers, partitions)) < 0.5
+    which[:, random.integers(partitions)] = True
+    _, positions = np.nonzero(which)
+    return Told(states, positions, [0, *np.cumsum(which.sum(axis=1)).tolist()])
+
+
+def request(states: PartitionStates) -> LeaderAndIsr:
+    return LeaderAndIsr(1000, 5, 77, states, (BROKER,))
+
+
+@pytest.mark.parametrize("ibp", IBPS)
+@given(
+    seed=st.integers(0, 2**32),
+    partitions=st.integers(1, 300),
+    brokers=st.integers(1, 6),
+    shapes=st.integers(1, 4),
+    per_topic=st.integers(1, 200),
+)
+def test_made_in_one_go_it_is_what_kio_makes_for_each(
+    ibp: str, seed: int, partitions: int, brokers: int, shapes: int, per_topic: int
+) -> None:
+    parts = told(seed, partitions=partitions, brokers=brokers, shapes=shapes, per_topic=per_topic).parts()
+    shared = encoder(ibp)
+
+    for part in np.random.default_rng(seed).permutation(len(parts)).tolist():
+        made = whole(shared.frame(request(parts[part]), 1))
+
+        expected = by_kio.frame(
+            request(parts[part]), spoken(ibp), correlation_id=1, client_id="1000", listener_name=LISTENER
+        )
+        assert made == expected
+
+
+def test_a_second_delivery_is_the_same_bytes() -> None:
+    parts = told(3, partitions=500, brokers=4, shapes=2).parts()
+    shared = encoder("3.9")
+
+    first = [whole(shared.frame(request(part), 1)) for part in parts]
+    second = [whole(shared.frame(request(part), 1)) for part in parts]
+
+    assert first == second
+    assert first == [whole(encoder("3.9").frame(request(dataclasses.replace(part)), 1)) for part in parts]
+
+
+def test_few_enough_are_made_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no body holds up the others for long; and one that is larger than that is made all the same."""
+    monkeypatch.setattr(group, "ROWS_AT_ONCE", 700)
+    every = told(5, partitions=1000, brokers=8, shapes=1)
+    parts = every.parts()
+    groups = encoder("3.9")._groups
+    made = []
+    for part in parts:
+        making = groups._makings.get(every)
+        before = 0 if making is None else sum(making.made)
+        groups.body(part, lambda: encoder("3.9")._headings(every.states, ids=True))
+        made.append(sum(groups._makings[every].made) - before)
+
+    assert sum(made) == len(parts)
+    assert max(made) == 1, "about five hundred rows each: two do not fit"
+
+
+def test_nothing_is_kept_once_everybody_has_his_bytes() -> None:
+    every = told(7, partitions=100, brokers=5, shapes=2)
+    shared = encoder("3.9")
+    for part in every.parts():
+        shared.frame(request(part), 1)
+
+    making = shared._groups._makings[every]
+    assert making.records is None
+    assert not making.bodies
+
+    del every, part
+    assert not shared._groups._makings
+
+
+@pytest.mark.parametrize(("told_rows", "light"), [(100, True), (6000, False)])
+def test_what_is_made_for_the_first_time_is_light_if_all_of_it_is(told_rows: int, light: bool) -> None:
+    every = told(9, partitions=told_rows, brokers=3, shapes=1)
+    shared = encoder("3.9")
+    parts = every.parts()
+
+    assert shared.is_light(parts[0], 5000) is light
+    shared.frame(request(parts[0]), 1)
+    assert all(shared.is_light(part, 5000) for part in parts[1:])
+
+
+def test_a_copy_that_stands_for_itself_is_encoded_alone() -> None:
+    (part,) = told(11, partitions=20, brokers=1, shapes=2).parts()
+    copy = dataclasses.replace(part)
+    assert isinstance(copy, TakenStates)
+
+    assert whole(encoder("3.9").frame(request(copy), 1)) == whole(encoder("3.9").frame(request(part), 1))

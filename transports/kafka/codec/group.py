@@ -1,0 +1,96 @@
+"""The bodies of requests that tell several brokers of the same partitions: made for some brokers in one go.
+
+Whoever comes first has the bytes of every partition made, and puts together the bodies of those brokers whose turn is
+next along with his own. A body is handed out once and forgotten: each broker has its own, and who delivers it a second
+time has it made for himself alone.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+from kactl.rows import Ints
+from kactl.told import TakenStates, Told
+
+from .heading import Headings
+from .row import Columns, Layout, Records
+
+# Rows that are copied into bodies at a time, unless a single broker is told more: half a millisecond to one.
+ROWS_AT_ONCE: Final = 1 << 14
+
+
+class _Making:
+    """How far the bodies of one `Told` are."""
+
+    __slots__ = ("bodies", "made", "records")
+
+    def __init__(self, count: int) -> None:
+        self.records: Records | None = None
+        self.made = bytearray(count)  # 1 for each broker whose body was made at some time
+        self.bodies: dict[int, memoryview] = {}  # that were made and not handed out yet
+
+
+class Groups:
+    """Bodies by what they tell, until it is dropped. May be used by several threads.
+
+    Args:
+        layout: of one partition.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._lock = threading.RLock()  # reentrant, because a Told may die while this very thread holds it
+        self._makings: weakref.WeakKeyDictionary[Told, _Making] = weakref.WeakKeyDictionary()
+
+    def is_light(self, told: Told, place: int, rows_max: int) -> bool:
+        """Whether `body` takes no longer than so many rows do when they are encoded from nothing."""
+        with self._lock:
+            making = self._makings.get(told)
+            if making is not None and place in making.bodies:
+                return True
+            if making is not None and making.records is not None:
+                return told.size_of(place) <= ROWS_AT_ONCE
+        rows = told.size_of(place) if making is not None and making.made[place] else len(told.states)
+        return rows <= rows_max
+
+    def body(self, states: TakenStates, headings: Callable[[], Headings]) -> memoryview | None:
+        """The body of what one broker is told; None if it was handed out already.
+
+        Args:
+            headings: makes those of `states.told.states.topics`.
+        """
+        told = states.told
+        assert told is not None
+        with self._lock:
+            making = self._makings.setdefault(told, _Making(len(told)))
+            body = making.bodies.pop(states.place, None)
+            if body is not None or making.made[states.place]:
+                return body
+            places = _next(told, states.place, making.made)
+            for place in places:
+                making.made[place] = 1
+            records = making.records
+        if records is None:
+            records = Records(self._layout, columns_of(told.states, self._layout), len(told.states))
+        begin = told.bounds[places.start]
+        bounds = [bound - begin for bound in told.bounds[places.start : places.stop + 1]]
+        positions = told.positions[begin : begin + bounds[-1]]
+        topic: Ints = told.states.topic[positions]
+        bodies = records.arrays(positions, bounds, headings(), topic)
+        with self._lock:
+            making.bodies.update(zip(places, bodies, strict=True))
+            making.records = None if all(making.made) else records
+            return making.bodies.pop(states.place)
+
+
+def columns_of(states: Any, layout: Layout) -> Columns:
+    return {name: getattr(states, name) for name, _ in layout}
+
+
+def _next(told: Told, place: int, made: bytearray) -> range:
+    """From `place` on, those whose bodies are to be made next."""
+    end = place + 1
+    while end < len(told) and not made[end] and told.bounds[end + 1] - told.bounds[place] <= ROWS_AT_ONCE:
+        end += 1
+    return range(place, end)
