@@ -81,11 +81,11 @@ class Ledger:
         rows = change.rows
         write = Write(
             names=self._cluster.table.names(rows.at[which]),
-            leader=change.leader[which],
-            leader_epoch=change.leader_epoch[which],
-            isr=members(change.in_sync[:, which], rows.replicas[:, which]),
-            recovering=change.recovering[which],
-            expected=rows.partition_epoch[which],
+            leader=change.leader.take(which),
+            leader_epoch=change.leader_epoch.take(which),
+            isr=members(change.in_sync.take(which, axis=-1), rows.replicas.take(which, axis=-1)),
+            recovering=change.recovering.take(which),
+            expected=rows.partition_epoch.take(which),
         )
         try:
             committed = await self._store.commit(write, self._cluster.fence)

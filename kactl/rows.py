@@ -78,8 +78,11 @@ class Live:
         if self._dense is None:
             return np.isin(brokers, self._members)
         last = len(self._dense) - 1
-        # Ids above the highest member land on the last entry too. Reading -1 wraps to it, and nothing is below it.
-        return self._dense[np.clip(brokers, NO_BROKER, last)]
+        if brokers.max(initial=NO_BROKER) > last:
+            # Ids above the highest member land on the last entry, too.
+            brokers = np.minimum(brokers, last)
+        # Reading -1 wraps to the last entry, and nothing is below it.
+        return self._dense.take(brokers)
 
     def __contains__(self, broker: int) -> bool:
         return broker in self.ids
@@ -124,7 +127,7 @@ class Rows:
             if which.all():
                 return self
             which = np.flatnonzero(which)  # once, where each column would look for itself
-        return Rows(**{name: getattr(self, name)[..., which] for name in _ROWS_FIELDS})
+        return Rows(**{name: getattr(self, name).take(which, axis=-1) for name in _ROWS_FIELDS})
 
     def replace(self, **columns: Any) -> "Rows":
         return dataclasses.replace(self, **columns)
@@ -189,7 +192,7 @@ class Change:
         for name in _CHANGE_FIELDS:
             column = getattr(self, name)
             shared = getattr(self.rows, name, None) is column
-            columns[name] = getattr(rows, name) if shared else column[..., which]
+            columns[name] = getattr(rows, name) if shared else column.take(which, axis=-1)
         return Change(rows=rows, **columns)
 
     def replace(self, **columns: Any) -> "Change":

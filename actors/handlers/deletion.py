@@ -11,7 +11,7 @@ partitions are being reassigned is marked so after it was queued, which is what 
 """
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from typing import Final
 
 import numpy as np
@@ -97,11 +97,11 @@ class Deletion(Handlers):
 
     async def resume_on(self, brokers: frozenset[int]) -> None:
         """Brokers have started: go on with the topics of which they hold replicas."""
-        await self.resume_for(self._topics_of(self._queued(self.cluster.table.with_replica_on(brokers))))
+        await self.resume_for(self._topics_of(self.cluster.table.queued(self.cluster.table.with_replica_on(brokers))))
 
     async def send_again(self, broker: int) -> None:
         """Orders to a broker were dropped before it answered: let the replicas be tried again."""
-        at = self._queued(self.cluster.table.with_replica_on([broker]))
+        at = self.cluster.table.queued(self.cluster.table.with_replica_on([broker]))
         rows = self.cluster.table.rows(at)
         waiting = holds(rows, broker) & (rows.replica_state == ReplicaState.DELETION_STARTED)
         if waiting.any():
@@ -128,7 +128,7 @@ class Deletion(Handlers):
 
     async def fail_replica_deletion(self, at: RowNumbers, brokers: frozenset[int], *, error: int = 0) -> None:
         """Replicas on some brokers could not be deleted, or cannot be now; those of other topics are passed over."""
-        at = self._queued(at)
+        at = self.cluster.table.queued(at)
         if not len(at):
             return
         await self.move_replicas(at, ReplicaState.DELETION_INELIGIBLE, brokers)
@@ -141,21 +141,24 @@ class Deletion(Handlers):
 
     async def complete_replica_deletion(self, at: RowNumbers, brokers: frozenset[int]) -> None:
         """Replicas on some brokers are deleted; those of other topics are passed over."""
-        at = self._queued(at)
+        at = self.cluster.table.queued(at)
         await self.move_replicas(at, ReplicaState.DELETION_SUCCESSFUL, brokers)
-        await self.resume()
+        await self.resume(self._topics_of(at))
 
     # -- going on ------------------------------------------------------------------------------------------------------
 
-    async def resume(self) -> None:
-        """Go on with every topic that waits for its deletion, as far as it can go."""
-        names = sorted(self.cluster.topics_to_delete)
+    async def resume(self, topics: Set[str] | None = None) -> None:
+        """Go on with the topics that wait for their deletion, as far as each can go.
+
+        Args:
+            topics: the only ones of which anything has changed; None if that may be any.
+        """
+        names = sorted(self.cluster.topics_to_delete if topics is None else topics & self.cluster.topics_to_delete)
         if not names:
             return
         table = self.cluster.table
-        at = table.queued()
+        at, topic = table.rows_by_topic(names)
         assigned, replica_state = table.column("assigned")[:, at], table.column("replica_state")[:, at]
-        topic = self._positions(names, table.column("topic")[at])
         halted = np.array([name in self.cluster.deletion_ineligible for name in names], np.bool_)
         due = deletion.due(topic, assigned, replica_state, halted=halted)
         ineligible = assigned & (replica_state == ReplicaState.DELETION_INELIGIBLE) & due.retry[topic]
@@ -295,21 +298,11 @@ class Deletion(Handlers):
         led: Ints = table.column("partition")[at[table.column("leader_epoch")[at] != NO_EPOCH]]
         return led
 
-    def _positions(self, topics: list[str], numbers: Ints) -> Ints:
-        """For each row the position of its topic in `topics`, which holds all of them."""
-        table = self.cluster.table
-        known = [(topic.number, at) for at, name in enumerate(topics) if (topic := table.topic(name)) is not None]
-        places = np.zeros(len(table.refs), np.int32)
-        for number, at in known:
-            places[number] = at
-        positions: Ints = places[numbers]
-        return positions
-
     def _queued(self, at: RowNumbers) -> RowNumbers:
-        return at[self.cluster.table.rows(at).queued]
+        return self.cluster.table.queued(at)
 
     def _topics_of(self, at: RowNumbers) -> set[str]:
-        numbers = np.unique(self.cluster.table.rows(at).topic)
+        numbers = np.unique(self.cluster.table.column("topic")[at])
         return {self.cluster.table.topic_at(number).name for number in numbers.tolist()}
 
     async def _move(self, at: RowNumbers, which: Bools, target: ReplicaState) -> None:
