@@ -21,6 +21,8 @@ LEVELS: Final = tuple(map(ProtocolLevel.parse, ("2.6", "2.7", "2.8", "3.9")))
 BROKERS: Final = (1, 2, 3, 4)
 CONTROLLERS: Final = (100, 101)
 SESSION_TIMEOUT_MS: Final = 10_000
+# How many partitions of a change are made at one time: hardly any, so that there is a boundary everywhere; or all.
+CHUNKS: Final = (1, 2, 3, 4096)
 SHUTDOWN_LIMIT_MS: Final = 20_000
 BALANCE_INTERVAL_MS: Final = 15_000
 # Where a partition may end, and as of when; None if nobody can say.
@@ -44,6 +46,7 @@ class Base:
             "level": level, "unclean_leader_election": dice.random() < 0.3, "shutdown_limit_ms": SHUTDOWN_LIMIT_MS,
             "balance_interval_ms": BALANCE_INTERVAL_MS, "balance_percentage": dice.choice((0, 10)),
             "standby_interval_ms": dice.choice((0, 200, 1000)),
+            "chunk_partitions": CHUNKS[seed // len(LEVELS) % len(CHUNKS)],
         }  # fmt: skip
         self.controllers: list[Controller] = []
         self.sessions: dict[int, Session] = {}
