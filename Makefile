@@ -3,11 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# More for pytest: make test ARGS='-k election -x'
+# More for pytest: make test ARGS='-k election -x'; more for the race: make race ARGS='--sizes 10x10000 --runs 1'
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak bench lint types contracts lock clean
+.PHONY: help run test soak bench race lint types contracts lock clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -23,6 +23,9 @@ soak: $(READY) ## minutes of faults for real brokers under load (SOAK_MINUTES, S
 
 bench: $(READY) ## what an election costs, stage by stage
 	@$(BIN)/python -m bench.election
+
+race: $(READY) ## Kafka's controller and kactl, in turn, over one ZooKeeper; half an hour, needs Java 17 and Maven
+	@$(BIN)/python -m bench.race --sizes 10x10000,30x100000 --output bench/out/race.json $(ARGS)
 
 lint: $(READY) ## ruff
 	@$(BIN)/ruff check --quiet .

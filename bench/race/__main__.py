@@ -68,6 +68,7 @@ def race(asked: argparse.Namespace) -> tuple[Results, list[str]]:
     settings = Settings(
         warm_failovers=asked.warm_failovers,
         phase_limit_s=asked.phase_limit,
+        stand_by_s=asked.stand_by,
         rest_s=asked.rest,
         zookeeper_heap_mb=asked.zookeeper_heap,
         skip=asked.skip,
@@ -80,6 +81,7 @@ def race(asked: argparse.Namespace) -> tuple[Results, list[str]]:
             "runs": asked.runs,
             "contenders": asked.contenders,
             "warm failovers": settings.warm_failovers,
+            "stand by s": settings.stand_by_s,
             "skip": settings.skip,
             "until": settings.until,
             "partitions of a topic": PARTITIONS_OF_A_TOPIC,
@@ -171,6 +173,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--skip", type=_of(MAY_BE_SKIPPED), default=(), help=f"phases, by commas, of {', '.join(MAY_BE_SKIPPED)}")
     add("--until", choices=tuple(PHASES), default="topic deletion", help="the last phase")
     add("--phase-limit", type=float, default=300.0, metavar="SECONDS", help="for what is waited for in a phase")
+    add("--stand-by", type=float, default=10.0, metavar="SECONDS", help="before a standby may take over")
     add("--rest", type=float, default=0.5, metavar="SECONDS", help="of doing nothing, after which a phase is over")
     add("--zookeeper-heap", type=int, default=2048, metavar="MB", help="of the ZooKeeper server")
     add("--output", type=Path, help="write all figures there, as JSON")

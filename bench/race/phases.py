@@ -4,7 +4,7 @@ cold start          from the start of the process, with nobody being the control
                     LeaderAndIsr for all its replicas (isr) and UpdateMetadata for all partitions (metadata); total is
                     the later of the two, election the birth of its /controller, `after election` what is left
 standby failover    from the birth of the contender's /controller, by ZooKeeper's clock, until the same; it had stood
-                    by, at rest; election: from the end of the former /controller until then
+                    by for a while, and is at rest; election: from the end of the former /controller until then
 warm failover       the same, after /controller was deleted under the running controller
 broker failure      from when a broker asks ZooKeeper to end its session until the raised leader epoch of every
                     partition that it led has come to all live replicas (isr) and all live brokers (metadata); shrink
@@ -52,9 +52,7 @@ def cold_start(scene: Scene) -> None:
 def standby_failover(scene: Scene) -> None:
     """The contender stands by while the race holds the controllership, and then lets go."""
     held = scene.tree.hold()
-    scene.start()
-    scene.contender.wait_ready()
-    scene.rest()
+    scene.stand_by()
     with scene.phase("standby failover", _everything(scene)) as phase:
         _fail_over(scene, phase, held, scene.tree.depose())
 
@@ -151,9 +149,7 @@ def topic_deletion(scene: Scene) -> None:
 
 def takeover(scene: Scene) -> None:
     """The controller dies, and an instance that stood by has to notice."""
-    scene.start(beside=True)
-    scene.contender.wait_ready()
-    scene.rest()
+    scene.stand_by()
     with scene.phase("takeover", _everything(scene)) as phase:
         held = scene.tree.owner()
         killed_at = time.monotonic()

@@ -36,6 +36,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         warm_failovers: how often the controllership is taken from the running controller.
         phase_limit_s: for everything that is waited for in a phase.
+        stand_by_s: how long a contender stands by before the controllership is free.
         rest_s: how long a contender has to do nothing to count as at rest.
         skip: phases that are left out.
         until: the last phase.
@@ -43,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     warm_failovers: int = 2
     phase_limit_s: float = 300.0
+    stand_by_s: float = 10.0
     rest_s: float = 0.5
     zookeeper_heap_mb: int = 2048
     skip: tuple[str, ...] = ()
@@ -100,10 +102,10 @@ class Scene:
         """The one that was started last."""
         return self.contenders[-1]
 
-    def start(self, *, beside: bool = False) -> float:
-        """Start an instance, beside the one that runs or in a run of its own; when."""
+    def start(self) -> float:
+        """Start an instance, beside the one that runs if there is one; when."""
         self._started += 1
-        number = 1 if beside else 0
+        number = len(self.contenders)
         folder = self._folder / f"instance-{self._started}"
         at = time.monotonic()
         place = Place(number, folder, self._server.connect, self.shape.partitions)
@@ -112,16 +114,25 @@ class Scene:
 
     def stop(self) -> None:
         """Stop the contender in order, and wait until nothing of it is left in ZooKeeper."""
-        contender = self.contenders.pop()
+        contender = self.contender
         try:
             contender.stop()
         except HarnessError:
             contender.kill()  # what it had to show was seen; its session ends by itself
+        self.contenders.remove(contender)
         deadline = time.monotonic() + _GONE_S
         while self.tree.registered(contender.id) or self.tree.owner() is not None:
             if time.monotonic() > deadline:
                 raise HarnessError(f"controller {contender.id} has ended and is still registered")
             time.sleep(_POLL_S)
+
+    def stand_by(self) -> None:
+        """Start the contender, or another instance of it, while somebody else is the controller; give it time for
+        whatever it does to be ready."""
+        self.start()
+        self.contender.wait_ready()
+        time.sleep(self.settings.stand_by_s)
+        self.rest()
 
     def rest(self) -> None:
         """Wait until the contender does nothing any more."""

@@ -15,7 +15,8 @@ __all__ = ["jars"]
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 BROKERS, PARTITIONS, REPLICAS = 3, 60, 3
-SMALL = ["--sizes", f"{BROKERS}x{PARTITIONS}", "--runs", "1", "--rest", "0.3", "--zookeeper-heap", "128"]
+SMALL = ["--sizes", f"{BROKERS}x{PARTITIONS}", "--runs", "1", "--zookeeper-heap", "128"]
+SMALL += ["--stand-by", "1", "--rest", "0.3"]  # as much as is seen of them at this size
 RACE_S = 300.0
 STOP_S = 60.0
 
