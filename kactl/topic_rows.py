@@ -6,6 +6,7 @@ although the assignment does not name them.
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from kactl.stored import Assignments, Names
 from kactl.topics import AllTopics, Topics
 
 NO_ROW: Final = -1
+_NO_ROWS: Final[Ints] = np.zeros(0, np.int32)
 
 
 @dataclasses.dataclass(slots=True)
@@ -148,26 +150,25 @@ class TopicRows(Columns):
 
     def _rows_for(self, loaded: Assignments, numbers: Ints) -> RowNumbers:
         """The row of each assignment, allocated where it is new."""
-        at = np.full(len(loaded), NO_ROW, np.intp)
         topic, partition = loaded.topic, loaded.partition
         order = np.argsort(topic, kind="stable")
-        bounds = np.searchsorted(topic[order], np.arange(len(numbers) + 1))
-        for index, number in enumerate(numbers.tolist()):
-            positions = order[bounds[index] : bounds[index + 1]]
-            if not len(positions):
-                continue
-            home = self.topic_at(number)
-            which = partition[positions]
-            highest = int(which.max()) + 1
-            if highest > len(home.rows):
-                home.rows = np.concatenate([home.rows, np.full(highest - len(home.rows), NO_ROW, np.int32)])
-            missing = which[home.rows[which] == NO_ROW]
-            if len(missing):
-                rows = self._allocate(len(missing))
-                home.rows[missing] = rows
-                self._columns["topic"][rows] = number
-                self._columns["partition"][rows] = missing
-            at[positions] = home.rows[which]
+        bounds = np.searchsorted(topic[order], np.arange(len(numbers) + 1)).tolist()
+        homes = [self.topic_at(number) for number in numbers.tolist()]
+        which = partition[order]
+        found = np.full(len(loaded), NO_ROW, np.intp)  # in the order of topics, as `which` is
+        for home, (begin, end) in zip(homes, pairwise(bounds), strict=True):
+            if len(home.rows) and begin < end:
+                there = np.flatnonzero(which[begin:end] < len(home.rows))
+                found[begin + there] = home.rows[which[begin + there]]
+        new = np.flatnonzero(found == NO_ROW)
+        found[new] = self._allocate(len(new))
+        self._columns["topic"][found[new]] = numbers[topic[order[new]]]
+        self._columns["partition"][found[new]] = which[new]
+        for home, (begin, end) in zip(homes, pairwise(bounds), strict=True):
+            if begin < end:
+                home.rows = _with(home.rows, which[begin:end], found[begin:end])
+        at = np.empty(len(loaded), np.intp)
+        at[order] = found
         return at
 
     def put_assignment(self, name: TopicPartition, assignment: Assignment) -> int:
@@ -276,18 +277,31 @@ class TopicRows(Columns):
 
     def rows_named_in(self, topics: Sequence[str], topic: Ints, partition: Ints) -> RowNumbers:
         """The row of each partition `topics[topic[i]]`-`partition[i]`, NO_ROW where it is unknown."""
+        rows, begins, sizes = self._laid_out([self._topics.get(name) for name in topics])
+        there = (partition >= 0) & (partition < sizes[topic])
         at = np.full(len(partition), NO_ROW, np.intp)
-        order = np.argsort(topic, kind="stable")
-        bounds = np.searchsorted(topic[order], np.arange(len(topics) + 1))
-        for index, name in enumerate(topics):
-            known = self._topics.get(name)
-            if known is None:
-                continue
-            positions = order[bounds[index] : bounds[index + 1]]
-            number = partition[positions]
-            there = (number >= 0) & (number < len(known.rows))
-            at[positions[there]] = known.rows[number[there]]
+        at[there] = rows[begins[topic[there]] + partition[there]]
         return at
+
+    def rows_by_topic(self, names: Sequence[str]) -> tuple[RowNumbers, Ints]:
+        """The rows of some topics, one topic after the other, and for each row the position of its topic in `names`.
+
+        A topic that is unknown has none.
+        """
+        rows, _, sizes = self._laid_out([self._topics.get(name) for name in names])
+        known = rows != NO_ROW
+        return rows[known].astype(np.intp), np.repeat(np.arange(len(names), dtype=np.int32), sizes)[known]
+
+    @staticmethod
+    def _laid_out(topics: Sequence[Topic | None]) -> tuple[Ints, RowNumbers, RowNumbers]:
+        """The rows of topics by partition number, one topic behind the other; where each begins, and how many it has.
+
+        Numbers without a partition have NO_ROW; of a topic that is None there is nothing.
+        """
+        rows = [_NO_ROWS if topic is None else topic.rows for topic in topics]
+        sizes = np.array([len(each) for each in rows], np.intp)
+        # One alone is not copied: there may be very many in it, and one be asked for.
+        return rows[0] if len(rows) == 1 else np.concatenate([_NO_ROWS, *rows]), np.cumsum(sizes) - sizes, sizes
 
     def versions(self, at: RowNumbers) -> Ints:
         """int32[n]: the version under which each row's leadership is known to be stored."""
@@ -302,3 +316,14 @@ class TopicRows(Columns):
         every: RowNumbers = np.concatenate([np.zeros(0, np.intp), *(topic.rows for topic in topics)])
         at: RowNumbers = every[every != NO_ROW]
         return at
+
+
+def _with(rows: Ints, partitions: Ints, found: RowNumbers) -> Ints:
+    """The rows of a topic by partition number, with those of some partitions, n > 0."""
+    highest = int(partitions.max()) + 1
+    if highest > len(rows):
+        grown = np.full(highest, NO_ROW, np.int32)
+        grown[: len(rows)] = rows
+        rows = grown
+    rows[partitions] = found
+    return rows
