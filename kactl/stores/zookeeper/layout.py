@@ -290,9 +290,9 @@ def decode_state(data: bytes | None) -> StateNode:
     return decode(_state, data)
 
 
-def decode_states(array: bytes) -> list[StateNode]:
-    """The same of many, given as one JSON array."""
-    return decode(_states, array)
+def decode_states(lines: bytes) -> list[StateNode]:
+    """The same of many, one in each line."""
+    return decode(_states, b"[" + lines.replace(b"\n", b",") + b"]")
 
 
 # -- notifications -----------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import dataclasses
 import struct
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final
 
 import numpy as np
@@ -14,9 +14,9 @@ from kactl.store import Names
 from . import layout
 
 _INT: Final = struct.Struct("!i")
-# What follows a topic's own part of the path, by partition; numbers above are rare.
+# What follows a topic's own part of the path, and a zero, by partition; numbers above are rare.
 _ENDS_KEPT: Final = 4_096
-_ENDS: Final = [b"%d/state" % number for number in range(_ENDS_KEPT)]
+_ENDS: Final = [b"%d/state\0" % number for number in range(_ENDS_KEPT)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,17 +47,31 @@ class Paths:
     def part(self, begin: int, end: int) -> "Paths":
         return Paths(self.prefixes, self.topic[begin:end], self.partition[begin:end])
 
-    def records(self, before: bytes, behind: bytes) -> Iterator[bytes]:
-        """Each path as a string of ZooKeeper's, in order, with something before and behind it."""
-        bounds = [0, *(np.flatnonzero(np.diff(self.topic)) + 1).tolist(), len(self)]
+    def joined(self, before: bytes) -> bytes:
+        """All paths as strings of ZooKeeper's, in order, with something before and a zero behind each."""
+        parts = []
+        for prefix, numbers in self._runs():
+            for size, ends in groupby(map(_end, numbers), len):
+                head = before + _INT.pack(len(prefix) + size - 1) + prefix
+                parts.append(head.join((b"", *ends)))
+        return b"".join(parts)
+
+    def each(self, before: bytes) -> Iterator[bytes]:
+        """Each path as a string of ZooKeeper's, in order, with something before it."""
+        for prefix, numbers in self._runs():
+            for size, ends in groupby(map(_end, numbers), len):
+                head = before + _INT.pack(len(prefix) + size - 1) + prefix
+                for end in ends:
+                    yield head + end[:-1]
+
+    def _runs(self) -> Iterator[tuple[bytes, list[int]]]:
+        """Partitions of one topic that stand together, with its prefix."""
+        partition = self.partition.tolist()
+        bounds = [0, *(np.flatnonzero(np.diff(self.topic)) + 1).tolist(), len(partition)]
         for begin, end in pairwise(bounds):
-            if begin == end:
-                return
-            prefix = self.prefixes[self.topic[begin]]
-            heads: dict[int, bytes] = {}
-            for number in self.partition[begin:end].tolist():
-                tail = _ENDS[number] if 0 <= number < _ENDS_KEPT else b"%d/state" % number
-                head = heads.get(len(tail))
-                if head is None:
-                    head = heads[len(tail)] = before + _INT.pack(len(prefix) + len(tail)) + prefix
-                yield head + tail + behind
+            if begin < end:
+                yield self.prefixes[self.topic[begin]], partition[begin:end]
+
+
+def _end(number: int) -> bytes:
+    return _ENDS[number] if 0 <= number < _ENDS_KEPT else b"%d/state\0" % number

@@ -1,9 +1,9 @@
 """Many states in one request, and its answer as columns, without an object for each node that outlives it.
 
-The data of all nodes of an answer are decoded in one go, as one array, by the decoder that would be asked for each of
-them. It can only succeed where each would: a piece that begins and ends as an object does, in a text that has no more
-braces than pieces, is one object or breaks the whole. Where the whole does not decode, each node is decoded by itself,
-and those that hold no leadership are told with the reason.
+The data of all nodes of an answer are decoded in one go, as lines, by the decoder that would be asked for each of them.
+It can only succeed where each would: a piece that begins and ends as an object does, in a text that has no more braces
+than pieces, is one object or breaks the whole. Where the whole does not decode, each node is decoded by itself, and
+those that hold no leadership are told with the reason.
 
 Source: ZooKeeper's MultiOperationRecord, MultiResponse and Stat.
 """
@@ -30,7 +30,6 @@ STATES_AT_ONCE: Final = 1_000
 _INT: Final = struct.Struct("!i")
 _GET_DATA: Final = struct.pack("!i?i", 4, False, -1)
 _END: Final = struct.pack("!i?i", -1, True, -1)
-_UNWATCHED: Final = b"\0"
 # What stands before each result of an answer: its kind, that it is not the end, and its error.
 _HEADER_SIZE: Final = 9
 _FOUND: Final = struct.pack("!i?i", 4, False, 0)
@@ -56,7 +55,7 @@ class ReadStates:
         return len(self.paths)
 
     def serialize(self) -> bytes:
-        return b"".join([*self.paths.records(_GET_DATA, _UNWATCHED), _END])
+        return self.paths.joined(_GET_DATA) + _END  # the zero behind each path says that it is not to be watched
 
     @classmethod
     def deserialize(cls, answer: bytes, offset: int) -> "Block":
@@ -160,15 +159,16 @@ def _block(data: list[bytes | None], versions: Ints, failed: Sequence[tuple[int,
 def _all_at_once(data: Sequence[bytes | None]) -> list[layout.StateNode] | None:
     """The nodes, unless one of them is malformed, or looks as if it might be."""
     try:
-        text = b"[" + b",".join(data) + b"]"  # type: ignore[arg-type]
+        lines = b"\n".join(data)  # type: ignore[arg-type]
     except TypeError:
         return None  # a node without data
-    if not text.isascii() or text.count(b"{") != len(data) or text.count(b"}") != len(data):
-        return None
-    if not all(piece[:1] == b"{" and piece[-1:] == b"}" for piece in data if piece is not None):
+    # Each piece begins and ends as an object does, and no line ends within one.
+    parted = lines.startswith(b"{") and lines.endswith(b"}") and lines.count(b"}\n{") == len(data) - 1
+    counts = lines.count(b"\n"), lines.count(b"{"), lines.count(b"}")
+    if not parted or counts != (len(data) - 1, len(data), len(data)) or not lines.isascii():
         return None
     try:
-        nodes = layout.decode_states(text)
+        nodes = layout.decode_states(lines)
     except layout.Malformed:
         return None
     return nodes if len(nodes) == len(data) else None

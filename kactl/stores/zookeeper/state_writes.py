@@ -47,7 +47,7 @@ class Rows:
         return len(self.at)
 
     def operations(self, begin: int, end: int) -> list[bytes]:
-        paths = self._paths.part(begin, end).records(_SET_DATA, b"")
+        paths = self._paths.part(begin, end).each(_SET_DATA)
         rows = zip(paths, self.data[begin:end], self._expected[begin:end], strict=True)
         return [path + _INT.pack(len(data)) + data + _INT.pack(expected) for path, data, expected in rows]
 
