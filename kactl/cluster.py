@@ -290,6 +290,8 @@ class Cluster:
 
     def _offline_step(self, rows: Rows, after: Any) -> int:
         """By how much the offline counter moves when `rows` get the states `after`."""
+        if after is rows.state:
+            return 0
         counted = self._not_started(rows)
         was = (rows.state == PartitionState.OFFLINE) & counted
         becomes = (after == PartitionState.OFFLINE) & counted

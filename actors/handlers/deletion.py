@@ -298,9 +298,6 @@ class Deletion(Handlers):
         led: Ints = table.column("partition")[at[table.column("leader_epoch")[at] != NO_EPOCH]]
         return led
 
-    def _queued(self, at: RowNumbers) -> RowNumbers:
-        return self.cluster.table.queued(at)
-
     def _topics_of(self, at: RowNumbers) -> set[str]:
         numbers = np.unique(self.cluster.table.column("topic")[at])
         return {self.cluster.table.topic_at(number).name for number in numbers.tolist()}

@@ -150,7 +150,7 @@ async def test_many_topics_go_at_once_and_the_brokers_hear_of_all_in_one_request
 
 
 async def test_a_large_topic_goes_in_three_requests_for_each_broker() -> None:
-    async with world(1, 2, 3) as w:
+    async with world(1, 2, 3, chunk_partitions=10_000) as w:
         await w.create("big", [[1, 2, 3]] * 10_000)
         w.brokers.forget()
 
