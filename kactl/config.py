@@ -40,6 +40,7 @@ class StoreConfig(Section, frozen=True):
         connect: hosts and chroot, for zookeeper.
         session_timeout: after which a broker or controller that says nothing counts as dead.
         max_in_flight: writes that are on their way to ZooKeeper at one time; each holds `batch_partitions`.
+        client: for zookeeper: what speaks to its servers, kactl's own client or kazoo.
         sticky: for zookeeper: the controllership stays with kactl's instances even while none of them runs, so that no
             broker takes it; all instances have to agree on it.
     """
@@ -50,6 +51,7 @@ class StoreConfig(Section, frozen=True):
     session_timeout: Duration = Duration(18_000)
     max_in_flight: Annotated[int, Meta(ge=1, le=1000)] = 20
     batch_partitions: Annotated[int, Meta(ge=1, le=1000)] = 100
+    client: Literal["kactl", "kazoo"] = "kactl"
     sticky: bool = False
 
 

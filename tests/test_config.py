@@ -40,6 +40,7 @@ def test_every_key_can_be_written(file: Path) -> None:
         session-timeout = "6s"
         max-in-flight = 5
         batch-partitions = 50
+        client = "kazoo"
         sticky = true
 
         [controller]
@@ -71,6 +72,7 @@ def test_every_key_can_be_written(file: Path) -> None:
         session_timeout=Duration(6000),
         max_in_flight=5,
         batch_partitions=50,
+        client="kazoo",
         sticky=True,
     )
     assert (config.controller.unclean_leader_election, config.controller.takeover) == (True, True)

@@ -106,6 +106,7 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
         max_in_flight=config.store.max_in_flight,
         batch_partitions=config.store.batch_partitions,
         sticky=config.store.sticky,
+        client=config.store.client,
     )
     with listening(config) as sockets:
         controller = _controller(

@@ -1,6 +1,4 @@
-"""The store contract over ZooKeeper, against a real server."""
-
-from typing import Any
+"""The store contract over ZooKeeper, against a real server, by either client."""
 
 import anyio.to_thread
 import pytest
@@ -8,6 +6,8 @@ from kazoo.client import KazooClient
 
 from kactl.store import Session, Store
 from kactl.stores.zookeeper import ZooKeeperStore
+from kactl.stores.zookeeper.client import Client
+from kactl.stores.zookeeper.link import KINDS, Kind
 from kactl.stores.zookeeper.session import ZooKeeperSession
 from tests.interop.fixtures import chroot, jars, zookeeper
 from tests.interop.zookeeper import ZooKeeperServer
@@ -23,32 +23,33 @@ pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 class ZooKeeperStores:
     """Clients in one chroot of a running server."""
 
-    def __init__(self, connect: str) -> None:
+    def __init__(self, connect: str, kind: Kind) -> None:
         self._connect = connect
+        self._kind = kind
 
     def open_client(self) -> Store:
-        return ZooKeeperStore(self._connect, session_timeout_ms=SESSION_MS)
+        return ZooKeeperStore(self._connect, session_timeout_ms=SESSION_MS, client=self._kind)
 
     async def expire(self, client: Store) -> None:
         assert isinstance(client, ZooKeeperStore)
-        await anyio.to_thread.run_sync(end_session, client._client._kazoo)
+        await anyio.to_thread.run_sync(end_session, client._client)
 
     async def expire_session(self, session: Session) -> None:
         assert isinstance(session, ZooKeeperSession)
-        await anyio.to_thread.run_sync(end_session, session._client._kazoo)
+        await anyio.to_thread.run_sync(end_session, session._client)
 
 
-def end_session(kazoo: Any) -> None:
+def end_session(client: Client) -> None:
     """What a server does with a session that was silent: a second connection takes it over and closes it."""
-    other = KazooClient(",".join(f"{host}:{port}" for host, port in kazoo.hosts), client_id=kazoo.client_id)
+    other = KazooClient(client.hosts, client_id=client.session)
     other.start()
     other.stop()
     other.close()
 
 
-@pytest.fixture
-def stores(zookeeper: ZooKeeperServer, chroot: str) -> ZooKeeperStores:
-    return ZooKeeperStores(zookeeper.connect(chroot))
+@pytest.fixture(params=KINDS)
+def stores(request: pytest.FixtureRequest, zookeeper: ZooKeeperServer, chroot: str) -> ZooKeeperStores:
+    return ZooKeeperStores(zookeeper.connect(chroot), request.param)
 
 
 class TestZooKeeperStore(StoreContract):

@@ -35,24 +35,11 @@ class Answers:
 
 
 class Call:
-    """One request on its way; kazoo calls `set` or `set_exception` from its thread."""
+    """One request on its way."""
 
-    __slots__ = ("_arrived", "answered", "answers", "at", "request")
+    __slots__ = ("answers", "at", "request")
 
-    def __init__(self, arrived: Callable[["Call", Any], None], request: Any, answers: Answers, at: int) -> None:
-        self._arrived = arrived
+    def __init__(self, request: Any, answers: Answers, at: int) -> None:
         self.request = request
         self.answers = answers
         self.at = at
-        self.answered = False
-
-    def set(self, value: Any = None) -> None:
-        self._answer(value)
-
-    def set_exception(self, error: BaseException) -> None:
-        self._answer(error)
-
-    def _answer(self, result: Any) -> None:
-        if not self.answered:  # kazoo may report one failure twice when it is being closed
-            self.answered = True
-            self._arrived(self, result)

@@ -1,54 +1,50 @@
-"""One ZooKeeper session, brought from kazoo's threads into the event loop.
+"""One ZooKeeper session: what is asked over it, at which pace, and what becomes of it when connections break.
 
-Everything that kazoo's connection thread learns, answers, watches and states alike, goes through one queue into the
-loop, in the order in which it came over the wire. The loop is woken once for all that has piled up, not once for each.
+The line itself is a `link`'s, of which there are two kinds (`kactl.stores.zookeeper.link`); nothing else in this folder
+knows them.
 
 At most `max_in_flight` requests are unanswered at a time; the rest wait here. A request that was lost with its
 connection is sent again, and only that one, once there is a connection again: it may then find its own first try done.
-When the session ends everything that waits fails, and kazoo makes a new session by itself.
+When the session ends everything that waits fails, and the link makes a new session by itself.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import anyio
-import anyio.to_thread
 from kazoo.exceptions import (
     AuthFailedError,
     ConnectionClosedError,
-    ConnectionLoss,
-    KazooException,
     SessionExpiredError,
     UnimplementedError,
     ZookeeperError,
 )
-from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.serialization import Exists, GetChildren2, GetData
-from kazoo.protocol.states import EventType, KazooState, KeeperState
-from kazoo.retry import KazooRetry
+from kazoo.protocol.states import KazooState
 
 from kactl.errors import KactlError, SessionExpired, StoreUnavailable
 
-from . import request
+from . import link, request
 from .answers import Answers, Call
 from .request import MultiRead
-from .tree_client import TreeClient
 
 log = logging.getLogger(__name__)
 
 # An answer of some 100 KB for leadership; small enough that the first is decoded while the next is on its way.
 READ_BATCH: Final = 500
-# A server that is away is asked again at least this often, for ever.
-RECONNECT_S_MAX: Final = 1.0
 # How many session timeouts may pass without a single answer before a call gives up: one for the server to give the
 # session up, one for us to find another server.
 PATIENCE: Final = 2
-# Marks what a watched tree has said, among what has arrived.
-_TREE: Final = object()
+
+# kazoo's words for how a session fares, which all of this folder uses.
+_WORDS: Final = {
+    link.State.CONNECTED: KazooState.CONNECTED,
+    link.State.SUSPENDED: KazooState.SUSPENDED,
+    link.State.LOST: KazooState.LOST,
+}
 
 
 class Client:
@@ -58,7 +54,9 @@ class Client:
         connect: `host:port[,host:port...][/chroot]`.
         on_state: called in the loop with kazoo's state, for every change of it.
         on_watch: called in the loop with the kind of event and the path, relative to the chroot.
-        on_tree: called in the loop with the path of whatever is written below a tree that is watched as a whole.
+        on_tree: called in the loop with the path of whatever is written below a tree that is watched as a whole, unless
+            who watches it wants to be called himself.
+        kind: of the link.
     """
 
     def __init__(
@@ -70,6 +68,7 @@ class Client:
         on_state: Callable[[str], None] = lambda state: None,
         on_watch: Callable[[str, str], None] = lambda kind, path: None,
         on_tree: Callable[[str], None] = lambda path: None,
+        kind: link.Kind = "kactl",
     ) -> None:
         self.hosts, slash, chroot = connect.partition("/")
         self.chroot = (slash + chroot).rstrip("/")
@@ -79,6 +78,7 @@ class Client:
         self._on_state = on_state
         self._on_watch = on_watch
         self._on_tree = on_tree
+        self._trees: dict[str, Callable[[str, str], None]] = {}
         self._patience_s = PATIENCE * session_timeout_ms / 1000
         self._reads_many = True
         self._closing = False
@@ -87,22 +87,7 @@ class Client:
         self._lost: deque[Call] = deque()
         self._flying: set[Call] = set()
         self._progress = 0
-
-        self._arrived: deque[tuple[Any, Any]] = deque()
-        self._woken = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._revival: asyncio.Future[Any] | None = None
-
-        handler = SequentialThreadingHandler()
-        # At once, in the connection's own thread, so that a watch cannot be overtaken by a later answer.
-        handler.dispatch_callback = lambda callback: callback.func(*callback.args)
-        self._kazoo = TreeClient(
-            hosts=self.hosts,
-            timeout=session_timeout_ms / 1000,
-            handler=handler,
-            connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=RECONNECT_S_MAX),
-        )
-        self._kazoo.add_listener(self._listen)
+        self._link = link.make(kind, self.hosts, session_timeout_ms=session_timeout_ms, heard=_Ear(self))
 
     # -- beginning and end
 
@@ -112,40 +97,33 @@ class Client:
         Raises:
             StoreUnavailable: no server took us in within the session timeout; everything is closed again.
         """
-        self._loop = asyncio.get_running_loop()
-        established = self._kazoo.start_async()
-        timeout_s = self.session_timeout_ms / 1000
         try:
-            if not await anyio.to_thread.run_sync(established.wait, timeout_s, abandon_on_cancel=True):
-                raise StoreUnavailable(f"no ZooKeeper at {self.hosts} answered within {timeout_s:g} s")
+            if not await self._link.open():
+                timeout_s = self.session_timeout_ms / 1000
+                raise StoreUnavailable(f"no ZooKeeper at {self.hosts} answered within {timeout_s:g} s{self._trouble()}")
         except BaseException:
             await self.close()
             raise
-        self._drain()
 
     async def close(self) -> None:
-        """End the session and all threads; what still waits fails. Takes no longer than a session timeout or 10 s."""
+        """End the session; what still waits fails. Takes no longer than a session timeout or 10 s."""
         if self._closing:
             return
         self._closing = True
         self._fail_all(StoreUnavailable("the ZooKeeper client has been closed"))
         with anyio.CancelScope(shield=True):
-            if self._revival is not None:
-                await asyncio.wait([self._revival])
-            await anyio.to_thread.run_sync(self._stop)
-
-    def _stop(self) -> None:
-        try:
-            self._kazoo.stop()
-            self._kazoo.close()
-        except (KazooException, KazooTimeoutError) as error:
-            log.warning("the session at %s could not be ended and will time out: %s", self.hosts, error)
+            await self._link.close()
 
     @property
     def session_id(self) -> int | None:
         """None while there is no connection."""
-        session = self._kazoo.client_id
+        session = self._link.session
         return None if session is None else session[0]
+
+    @property
+    def session(self) -> tuple[int, bytes] | None:
+        """The session's id and password, with which another connection could take it over."""
+        return self._link.session
 
     def path(self, path: str) -> str:
         """The whole path of one that is relative to the chroot."""
@@ -171,7 +149,7 @@ class Client:
                 before = self._progress
                 await asyncio.wait([done], timeout=self._patience_s)
                 if not done.done() and self._progress == before:
-                    raise StoreUnavailable(f"ZooKeeper at {self.hosts} has not answered for {self._patience_s:g} s")
+                    raise self._silent()
         finally:
             answers.over = True
         if answers.error is not None:
@@ -190,10 +168,21 @@ class Client:
             self._reads_many = False
         return (await self.ask_all([self.get(path) for path in paths])).results
 
-    async def watch_tree(self, path: str) -> Any:
-        """Watch everything below a path for as long as this connection lasts; None, or an error as an object."""
-        self._kazoo.watch_tree(self.path(path), lambda event: self._post(_TREE, event.path))
+    async def watch_tree(self, path: str, heard: Callable[[str, str], None] | None = None) -> Any:
+        """Watch everything at and below a path for as long as this connection lasts; None, or an error as an object.
+
+        Several trees may be watched, also one within another.
+
+        Args:
+            heard: called in the loop with kazoo's word for the kind of event, and the path relative to the chroot;
+                None for the client's `on_tree`.
+        """
+        self._trees[self.path(path)] = heard or (lambda kind, path: self._on_tree(path))
         return await self.ask(request.watch_tree(self.path(path)))
+
+    async def unwatch_tree(self, path: str) -> Any:
+        """Take away all watches on just this path, which is the root of a tree; None, or an error as an object."""
+        return await self.ask(request.unwatch(self.path(path)))
 
     def submit(self, requests: Sequence[Any], finished: Callable[[Answers], None]) -> Answers:
         """Send some requests; `finished` is called in the loop when all are answered, or `error` says why not."""
@@ -203,7 +192,7 @@ class Client:
         elif not requests:
             answers.finish()
         else:
-            self._waiting.extend(Call(self._post, request, answers, at) for at, request in enumerate(requests))
+            self._waiting.extend(Call(request, answers, at) for at, request in enumerate(requests))
             self._send()
         return answers
 
@@ -217,46 +206,10 @@ class Client:
                 return
             if call.answers.over:
                 continue
-            call.answered = False
             self._flying.add(call)
-            # The one entry of kazoo that takes any request and reports to any object. Its public methods would
-            # cost a lock, a queue and a change of threads for each answer.
-            self._kazoo._call(call.request, call)
+            self._link.send(call)
 
-    # -- kazoo's threads
-
-    def _post(self, what: Any, value: Any) -> None:
-        self._arrived.append((what, value))
-        if not self._woken and self._loop is not None:
-            self._woken = True
-            with contextlib.suppress(RuntimeError):  # the loop is gone, and so is everybody who would listen
-                self._loop.call_soon_threadsafe(self._drain)
-
-    def _listen(self, state: str) -> None:
-        self._post(None, state)
-
-    def watch(self, event: Any) -> None:
-        """What kazoo calls when a watch fires, or is gone with its connection."""
-        if event.type != EventType.NONE:
-            self._post(event.type, event.path)
-
-    # -- the loop
-
-    def _drain(self) -> None:
-        self._woken = False  # before looking, so that what comes from now on wakes us again
-        while self._arrived:
-            what, value = self._arrived.popleft()
-            if isinstance(what, Call):
-                self._answered(what, value)
-            elif self._closing:
-                continue
-            elif what is None:
-                self._state_changed(value)
-            elif what is _TREE:
-                self._on_tree(value[len(self.chroot) :])
-            elif value.startswith(self.chroot):
-                self._on_watch(what, value[len(self.chroot) :])
-        self._send()
+    # -- what the link says
 
     def _answered(self, call: Call, result: Any) -> None:
         if call not in self._flying:
@@ -269,30 +222,41 @@ class Client:
             answers.finish(StoreUnavailable("the ZooKeeper client has been closed"))
         elif isinstance(result, ConnectionClosedError | AuthFailedError):
             answers.finish(StoreUnavailable(f"the ZooKeeper session at {self.hosts} is closed: {result!r}"))
-        elif isinstance(result, ConnectionLoss):
-            answers.repeated.add(call.at)
-            self._lost.append(call)
         elif isinstance(result, SessionExpiredError):
             answers.finish(self._expired())
         elif isinstance(result, Exception) and not isinstance(result, ZookeeperError):
-            answers.finish(StoreUnavailable(f"kazoo could not make sense of an answer: {result!r}"))
+            answers.finish(StoreUnavailable(f"no sense could be made of an answer or of its question: {result!r}"))
         else:
             self._progress += 1
             answers.put(call.at, result)
 
-    def _state_changed(self, state: str) -> None:
-        self.connected = state == KazooState.CONNECTED
-        if state == KazooState.LOST:
-            self._fail_all(self._expired())
-            if self._kazoo.client_state != KeeperState.EXPIRED_SESSION and self._loop is not None:
-                # Its thread has ended, over a refused password or a bug; by itself it makes no new session.
-                self._loop.call_later(RECONNECT_S_MAX, self._revive)
-        self._on_state(state)
+    def _lose(self, call: Call) -> None:
+        if call in self._flying:
+            self._flying.discard(call)
+            if not call.answers.over:
+                call.answers.repeated.add(call.at)
+                self._lost.append(call)
 
-    def _revive(self) -> None:
-        if not self._closing and self._loop is not None:
-            log.warning("the ZooKeeper client of %s has stopped and is started again", self.hosts)
-            self._revival = self._loop.run_in_executor(None, self._kazoo.start_async)
+    def _state_changed(self, state: link.State) -> None:
+        self.connected = state is link.State.CONNECTED
+        if state is link.State.LOST:
+            self._fail_all(self._expired())
+        self._on_state(_WORDS[state])
+
+    def _watch_fired(self, kind: str, path: str) -> None:
+        if path.startswith(self.chroot):
+            self._on_watch(kind, path[len(self.chroot) :])
+
+    def _tree_changed(self, root: str, kind: str, path: str) -> None:
+        self._trees[root](kind, path[len(self.chroot) :])
+
+    def _silent(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"ZooKeeper at {self.hosts} has not answered for {self._patience_s:g} s{self._trouble()}"
+        )
+
+    def _trouble(self) -> str:
+        return f"; the last that is known is that {self._link.trouble}" if self._link.trouble else ""
 
     def _expired(self) -> SessionExpired:
         return SessionExpired(f"ZooKeeper at {self.hosts} has ended our session")
@@ -308,13 +272,47 @@ class Client:
     # -- requests that may watch
 
     def get(self, path: str, *, watch: bool = False) -> Any:
-        return GetData(self.path(path), self.watch if watch else None)
+        return GetData(self.path(path), self._link.watcher if watch else None)
 
     def exists(self, path: str, *, watch: bool = False) -> Any:
-        return Exists(self.path(path), self.watch if watch else None)
+        return Exists(self.path(path), self._link.watcher if watch else None)
 
     def children(self, path: str, *, watch: bool = False) -> Any:
-        return GetChildren2(self.path(path), self.watch if watch else None)
+        return GetChildren2(self.path(path), self._link.watcher if watch else None)
+
+
+class _Ear:
+    """What a client hears of its link. What those who are called do wrong costs nobody else what stands behind it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def answered(self, call: Any, result: Any) -> None:
+        self._safely(self._client._answered, call, result)
+
+    def lost(self, call: Any) -> None:
+        self._safely(self._client._lose, call)
+
+    def watch_fired(self, kind: str, path: str) -> None:
+        if not self._client._closing:
+            self._safely(self._client._watch_fired, kind, path)
+
+    def tree_changed(self, root: str, kind: str, path: str) -> None:
+        if not self._client._closing:
+            self._safely(self._client._tree_changed, root, kind, path)
+
+    def state_changed(self, state: link.State) -> None:
+        if not self._client._closing:
+            self._safely(self._client._state_changed, state)
+
+    def settled(self) -> None:
+        self._safely(self._client._send)
+
+    def _safely(self, told: Callable[..., None], *what: Any) -> None:
+        try:
+            told(*what)
+        except Exception:
+            log.exception("who was told of %s failed", what)
 
 
 def _unfold(blocks: Sequence[Any], sizes: Sequence[int]) -> list[Any]:

@@ -1,8 +1,8 @@
 """When a lost connection makes our session doubtful: the server may have ended it, and nobody can tell us.
 
-The server counts from the last that it heard of us. That is up to two thirds of the timeout before kazoo takes the
-connection for lost, if it was lost without a word; of what is left we take a quarter of the timeout, and keep the rest
-as a margin.
+The server counts from the last that it heard of us. That is up to two thirds of the timeout before the connection is
+taken for lost, if it was lost without a word; of what is left we take a quarter of the timeout, and keep the rest as a
+margin.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """What is asked of ZooKeeper: kazoo's requests, and some that kazoo does not know.
 
-kazoo takes any request that has a `type` and can be written and read. Paths in requests are whole, chroot included.
+A link takes any request that has a `type` and can be written and read. Paths in requests are whole, chroot included.
 """
 
 import dataclasses
@@ -143,7 +143,7 @@ class MultiRead:
             if kind == _ERROR:
                 (code,) = _INT.unpack_from(answer, offset)
                 offset += _INT.size
-                found.append(_error(code))
+                found.append(error_of(code))
                 continue
             (length,) = _INT.unpack_from(answer, offset)
             offset += _INT.size
@@ -153,6 +153,9 @@ class MultiRead:
             offset += _STAT.size
 
 
-def _error(code: int) -> ZookeeperError:
-    kind = EXCEPTIONS.get(code, SystemZookeeperError)
-    return kind()
+def error_of(code: int) -> ZookeeperError:
+    """What a server means by a number; one that kazoo does not know is an error of the system."""
+    if code in EXCEPTIONS:
+        known: ZookeeperError = EXCEPTIONS[code]()
+        return known
+    return SystemZookeeperError(f"error {code}")

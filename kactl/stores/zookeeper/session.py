@@ -1,7 +1,7 @@
 """The session of one of kactl's own participants: a connection to ZooKeeper, and the registration that lives by it.
 
-kazoo keeps the session alive for as long as the process runs. A participant that stops saying that it lives is held to
-the same timeout by us: then its session is closed.
+The client keeps the session alive for as long as the process runs. A participant that stops saying that it lives is
+held to the same timeout by us: then its session is closed.
 """
 
 import asyncio
@@ -15,12 +15,14 @@ from kazoo.protocol.states import KazooState
 from kactl.errors import BrokerIdTaken, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Broker
 
-from . import layout, registration, request
+from . import layout, link, registration, request
 from .client import Client
 
 # A node of one of our own ended sessions is taken away and the registration tried again; one or two rounds are
 # needed, more only if somebody else comes and goes meanwhile.
 _TRIES_MAX = 5
+# A heartbeat and a registration.
+_IN_FLIGHT = 2
 
 
 class ZooKeeperSession:
@@ -29,10 +31,13 @@ class ZooKeeperSession:
     Args:
         ended: session ids of this process that have ended; ours is added when it does. Their nodes, which the server
             may still hold, do not stand in our way.
+        kind: of the client's link.
     """
 
-    def __init__(self, connect: str, *, timeout_ms: int, ended: set[int]) -> None:
-        self._client = Client(connect, session_timeout_ms=timeout_ms, max_in_flight=2, on_state=self._on_state)
+    def __init__(self, connect: str, *, timeout_ms: int, ended: set[int], kind: link.Kind) -> None:
+        self._client = Client(
+            connect, session_timeout_ms=timeout_ms, max_in_flight=_IN_FLIGHT, on_state=self._on_state, kind=kind
+        )
         self._timeout_ms = timeout_ms
         self._ended = ended
         self._id: int | None = None

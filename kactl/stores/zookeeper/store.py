@@ -42,6 +42,7 @@ from . import (
     deletion,
     feature_node,
     layout,
+    link,
     notification,
     registration,
     state_node,
@@ -81,6 +82,7 @@ class ZooKeeperStore:
         sticky: let /controller stay when we go, so that no broker becomes the controller, not even while no instance
             of ours runs. All instances have to agree on it. To give the cluster back to its brokers, delete
             /controller when the last instance has stopped.
+        client: what speaks to the servers: kactl's own, or kazoo, with its threads.
     """
 
     def __init__(
@@ -91,9 +93,11 @@ class ZooKeeperStore:
         max_in_flight: int = MAX_IN_FLIGHT,
         batch_partitions: int = BATCH_PARTITIONS,
         sticky: bool = False,
+        client: link.Kind = "kactl",
     ) -> None:
-        _check(connect, session_timeout_ms, max_in_flight, batch_partitions)
+        _check(connect, session_timeout_ms, max_in_flight, batch_partitions, client)
         self._connect = connect
+        self._kind = client
         self._batch = batch_partitions
         self._sticky = sticky
         self._listener: Callable[[StoreEvent], None] | None = None
@@ -108,6 +112,7 @@ class ZooKeeperStore:
             on_state=self._on_state,
             on_watch=self._on_watch,
             on_tree=self._on_tree,
+            kind=client,
         )
         self._armed = Watches(self._client, self._tell, self._look_at_configs)
         self._config_changes = ConfigChanges(self._client, self._armed, self._tell)
@@ -136,7 +141,7 @@ class ZooKeeperStore:
 
     async def new_session(self, timeout_ms: int) -> Session:
         self._sessions = [session for session in self._sessions if not session.is_over]
-        session = ZooKeeperSession(self._connect, timeout_ms=timeout_ms, ended=self._ended_sessions)
+        session = ZooKeeperSession(self._connect, timeout_ms=timeout_ms, ended=self._ended_sessions, kind=self._kind)
         self._sessions.append(session)
         await session.open()
         return session
@@ -333,7 +338,9 @@ class ZooKeeperStore:
             log.exception("the listener failed over %s", event)
 
 
-def _check(connect: str, session_timeout_ms: int, max_in_flight: int, batch_partitions: int) -> None:
+def _check(connect: str, session_timeout_ms: int, max_in_flight: int, batch_partitions: int, client: str) -> None:
+    if client not in link.KINDS:
+        raise BadConfig("client", f"{client!r} should be one of {', '.join(link.KINDS)}")
     hosts, _, chroot = connect.partition("/")
     if not all(host.strip() for host in hosts.split(",")):
         raise BadConfig("connect", f"{connect!r} should be host:port[,host:port...][/chroot]")

@@ -6,10 +6,18 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
+from kactl.stores.zookeeper.link import KINDS, Kind
 from tests.interop.fixtures import chroot, fresh_zookeeper, jars, zookeeper
 from tests.interop.zookeeper import ZooKeeperServer
 
 __all__ = ["chroot", "fresh_zookeeper", "jars", "zookeeper"]
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """For what is to hold over either client."""
+    found: Kind = request.param
+    return found
 
 
 @pytest.fixture

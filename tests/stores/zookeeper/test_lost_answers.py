@@ -11,6 +11,7 @@ from kactl.errors import BrokerIdTaken, ControllerMoved, RequestWaits
 from kactl.model import Assignment, Features, Fence, Leadership, ProducerIdBlock, TopicPartition
 from kactl.store import Names, Outcome
 from kactl.stores.zookeeper import ZooKeeperStore
+from kactl.stores.zookeeper.link import Kind
 from tests.contracts.store_clients import ORDERS, ORDERS_0, SESSION_MS, THREE_PARTITIONS, WAIT_S, broker, write
 from tests.interop.zookeeper import ZooKeeperServer
 
@@ -28,8 +29,9 @@ async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
 
 
 @pytest.fixture
-async def store(proxy: Proxy, chroot: str) -> AsyncIterator[ZooKeeperStore]:
-    async with ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS) as opened:
+async def store(proxy: Proxy, chroot: str, kind: Kind) -> AsyncIterator[ZooKeeperStore]:
+    connect = f"127.0.0.1:{proxy.port}{chroot}"
+    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS, client=kind) as opened:
         yield opened
 
 

@@ -14,6 +14,7 @@ from kactl.errors import ControllerMoved, SessionExpired, StoreError, StoreUnava
 from kactl.model import Assignment, Fence, TopicPartition, TopicRef
 from kactl.store import Changed, Names
 from kactl.stores.zookeeper import ZooKeeperStore
+from kactl.stores.zookeeper.link import Kind
 from tests.contracts.store_clients import ORDERS, SESSION_MS, THREE_PARTITIONS, WAIT_S, Ear, broker, write
 from tests.interop.processes import free_port
 from tests.interop.zookeeper import ZooKeeperServer
@@ -39,8 +40,10 @@ def threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if not thread.name.startswith(("AnyIO", "asyncio"))}
 
 
-async def test_a_server_that_is_killed_in_the_middle_and_comes_back(fresh_zookeeper: ZooKeeperServer) -> None:
-    async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SESSION_MS) as store:
+async def test_a_server_that_is_killed_in_the_middle_and_comes_back(
+    fresh_zookeeper: ZooKeeperServer, kind: Kind
+) -> None:
+    async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SESSION_MS, client=kind) as store:
         ear = Ear(store)
         fence = await led(store)
         outcomes = []
@@ -141,8 +144,10 @@ async def test_a_session_that_nothing_is_heard_of_is_doubtful_until_it_is(proxy:
         assert Changed.SESSION_LOST not in {event.what for event in ear.heard}
 
 
-async def test_after_a_lost_connection_nothing_can_be_said_of_what_was_written(proxy: Proxy, chroot: str) -> None:
-    async with ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS) as store:
+async def test_after_a_lost_connection_nothing_can_be_said_of_what_was_written(
+    proxy: Proxy, chroot: str, kind: Kind
+) -> None:
+    async with ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS, client=kind) as store:
         fence = await led(store)
         position = (await store.changes(None)).position
         assert not (await store.changes(position)).whole
@@ -207,26 +212,26 @@ async def test_a_silent_participant_loses_its_registration(zookeeper: ZooKeeperS
         await session.close()
 
 
-async def test_no_server_is_an_error_in_good_time_and_leaves_nothing() -> None:
+async def test_no_server_is_an_error_in_good_time_and_leaves_nothing(kind: Kind) -> None:
     before = threads()
     began = time.monotonic()
 
     with pytest.raises(StoreUnavailable, match="answered within 1 s"):
-        async with ZooKeeperStore(f"127.0.0.1:{free_port()}", session_timeout_ms=1_000):
+        async with ZooKeeperStore(f"127.0.0.1:{free_port()}", session_timeout_ms=1_000, client=kind):
             pass
 
     assert time.monotonic() - began < 5
     assert threads() <= before
 
 
-async def test_leaving_ends_all_threads_and_sessions(zookeeper: ZooKeeperServer, chroot: str) -> None:
+async def test_leaving_ends_all_threads_and_sessions(zookeeper: ZooKeeperServer, chroot: str, kind: Kind) -> None:
     before = threads()
     async with ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS) as other:
-        async with ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS) as store:
+        async with ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS, client=kind) as store:
             await store.contest(1)
             session = await store.new_session(SESSION_MS)
             await session.register(broker(1))
-            assert len(threads()) > len(before)
+            assert (len(threads()) > len(before)) == (kind == "kazoo")
 
         assert await other.controller() is None
         assert await other.brokers() == {}
@@ -276,10 +281,23 @@ class Unwritable:
         raise RuntimeError("this cannot be written")
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-async def test_a_client_whose_thread_has_ended_is_started_again(zookeeper: ZooKeeperServer, chroot: str) -> None:
-    before = threads()
+async def test_a_request_that_cannot_be_written_costs_nothing_but_itself(
+    zookeeper: ZooKeeperServer, chroot: str
+) -> None:
     async with ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS) as store:
+        fence = await store.contest(1)
+
+        with pytest.raises(StoreUnavailable, match="this cannot be written"):
+            await store._client.ask(Unwritable())
+
+        assert await store.topics() == []
+        await store.resign(fence)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_kazoo_whose_thread_has_ended_is_started_again(zookeeper: ZooKeeperServer, chroot: str) -> None:
+    before = threads()
+    async with ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS, client="kazoo") as store:
         ear = Ear(store)
         fence = await store.contest(1)
 

@@ -75,8 +75,7 @@ async def test_the_end_of_a_session_frees_it_for_the_next_instance(connect: str)
         await first.contest(900)
         await second.controller()
 
-        kazoo: Any = first._client._kazoo
-        await anyio.to_thread.run_sync(end_session, kazoo)
+        await anyio.to_thread.run_sync(end_session, first._client)
         await ear.hear(Changed.CONTROLLER_GONE)
 
         assert (await second.contest(901)).epoch == 2
@@ -93,14 +92,13 @@ async def test_it_can_be_taken_from_an_instance_and_from_a_broker(connect: str) 
         assert (await stock.controller()).id == 901  # type: ignore[union-attr]
 
 
-async def test_a_controller_node_that_somebody_deleted_is_made_again_by_its_holder(connect: str) -> None:
-    async with broker(connect) as admin, sticky(connect) as store:
+async def test_a_controller_node_that_somebody_deleted_is_made_again_by_its_holder(connect: str, tree: Any) -> None:
+    async with sticky(connect) as store:
         ear = Ear(store)
         await store.contest(900)
         await store.controller()
 
-        kazoo: Any = admin._client._kazoo
-        await anyio.to_thread.run_sync(kazoo.delete, admin._client.path("/controller"))
+        tree.delete("/controller")
         await ear.hear(Changed.CONTROLLER_GONE)
 
         assert await store.controller() is None

@@ -9,6 +9,9 @@ import pytest
 from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
 from kactl.store import Changed, StoreEvent
 from kactl.stores.zookeeper import ZooKeeperStore
+from kactl.stores.zookeeper.link import Kind
+from kactl.stores.zookeeper.link.kazoo_link import KazooLink
+from kactl.stores.zookeeper.link.wire import WireLink
 from tests.contracts.store_clients import (
     ORDERS,
     ORDERS_0,
@@ -30,8 +33,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
 
 @pytest.fixture
-async def store(connect: str) -> AsyncIterator[ZooKeeperStore]:
-    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as opened:
+async def store(connect: str, kind: Kind) -> AsyncIterator[ZooKeeperStore]:
+    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS, client=kind) as opened:
         yield opened
 
 
@@ -41,8 +44,12 @@ async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
         yield line
 
 
+def line(proxy: Proxy, chroot: str) -> str:
+    return f"127.0.0.1:{proxy.port}{chroot}"
+
+
 async def wait_for(store: ZooKeeperStore, *, connected: bool) -> None:
-    """Until the store knows of its connection, or of its loss. kazoo tells at its own pace."""
+    """Until the store knows of its connection, or of its loss. Each client tells at its own pace."""
     with anyio.fail_after(WAIT_S):
         while store._client.connected != connected:  # noqa: ASYNC110 - nobody is told but by events
             await anyio.sleep(0.01)
@@ -103,15 +110,24 @@ async def test_a_read_without_a_listener_arms_nothing(store: ZooKeeperStore, zoo
     await store.controller()
 
     assert not store._armed._armed
-    assert not store._client._kazoo._data_watchers
-    assert not store._client._kazoo._child_watchers
+    assert not armed(store)
+
+
+def armed(store: ZooKeeperStore) -> bool:
+    """Whether anything is watched over the store's connection."""
+    link = store._client._link
+    if isinstance(link, WireLink):
+        assert link._connection is not None
+        return bool(link._connection.armed)
+    assert isinstance(link, KazooLink)
+    return bool(link._kazoo._data_watchers or link._kazoo._child_watchers)
 
 
 async def test_what_changed_behind_a_broken_line_is_heard_after_it(
-    proxy: Proxy, tree: Any, chroot: str, connect: str
+    proxy: Proxy, tree: Any, chroot: str, connect: str, kind: Kind
 ) -> None:
     async with (
-        ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS) as store,
+        ZooKeeperStore(line(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         ear = Ear(store)
@@ -144,9 +160,11 @@ async def test_what_changed_behind_a_broken_line_is_heard_after_it(
         }
 
 
-async def test_a_short_break_does_not_look_like_a_change_of_everything(proxy: Proxy, chroot: str, connect: str) -> None:
+async def test_a_short_break_does_not_look_like_a_change_of_everything(
+    proxy: Proxy, chroot: str, connect: str, kind: Kind
+) -> None:
     async with (
-        ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS) as store,
+        ZooKeeperStore(line(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         ear = Ear(store)
@@ -170,10 +188,10 @@ async def test_a_short_break_does_not_look_like_a_change_of_everything(proxy: Pr
 
 
 async def test_after_a_lost_session_nothing_is_heard_before_the_next_reads(
-    proxy: Proxy, chroot: str, connect: str
+    proxy: Proxy, chroot: str, connect: str, kind: Kind
 ) -> None:
     async with (
-        ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=1_000) as store,
+        ZooKeeperStore(line(proxy, chroot), session_timeout_ms=1_000, client=kind) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         ear = Ear(store)
@@ -202,10 +220,10 @@ async def test_after_a_lost_session_nothing_is_heard_before_the_next_reads(
 
 
 async def test_requests_and_single_partitions_are_watched_over_a_broken_line(
-    proxy: Proxy, chroot: str, connect: str, tree: Any
+    proxy: Proxy, chroot: str, connect: str, tree: Any, kind: Kind
 ) -> None:
     async with (
-        ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS) as store,
+        ZooKeeperStore(line(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         ear = Ear(store)
@@ -245,10 +263,10 @@ async def test_requests_and_single_partitions_are_watched_over_a_broken_line(
 
 
 async def test_after_a_lost_session_single_partitions_are_watched_no_more(
-    proxy: Proxy, chroot: str, connect: str
+    proxy: Proxy, chroot: str, connect: str, kind: Kind
 ) -> None:
     async with (
-        ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=1_000) as store,
+        ZooKeeperStore(line(proxy, chroot), session_timeout_ms=1_000, client=kind) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         fence = await lead(other)
@@ -256,7 +274,7 @@ async def test_after_a_lost_session_single_partitions_are_watched_no_more(
         ear = Ear(store)
         await store.watch_leaderships([ORDERS_0])
         await store.reassignment_request()
-        await anyio.to_thread.run_sync(end_session, store._client._kazoo)
+        await anyio.to_thread.run_sync(end_session, store._client)
         await ear.hear(Changed.SESSION_LOST)
         await ear.hear(Changed.SESSION_OPENED)
 
@@ -274,10 +292,10 @@ async def test_after_a_lost_session_single_partitions_are_watched_no_more(
 
 
 async def test_a_topic_that_was_replaced_behind_a_broken_line_is_seen_to_go_and_to_come(
-    proxy: Proxy, chroot: str, connect: str
+    proxy: Proxy, chroot: str, connect: str, kind: Kind
 ) -> None:
     async with (
-        ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS) as store,
+        ZooKeeperStore(line(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
         fence = await lead(other)

@@ -6,22 +6,28 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
+from .armed import is_within
+
 Watcher = Callable[[Any], None]
 
 
 class TreeClient(KazooClient):  # type: ignore[misc]
-    """See the module."""
+    """See the module. The server is not asked by this; paths are whole."""
 
     def watch_tree(self, root: str, watcher: Watcher) -> None:
-        """Tell `watcher` of every event at or below a path, in kazoo's connection thread. The server is not asked."""
-        self._data_watchers.root, self._data_watchers.watcher = root, watcher
+        """Tell `watcher` of every event at or below a path, in kazoo's connection thread."""
+        self._data_watchers.trees = {**self._data_watchers.trees, root: watcher}
+
+    def unwatch_tree(self, root: str) -> None:
+        """Tell nobody of it any more. Harmless where nobody was told."""
+        self._data_watchers.trees = {path: told for path, told in self._data_watchers.trees.items() if path != root}
 
     def _reset_watchers(self) -> None:
         before = getattr(self, "_data_watchers", None)
         super()._reset_watchers()
         self._data_watchers = _Watchers()
         if isinstance(before, _Watchers):
-            self._data_watchers.root, self._data_watchers.watcher = before.root, before.watcher
+            self._data_watchers.trees = before.trees
 
 
 class _Watchers(collections.defaultdict[str, set[Watcher]]):
@@ -29,12 +35,10 @@ class _Watchers(collections.defaultdict[str, set[Watcher]]):
 
     def __init__(self) -> None:
         super().__init__(set)
-        self.root = ""
-        self.watcher: Watcher | None = None
+        self.trees: dict[str, Watcher] = {}
 
     def pop(self, path: str, default: Any = None) -> Any:
         """kazoo asks by this who is to be told of an event at `path`."""
         waiting = super().pop(path, default)
-        if self.watcher is not None and (path == self.root or path.startswith(self.root + "/")):
-            return [*waiting, self.watcher]
-        return waiting
+        trees = [watcher for root, watcher in self.trees.items() if is_within(path, root)]
+        return [*waiting, *trees] if trees else waiting

@@ -1,0 +1,68 @@
+"""What is watched over one connection; it goes with it.
+
+The server says which path changed and how, not which watch that was: a single one, which is gone then, one on a whole
+tree, which stays, or both at once.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kazoo.protocol.serialization import Exists, GetChildren2
+from kazoo.protocol.states import EventType
+
+from kactl.stores.zookeeper.arming import ArmMany
+from kactl.stores.zookeeper.request import Unwatch, WatchTree
+
+_EXISTS: Final = Exists.type
+_CHILDREN: Final = (8, GetChildren2.type)
+
+
+class Armed:
+    """See the module. Paths are whole."""
+
+    def __init__(self) -> None:
+        self._data: set[str] = set()
+        self._children: set[str] = set()
+        self._roots: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self._data or self._children or self._roots)
+
+    def asked(self, request: Any) -> None:
+        """A request is sent. One that arms many watches may have them fire before it is answered."""
+        if request.type == ArmMany.type:
+            self._data.update(request.paths)
+
+    def answered(self, request: Any, *, found: bool) -> None:
+        """A request that may watch was answered, with what it asked for, or that there is no such node."""
+        if getattr(request, "watcher", None):
+            if request.type in _CHILDREN:
+                if found:
+                    self._children.add(request.path)
+            elif found or request.type == _EXISTS:
+                self._data.add(request.path)
+        elif found and request.type == WatchTree.type:
+            self._roots = (*(root for root in self._roots if root != request.path), request.path)
+        elif found and request.type == Unwatch.type:
+            self._roots = tuple(root for root in self._roots if root != request.path)
+            self._data.discard(request.path)
+            self._children.discard(request.path)
+
+    def fired(self, kind: str, path: str) -> tuple[bool, Sequence[str]]:
+        """Whether single watches fired, which are disarmed by that, and on which trees.
+
+        Of lists of children trees are not told: whatever came or went there is told by itself.
+        """
+        single = False
+        if kind != EventType.CHILD and path in self._data:
+            self._data.discard(path)
+            single = True
+        if kind in (EventType.CHILD, EventType.DELETED) and path in self._children:
+            self._children.discard(path)
+            single = True
+        return single, [root for root in self._roots if kind != EventType.CHILD and is_within(path, root)]
+
+
+def is_within(path: str, root: str) -> bool:
+    """Whether a node is the root of a tree, or stands below it."""
+    return path == root or path.startswith(root if root == "/" else root + "/")

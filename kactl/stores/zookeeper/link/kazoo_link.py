@@ -1,0 +1,192 @@
+"""The link over kazoo: its client and its threads, brought into the event loop.
+
+Everything that kazoo's connection thread learns, answers, watches and states alike, goes through one queue into the
+loop, in the order in which it came over the wire. The loop is woken once for all that has piled up, not once for each.
+When the session ends kazoo makes a new one by itself; should its thread end, it is started again.
+"""
+
+import asyncio
+import contextlib
+import functools
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import anyio.to_thread
+from kazoo.exceptions import ConnectionLoss, KazooException, ZookeeperError
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.states import EventType, KazooState, KeeperState
+from kazoo.retry import KazooRetry
+
+from kactl.stores.zookeeper.arming import ArmMany
+from kactl.stores.zookeeper.request import Unwatch, WatchTree
+
+from . import hosts as names
+from .promise import RECONNECT_S_MAX, RECONNECT_S_MIN, Heard, State
+from .tree_client import TreeClient
+
+log = logging.getLogger(__name__)
+
+_STATES: Final = {
+    KazooState.CONNECTED: State.CONNECTED,
+    KazooState.SUSPENDED: State.SUSPENDED,
+    KazooState.LOST: State.LOST,
+}
+
+
+class KazooLink:
+    """See the module, and `Link`.
+
+    Raises:
+        BadConfig: `hosts` cannot be read.
+    """
+
+    def __init__(self, hosts: str, *, session_timeout_ms: int, heard: Heard) -> None:
+        names.parse(hosts)
+        self._hosts = hosts
+        self._timeout_s = session_timeout_ms / 1000
+        self._heard = heard
+        self._closing = False
+        # What has arrived: a method of `heard` with what it is to be told. Methods are those of `_hear` below.
+        self._arrived: deque[functools.partial[None]] = deque()
+        self._woken = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._revival: asyncio.Future[Any] | None = None
+        self.watcher: Any = self._watch
+        self.trouble = ""
+
+        handler = SequentialThreadingHandler()
+        # At once, in the connection's own thread, so that a watch cannot be overtaken by a later answer.
+        handler.dispatch_callback = lambda callback: callback.func(*callback.args)
+        self._kazoo = TreeClient(
+            hosts=hosts,
+            timeout=self._timeout_s,
+            handler=handler,
+            connection_retry=KazooRetry(max_tries=-1, delay=RECONNECT_S_MIN, max_delay=RECONNECT_S_MAX),
+        )
+        self._kazoo.add_listener(self._listen)
+
+    @property
+    def session(self) -> tuple[int, bytes] | None:
+        found: tuple[int, bytes] | None = self._kazoo.client_id
+        return found
+
+    # -- beginning and end
+
+    async def open(self) -> bool:
+        self._loop = asyncio.get_running_loop()
+        established = self._kazoo.start_async()
+        done = await anyio.to_thread.run_sync(established.wait, self._timeout_s, abandon_on_cancel=True)
+        self._drain()
+        return bool(done)
+
+    async def close(self) -> None:
+        self._closing = True
+        if self._revival is not None:
+            await asyncio.wait([self._revival])
+        await anyio.to_thread.run_sync(self._stop)
+
+    def _stop(self) -> None:
+        try:
+            self._kazoo.stop()
+            self._kazoo.close()
+        except (KazooException, KazooTimeoutError) as error:
+            log.warning("the session at %s could not be ended and will time out: %s", self._hosts, error)
+
+    # -- asking
+
+    def send(self, call: Any) -> None:
+        request = call.request
+        if request.type == WatchTree.type:
+            # kazoo itself passes over what no single watch waits for, so it has to know before the server does.
+            self._kazoo.watch_tree(request.path, functools.partial(self._watch_tree, request.path))
+        elif request.type == ArmMany.type:
+            request = _Arming(request, self._kazoo, self._watch)
+        # The one entry of kazoo that takes any request and reports to any object. Its public methods would cost a
+        # lock, a queue and a change of threads for each answer.
+        self._kazoo._call(request, _Answer(self, call))
+
+    # -- kazoo's threads
+
+    def _post(self, tell: "functools.partial[None]") -> None:
+        self._arrived.append(tell)
+        if not self._woken and self._loop is not None:
+            self._woken = True
+            with contextlib.suppress(RuntimeError):  # the loop is gone, and so is everybody who would listen
+                self._loop.call_soon_threadsafe(self._drain)
+
+    def _listen(self, state: str) -> None:
+        self._post(functools.partial(self._state_changed, state))
+
+    def _watch(self, event: Any) -> None:
+        """What kazoo calls when a watch fires, or is gone with its connection."""
+        if event.type != EventType.NONE:
+            self._post(functools.partial(self._heard.watch_fired, event.type, event.path))
+
+    def _watch_tree(self, root: str, event: Any) -> None:
+        if event.type != EventType.NONE:
+            self._post(functools.partial(self._heard.tree_changed, root, event.type, event.path))
+
+    # -- the loop
+
+    def _drain(self) -> None:
+        self._woken = False  # before looking, so that what comes from now on wakes us again
+        while self._arrived:
+            self._arrived.popleft()()
+        self._heard.settled()
+
+    def _answered(self, call: Any, result: Any) -> None:
+        if isinstance(result, ConnectionLoss) and not self._closing:
+            self._heard.lost(call)
+            return
+        if call.request.type == Unwatch.type and not isinstance(result, ZookeeperError):
+            self._kazoo.unwatch_tree(call.request.path)
+        self._heard.answered(call, result)
+
+    def _state_changed(self, state: str) -> None:
+        if state == KazooState.LOST and self._kazoo.client_state != KeeperState.EXPIRED_SESSION:
+            # Its thread has ended, over a refused password or a bug; by itself it makes no new session.
+            assert self._loop is not None
+            self._loop.call_later(RECONNECT_S_MAX, self._revive)
+        self._heard.state_changed(_STATES[state])
+
+    def _revive(self) -> None:
+        if not self._closing and self._loop is not None:
+            log.warning("the ZooKeeper client of %s has stopped and is started again", self._hosts)
+            self._revival = self._loop.run_in_executor(None, self._kazoo.start_async)
+
+
+class _Arming:
+    """A request that arms many watches, of which kazoo is told in its own thread and before it is sent."""
+
+    type = ArmMany.type
+
+    def __init__(self, request: ArmMany, kazoo: TreeClient, watcher: Callable[[Any], None]) -> None:
+        self._request = request
+        self._kazoo = kazoo
+        self._watcher = watcher
+        self.deserialize = request.deserialize
+
+    def serialize(self) -> bytes:
+        for path in self._request.paths:
+            self._kazoo._data_watchers[path].add(self._watcher)
+        return self._request.serialize()
+
+
+class _Answer:
+    """Where kazoo puts what came of one call, from its thread."""
+
+    __slots__ = ("_call", "_done", "_link")
+
+    def __init__(self, link: KazooLink, call: Any) -> None:
+        self._link = link
+        self._call = call
+        self._done = False
+
+    def set(self, value: Any = None) -> None:
+        if not self._done:  # kazoo may report one failure twice when it is being closed
+            self._done = True
+            self._link._post(functools.partial(self._link._answered, self._call, value))
+
+    set_exception = set

@@ -1,0 +1,200 @@
+"""Our own link: finds a server, keeps the session over one connection after the other, and gets a new one if it ends.
+
+One task lives as long as the link is open: connect, wait for the end of the connection, connect again. Servers are
+tried in a new random order each time, each for a part of the session's timeout; between two rounds there is a pause
+that grows to a second, and so it does between connections that break at once.
+
+Only a server can say that the session has ended. Until one does, it may stand, and every connection asks for it anew,
+with the last transaction that we have heard of, so that no server which knows less takes us in.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from typing import Any, Final
+
+from . import hosts as names
+from .connection import Connection
+from .frames import FRAME_BYTES_MAX
+from .hosts import Host
+from .messages import Granted, Session
+from .promise import CLOSE_S_MAX, RECONNECT_S_MAX, RECONNECT_S_MIN, Heard, State
+
+log = logging.getLogger(__name__)
+
+# A server gets a third of the timeout, shared among all: two thirds may have passed before the last one was given up.
+_PART: Final = 3
+# But no less than this, which a busy server may need to make a session.
+GREETING_S_MIN: Final = 1.0
+
+
+class WireLink:
+    """See the module, and `Link`.
+
+    Args:
+        chance: orders the servers, and spreads the pauses of many clients.
+        frame_bytes_max: the longest answer that is taken; a longer one costs the connection.
+
+    Raises:
+        BadConfig: `hosts` cannot be read.
+    """
+
+    watcher: Any = True
+
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        session_timeout_ms: int,
+        heard: Heard,
+        chance: random.Random | None = None,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+    ) -> None:
+        self._hosts = names.parse(hosts)
+        self._text = hosts
+        self._timeout_ms = session_timeout_ms
+        self._heard = heard
+        self._chance = chance or random.Random()
+        self._frame_bytes_max = frame_bytes_max
+        self._session = Session()
+        self._zxid = 0
+        self._connection: Connection | None = None
+        self._opened: asyncio.Event = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._closing = False
+        self._refusals = 0
+        self.trouble = ""
+
+    @property
+    def session(self) -> tuple[int, bytes] | None:
+        return None if self._connection is None else self._session
+
+    # -- beginning and end
+
+    async def open(self) -> bool:
+        self._task = asyncio.create_task(self._live(), name=f"ZooKeeper session at {self._text}")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                await self._opened.wait()
+        return self._opened.is_set()
+
+    async def close(self) -> None:
+        self._closing = True
+        connection, task = self._connection, self._task
+        if connection is not None:
+            connection.end_session()
+            limit_s = min(self._timeout_ms / 1000, CLOSE_S_MAX)
+            await asyncio.wait([connection.ended], timeout=limit_s)
+            if not connection.ended.done():
+                log.warning("the session at %s could not be ended within %g s; it will time out", self._text, limit_s)
+                connection.drop("closed by us")
+        while task is not None and not task.done():
+            task.cancel()  # once is enough, unless something below us takes it for its own
+            await asyncio.wait([task], timeout=RECONNECT_S_MAX)
+
+    def send(self, call: Any) -> None:
+        assert self._connection is not None, "only while connected"
+        self._connection.send(call)
+
+    # -- the life of a session
+
+    async def _live(self) -> None:
+        pause_s = RECONNECT_S_MIN
+        while not self._closing:
+            held_s = 0.0
+            try:
+                held_s = await self._hold()
+            except Exception:
+                log.exception("the session at %s goes on after a failure of ours", self._text)
+            if held_s >= RECONNECT_S_MAX:
+                pause_s = RECONNECT_S_MIN  # none of a series that breaks at once
+            await asyncio.sleep(pause_s * self._chance.uniform(0.5, 1.0))
+            pause_s = min(2 * pause_s, RECONNECT_S_MAX)
+
+    async def _hold(self) -> float:
+        """One connection from its greeting to its end; for how many seconds it held, 0 if nobody took us in."""
+        connection = await self._connect()
+        if connection is None:
+            return 0.0
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self._connection = connection
+        self._refusals = 0
+        try:
+            if self._closing:
+                return 0.0
+            self._opened.set()
+            log.info("connected to ZooKeeper at %s, session 0x%x", self._text, self._session.id & 2**64 - 1)
+            self._heard.state_changed(State.CONNECTED)
+            self._heard.settled()
+            await asyncio.wait([connection.ended])
+        finally:
+            connection.drop("closed by us")
+            self._connection = None
+            self._zxid = max(self._zxid, connection.zxid)
+        if not self._closing:
+            self.trouble = connection.ended.result()
+            log.warning("the connection to ZooKeeper at %s is lost: %s", self._text, self.trouble)
+            self._heard.state_changed(State.SUSPENDED)
+        for call in connection.left():
+            self._heard.lost(call)
+        return loop.time() - began
+
+    async def _connect(self) -> Connection | None:
+        """One round among the servers."""
+        limit_s = max(self._timeout_ms / 1000 / _PART / len(self._hosts), GREETING_S_MIN)
+        for host in self._chance.sample(self._hosts, len(self._hosts)):
+            try:
+                async with asyncio.timeout(limit_s):
+                    found = await names.addresses(host)
+            except OSError as error:
+                self._refused(host, f"nobody knows its address ({error})")
+                continue
+            for address in self._chance.sample(found, len(found)):
+                connection = await self._try(address, limit_s)
+                if connection is not None:
+                    return connection
+        return None
+
+    async def _try(self, address: Host, limit_s: float) -> Connection | None:
+        """Greet one server; None if it does not take us in."""
+        loop = asyncio.get_running_loop()
+        connection = Connection(self._heard, frame_bytes_max=self._frame_bytes_max)
+        try:
+            async with asyncio.timeout(limit_s):
+                await loop.create_connection(lambda: connection, address.name, address.port)
+                granted = await connection.greet(self._session, timeout_ms=self._timeout_ms, zxid=self._zxid)
+            why = self._refusal(granted)
+        except TimeoutError:
+            why = f"it did not answer within {limit_s:g} s"
+        except OSError as error:
+            why = str(error)
+        except BaseException:
+            connection.drop("given up")
+            raise
+        if why:
+            connection.drop("refused")
+            self._refused(address, why)
+            return None
+        return connection
+
+    def _refusal(self, granted: Granted) -> str:
+        """Why what a server grants is of no use; empty if it is, and then it is our session."""
+        ended = granted.timeout_ms <= 0
+        if self._session.id and (ended or granted.session.id != self._session.id):
+            self._session = Session()
+            self._heard.state_changed(State.LOST)
+        if ended:
+            return "it has ended our session"
+        if granted.read_only:
+            return "it has lost the others and can only read"
+        self._session = granted.session
+        return ""
+
+    def _refused(self, host: Host, why: str) -> None:
+        """Say it once for each server, as long as nothing changes."""
+        self._refusals += 1
+        self.trouble = f"{host}: {why}"
+        level = logging.WARNING if self._refusals <= len(self._hosts) else logging.DEBUG
+        log.log(level, "ZooKeeper at %s did not take us in: %s", host, why)
