@@ -78,10 +78,10 @@ class Live:
         if self._dense is None:
             return np.isin(brokers, self._members)
         last = len(self._dense) - 1
-        if brokers.max(initial=NO_BROKER) > last:
-            # Ids above the highest member land on the last entry, too.
-            brokers = np.minimum(brokers, last)
-        # Reading -1 wraps to the last entry, and nothing is below it.
+        if brokers.max(initial=NO_BROKER) > last or brokers.min(initial=NO_BROKER) < NO_BROKER:
+            # Ids above the highest member land on the last entry, and so does what is no id.
+            brokers = np.clip(brokers, NO_BROKER, last)
+        # Reading -1 wraps to the last entry.
         return self._dense.take(brokers)
 
     def __contains__(self, broker: int) -> bool:
