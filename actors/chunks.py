@@ -8,6 +8,9 @@ So brokers hear of the first new leaders while the later ones are being written,
 longer than a chunk takes. It is sound because what is planned for a row depends on that row alone, and no row stands in
 two chunks: at most two are on their way at a time, the later of which is neither applied nor sent before the earlier.
 
+What is to be sent is gathered over some chunks, since a request costs something however little it says: until it is
+worth a portion, or has been held back for long enough that somebody may miss it; see `Portions`.
+
 Whoever has something small that cannot wait lets `pause` say so: no chunk is begun then, and when those that were begun
 are finished the rest is left. A change of no more than one chunk is made as a whole, as if there were none.
 """
@@ -17,7 +20,14 @@ import collections
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from kactl.clock import Clock
+
 T = TypeVar("T")
+
+# How many chunks are sent as one, unless they take so long that brokers would wait for what is known already. A request
+# to each of thirty brokers costs as much as a thousand partitions.
+PORTION_CHUNKS: Final = 4
+PORTION_MS: Final = 50
 
 # Of a change that is never parted, as Kafka's controller never does.
 WHOLE: Final = 1 << 62
@@ -81,3 +91,21 @@ async def in_chunks(
         # Not cancelled: what is at the store may be kept.
         await asyncio.gather(*(task for task, _ in flight), return_exceptions=True)
         raise
+
+
+class Portions:
+    """When to send what the chunks of one change have gathered so far. At its end, and before a pause, all is sent."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._chunks = 0
+        self._since_ms = clock.monotonic_ms()
+
+    def is_full(self) -> bool:
+        """Asked once after each chunk: whether to send now."""
+        self._chunks += 1
+        now_ms = self._clock.monotonic_ms()
+        if self._chunks < PORTION_CHUNKS and now_ms - self._since_ms < PORTION_MS:
+            return False
+        self._chunks, self._since_ms = 0, now_ms
+        return True

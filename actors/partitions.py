@@ -14,9 +14,10 @@ import logging
 import numpy as np
 
 from kactl.batch import RequestBatch
+from kactl.clock import Clock, SystemClock
 from kactl.cluster import Cluster
 from kactl.election import Election, nobody_in_sync_online
-from kactl.errors import StoreError
+from kactl.errors import ControllerMoved, StoreError
 from kactl.history import History
 from kactl.machines import partition
 from kactl.model import PartitionState
@@ -24,7 +25,7 @@ from kactl.rows import Bools, Bytes, Change, Refusal, RowNumbers, Rows, choose
 from kactl.store import Store
 
 from .actor import Actor
-from .chunks import WHOLE, in_chunks
+from .chunks import WHOLE, Portions, in_chunks
 from .ledger import ROUNDS_MAX, Ledger, Settled
 from .messages import Move, Moved
 from .outbox import Outbox
@@ -84,6 +85,7 @@ class Partitions(Actor[Move]):
         *,
         unclean_default: bool = False,
         chunk: int = WHOLE,
+        clock: Clock | None = None,
     ) -> None:
         super().__init__("partitions")
         self.cluster = cluster
@@ -91,6 +93,7 @@ class Partitions(Actor[Move]):
         self.outbox = outbox
         self.history = history
         self.chunk = chunk
+        self._clock = SystemClock() if clock is None else clock
         self.unclean_own = unclean_default
         self.unclean_stored: bool | None = None
         self.ledger = Ledger(cluster, store)
@@ -114,9 +117,13 @@ class Partitions(Actor[Move]):
             return Moved(message.at, np.zeros(0, np.uint8), np.zeros(0, np.bool_))
         parts: list[Moved] = []
         failures = self.ledger.failures
+        portions = Portions(self._clock)
+        self.batch.begin()
 
         async def finish(begun: _Begun) -> bool:
             parts.append(await self._finish(begun, message))
+            if portions.is_full():
+                self._send()
             return self.ledger.failures == failures
 
         try:
@@ -124,7 +131,14 @@ class Partitions(Actor[Move]):
             done = await in_chunks(len(message.at), self.chunk, begin=begin, finish=finish, pause=message.pause)
         except StoreError as failed:
             parts.append(self._failed(message.rest(sum(len(part.at) for part in parts)), failed))
+        except ControllerMoved:
+            raise
+        except Exception:
+            # A mistake of ours: what was kept before is in force.
+            self._send()
+            raise
         else:
+            self._send()
             if done < len(message.at) and self.ledger.failures > failures:
                 self.cluster.leave_undone(message.at[done:])
                 parts.append(self._failed(message.rest(done)))
@@ -132,6 +146,9 @@ class Partitions(Actor[Move]):
             # Whatever ended the call, the next one begins with an empty batch.
             self.batch.clear()
         return Moved.of(parts)
+
+    def _send(self) -> None:
+        self.outbox.send(self.batch.flush())
 
     def _failed(self, rest: Move, error: StoreError | None = None) -> Moved:
         """What became of rows that nothing was kept of, since the store failed."""
@@ -157,13 +174,11 @@ class Partitions(Actor[Move]):
         return begun
 
     async def _finish(self, begun: _Begun, message: Move) -> Moved:
-        """Do what is left to be done for a chunk, and send what follows from it."""
-        self.batch.begin()
+        """Do what is left to be done for a chunk, and gather what follows from it."""
         if message.target == PartitionState.ONLINE:
             moved = await self._go_online(begun, message.election)
         else:
             moved = self._move(begun.rows, message.target)
-        self.outbox.send(self.batch.flush())
         if begun.wanted.all():
             return moved
         refusal, elections = np.zeros(len(begun.at), np.uint8), np.zeros(len(begun.at), np.bool_)

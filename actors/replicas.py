@@ -15,8 +15,9 @@ import logging
 import numpy as np
 
 from kactl.batch import RequestBatch
+from kactl.clock import Clock, SystemClock
 from kactl.cluster import Cluster
-from kactl.errors import StoreError
+from kactl.errors import ControllerMoved, StoreError
 from kactl.history import History
 from kactl.machines import replica
 from kactl.model import ReplicaState
@@ -24,7 +25,7 @@ from kactl.rows import Bools, Bytes, Change, Live, Refusal, Rows, holds, some
 from kactl.store import Store
 
 from .actor import Actor
-from .chunks import WHOLE, in_chunks
+from .chunks import WHOLE, Portions, in_chunks
 from .ledger import ROUNDS_MAX, Ledger, Settled
 from .messages import MoveReplicas
 from .outbox import Outbox
@@ -71,10 +72,20 @@ class Replicas(Actor[MoveReplicas]):
         chunk: how many partitions of a large move are made at one time.
     """
 
-    def __init__(self, cluster: Cluster, store: Store, outbox: Outbox, history: History, *, chunk: int = WHOLE) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        outbox: Outbox,
+        history: History,
+        *,
+        chunk: int = WHOLE,
+        clock: Clock | None = None,
+    ) -> None:
         super().__init__("replicas")
         self.cluster = cluster
         self.chunk = chunk
+        self._clock = SystemClock() if clock is None else clock
         self.outbox = outbox
         self.history = history
         self.ledger = Ledger(cluster, store)
@@ -92,9 +103,13 @@ class Replicas(Actor[MoveReplicas]):
         count, failures = len(message.at), self.ledger.failures
         if not count:
             return 0
+        portions = Portions(self._clock)
+        self.batch.begin()
 
         async def finish(begun: _Begun) -> bool:
             await self._finish(begun)
+            if portions.is_full():
+                self._send()
             return self.ledger.failures == failures
 
         try:
@@ -103,6 +118,14 @@ class Replicas(Actor[MoveReplicas]):
         except StoreError as failed:
             log.error("moving replicas of %d partitions to %s failed: %s", count, message.target.name, failed)
             return count
+        except ControllerMoved:
+            raise
+        except Exception:
+            # A mistake of ours: what was kept before is in force.
+            self._send()
+            raise
+        else:
+            self._send()
         finally:
             # Whatever ended the call, the next one begins with an empty batch.
             self.batch.clear()
@@ -130,8 +153,7 @@ class Replicas(Actor[MoveReplicas]):
         return _Begun(message, going, ascending, first)
 
     async def _finish(self, begun: _Begun) -> None:
-        """Do what is left to be done for a chunk, and send what follows from it."""
-        self.batch.begin()
+        """Do what is left to be done for a chunk, and gather what follows from it."""
         if begun.message.target != ReplicaState.OFFLINE:
             self._move(begun.message)
         if begun.going is not None:
@@ -140,6 +162,8 @@ class Replicas(Actor[MoveReplicas]):
             await self._broker_offline(begun.first)
             for broker in begun.brokers[1:]:
                 await self._broker_offline(await self._leave(begun.message, broker))
+
+    def _send(self) -> None:
         self.outbox.send(self.batch.flush())
 
     # -- every move but one --------------------------------------------------------------------------------------------

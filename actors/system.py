@@ -132,9 +132,15 @@ class Controller(Asking, Looking):
         )
         chunk = WHOLE if parity else chunk_partitions
         self.partitions = Partitions(
-            self.cluster, self.store, self.channels, self.history, unclean_default=unclean_leader_election, chunk=chunk
+            self.cluster,
+            self.store,
+            self.channels,
+            self.history,
+            unclean_default=unclean_leader_election,
+            chunk=chunk,
+            clock=self.clock,
         )
-        self.replicas = Replicas(self.cluster, self.store, self.channels, self.history, chunk=chunk)
+        self.replicas = Replicas(self.cluster, self.store, self.channels, self.history, chunk=chunk, clock=self.clock)
         reach = Reach(
             self.cluster,
             self.store,
