@@ -311,6 +311,7 @@ class ZooKeeperStore:
     def _on_state(self, kazoo_state: str) -> None:
         if kazoo_state != KazooState.CONNECTED:
             self._tree_changes.forget()
+            self._armed.disconnected()
         if kazoo_state == KazooState.LOST:
             self._doubt.forget()
             self._lost = True

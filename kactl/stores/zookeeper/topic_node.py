@@ -49,12 +49,7 @@ async def assignments(client: Client, topics: Collection[str], watches: Watches 
     """See `Store.assignments`."""
     wanted = list(dict.fromkeys(topics))
     paths = [layout.topic(name) for name in wanted]
-    if watches is None:
-        nodes = await client.read_all(paths)
-    else:
-        nodes = (await client.ask_all([client.get(path, watch=True) for path in paths])).results
-        for path, node in zip(paths, nodes, strict=True):
-            watches.saw(path, Kind.DATA, node)
+    nodes = await client.read_all(paths) if watches is None else await watches.read(paths)
     return topic_columns.columns(wanted, nodes)
 
 

@@ -1,9 +1,12 @@
 """Watches: which are armed, what their firing means, and how they outlive a lost connection.
 
 ZooKeeper's watches fire once, and a read arms them again. They live on the server by connection, not by session, and
-kazoo does not bring them to the next one. So we keep what each armed watch had seen; after a reconnection each is
-armed again by a read, and if something else stands there now it counts as fired. Nothing is missed, and a blink of the
-network does not look like a change of everything.
+no link brings them to the next one. So we keep what each armed watch had seen; after a reconnection each is armed again
+by a read, and if something else stands there now it counts as fired. Nothing is missed, and a blink of the network does
+not look like a change of everything.
+
+Where many nodes are read, or armed again, their watches are armed all at once (`arming`) and the nodes are read after
+that; the few whose watch fires in between are read once more, each under a new one.
 
 Two kinds are kept armed by us for as long as the session lasts: those of single partitions, and those of requests that
 wait, of which only a new one is told.
@@ -11,7 +14,8 @@ wait, of which only a new one is told.
 
 import enum
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from kazoo.exceptions import NoNodeError, ZookeeperError
@@ -20,12 +24,16 @@ from kazoo.protocol.states import EventType, ZnodeStat
 from kactl.model import TopicPartition
 from kactl.store import Changed, StoreEvent
 
-from . import layout
+from . import arming, layout
 from .answers import Answers
-from .client import Client
+from .client import READ_BATCH, Client
+from .request import MultiRead
 from .topic_list import TopicList
 
 log = logging.getLogger(__name__)
+
+# Reading many nodes begins anew with each connection that is lost in the middle of it.
+TRIES_MAX: Final = 10
 
 
 class Kind(enum.Enum):
@@ -74,6 +82,8 @@ class Watches:
         self._config_changed = config_changed
         self._armed: dict[tuple[str, Kind], _Mark] = {}
         self._leaderships: dict[str, StoreEvent] = {}
+        self._lines = 0  # how many connections there were before this one
+        self._heeded: list[set[str]] = []  # get the paths of whatever fires
         self.topics = TopicList()
 
     def saw(self, path: str, kind: Kind, result: Any) -> None:
@@ -85,6 +95,39 @@ class Watches:
         if topic is not None and mark != _ABSENT:
             self.topics.saw(topic, mark.created)
 
+    async def read(self, paths: Sequence[str]) -> list[Any]:
+        """The data of some nodes, as (data, stat) or an error for each, all of them watched from then on."""
+        if len(paths) < arming.MANY:
+            return await self._read_each(paths)
+        whole = [self._client.path(path) for path in paths]
+        for _ in range(TRIES_MAX):
+            line, fired = self._lines, set[str]()
+            self._heeded.append(fired)
+            try:
+                armed = await self._client.ask_all(arming.requests(whole))
+                if any(isinstance(answer, ZookeeperError) for answer in armed.results):
+                    break
+                nodes = await self._client.read_all(paths)
+            finally:
+                self._heeded = [heeded for heeded in self._heeded if heeded is not fired]
+            if line != self._lines:
+                continue  # what was armed is gone with its connection
+            for path, node in zip(paths, nodes, strict=True):
+                if path not in fired:
+                    self.saw(path, Kind.DATA, node)
+            once_more = [at for at, path in enumerate(paths) if path in fired]
+            again = await self._read_each([paths[at] for at in once_more])
+            for at, node in zip(once_more, again, strict=True):
+                nodes[at] = node
+            return nodes
+        return await self._read_each(paths)
+
+    async def _read_each(self, paths: Sequence[str]) -> list[Any]:
+        answers = await self._client.ask_all([self._client.get(path, watch=True) for path in paths])
+        for path, node in zip(paths, answers.results, strict=True):
+            self.saw(path, Kind.DATA, node)
+        return answers.results
+
     def name_leaderships(self, partitions: Mapping[str, TopicPartition]) -> None:
         """Keep those of some partitions armed, by the path of their state, and no others. They are to be read next."""
         for path in self._leaderships.keys() - partitions.keys():
@@ -94,6 +137,8 @@ class Watches:
 
     def on_watch(self, event: str, path: str) -> None:
         """A watch fired."""
+        for heeded in self._heeded:
+            heeded.add(path)
         if path in _REQUESTED:
             self._arm([(path, Kind.DATA)])  # and then tell whether it is a new one
             return
@@ -114,9 +159,35 @@ class Watches:
         self._leaderships = {}
         self.topics.forget()
 
+    def disconnected(self) -> None:
+        """The connection was lost, and all that was armed over it."""
+        self._lines += 1
+
     def rearm(self) -> None:
         """There is a new connection: arm all watches again, and tell what changed in between."""
-        self._arm(list(self._armed))
+        topics = [key for key, mark in self._armed.items() if _topic(key[0]) is not None and mark != _ABSENT]
+        if len(topics) < arming.MANY:
+            topics = []
+        self._arm_many(topics)
+        self._arm(list(self._armed.keys() - set(topics)))
+
+    def _arm_many(self, watched: list[tuple[str, Kind]]) -> None:
+        """Arm the watches of nodes that were there when they were seen."""
+        paths = [self._client.path(path) for path, _ in watched]
+        blocks = [MultiRead(tuple(paths[at : at + READ_BATCH])) for at in range(0, len(paths), READ_BATCH)]
+        arms = arming.requests(paths)
+
+        def compare(answers: Answers) -> None:
+            if answers.error is not None:
+                return  # as below
+            if any(isinstance(result, ZookeeperError) for result in answers.results):
+                self._arm(watched)
+                return
+            found = chain.from_iterable(answers.results[len(arms) :])
+            for (path, kind), result in zip(watched, found, strict=True):
+                self._compare(path, kind, result)
+
+        self._client.submit([*arms, *blocks], compare)
 
     def _arm(self, watched: list[tuple[str, Kind]]) -> None:
         requests = [
