@@ -74,10 +74,11 @@ class Block:
     unreadable: Sequence[tuple[int, str]] = ()
 
 
-def requests(names: Names, chroot: str, *, size: int = STATES_AT_ONCE) -> list[ReadStates]:
+def requests(names: Names, chroot: str) -> list[ReadStates]:
     """What to ask for some partitions."""
     paths = Paths.of(names, chroot)
-    return [ReadStates(paths.part(begin, begin + size)) for begin in range(0, len(names), size)]
+    begins = range(0, len(names), STATES_AT_ONCE)
+    return [ReadStates(paths.part(begin, begin + STATES_AT_ONCE)) for begin in begins]
 
 
 def block(nodes: Sequence[Any]) -> Block:
@@ -165,7 +166,7 @@ def _all_at_once(data: Sequence[bytes | None]) -> list[layout.StateNode] | None:
     # Each piece begins and ends as an object does, and no line ends within one.
     parted = lines.startswith(b"{") and lines.endswith(b"}") and lines.count(b"}\n{") == len(data) - 1
     counts = lines.count(b"\n"), lines.count(b"{"), lines.count(b"}")
-    if not parted or counts != (len(data) - 1, len(data), len(data)) or not lines.isascii():
+    if not parted or counts != (len(data) - 1, len(data), len(data)):
         return None
     try:
         nodes = layout.decode_states(lines)
