@@ -1,0 +1,85 @@
+"""The request that deletes many partitions, compared with kazoo's own of the same meaning."""
+
+import struct
+
+import numpy as np
+import pytest
+from kazoo.exceptions import BadVersionError, NoNodeError, NotEmptyError
+from kazoo.protocol.serialization import CheckVersion, Delete, Transaction
+
+from kactl.rows import Ints
+from kactl.stores.zookeeper.delete_multi import PartitionsDeletion, packed
+
+HEADER = struct.Struct("!i?i")
+END = HEADER.pack(-1, True, -1)
+FENCE = "/kafka/controller_epoch"
+
+
+def numbers(*partitions: int) -> Ints:
+    return np.array(partitions, np.int32)
+
+
+def some() -> PartitionsDeletion:
+    return PartitionsDeletion(FENCE, 7, [("/kafka/brokers/topics/a/partitions", numbers(0, 12)), ("/b/ä", numbers(3))])
+
+
+def test_it_is_laid_out_as_kazoo_lays_it_out() -> None:
+    nodes = [f"/kafka/brokers/topics/a/partitions/{at}" for at in (0, 12)] + ["/b/ä/3"]
+    theirs = Transaction(
+        [CheckVersion(FENCE, 7), *(Delete(path, -1) for node in nodes for path in (f"{node}/state", node))]
+    )
+
+    ours = some()
+
+    assert ours.serialize() == theirs.serialize()
+    assert ours.type == theirs.type
+    assert len(ours) == 6
+
+
+def answer(*errors: int) -> bytes:
+    """What a server says of a multi that failed: of each operation an error, or that it was rolled back (0)."""
+    return b"".join(HEADER.pack(-1, False, error) + struct.pack("!i", error) for error in errors) + END
+
+
+@pytest.mark.parametrize("offset", [0, 16])
+def test_what_was_done_is_done_throughout(offset: int) -> None:
+    done = HEADER.pack(13, False, 0) + HEADER.pack(2, False, 0) * 6 + END
+
+    assert some().deserialize(bytes(offset) + done, offset) == [0] * 7
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        [BadVersionError.code, -2, -2, -2, -2, -2, -2],
+        [0, 0, 0, NotEmptyError.code, -2, -2, -2],
+        [0, NoNodeError.code, -2, -2, -2, -2, -2],
+    ],
+)
+def test_what_was_refused_says_where(errors: list[int]) -> None:
+    assert some().deserialize(bytes(16) + answer(*errors), 16) == errors
+
+
+@pytest.mark.parametrize("cut", [1, 9, 20, 60])
+def test_an_answer_that_is_cut_short_is_no_answer(cut: int) -> None:
+    done = HEADER.pack(13, False, 0) + HEADER.pack(2, False, 0) * 6 + END
+
+    with pytest.raises(struct.error):
+        some().deserialize(done[:-cut], 0)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+def test_topics_are_packed_in_order_and_each_partition_once(size: int) -> None:
+    topics = {"a": numbers(0, 1, 2, 3, 4), "none": numbers(), "b": numbers(9), "c": numbers(*range(7))}
+
+    pieces = list(packed(topics, size))
+
+    sizes = [sum(len(part) for _, part in piece) for piece in pieces]
+    assert sizes[:-1] == [size] * (len(sizes) - 1)
+    assert 0 < sizes[-1] <= size
+    found = [(topic, at) for piece in pieces for topic, part in piece for at in part.tolist()]
+    assert found == [(topic, at) for topic, held in topics.items() for at in held.tolist()]
+
+
+def test_nothing_is_packed_of_nothing() -> None:
+    assert list(packed({"a": numbers()}, 5)) == []

@@ -1,0 +1,229 @@
+"""Many topics that are deleted in one call: what is in the way of one, and who dies in the middle of all."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import anyio
+import numpy as np
+import pytest
+
+from kactl.errors import ControllerMoved, StoreError
+from kactl.model import Assignment, Fence, TopicPartition, TopicRef
+from kactl.rows import Ints
+from kactl.store import Names
+from kactl.stores.zookeeper import ZooKeeperStore
+from kactl.stores.zookeeper.link import Kind
+from tests.contracts.store_clients import SESSION_MS, WAIT_S, write
+from tests.interop.zookeeper import ZooKeeperServer
+
+from .proxy import MULTI, Proxy
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop]
+
+TOPICS = [f"t{number:02}" for number in range(12)]
+EACH = 7
+ROWS = [TopicPartition(topic, at) for topic in TOPICS for at in range(EACH)]
+TOLD: Mapping[str, Ints] = {topic: np.arange(EACH, dtype=np.int32) for topic in TOPICS}
+# 84 partitions in multis of five, then twelve times three nodes of their own in multis of three, then the marks.
+BATCH = 10
+PARTITIONS, OWN, MARKS = 17, 4, 2
+TO_DELETE = 8  # the permission to delete what is below a node, as ZooKeeper numbers it
+
+
+@pytest.fixture
+async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
+    async with Proxy(zookeeper.port) as line:
+        yield line
+
+
+@pytest.fixture
+async def store(proxy: Proxy, chroot: str, kind: Kind) -> AsyncIterator[ZooKeeperStore]:
+    line = f"127.0.0.1:{proxy.port}{chroot}"
+    async with ZooKeeperStore(
+        line, session_timeout_ms=SESSION_MS, batch_partitions=BATCH, max_in_flight=1, client=kind
+    ) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def fence(store: ZooKeeperStore) -> Fence:
+    """Topics with leaders, marked for deletion, and one that is not."""
+    for topic in (*TOPICS, "stays"):
+        await store.create_topic(TopicRef(topic), {at: Assignment((1, 2, 3)) for at in range(EACH)}, {"a": "b"})
+    fence = await store.contest(100)
+    assert (await store.commit(write([*ROWS, TopicPartition("stays", 0)]), fence)).kept.all()
+    for topic in TOPICS:
+        await store.mark_deletion(topic)
+    return fence
+
+
+def rest(tree: Any, topic: str) -> list[bool]:
+    """What is there of a topic: its assignment, its configuration, its mark."""
+    paths = (f"/brokers/topics/{topic}", f"/config/topics/{topic}", f"/admin/delete_topics/{topic}")
+    return [bool(tree.exists(path)) for path in paths]
+
+
+async def left(store: ZooKeeperStore) -> tuple[list[str], list[str]]:
+    """The topics that are there, and those that are marked."""
+    return await store.topics(), await store.deletions()
+
+
+async def test_all_of_them_go_and_nothing_else(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
+    assert await store.delete_topics(TOLD, fence) == {}
+
+    assert await left(store) == (["stays"], [])
+    assert tree.get_children("/config/topics") == ["stays"]
+    assert (await store.leaderships(Names.of([TopicPartition("stays", 0)]))).found.all()
+
+
+async def test_what_cannot_be_deleted_of_one_topic_holds_up_no_other(
+    store: ZooKeeperStore, tree: Any, fence: Fence
+) -> None:
+    locked = "/brokers/topics/t05/partitions/3"
+    (acl,), _ = tree.get_acls(locked)
+    tree.set_acls(locked, [acl._replace(perms=acl.perms & ~TO_DELETE)])
+
+    failed = await store.delete_topics(TOLD, fence)
+
+    assert list(failed) == ["t05"]
+    assert isinstance(failed["t05"], StoreError)
+    assert "t05/partitions/3/state is still there" in str(failed["t05"])
+    assert await left(store) == (["stays", "t05"], ["t05"])
+    assert rest(tree, "t05") == [True, True, True]
+    tree.set_acls(locked, [acl])
+    assert await store.delete_topics({"t05": TOLD["t05"]}, fence) == {}
+    assert rest(tree, "t05") == [False, False, False]
+
+
+async def test_what_cannot_be_listed_of_one_topic_holds_up_no_other(
+    store: ZooKeeperStore, tree: Any, fence: Fence
+) -> None:
+    hidden = "/brokers/topics/t02/partitions/1/notes"
+    tree.create(f"{hidden}/mine", makepath=True)
+    (acl,), _ = tree.get_acls(hidden)
+    tree.set_acls(hidden, [acl._replace(perms=0)])
+
+    failed = await store.delete_topics(TOLD, fence)
+
+    assert list(failed) == ["t02"]
+    assert "/brokers/topics/t02/partitions/1/notes could not be listed" in str(failed["t02"])
+    assert await left(store) == (["stays", "t02"], ["t02"])
+
+
+async def test_a_configuration_that_cannot_be_deleted_keeps_its_mark_alone(
+    store: ZooKeeperStore, tree: Any, fence: Fence
+) -> None:
+    tree.create("/config/topics/t07/below", b"mine")
+
+    failed = await store.delete_topics(TOLD, fence)
+
+    assert list(failed) == ["t07"]
+    assert "/config/topics/t07 could not be deleted" in str(failed["t07"])
+    assert rest(tree, "t07") == [False, True, True]
+    assert await left(store) == (["stays"], ["t07"])
+
+
+async def test_a_mark_that_cannot_be_deleted_is_told_of(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
+    tree.create("/admin/delete_topics/t07/below", b"mine")
+
+    failed = await store.delete_topics(TOLD, fence)
+
+    assert list(failed) == ["t07"]
+    assert rest(tree, "t07") == [False, False, True]
+    assert await left(store) == (["stays"], ["t07"])
+
+
+async def test_what_strangers_left_or_took_costs_a_look_and_no_topic(
+    store: ZooKeeperStore, tree: Any, fence: Fence
+) -> None:
+    tree.create("/brokers/topics/t00/partitions/2/state/z", b"mine")
+    tree.create("/brokers/topics/t03/notes/deep", b"mine", makepath=True)
+    tree.create("/brokers/topics/t04/partitions/99/state", b"mine", makepath=True)
+    tree.delete("/brokers/topics/t06/partitions/0/state")
+    tree.delete("/brokers/topics/t08/partitions", recursive=True)
+    tree.delete("/brokers/topics/t09", recursive=True)
+    tree.delete("/config/topics/t10")
+    for path in ("/brokers/topics/t11", "/config/topics/t11", "/admin/delete_topics/t11"):
+        tree.delete(path, recursive=True)
+
+    assert await store.delete_topics(TOLD, fence) == {}
+
+    assert await left(store) == (["stays"], [])
+    assert tree.get_children("/config/topics") == ["stays"]
+
+
+@pytest.mark.parametrize("nth", [1, 9, PARTITIONS, PARTITIONS + 2, PARTITIONS + OWN, PARTITIONS + OWN + 1])
+async def test_who_dies_in_the_middle_leaves_the_marks_of_all_that_is_left(
+    store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence, connect: str, nth: int
+) -> None:
+    with anyio.move_on_after(WAIT_S) as life:
+        async with anyio.create_task_group() as tasks:
+            proxy.lose(MULTI, nth=nth)
+            tasks.start_soon(store.delete_topics, TOLD, fence)
+            await proxy.silent.wait()
+            life.cancel()
+    proxy.reachable = False
+    await proxy.cut()
+
+    there = [rest(tree, topic) for topic in TOPICS]
+    for entry, config, mark in there:
+        assert entry == config  # together or not at all
+        assert mark or not entry
+    assert any(mark for _, _, mark in there)
+    assert all(mark for _, _, mark in there) == (nth <= PARTITIONS + OWN)
+    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as heir:
+        new = await heir.contest(101, take_over=True)
+        marked = await heir.deletions()
+        loaded = await heir.leaderships(Names.of(ROWS))
+        known = {topic: TOLD[topic][loaded.found[at * EACH : (at + 1) * EACH]] for at, topic in enumerate(TOPICS)}
+        assert await heir.delete_topics({topic: known[topic] for topic in marked}, new) == {}
+
+        assert await left(heir) == (["stays"], [])
+    proxy.reachable = True
+
+
+@pytest.mark.parametrize("nth", [1, 9, PARTITIONS, PARTITIONS + 2, PARTITIONS + OWN + 1])
+async def test_a_connection_that_is_lost_in_the_middle_is_no_reason_to_stop(
+    store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence, nth: int
+) -> None:
+    failed: list[Mapping[str, StoreError]] = []
+
+    async def delete() -> None:
+        failed.append(await store.delete_topics(TOLD, fence))
+
+    with anyio.fail_after(WAIT_S):
+        async with anyio.create_task_group() as tasks:
+            proxy.lose(MULTI, nth=nth)
+            tasks.start_soon(delete)
+            await proxy.silent.wait()
+            await proxy.cut()
+
+    assert failed == [{}]
+    assert await left(store) == (["stays"], [])
+    assert tree.get_children("/config/topics") == ["stays"]
+
+
+@pytest.mark.parametrize("nth", [1, 9, PARTITIONS, PARTITIONS + 2, PARTITIONS + OWN + 1])
+async def test_who_is_deposed_in_the_middle_deletes_nothing_more(
+    store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence, connect: str, nth: int
+) -> None:
+    async def delete() -> None:
+        with pytest.raises(ControllerMoved):
+            await store.delete_topics(TOLD, fence)
+
+    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as heir:
+        with anyio.fail_after(WAIT_S):
+            async with anyio.create_task_group() as tasks:
+                proxy.lose(MULTI, nth=nth)
+                tasks.start_soon(delete)
+                await proxy.silent.wait()
+                new = await heir.contest(101, take_over=True)
+                before = await left(heir)
+                states = (await heir.leaderships(Names.of(ROWS))).found.tolist()
+                await proxy.cut()
+
+        assert await left(heir) == before
+        assert (await heir.leaderships(Names.of(ROWS))).found.tolist() == states
+        assert before[1]
+        assert await heir.delete_topics({topic: TOLD[topic] for topic in before[1]}, new) == {}
+        assert await left(heir) == (["stays"], [])
