@@ -25,6 +25,10 @@ M = TypeVar("M")
 INBOX_LIMIT: Final = 10_000
 # How many kinds of messages are told apart by who takes some before others.
 LANES: Final = 3
+# How many messages may go before one that nobody waits for.
+OVERTAKEN_MAX: Final = 20
+# For how long an actor goes on without letting others of the process have their turn, while messages wait.
+TURN_MS: Final = 2.0
 
 
 def _no_time() -> float:
@@ -68,7 +72,8 @@ class Entry(NamedTuple, Generic[M]):
 class Inbox(Generic[M]):
     """Messages in the order in which they came, each with the future of its asker, if any asked.
 
-    They stand in lanes, so that the oldest of one kind can be found; who reads from all of them does not notice.
+    They stand in lanes, so that the oldest of one kind can be found. Those of lane 2 go before those of lane 1, and
+    otherwise the order is kept. What nobody waits for stands in lane 1; it is not overtaken for ever.
 
     Args:
         now: the time in ms, on a clock that never goes back, by which waits are told; without it they are 0.
@@ -89,6 +94,7 @@ class Inbox(Generic[M]):
         self._lane = lane
         self._lanes: tuple[collections.deque[Entry[M]], ...] = tuple(collections.deque() for _ in range(LANES))
         self._put = 0  # how many there ever were
+        self._overtaken = 0  # how many of lane 2 went before those of lane 1, since one of them was taken
         self.waited_ms = 0.0  # for how long the message that was taken last had waited
         self._wake: asyncio.Future[None] | None = None
         self._once: set[M] = set()  # what `put_once` left and nobody has taken yet
@@ -101,8 +107,7 @@ class Inbox(Generic[M]):
     @property
     def oldest_ms(self) -> float:
         """For how long the oldest message has waited; 0 if none does."""
-        oldest = self._oldest()
-        return self._now() - oldest[0].put_ms if oldest else 0.0
+        return max((self._now() - lane[0].put_ms for lane in self._lanes if lane), default=0.0)
 
     def oldest_ms_in(self, lane: int) -> float:
         """The same of one lane."""
@@ -163,9 +168,16 @@ class Inbox(Generic[M]):
         return None
 
     def _oldest(self) -> collections.deque[Entry[M]] | None:
-        """The lane of the oldest message."""
+        """The lane of the oldest message, or of one that goes before it; None if nothing waits."""
         taken = [lane for lane in self._lanes if lane]
-        return min(taken, key=lambda lane: lane[0].number) if taken else None
+        if not taken:
+            return None
+        oldest = min(taken, key=lambda lane: lane[0].number)
+        patient, hasty = self._lanes[1], self._lanes[2]
+        if oldest is not patient:
+            return oldest
+        self._overtaken = self._overtaken + 1 if hasty and self._overtaken < OVERTAKEN_MAX else 0
+        return hasty if self._overtaken else patient
 
     def _taken(self, lane: collections.deque[Entry[M]]) -> tuple[M, asyncio.Future[Any] | None]:
         entry = lane.popleft()
@@ -223,6 +235,7 @@ class Actor(Generic[M]):
         lane: Callable[[M], int] = _one_lane,
     ) -> None:
         self.name = name
+        self._now = now
         self.inbox: Inbox[M] = Inbox(name, limit, now=now, lane=lane)
 
     @property
@@ -236,9 +249,14 @@ class Actor(Generic[M]):
     async def run(self) -> None:
         """Take one message after the other, until cancelled. After an error it can be run again: the inbox is kept."""
         try:
+            since_ms = self._now()
             while True:
                 message, asker = await self.inbox.take()
                 await self._one(message, asker)
+                # Neither taking nor handling a message needs to wait for anything.
+                if self._now() - since_ms >= TURN_MS:
+                    await asyncio.sleep(0)
+                    since_ms = self._now()
         except asyncio.CancelledError:
             self.inbox.close()
             raise

@@ -17,7 +17,7 @@ from kactl.events import ControllerState, Event, LeaderAndIsrAnswered, Turn, Wri
 from kactl.requests import Asked
 from kactl.telemetry import Telemetry
 
-from .actor import Actor
+from .actor import TURN_MS, Actor
 from .handlers.alter_partition import IsrProposals
 from .handlers.answers import BrokerAnswers
 from .handlers.balance import Balancing
@@ -50,6 +50,8 @@ LOOK_AGAIN_MS: Final = 10_000
 # Answers of brokers for which nobody waits are handled in the middle of a large event only if it goes on for so long:
 # its next chunk is not planned before they are handled, though the store could be writing it meanwhile.
 BETWEEN_AFTER_MS: Final = 100
+# For how much longer than a large event went on it may be held up.
+RECESS_SHARE: Final = 4
 
 
 class ControllerLoop(Actor[Event]):
@@ -245,13 +247,13 @@ class ControllerLoop(Actor[Event]):
         return not any(entry.message.on_standby for entry in self.inbox.in_lane(Turn.AFTER))
 
     async def _hold_recess(self) -> None:
-        """Handle small events that wait, for as long as the large one took since it was last held up.
+        """Handle small events that wait, for as long as they may take; see `recess`.
 
         Raises:
             ControllerMoved, IllegalState: one of them has met what ends our controllership.
         """
-        began_ms = self.clock.monotonic_ms()
-        share_ms = began_ms - self._resumed_ms
+        began_ms = yielded_ms = self.clock.monotonic_ms()
+        share_ms = RECESS_SHARE * (began_ms - self._resumed_ms)
         waiting = len(self.inbox.in_lane(Turn.SOON)) + len(self.inbox.in_lane(Turn.BETWEEN))
         # No more than wait now: what they bring about comes at the next boundary.
         for _ in range(waiting):
@@ -262,8 +264,12 @@ class ControllerLoop(Actor[Event]):
             over, self._over = self._over, None
             if over is not None:
                 raise over
-            if self.clock.monotonic_ms() - began_ms >= share_ms:
+            now_ms = self.clock.monotonic_ms()
+            if now_ms - began_ms >= share_ms:
                 break
+            if now_ms - yielded_ms >= TURN_MS:
+                await asyncio.sleep(0)
+                yielded_ms = now_ms
         self._resumed_ms = self.clock.monotonic_ms()
 
     # -- what did not go well ------------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ anew afterwards, and what was decided meanwhile is not decided again.
     ElectionRequested            └ to its end ─ answer ┘
 
 What may be handled so says its `turn`; see `kactl.events.Turn`. How long it may take all together is bounded, so that a
-flood of small events delays the large one, and does not starve it: as long as the large one took since it was last held
-up, so that at least half of the time is its own; but one event at least.
+flood of small events delays the large one, and does not starve it: four times as long as the large one took since it
+was last held up, so that at least a fifth of the time is its own; but one event at least. Under any lesser load they
+are all handled, since a small event may well be a write that is forced to disk, as a chunk is.
 """
 
 from collections.abc import Awaitable, Callable
