@@ -125,6 +125,15 @@ class Client:
         """The session's id and password, with which another connection could take it over."""
         return self._link.session
 
+    @property
+    def reads_many(self) -> bool:
+        """Whether multi-reads may be asked for; False once the server has said that it knows none.
+
+        It answers what it does not know at once, before what was asked earlier, and that ends the connection. So what
+        may be unknown is asked for first where nothing else is on its way.
+        """
+        return self._reads_many
+
     def path(self, path: str) -> str:
         """The whole path of one that is relative to the chroot."""
         return self.chroot + path

@@ -28,8 +28,8 @@ LOGGED_MAX: Final = 10
 async def read(client: Client, names: Names) -> Leaderships:
     """What is stored of some partitions, in their order. A node that cannot be read is logged."""
     asked = state_reads.requests(names, client.chroot)
-    answers = (await client.ask_all(asked)).results
-    if any(isinstance(answer, UnimplementedError) for answer in answers):
+    answers = (await client.ask_all(asked)).results if client.reads_many else []
+    if not client.reads_many or any(isinstance(answer, UnimplementedError) for answer in answers):
         nodes = await client.read_all([layout.state(name.topic, name.partition) for name in names])
         blocks = [state_reads.block(nodes)]
     else:

@@ -83,6 +83,7 @@ class Watches:
         self._armed: dict[tuple[str, Kind], _Mark] = {}
         self._leaderships: dict[str, StoreEvent] = {}
         self._lines = 0  # how many connections there were before this one
+        self._arms_many = True  # unless the server does not know how
         self._heeded: list[set[str]] = []  # get the paths of whatever fires
         self.topics = TopicList()
 
@@ -97,7 +98,7 @@ class Watches:
 
     async def read(self, paths: Sequence[str]) -> list[Any]:
         """The data of some nodes, as (data, stat) or an error for each, all of them watched from then on."""
-        if len(paths) < arming.MANY:
+        if len(paths) < arming.MANY or not self._arms_many:
             return await self._read_each(paths)
         whole = [self._client.path(path) for path in paths]
         for _ in range(TRIES_MAX):
@@ -106,6 +107,7 @@ class Watches:
             try:
                 armed = await self._client.ask_all(arming.requests(whole))
                 if any(isinstance(answer, ZookeeperError) for answer in armed.results):
+                    self._arms_many = False
                     break
                 nodes = await self._client.read_all(paths)
             finally:
@@ -166,7 +168,7 @@ class Watches:
     def rearm(self) -> None:
         """There is a new connection: arm all watches again, and tell what changed in between."""
         topics = [key for key, mark in self._armed.items() if _topic(key[0]) is not None and mark != _ABSENT]
-        if len(topics) < arming.MANY:
+        if len(topics) < arming.MANY or not (self._arms_many and self._client.reads_many):
             topics = []
         self._arm_many(topics)
         self._arm(list(self._armed.keys() - set(topics)))
