@@ -5,6 +5,9 @@ overtakes it, until it is answered or the channel is removed, because the broker
 no longer the controller. So a slow broker delays nobody else. A request whose answer was lost is delivered twice; all
 three kinds can bear that by their epochs.
 
+What waits for a slow broker may be put together, see `kactl.coalescing`. Of others it is not: what many brokers get is
+encoded once for all of them, and what was put together for one of them would have to be encoded for it alone.
+
 Source: the classic controller's ControllerChannelManager and RequestSendThread.
 """
 
@@ -16,6 +19,7 @@ from typing import Final
 
 from kactl.batch import Addressed
 from kactl.clock import Clock
+from kactl.coalescing import Alive, alive_in, coalesced
 from kactl.errors import BrokerUnreachable
 from kactl.events import BrokerLagged, Event, LeaderAndIsrAnswered, ReplicasDeleted, UpdateMetadataAnswered
 from kactl.model import Broker
@@ -28,6 +32,7 @@ from kactl.wire import (
     Response,
     StopReplica,
     StopReplicaResponse,
+    UpdateMetadata,
     UpdateMetadataResponse,
 )
 
@@ -44,6 +49,12 @@ RETRY_BACKOFF_MS: Final = 100
 RENEWAL_PAUSE_MS: Final = 1000
 # A broker that is this far behind is told everything anew, which is one request of each kind.
 QUEUE_LIMIT: Final = 10_000
+# A broker is slow whose requests have waited for this long, so many of them. In a failover of a large cluster three
+# wait for each broker; in a change that is made in chunks, two for each chunk, and not for long.
+SLOW_MS: Final = 1000
+SLOW_COUNT: Final = 4
+# So many requests are looked at while they wait, however slow the broker; and again once they are twice what was left.
+LOOKED_AT: Final = 64
 
 
 class Channel:
@@ -54,6 +65,7 @@ class Channel:
             ActorStopped at the very end.
         deletions_in: what an answer to a StopReplica says of replicas that somebody waits for to be deleted.
         gate: has to stand open whenever a request goes out.
+        coalesce: whether what waits may be put together.
         pause_ms: before the first request.
     """
 
@@ -67,6 +79,7 @@ class Channel:
         deliver_event: Callable[[Event], None],
         deletions_in: DeletionsIn,
         gate: Gate,
+        coalesce: bool = True,
         pause_ms: float = 0,
     ) -> None:
         self.broker = broker
@@ -79,6 +92,10 @@ class Channel:
         self._gate = gate
         self._queue: collections.deque[tuple[Request, float]] = collections.deque()
         self._wake: asyncio.Future[None] | None = None
+        self._in_flight = False  # the first of the queue may have reached the broker
+        self._alive: Alive | None = None  # whom the broker was told last to be alive
+        self._looked_at = LOOKED_AT if coalesce else QUEUE_LIMIT
+        self._coalesce = coalesce
         self.failures = 0  # tries in a row that did not get through
         self.last_error = ""
 
@@ -96,6 +113,8 @@ class Channel:
         if len(self._queue) >= QUEUE_LIMIT:
             return False
         self._queue.append((request, self._clock.monotonic_ms()))
+        if len(self._queue) >= self._looked_at:
+            self._put_together()
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
         return True
@@ -109,14 +128,34 @@ class Channel:
                 while not self._queue:
                     self._wake = asyncio.get_running_loop().create_future()
                     await self._wake
+                if len(self._queue) >= SLOW_COUNT and self.oldest_ms >= SLOW_MS:
+                    self._put_together()
                 request, since_ms = self._queue[0]
                 self._telemetry.waited(self.broker.id, self._clock.monotonic_ms() - since_ms)
+                self._in_flight = True
                 response = await self._deliver(request)
                 # Only now: a request counts as waiting until it is answered.
                 self._queue.popleft()
+                self._in_flight = False
+                if isinstance(request, UpdateMetadata) and not response.error:
+                    self._alive = alive_in(request)
                 await self._answered(request, response)
         finally:
             await asyncio.shield(self._connection.close())
+
+    def _put_together(self) -> None:
+        """Let one request stand for several that wait, where that makes no difference."""
+        if not self._coalesce:
+            return
+        flying = [self._queue.popleft()] if self._in_flight else []
+        alive = self._alive
+        if flying and isinstance(flying[0][0], UpdateMetadata):
+            alive = alive_in(flying[0][0])
+        waiting = list(self._queue)
+        left = coalesced([request for request, _ in waiting], broker=self.broker.id, alive=alive)
+        self._queue = collections.deque([*flying, *((each.request, waiting[each.since][1]) for each in left)])
+        self._looked_at = max(LOOKED_AT, 2 * len(self._queue))
+        log.info("broker %d is slow: of %d requests that waited %d are left", self.broker.id, len(waiting), len(left))
 
     async def _deliver(self, request: Request) -> Response:
         while True:
@@ -165,7 +204,11 @@ class Channel:
 
 
 class Channels:
-    """All channels. Kept by the controller, fed by its machines."""
+    """All channels. Kept by the controller, fed by its machines.
+
+    Args:
+        coalesce: whether what waits for a slow broker may be put together.
+    """
 
     def __init__(
         self,
@@ -175,12 +218,14 @@ class Channels:
         telemetry: Telemetry,
         deliver_event: Callable[[Event], None],
         deletions_in: DeletionsIn,
+        coalesce: bool = True,
     ) -> None:
         self._transport = transport
         self._clock = clock
         self._telemetry = telemetry
         self._deliver_event = deliver_event
         self._deletions_in = deletions_in
+        self._coalesce = coalesce
         self._channels: dict[int, tuple[Channel, asyncio.Task[None]]] = {}
         self.gate = Gate()
         self._closing: set[asyncio.Task[None]] = set()
@@ -206,6 +251,7 @@ class Channels:
             deliver_event=self._deliver_event,
             deletions_in=self._deletions_in,
             gate=self.gate,
+            coalesce=self._coalesce,
             pause_ms=pause_ms,
         )
         self._channels[broker.id] = (channel, self._run(channel))

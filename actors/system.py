@@ -129,6 +129,8 @@ class Controller(Asking, Looking):
             telemetry=self.telemetry,
             deliver_event=self._put,
             deletions_in=lambda request, answer: deletion_answers(request, answer, self.cluster),
+            # Participants in this process are handed columns: there is nothing to be spared.
+            coalesce=transport is not None and not parity,
         )
         chunk = WHOLE if parity else chunk_partitions
         self.partitions = Partitions(

@@ -10,11 +10,11 @@ import pytest
 
 from kactl.actors import channel as channels_module
 from kactl.actors.actor import InboxFull
-from kactl.actors.channel import RENEWAL_PAUSE_MS, RETRY_BACKOFF_MS, Channels
+from kactl.actors.channel import LOOKED_AT, RENEWAL_PAUSE_MS, RETRY_BACKOFF_MS, SLOW_MS, Channels
 from kactl.batch import Addressed
 from kactl.errors import BrokerUnreachable
 from kactl.events import BrokerLagged, Event, LeaderAndIsrAnswered, UpdateMetadataAnswered
-from kactl.model import Broker
+from kactl.model import Broker, TopicRef
 from kactl.telemetry import Telemetry
 from kactl.wire import (
     LeaderAndIsr,
@@ -275,3 +275,101 @@ async def test_what_waited_behind_the_gate_goes_with_its_channel(bench: Bench) -
     await settle()
 
     assert bench.numbers(1) == [2]
+
+
+def lead(number: int) -> LeaderAndIsr:
+    """One of many that speak of the same partition, each under a higher leader epoch."""
+    at, epoch, replicas = np.zeros(1, np.int32), np.array([number], np.int32), np.array([[1], [2]], np.int32)
+    topics = [TopicRef("t", bytes(range(16)))]
+    states = PartitionStates(topics, at, at, at, at + np.int32(1), epoch, replicas, epoch, replicas)
+    return LeaderAndIsr(controller_id=9, controller_epoch=1, broker_epoch=1, states=states)
+
+
+async def behind(bench: Bench, *, requests: int = 10, wait_ms: float = SLOW_MS) -> list[Request]:
+    """What broker 1 gets, that did not answer for a while."""
+    arrived: list[Request] = []
+    line = bench.channels[1]._connection
+    deliver = line.deliver
+
+    async def noted(request: Request) -> Response:
+        response = await deliver(request)
+        arrived.append(request)
+        return response
+
+    line.deliver = noted  # type: ignore[method-assign]
+    bench.wire.failing.add(1)
+    bench.channels.send(Addressed(1, lead(number)) for number in range(requests))
+    await bench.clock.advance(wait_ms)
+    bench.wire.failing.clear()
+    await bench.clock.advance(RETRY_BACKOFF_MS)
+    return arrived
+
+
+def epochs(requests: list[Request]) -> list[int]:
+    return [int(request.states.leader_epoch[0]) for request in requests if isinstance(request, LeaderAndIsr)]
+
+
+async def test_what_waits_for_a_slow_broker_is_put_together_but_never_what_is_in_flight(bench: Bench) -> None:
+    arrived = await behind(bench)
+
+    # The first was tried again and again, and may have arrived; of the others the last word is enough.
+    assert epochs(arrived) == [0, 9]
+    assert len(bench.events) == 2
+
+
+async def test_what_has_hardly_waited_goes_as_it_is(bench: Bench) -> None:
+    assert epochs(await behind(bench, wait_ms=SLOW_MS / 4)) == list(range(10))
+
+
+async def test_with_parity_everything_goes_as_it_is(bench: Bench) -> None:
+    bench.channels._coalesce = False
+    bench.channels.remove(1)
+    bench.channels.add(Broker(1, 200))
+
+    assert epochs(await behind(bench)) == list(range(10))
+
+
+async def test_a_queue_is_looked_at_before_it_grows_large(bench: Bench) -> None:
+    bench.wire.hanging.add(1)
+    longest = 0
+    for number in range(1000):
+        bench.channels.send([Addressed(1, lead(number)), Addressed(1, metadata(1))])
+        await asyncio.sleep(0)
+        longest = max(longest, len(bench.channels[1]))
+
+    assert longest <= LOOKED_AT
+    assert not any(isinstance(event, BrokerLagged) for event in bench.events)
+
+
+async def test_whom_the_broker_knows_to_be_alive_is_what_it_was_told_last(bench: Bench) -> None:
+    """A follower that does not know its leader to be alive does not follow, and keeps its epoch."""
+
+    def told(*alive: int) -> UpdateMetadata:
+        return dataclasses.replace(metadata(1), live_brokers=tuple(Broker(id_, 1) for id_ in alive))
+
+    bench.channels.send([Addressed(1, told(1, 2))])
+    await settle()
+    channel = bench.channels[1]
+    assert channel._alive is not None
+    assert set(channel._alive) == {1, 2}
+
+    arrived = await behind(bench, requests=0)
+    bench.wire.failing.add(1)
+    bench.channels.send([Addressed(1, told(1)), *(Addressed(1, lead(number)) for number in range(4))])
+    bench.channels.send([Addressed(1, told(1, 2)), Addressed(1, led_by_2(9)), Addressed(1, led_by_2(10))])
+    await bench.clock.advance(SLOW_MS)
+    bench.wire.failing.clear()
+    await bench.clock.advance(RETRY_BACKOFF_MS)
+
+    # Led by 2 again only after 2 is known to be alive again.
+    assert [type(request).__name__ for request in arrived] == [
+        "UpdateMetadata",
+        "UpdateMetadata",
+        "LeaderAndIsr",
+    ]
+    assert epochs(arrived) == [10]
+
+
+def led_by_2(number: int) -> LeaderAndIsr:
+    request = lead(number)
+    return dataclasses.replace(request, states=dataclasses.replace(request.states, leader=np.array([2], np.int32)))

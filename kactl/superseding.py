@@ -1,0 +1,208 @@
+"""Which word counts, where several waiting requests speak of the same partitions. The rules stand in `coalescing`.
+
+A `Group` is one request, or several that were put together; it knows of each partition whose word counts. Every column
+here is as long as there are partitions in all requests that wait, so that two groups are compared place by place.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kactl.model import LEADER_DURING_DELETE, Endpoint, TopicRef
+from kactl.rows import Bools, Ints, RowNumbers
+from kactl.said import PARTITIONS_OF_A_REQUEST_MAX
+from kactl.wire import LeaderAndIsr, Request, StopReplica, UpdateMetadata
+
+# The brokers that a broker knows to be alive, and where.
+Alive = dict[int, tuple[Endpoint, ...]]
+
+# How far a stop reaches whose leader epoch brokers do not compare: above all epochs.
+_ANY_EPOCH = 1 << 40
+
+
+def alive_in(request: UpdateMetadata) -> Alive:
+    return {broker.id: broker.endpoints for broker in request.live_brokers}
+
+
+class Named:
+    """All partitions that some requests name, numbered by topic and partition.
+
+    Attributes:
+        rows: for each request the number of each of its rows.
+        torn: requests that name a topic which is known under two ids here.
+        topics: by number, in the order of the numbers of partitions.
+        topic, partition: of each number.
+    """
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self.topics: list[TopicRef] = []
+        numbers: dict[str, int] = {}
+        two_ids: set[int] = set()
+        keys, here = [], []
+        for request in requests:
+            named = request if isinstance(request, StopReplica) else request.states
+            local = np.empty(len(named.topics), np.int64)
+            for at, ref in enumerate(named.topics):
+                number = local[at] = numbers.setdefault(ref.name, len(numbers))
+                if number == len(self.topics):
+                    self.topics.append(ref)
+                elif ref is not self.topics[number] and ref.id != self.topics[number].id:
+                    two_ids.add(int(number))
+            here.append(set(local.tolist()))
+            keys.append(local[named.topic] << 32 | named.partition)
+        self.torn = [bool(two_ids & names) for names in here]
+        every, inverse = np.unique(np.concatenate(keys), return_inverse=True)
+        self.topic, self.partition = every >> 32, (every & 0xFFFF_FFFF).astype(np.int32)
+        self.rows: list[RowNumbers] = np.split(inverse, np.cumsum([len(each) for each in keys])[:-1])
+
+    def __len__(self) -> int:
+        return len(self.topic)
+
+
+# -- what may be put together, and what may move -----------------------------------------------------------------------
+
+
+class Words(NamedTuple):
+    """The partitions that some requests name, and of each the request and its row whose word counts."""
+
+    numbers: RowNumbers
+    source: Ints
+    row: Ints
+    is_new: Bools
+
+
+class Group:
+    """One request, or several that were put together.
+
+    Attributes:
+        members: which requests, ascending.
+        torn: nothing may be put together with it, and nothing move past it.
+        has: bool[number of a partition]: which partitions it names.
+        source, row: for each of them, the request whose word counts, and its row there.
+        words: the same for these alone, once it is settled; None of a single request.
+    """
+
+    words: Words | None = None
+
+    def __init__(self, at: int, named: Named) -> None:
+        self.members = [at]
+        self.torn = named.torn[at]
+        self.rows = named.rows[at]
+        self.has = self._column(len(named), True, np.bool_)
+        self.source = self._column(len(named), at, np.int32)
+        self.row = self._column(len(named), np.arange(len(self.rows)), np.int32)
+
+    def _column(self, size: int, values: Any, kind: Any) -> Any:
+        column = np.zeros(size, kind)
+        column[self.rows] = values
+        return column
+
+    def fits(self, later: Any) -> bool:
+        """Whether `later`, of the same kind, can be put together with this; it is one request."""
+        both = later.rows[self.has[later.rows]]
+        size = np.count_nonzero(self.has) + len(later.rows) - len(both)
+        return bool(size <= PARTITIONS_OF_A_REQUEST_MAX and self._agrees(later, both).all())
+
+    def settle(self) -> None:
+        """Nothing will be put together with it any more: keep only what says which word counts."""
+        if len(self.members) > 1:
+            numbers = np.flatnonzero(self.has)
+            is_new = getattr(self, "is_new", self.has)[numbers]
+            self.words = Words(numbers, self.source[numbers], self.row[numbers], is_new)
+        for name, column in list(vars(self).items()):
+            if isinstance(column, np.ndarray):
+                delattr(self, name)
+
+    def take(self, later: Any) -> None:
+        """Put `later` together with this."""
+        rows = later.rows[~self.has[later.rows] | self._prefers(later, later.rows)]
+        for name, column in vars(later).items():
+            if name != "rows" and isinstance(column, np.ndarray):
+                getattr(self, name)[rows] = column[rows]
+        self.members += later.members
+
+    def _agrees(self, later: Any, both: RowNumbers) -> Bools:
+        """For each partition that both name, whether one word can stand for the two."""
+        raise NotImplementedError
+
+    def _prefers(self, later: Any, rows: RowNumbers) -> Bools:
+        """For some partitions of `later`, whether its word counts if both name them."""
+        raise NotImplementedError
+
+
+class Metadata(Group):
+    def __init__(self, at: int, request: UpdateMetadata, named: Named, alive: Alive | None) -> None:
+        super().__init__(at, named)
+        self.gone = self._column(len(named), request.states.leader == LEADER_DURING_DELETE, np.bool_)
+        self.before = alive
+        self.after = alive_in(request)
+
+    def _agrees(self, later: "Metadata", both: RowNumbers) -> Bools:
+        agrees: Bools = ~self.gone[both] | later.gone[both]
+        return agrees
+
+    def _prefers(self, later: "Metadata", rows: RowNumbers) -> Bools:
+        return np.ones(len(rows), np.bool_)
+
+    def take(self, later: "Metadata") -> None:
+        super().take(later)
+        self.after = later.after
+
+    def changed(self) -> set[int]:
+        """The brokers that come, go, or move, where it is known who was there before."""
+        before = self.before or {}
+        return {id_ for id_ in before.keys() | self.after.keys() if before.get(id_) != self.after.get(id_)}
+
+
+class Leading(Group):
+    """Attributes: `replica`: the recipient is named as one; `taken`: its leader is known to be alive."""
+
+    def __init__(self, at: int, request: LeaderAndIsr, named: Named, broker: int, alive: Alive | None) -> None:
+        super().__init__(at, named)
+        states, size = request.states, len(named)
+        self.leader = self._column(size, states.leader, np.int32)
+        self.epoch = self._column(size, states.leader_epoch, np.int32)
+        self.replica = self._column(size, (states.replicas == broker).any(axis=0), np.bool_)
+        self.taken = self._column(size, np.isin(states.leader, [broker, *(alive or ())]), np.bool_)
+        self.is_new = self._column(size, False if states.is_new is None else states.is_new, np.bool_)
+
+    def _agrees(self, later: "Leading", both: RowNumbers) -> Bools:
+        heard = self.replica[both] & later.replica[both] & later.taken[both]
+        counts = self.taken[both] | self._prefers(later, both)
+        agrees: Bools = heard & counts & (self.is_new[both] | ~later.is_new[both])
+        return agrees
+
+    def _prefers(self, later: "Leading", rows: RowNumbers) -> Bools:
+        prefers: Bools = later.epoch[rows] > self.epoch[rows]
+        return prefers
+
+    def take(self, later: "Leading") -> None:
+        is_new = self.is_new | later.is_new
+        super().take(later)
+        self.is_new = is_new
+
+    def names_leader_among(self, brokers: set[int]) -> bool:
+        return bool(brokers) and bool(np.isin(self.leader[self.has], list(brokers)).any())
+
+
+class Stopping(Group):
+    def __init__(self, at: int, request: StopReplica, named: Named) -> None:
+        super().__init__(at, named)
+        self.delete = self._column(len(named), request.delete, np.bool_)
+        # Above all epochs where the broker does not compare: -2 and -1.
+        reach = np.where(request.leader_epoch < 0, np.int64(_ANY_EPOCH), request.leader_epoch)
+        self.reach = self._column(len(named), reach, np.int64)
+
+    def _agrees(self, later: "Stopping", both: RowNumbers) -> Bools:
+        first, second = self.delete[both], later.delete[both]
+        reach, other = self.reach[both], later.reach[both]
+        twice = (reach == other) | (reach >= _ANY_EPOCH)
+        agrees: Bools = np.where(first, np.where(second, twice, reach >= other), ~second | (other >= reach))
+        return agrees
+
+    def _prefers(self, later: "Stopping", rows: RowNumbers) -> Bools:
+        more = later.delete[rows] & ~self.delete[rows]
+        wider = ~self.delete[rows] & (later.reach[rows] > self.reach[rows])
+        prefers: Bools = more | wider
+        return prefers

@@ -1,0 +1,363 @@
+"""Putting waiting requests together makes no difference: neither to the broker, nor to what its controller hears."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kactl.coalescing import alive_in, coalesced
+from kactl.errors import ErrorCode
+from kactl.model import Broker, Endpoint, TopicRef
+from kactl.wire import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
+
+from .model_broker import ModelBroker
+
+US = 1
+IDS = [bytes([1]) * 16, bytes([2]) * 16]
+
+
+def broker(id_: int, port: int = 9092) -> Broker:
+    return Broker(id_, 100 + id_, (Endpoint("I", f"h{id_}", port),))
+
+
+# -- a controller that says anything at all ----------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Dice:
+    """Random requests.
+
+    Args:
+        sane: leaders are alive and epochs go up, as from a real controller; else anything goes.
+    """
+
+    seed: int
+    sane: bool
+
+    def __post_init__(self) -> None:
+        self.random = np.random.default_rng(self.seed)
+        self.alive = [2, 3, 4]
+        self.epochs: dict[tuple[int, int], int] = {}
+
+    def chance(self, probability: float) -> bool:
+        return bool(self.random.random() < probability)
+
+    def request(self) -> Request:
+        kind = self.random.integers(5)
+        if kind < 2:
+            return self.leader_and_isr()
+        return self.update_metadata() if kind < 4 else self.stop_replica()
+
+    def named(self) -> tuple[list[TopicRef], Any, Any]:
+        """Topics, and some partitions of theirs."""
+        refs = [TopicRef(name, IDS[int(self.chance(0.02))]) for name in ("a", "b", "c")]
+        which = np.flatnonzero(self.random.random(9) < 0.4)
+        return refs, (which // 3).astype(np.int32), (which % 3).astype(np.int32)
+
+    def states(self, *, metadata: bool) -> PartitionStates:
+        refs, topic, partition = self.named()
+        count = len(topic)
+        names = list(zip(topic.tolist(), partition.tolist(), strict=True))
+        if self.sane:
+            if not metadata:
+                self.epochs |= {name: self.epochs.get(name, -1) + int(self.random.integers(0, 3)) for name in names}
+            leader_epoch = np.array([max(self.epochs.get(name, 0), 0) for name in names], np.int32)
+            leader = self.random.choice([US, *self.alive], count).astype(np.int32)
+            replicas = np.tile(np.array([[US], [2], [3], [4]], np.int32), (1, count))
+        else:
+            leader_epoch = self.random.integers(0, 4, count, dtype=np.int32)
+            leader = self.random.integers(-1, 6, count, dtype=np.int32)
+            replicas = np.where(self.random.random((4, count)) < 0.9, [[US], [2], [3], [4]], -1).astype(np.int32)
+        if metadata:
+            leader = np.where(self.random.random(count) < 0.1, np.int32(-2), leader)
+        width = int(self.random.integers(1, 5))
+
+        def numbers() -> Any:
+            return self.random.integers(0, 9, count, dtype=np.int32)
+
+        def flags() -> Any:
+            return self.random.random(count) < 0.3
+
+        return PartitionStates(
+            topics=refs,
+            topic=topic,
+            partition=partition,
+            controller_epoch=numbers(),
+            leader=leader,
+            leader_epoch=leader_epoch,
+            isr=replicas[:width],
+            partition_epoch=numbers(),
+            replicas=replicas,
+            adding=replicas[:1] if self.chance(0.2) else None,
+            offline_replicas=replicas[-1:] if metadata and self.chance(0.3) else None,
+            is_new=None if metadata else flags(),
+            recovering=None if metadata else flags(),
+        )
+
+    def leader_and_isr(self) -> Request:
+        leaders = tuple(broker(id_) for id_ in sorted({US, *self.alive}))
+        return LeaderAndIsr(9, 1, 77, self.states(metadata=False), leaders)
+
+    def update_metadata(self) -> Request:
+        if self.chance(0.2):
+            self.alive = np.flatnonzero(self.random.random(6) < 0.7).tolist()
+        moved = self.chance(0.05)
+        live = tuple(broker(id_, 9093 if moved else 9092) for id_ in sorted({US, *self.alive}))
+        return UpdateMetadata(9, 1, 77, self.states(metadata=True), live)
+
+    def stop_replica(self) -> Request:
+        refs, topic, partition = self.named()
+        epochs = self.random.integers(-2, 4, len(topic), dtype=np.int32)
+        return StopReplica(9, 1, 77, refs, topic, partition, epochs, self.random.random(len(topic)) < 0.5)
+
+
+# -- what becomes of it ------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Heard:
+    """What the controller makes of answers: whose directory failed, and what became of each deletion."""
+
+    failed: set[str] = dataclasses.field(default_factory=set)
+    deletions: dict[str, list[int]] = dataclasses.field(default_factory=dict)
+
+    def hear(self, request: Request, answer: dict[str, int]) -> None:
+        if isinstance(request, LeaderAndIsr):
+            self.failed |= {name for name, error in answer.items() if error == ErrorCode.KAFKA_STORAGE_ERROR}
+            self.failed -= {name for name, error in answer.items() if error == ErrorCode.NONE}
+        if isinstance(request, StopReplica):
+            for row, (name, error) in enumerate(answer.items()):
+                codes = self.deletions.setdefault(name, [])
+                # To hear the same twice is to hear it.
+                if request.delete[row] and codes[-1:] != [error]:
+                    codes.append(error)
+
+
+@dataclasses.dataclass
+class Line:
+    """A broker, a controller, and what waits between them."""
+
+    broker: ModelBroker
+    heard: Heard = dataclasses.field(default_factory=Heard)
+    waiting: list[Request] = dataclasses.field(default_factory=list)
+    in_flight: bool = False
+    delivered: int = 0
+
+    def deliver(self) -> None:
+        if self.waiting:
+            request = self.waiting.pop(0)
+            self.heard.hear(request, self.broker.take(request))
+            self.delivered += 1
+            self.in_flight = False
+
+    def coalesce(self) -> None:
+        alive: Any = self.broker.alive or None
+        begin = int(self.in_flight and bool(self.waiting))
+        if begin and isinstance(self.waiting[0], UpdateMetadata):
+            alive = alive_in(self.waiting[0])
+        made = coalesced(self.waiting[begin:], broker=US, alive=alive)
+        self.waiting[begin:] = [each.request for each in made]
+
+    @property
+    def outcome(self) -> tuple[Any, ...]:
+        broker = dataclasses.asdict(self.broker)
+        deletions = {name: codes for name, codes in self.heard.deletions.items() if codes}
+        return broker, self.heard.failed, deletions
+
+
+@settings(max_examples=500)
+@given(
+    seed=st.integers(0, 2**32),
+    sane=st.booleans(),
+    steps=st.lists(st.sampled_from(["put", "put", "put", "put", "take off", "deliver", "coalesce"]), max_size=40),
+    unmade=st.sets(st.sampled_from(["a-0", "a-1", "b-0", "c-2"])),
+)
+def test_it_makes_no_difference(seed: int, sane: bool, steps: list[str], unmade: set[str]) -> None:
+    dice = Dice(seed, sane)
+    whole, together = (Line(ModelBroker(US, frozenset(unmade))) for _ in range(2))
+
+    for step in steps:
+        if step == "put":
+            request = dice.request()
+            whole.waiting.append(request)
+            together.waiting.append(request)
+        elif step == "take off":
+            together.in_flight = True
+        elif step == "deliver":
+            together.deliver()
+        else:
+            together.coalesce()
+    together.coalesce()
+    for line in (whole, together):
+        while line.waiting:
+            line.deliver()
+
+    assert together.outcome == whole.outcome
+    assert together.delivered <= whole.delivered
+
+
+# -- rule by rule ------------------------------------------------------------------------------------------------------
+
+
+def states(
+    name: str, *, leader: int, epoch: int, replicas: Sequence[int], is_new: bool | None = None
+) -> PartitionStates:
+    topic, partition = name.split("-")
+    at, one = np.zeros(1, np.int32), np.array([epoch], np.int32)
+    listed = np.array([[id_] for id_ in replicas], np.int32)
+    return PartitionStates(
+        topics=[TopicRef(topic, IDS[0])],
+        topic=at,
+        partition=np.array([int(partition)], np.int32),
+        controller_epoch=at,
+        leader=np.array([leader], np.int32),
+        leader_epoch=one,
+        isr=listed,
+        partition_epoch=one,
+        replicas=listed,
+        is_new=None if is_new is None else np.array([is_new]),
+    )
+
+
+def lead(
+    name: str, leader: int = US, epoch: int = 0, *, replicas: Sequence[int] = (1, 2, 3), is_new: bool = False
+) -> LeaderAndIsr:
+    said = states(name, leader=leader, epoch=epoch, replicas=replicas, is_new=is_new)
+    return LeaderAndIsr(9, 1, 77, said, (broker(leader),) if leader > 0 else ())
+
+
+def tell(*alive: int, name: str = "z-0", leader: int = US, epoch: int = 0) -> UpdateMetadata:
+    said = states(name, leader=leader, epoch=epoch, replicas=(1, 2, 3))
+    return UpdateMetadata(9, 1, 77, said, tuple(broker(id_) for id_ in alive))
+
+
+def stop(name: str, epoch: int, *, delete: bool = False) -> StopReplica:
+    topic, partition = name.split("-")
+    at, one = np.zeros(1, np.int32), np.array([epoch], np.int32)
+    return StopReplica(
+        9, 1, 77, [TopicRef(topic, IDS[0])], at, np.array([int(partition)], np.int32), one, np.array([delete])
+    )
+
+
+BEFORE: list[Request] = [tell(1, 2), lead("a-0", US, 2)]
+TOGETHER: dict[str, tuple[list[Request], list[str]]] = {
+    "what was said of other partitions": ([lead("a-0", 2, 3), lead("b-0", 2, 0)], ["LeaderAndIsr"]),
+    "the latest of each kind": (
+        [lead("a-0", 2, 3), tell(1, 2, epoch=3), lead("a-0", US, 4), tell(1, 2, epoch=4), lead("a-0", 2, 5)],
+        ["LeaderAndIsr", "UpdateMetadata"],
+    ),
+    "a broker that comes and goes and leads nothing": (
+        [lead("a-0", 2, 3), tell(1, 2, 3), lead("a-0", US, 4), tell(1, 2), lead("b-0", 2, 0), tell(1, 2, 3)],
+        ["LeaderAndIsr", "UpdateMetadata"],
+    ),
+    "leading and stopping, of different partitions": (
+        [lead("a-0", 2, 3), stop("b-0", 1), lead("a-0", US, 4), stop("b-1", 1)],
+        ["LeaderAndIsr", "StopReplica"],
+    ),
+    "a stop before a deletion": ([stop("a-0", 2), stop("a-0", -2, delete=True)], ["StopReplica"]),
+    "a deletion before a stop": ([stop("a-0", -2, delete=True), stop("a-0", 5)], ["StopReplica"]),
+    "a deletion that is asked for twice": (
+        [stop("a-0", -2, delete=True), stop("a-0", 5, delete=True)],
+        ["StopReplica"],
+    ),
+    "two stops": ([stop("a-0", 1), stop("a-0", 3)], ["StopReplica"]),
+    "what is taken away in the end": (
+        [tell(1, 2, name="a-0", epoch=3), tell(1, 2, name="a-0", leader=-2)],
+        ["UpdateMetadata"],
+    ),
+    "the same epoch, heard already": ([lead("a-0", 2, 2), lead("a-0", US, 2)], ["LeaderAndIsr"]),
+}
+
+
+@pytest.mark.parametrize(("requests", "kinds"), TOGETHER.values(), ids=TOGETHER.keys())
+def test_what_is_superseded_is_put_together(requests: list[Request], kinds: list[str]) -> None:
+    made = _no_difference(requests, alive=alive_in(tell(1, 2)))
+
+    assert [type(each).__name__ for each in made] == kinds
+
+
+APART: dict[str, list[Request]] = {
+    "a replica is stopped, and serves again": [lead("a-0", 2, 3), stop("a-0", -1), lead("a-0", US, 4)],
+    "a replica is deleted, and made again": [stop("a-0", -1, delete=True), lead("a-0", US, 1), stop("a-0", 1)],
+    "one leader goes, another comes": [lead("a-0", 2, 3), tell(1, 3), lead("b-0", 3, 1)],
+    "a leader that is dead by then": [lead("a-0", 2, 3), tell(1), lead("b-0", 2, 1)],
+    "a leader that is not known to be alive": [lead("a-0", 2, 3), lead("a-0", 3, 4)],
+    "nobody leads": [lead("a-0", 2, 3), lead("a-0", -1, 4)],
+    "the recipient is no replica any more": [lead("a-0", 2, 3), lead("a-0", 2, 4, replicas=(2, 3))],
+    "the recipient was no replica": [
+        lead("c-0", 2, 3, replicas=(2, 3), is_new=True),
+        lead("c-0", 2, 4),
+    ],
+    "new only the second time": [lead("c-0", US, 3), lead("c-0", US, 4, is_new=True)],
+    "a partition that is forgotten, and made again": [
+        tell(1, 2, name="a-0", leader=-2),
+        tell(1, 2, name="a-0", leader=2),
+    ],
+    "a stop that is obeyed where the deletion is not": [stop("a-0", 3), stop("a-0", 1, delete=True)],
+    "a stop that is obeyed where the deletion was not": [stop("a-0", 1, delete=True), stop("a-0", 3)],
+    "deletions that are answered in two ways": [stop("a-0", 1, delete=True), stop("a-0", 3, delete=True)],
+}
+
+
+@pytest.mark.parametrize("requests", APART.values(), ids=APART.keys())
+def test_where_it_would_make_a_difference_nothing_is_put_together(requests: list[Request]) -> None:
+    made = _no_difference(requests, alive=alive_in(tell(1, 2)))
+
+    assert [id(each) for each in made] == [id(each) for each in requests]
+
+
+UNKNOWN: dict[str, list[Request]] = {
+    "a leader that was alive": [lead("b-0", US, 1), tell(1, 3), lead("a-0", 2, 3)],
+    "a leader that was alive, and is again": [tell(1, 3), lead("a-0", 2, 3), tell(1, 2, 3)],
+}
+
+
+@pytest.mark.parametrize("requests", UNKNOWN.values(), ids=UNKNOWN.keys())
+def test_where_it_is_not_known_who_is_alive_nothing_moves_past_the_news_of_it(requests: list[Request]) -> None:
+    made = _no_difference(requests, alive=None)
+
+    assert [id(each) for each in made] == [id(each) for each in requests]
+
+
+def _no_difference(requests: list[Request], *, alive: Any) -> list[Request]:
+    """What is made of them, which has the same outcome for a broker that has heard of `a-0`."""
+    made = [each.request for each in coalesced(requests, broker=US, alive=alive)]
+    outcomes = []
+    for said in (requests, made):
+        line = Line(ModelBroker(US, frozenset({"c-0"})), waiting=[*BEFORE, *said])
+        while line.waiting:
+            line.deliver()
+        outcomes.append(line.outcome)
+    assert outcomes[0] == outcomes[1]
+    return made
+
+
+def test_what_was_put_together_waits_since_the_first_of_it() -> None:
+    requests: list[Request] = [tell(1, 2), lead("a-0", 2, 3), tell(1, 2), lead("a-0", US, 4), stop("a-0", -1)]
+
+    made = coalesced(requests, broker=US, alive=alive_in(tell(1, 2)))
+
+    assert [(type(each.request).__name__, each.since) for each in made] == [
+        ("UpdateMetadata", 0),
+        ("LeaderAndIsr", 1),
+        ("StopReplica", 4),
+    ]
+
+
+def test_nothing_grows_beyond_what_brokers_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kactl.superseding.PARTITIONS_OF_A_REQUEST_MAX", 2)
+    requests = [lead(f"a-{at}", US, 3) for at in (1, 2, 3, 3)]
+
+    made = coalesced(requests, broker=US, alive={})
+
+    assert [len(each.request.states) for each in made if isinstance(each.request, LeaderAndIsr)] == [2, 1]
+
+
+def test_what_different_controllers_said_is_left_as_it_is() -> None:
+    requests = [tell(1, 2), dataclasses.replace(tell(1, 2), controller_epoch=2)]
+
+    assert [each.request for each in coalesced(requests, broker=US, alive={})] == requests
