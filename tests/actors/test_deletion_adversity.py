@@ -1,21 +1,23 @@
 """Deletion when things go wrong: the store fails, answers are lost, and people meddle with what is stored."""
 
+import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
 
+from kactl.actors.handlers import deletion as handler
 from kactl.errors import ControllerMoved, KactlError, SessionExpired, StoreError, StoreUnavailable
 from kactl.events import DeletionsChanged
 from kactl.history import TopicEvent
 from kactl.machines.partition import TRANSITIONS
-from kactl.model import Fence, PartitionState
+from kactl.model import Assignment, Fence, PartitionState, TopicRef
 from kactl.store import Changed
-from tests.actors.deletion_bench import BROKERS, open_deletion_bench
-from tests.actors.world import World, world
+from tests.actors.deletion_bench import BROKERS, TOPICS, open_deletion_bench
+from tests.actors.world import World, standby, world
 from tests.clocks import settle
-from tests.scripted_store import Real, Step, fails, fails_after
+from tests.scripted_store import Real, Step, fails, fails_after, really
 
 pytestmark = pytest.mark.anyio
 
@@ -115,6 +117,101 @@ async def test_one_topic_that_is_in_the_way_does_not_hold_up_the_others() -> Non
         assert b.enqueued == [DeletionsChanged()]
         await b.events.on_deletions_changed(DeletionsChanged())
         assert b.queued == set()
+
+
+async def test_of_many_topics_those_that_are_in_the_way_are_tried_again_and_told_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with open_deletion_bench("foo", "bar", "baz") as b:
+        await b.delete("foo", "bar", "baz")
+        b.store.next("delete_topics", is_in_the_way("bar", "foo"), is_in_the_way("foo"))
+        with caplog.at_level(logging.INFO):
+            await b.deletion.complete_replica_deletion(b.rows("foo", "bar", "baz"), frozenset(BROKERS))
+
+        assert b.queued == b.cluster.deletion_unsure == {"bar", "foo"}
+        assert [said for said in caplog.messages if "could not be deleted" in said] == [
+            f"topic {name} could not be deleted from the store, and will be again: {name} is still there"
+            for name in ("bar", "foo")
+        ]
+        assert "1 topics are deleted: baz" in caplog.messages
+        for gone in ({"foo"}, set()):
+            await b.clock.advance(10_000)
+            assert b.enqueued.pop() == DeletionsChanged()
+            await b.events.on_deletions_changed(DeletionsChanged())
+            assert b.queued == gone
+        assert [topic for topic, what in b.stories if what == "deleted"] == ["baz", "bar", "foo"]
+        assert await b.store.real.topics() == await b.store.real.deletions() == []
+
+
+async def test_of_many_topics_whose_deletion_was_not_answered_those_that_are_left_go_and_the_new_ones_stay() -> None:
+    async def dies_in_the_middle(real: Real, asked: Mapping[str, Any], fence: Fence) -> Any:
+        await real({name: asked[name] for name in ("bar", "baz")}, fence)
+        raise StoreUnavailable("the answer was lost")
+
+    async with open_deletion_bench("foo", "bar", "baz") as b:
+        await b.delete("foo", "bar", "baz")
+        b.store.next("delete_topics", dies_in_the_middle)
+        await b.deletion.complete_replica_deletion(b.rows("foo", "bar", "baz"), frozenset(BROKERS))
+        assert b.queued == {"foo", "bar", "baz"}
+        assert await b.store.real.topics() == await b.store.real.deletions() == ["foo"]
+        await b.store.real.create_topic(TopicRef("bar"), {0: Assignment((2,))}, {})
+        b.forget()
+
+        await b.events.on_deletions_changed(DeletionsChanged())
+
+        assert [list(call.arguments[0]) for call in b.store.calls if call.kind == "delete_topics"] == [["foo"]]
+        assert b.queued == b.cluster.deletion_unsure == set()
+        assert await b.store.real.topics() == ["bar"]
+        assert await b.store.real.deletions() == []
+        assert [event.label for event in b.enqueued] == ["TopicsChanged"]
+
+
+async def test_large_deletions_go_to_the_store_part_by_part_and_what_went_stays_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handler, "PARTITIONS_AT_ONCE", 4)
+    async with open_deletion_bench("foo", "bar", "baz") as b:
+        await b.delete("foo", "bar", "baz")
+        b.forget()
+        b.store.next("delete_topics", really, fails(SessionExpired("over")))
+
+        with pytest.raises(SessionExpired):
+            await b.deletion.complete_replica_deletion(b.rows("foo", "bar", "baz"), frozenset(BROKERS))
+
+        parts = [call.arguments[0] for call in b.store.calls if call.kind == "delete_topics"]
+        assert [list(part) for part in parts] == [["bar", "baz"], ["foo"]]
+        # What is thought to be stored spares the store a look.
+        assert {name: told.tolist() for part in parts for name, told in part.items()} == {
+            name: [0, 1] for name in TOPICS
+        }
+        assert b.queued == {"foo"}
+        assert await b.store.real.topics() == await b.store.real.deletions() == ["foo"]
+
+
+async def test_who_is_deposed_between_two_parts_deletes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handler, "PARTITIONS_AT_ONCE", 1)
+    async with world(1, 2) as w:
+        for name in ("t0", "t1"):
+            await w.create(name, [[1, 2]])
+        w.brokers.silent |= {1, 2}
+        await w.delete("t0", "t1")
+        real = w.controller.store.delete_topics
+        heir, orders = standby(w, 101)
+        async with heir:
+
+            async def and_is_deposed(topics: Mapping[str, Any], fence: Fence) -> Any:
+                failed = await real(topics, fence)
+                w.controller.store.delete_topics = real  # type: ignore[method-assign]
+                await w.store.contest(102, take_over=True)
+                return failed
+
+            w.controller.store.delete_topics = and_is_deposed  # type: ignore[method-assign]
+            w.brokers.silent.clear()
+            await passes(w, 1_000)
+
+            assert not w.controller.is_active
+            assert await w.store.topics() == await w.store.deletions() == ["t1"]
+            assert orders.sent == []
 
 
 @pytest.mark.parametrize("error", [SessionExpired("over"), ControllerMoved(ours=50)])
