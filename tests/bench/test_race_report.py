@@ -57,7 +57,7 @@ def test_times_and_costs_stand_apart() -> None:
     assert row(times, "broker failure: isr") == ["1.20", "0.1", "12.0", "(12.0-12.0)"]
     assert "processor" not in times
     assert row(costs, "standby failover: peak memory, MB")[-2:] == ["10.0", "(10.0-10.0)"]
-    assert row(costs, "broker failure: strange requests") == ["1.00", "0", "-"]
+    assert row(costs, "broker failure: strange requests")[1:] == ["0", "-"]  # nothing is a multiple of nothing
     assert "isr" not in costs
 
 

@@ -35,8 +35,9 @@ def scanned(frame: bytearray) -> tuple[Header, Scan]:
 def regular(
     count: int,
     *,
-    kind: type[LeaderAndIsr] | type[UpdateMetadata],
+    kind: Any,
     topics: int = 5,
+    times: int = 1,
     odd_name: tuple[int, str] | None = None,
 ) -> Request:
     """A request as the race sees most: names of one length but for an odd one, records of one shape."""
@@ -48,7 +49,7 @@ def regular(
     states = PartitionStates(
         topics=tuple(TopicRef(name, bytes([number + 1]) * 16) for number, name in enumerate(names)),
         topic=np.sort(numbers % topics).astype(np.int32),
-        partition=numbers,
+        partition=numbers * np.int32(times),
         controller_epoch=numbers + 1000,
         leader=replicas[0],
         leader_epoch=numbers * 3,
@@ -56,7 +57,28 @@ def regular(
         partition_epoch=numbers,
         replicas=replicas,
     )
-    return kind(9001, 5, 77, states, ())
+    made: Request = kind(9001, 5, 77, states, ())
+    return made
+
+
+COLUMNS = (
+    "topics",
+    "topic",
+    "partition",
+    "controller_epoch",
+    "leader",
+    "leader_epoch",
+    "isr",
+    "partition_epoch",
+    "replicas",
+)
+
+
+def stopping(count: int) -> StopReplica:
+    """Of two topics."""
+    numbers = np.arange(count, dtype=np.int32)
+    refs = (TopicRef("topic-000", bytes(16)), TopicRef("topic-001", bytes(16)))
+    return StopReplica(9001, 5, 77, refs, np.sort(numbers % 2).astype(np.int32), numbers, numbers, numbers < 0)
 
 
 def without_topics(request: Request) -> Request:
@@ -184,21 +206,82 @@ def test_one_name_of_another_length_is_seen(odd: int, name: str) -> None:
     assert found.partition().tolist() == list(range(40))
 
 
-@pytest.mark.parametrize("is_regular", [True, False])
-def test_tagged_fields_of_a_record_are_skipped(is_regular: bool) -> None:
-    request: Any = regular(4, kind=UpdateMetadata, topics=1)
-    if not is_regular:
-        request.states.isr[0, 3] = -1
-    frame = framed(request)
-    _, plain = scanned(frame)
-    tags = int(plain.record[1]) - 1  # where those of the first record stand
-    frame[tags : tags + 1] = bytes([1, 7, 3]) + b"abc"  # one field, numbered 7, of three bytes
+TAGS = bytes([1, 7, 3]) + b"abc"  # one field, numbered 7, of three bytes
+
+
+@pytest.mark.parametrize("at", range(8))
+@pytest.mark.parametrize("kind", [LeaderAndIsr, UpdateMetadata, StopReplica])
+def test_tagged_fields_of_any_record_are_skipped(kind: type[Request], at: int) -> None:
+    frame = framed(stopping(8) if kind is StopReplica else regular(8, kind=kind, topics=2))
+    _, plain = scanned(bytearray(frame))
+    ends = [*(plain.record[1:4] - 1), plain.topic[1] - 2, *(plain.record[5:] - 1), plain.end - 2]
+    end = int(ends[at])  # where the tags of that record stand
+    assert frame[end] == 0
+    frame[end : end + 1] = TAGS
+
+    _, found = scanned(frame)
+
+    assert found.partition().tolist() == list(range(8))
+    assert found.leader_epoch().tolist() == plain.leader_epoch().tolist()
+    assert found.end == plain.end + len(TAGS) - 1
+
+
+@pytest.mark.parametrize("topic", [0, 1])
+@pytest.mark.parametrize("kind", [LeaderAndIsr, UpdateMetadata, StopReplica])
+def test_tagged_fields_of_a_topic_are_skipped(kind: type[Request], topic: int) -> None:
+    frame = framed(stopping(8) if kind is StopReplica else regular(8, kind=kind, topics=2))
+    _, plain = scanned(bytearray(frame))
+    end = [int(plain.topic[1]), plain.end][topic] - 1
+    frame[end : end + 1] = TAGS
 
     _, found = scanned(frame)
 
     assert not found.is_regular
-    assert found.partition().tolist() == [0, 1, 2, 3]
-    assert found.end == plain.end + 5
+    assert found.names() == plain.names()
+    assert found.partition().tolist() == list(range(8))
+    assert found.end == plain.end + len(TAGS) - 1
+
+
+def test_tagged_fields_that_reach_beyond_the_end_are_refused() -> None:
+    frame = framed(regular(8, kind=LeaderAndIsr, topics=2))
+    _, plain = scanned(bytearray(frame))
+    frame[plain.end - 1 :] = bytes([1, 7, 100])
+
+    with pytest.raises(NotServed):
+        scanned(frame)
+
+
+def test_records_of_which_one_lacks_what_the_next_has_too_much_are_told_apart() -> None:
+    request: Any = regular(8, kind=LeaderAndIsr, topics=1, times=256)
+    request.states.isr[2, 4] = -1  # four bytes less, so that the next record's number stands where its tags are guessed
+    wider = np.full((1, 8), -1, np.int32)
+    wider[0, 5] = 6
+    states: Any = {name: getattr(request.states, name) for name in COLUMNS}
+    changed = PartitionStates(**states | {"isr": np.concatenate([request.states.isr, wider])})
+
+    _, found = scanned(framed(LeaderAndIsr(9001, 5, 77, changed, ())))
+
+    assert not found.is_regular
+    assert found.partition().tolist() == [number * 256 for number in range(8)]
+
+
+@pytest.mark.parametrize("count", [1, 125, 126, 127, 128, 130])
+def test_many_partitions_of_a_topic_take_a_longer_length(count: int) -> None:
+    request: Any = regular(count + 1, kind=LeaderAndIsr, topics=2)
+    request.states.topic[:] = 1
+    request.states.topic[0] = 0
+    frame = framed(request)
+
+    head, found = scanned(frame)
+
+    assert found.counts.tolist() == [1, count]
+    assert found.partition().tolist() == list(range(count + 1))
+    kio = by_kio.schema(request, NEWEST, "response").LeaderAndIsrResponse
+    said = answer(head, found)
+    _, used = entity_reader(kio.__header_schema__)(said, 4)
+    entity, rest = entity_reader(kio)(said, 4 + used)
+    assert 4 + used + rest == len(said)
+    assert [len(topic.partition_errors) for topic in entity.topics] == [1, count]
 
 
 @pytest.mark.parametrize("odd", [True, False])

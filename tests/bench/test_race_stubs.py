@@ -154,8 +154,11 @@ async def test_the_epoch_of_another_registration_is_noticed() -> None:
     inbox = Inbox()
 
     inbox.take(stub(1, inbox), framed(update([0], broker_epoch=7)), 1.0)
+    inbox.take(stub(1, inbox), framed(lead([0], broker_epoch=101)), 2.0)
+    answer = await Desk(SHAPE, {}, inbox).answer(Sums())
 
-    assert not inbox.arrivals[0].is_current
+    assert [each.is_current for each in inbox.arrivals] == [False, True]
+    assert answer.traffic.strange == 1
 
 
 @pytest.mark.parametrize(
