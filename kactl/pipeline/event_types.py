@@ -90,6 +90,8 @@ class EventType(enum.StrEnum):
 
     # -- of no interest, or not understood -----------------------------------------------------------------------------
     OTHER = "other"  # `lines` lines of one level and hour that say nothing of the above; ts is the first one's
+    CLOCK_BACK = "clock-back"  # the writer's clock was set back by took_ms; it stands for no line
+    BROKEN = "broken"  # the rest of a file could not be read: reason; it stands for no line
     UNPARSED = "unparsed"  # one line that should be understood and is not: text
 
 

@@ -1,0 +1,97 @@
+"""Spark, started as this pipeline needs it: on this machine, or on a cluster by its address.
+
+Times are UTC, nothing listens but on loopback, and Spark says nothing but errors.
+"""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from .java import find_java, home_for_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL: Final = "local[*]"
+# What the driver may use; on one machine that is all of Spark. Parsing takes next to nothing, the jobs sort.
+MEMORY: Final = "2g"
+# A shuffle over 200 partitions, the default, is made for clusters; adaptive execution joins what is small anyway.
+_LOCAL_SHUFFLE_PARTITIONS: Final = 16
+# Events are written into a folder for each kind and day; so many are open at a time before rows are sorted by folder.
+_OPEN_FOLDERS: Final = 32
+_LOG4J: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+# What Spark compares with, and tells the world that it changes, when Python starts it.
+logger.repl.name = org.apache.spark.repl.Main
+logger.repl.level = error
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+"""
+
+
+def settings(master: str, memory: str) -> dict[str, str]:
+    """How Spark is set, by its own names."""
+    said = {
+        "spark.app.name": "kactl forensics",
+        "spark.master": master,
+        "spark.driver.memory": memory,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.maxConcurrentOutputFileWriters": str(_OPEN_FOLDERS),
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Missing folders of a kind or day are no reason to ask every file for its columns.
+        "spark.sql.parquet.mergeSchema": "false",
+    }
+    if master.startswith("local"):
+        said |= {
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(_LOCAL_SHUFFLE_PARTITIONS),
+        }
+    return said
+
+
+@contextlib.contextmanager
+def spark_session(
+    *, master: str = LOCAL, memory: str = MEMORY, more: Mapping[str, str] | None = None
+) -> "Iterator[SparkSession]":
+    """A session, stopped at the end. Those of the same process are one.
+
+    Args:
+        more: further settings, by Spark's names; they go before ours.
+
+    Raises:
+        java.NoJava: there is no Java to run it on.
+    """
+    java = find_java(os.environ)
+    os.environ["JAVA_HOME"] = home_for_spark(java)
+    from pyspark.sql import SparkSession
+
+    with tempfile.TemporaryDirectory(prefix="kactl-spark-") as scratch:
+        log4j = Path(scratch) / "log4j2.properties"
+        log4j.write_text(_LOG4J, encoding="utf-8")
+        said = settings(master, memory) | dict(more or {})
+        said["spark.driver.extraJavaOptions"] = (
+            f"-Dlog4j2.configurationFile={log4j.as_uri()} {said.get('spark.driver.extraJavaOptions', '')}".strip()
+        )
+        if master.startswith("local"):
+            said.setdefault("spark.local.dir", scratch)
+            said.setdefault("spark.sql.warehouse.dir", f"{scratch}/warehouse")
+        builder = SparkSession.Builder()
+        for name, value in said.items():
+            builder = builder.config(name, value)
+        spark = builder.getOrCreate()
+        try:
+            yield spark
+        finally:
+            spark.stop()

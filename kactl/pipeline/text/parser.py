@@ -1,0 +1,237 @@
+"""Records made events.
+
+A message is told from others by its first word, then by one expression; what its groups held is kept as texts until
+there are thousands of one format, and then made columns at once.
+"""
+
+import collections
+import datetime
+import re
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kactl.pipeline.event_types import EventType, Kind, Role
+
+from . import batch, speaker, zone
+from .columns import column, of_texts
+from .dispatch import BY_HEAD, is_ours
+from .format import Format
+from .records import Records
+
+CLOCK_BACK_US: Final = 1_000_000
+# What follows an error: the exception's class and what it says; of a failed election also how a leader was sought.
+_EXCEPTION: Final = re.compile(rb"(?:Caused by: )?(?P<error>[\w.$]+(?:Exception|Error))(?:: (?P<reason>.*))?")
+_STRATEGY: Final = re.compile(rb"under strategy (\w+?)PartitionLeaderElectionStrategy")
+_FILE_KINDS_OF_OURS: Final = frozenset({Kind.STATE_CHANGE, Kind.CONTROLLER})
+
+
+class Parser:
+    """The parser of one file.
+
+    Args:
+        broker: who speaks where a line does not say; None if that is not known.
+        time_zone: in which times were logged.
+    """
+
+    def __init__(self, *, file_id: int, kind: Kind, broker: int | None, time_zone: datetime.tzinfo) -> None:
+        self._file_id = file_id
+        self._kind = kind
+        self._broker = broker
+        self._zone = time_zone
+        self._prefixes = speaker.Prefixes()
+        self._is_ours: dict[bytes | None, bool] = {}
+        self._by_head = {
+            head: [_Candidate(each.pattern.fullmatch, each, [], []) for each in formats]
+            for head, formats in BY_HEAD.items()
+        }
+        self._candidates = [each for candidates in self._by_head.values() for each in candidates]
+
+    def parse(self, records: Records) -> pa.RecordBatch:
+        """The events of some records; in another order, but each with its offset."""
+        rest: list[int] = []
+        by_head, prefixes = self._by_head, self._prefixes
+        headless = by_head[None]
+        for at, (ts, _, prefix, message, _) in enumerate(records.fields):
+            assert message is not None
+            candidates = by_head.get(message.split(b" ", 1)[0], headless)
+            for tried, (fullmatch, form, rows, groups) in enumerate(candidates):
+                matched = fullmatch(message)
+                if matched is None or ts is None or (form.by_prefix and prefixes[prefix].topic is None):
+                    continue
+                rows.append(at)
+                groups.append(matched.groups())
+                if tried:
+                    # One version writes one of them time and again; no message has two, so that order is free.
+                    candidates.insert(0, candidates.pop(tried))
+                break
+            else:
+                rest.append(at)
+        common = _Common(records, self._zone)
+        made = []
+        for each in self._candidates:
+            if each.rows:
+                made.append(self._format(each, common))
+                each.rows.clear()
+                each.groups.clear()
+        made += self._rest(rest, common)
+        back = common.went_back()
+        if back:
+            made.append(self._clock_back(back, common))
+        return batch.together(made)
+
+    # -- understood ----------------------------------------------------------------------------------------------------
+
+    def _format(self, found: "_Candidate", common: "_Common") -> pa.RecordBatch:
+        _, form, rows, groups = found
+        count = len(rows)
+        given = self._from_prefix([common.records.fields[at][2] for at in rows], form)
+        held = list(zip(*groups, strict=True))
+        for name, numbers in form.fills.items():
+            filled = column(name, held[numbers[0] - 1])
+            for further in numbers[1:]:
+                filled = pc.coalesce(filled, column(name, held[further - 1]))
+            given[name] = pc.coalesce(filled, given[name]) if name in given else filled
+        for name, value in form.says.items():
+            given[name] = batch.same(name, value, count)
+        if form.role is Role.CONTROLLER and "controller" in form.fills:
+            given["speaker"] = pc.coalesce(given["speaker"], given["controller"])
+        joined = [common.records.joined.get(at) for at in rows] if common.records.joined else []
+        if any(joined):
+            _add_joined(given, joined)
+        given["role"] = batch.same("role", form.role, count)
+        given["format"] = batch.same("format", form.id, count)
+        given["type"] = batch.same("type", form.type, count)
+        return self._finish(given, rows, common)
+
+    def _from_prefix(self, texts: list[bytes | None], form: Format) -> dict[str, Any]:
+        """What the brackets before the messages say, as far as it concerns messages of this format."""
+        said = self._prefixes
+        given = {"speaker": of_texts(texts, lambda text: said[text].speaker, "speaker")}
+        if form.role is Role.CONTROLLER:
+            given["controller"] = of_texts(texts, lambda text: said[text].controller, "controller")
+            given["controller_epoch"] = of_texts(texts, lambda text: said[text].controller_epoch, "controller_epoch")
+        if form.by_prefix:
+            given["topic"] = of_texts(texts, lambda text: said[text].topic, "topic")
+            given["partition"] = of_texts(texts, lambda text: said[text].partition, "partition")
+        return given
+
+    # -- not understood, or of no interest -----------------------------------------------------------------------------
+
+    def _rest(self, rows: list[int], common: "_Common") -> list[pa.RecordBatch]:
+        unparsed: list[int] = []
+        others: dict[tuple[bytes | None, bytes], list[int]] = collections.defaultdict(list)
+        for at in rows:
+            ts, level, _, message, logger = common.records.fields[at]
+            if ts is not None and not self._should_be_understood(logger):
+                others[level, ts[:13]].append(at)
+            elif message or ts is not None:
+                unparsed.append(at)
+            else:
+                others[None, b""].append(at)
+        made = []
+        if unparsed:
+            made.append(self._unparsed(unparsed, common))
+        if others:
+            made.append(self._others(list(others.values()), common))
+        return made
+
+    def _should_be_understood(self, logger: bytes | None) -> bool:
+        known = self._is_ours.get(logger)
+        if known is None:
+            ours = is_ours(logger) if logger else self._kind in _FILE_KINDS_OF_OURS
+            known = self._is_ours[logger] = ours
+        return known
+
+    def _unparsed(self, rows: list[int], common: "_Common") -> pa.RecordBatch:
+        fields = [common.records.fields[at] for at in rows]
+        texts = [(b"[%b] " % prefix if prefix else b"") + (message or b"") for _, _, prefix, message, _ in fields]
+        given = self._spoken([prefix for _, _, prefix, _, _ in fields])
+        given["text"] = column("text", texts)
+        given["type"] = batch.same("type", EventType.UNPARSED, len(rows))
+        return self._finish(given, rows, common)
+
+    def _others(self, groups: list[list[int]], common: "_Common") -> pa.RecordBatch:
+        """One row for all lines of a level and hour."""
+        rows = [group[0] for group in groups]
+        given = self._spoken([common.records.fields[at][2] for at in rows])
+        given["lines"] = pa.array([int(common.lengths[group].sum()) for group in groups], pa.int32())
+        given["type"] = batch.same("type", EventType.OTHER, len(rows))
+        return self._finish(given, rows, common)
+
+    def _clock_back(self, rows: list[int], common: "_Common") -> pa.RecordBatch:
+        given = self._spoken([common.records.fields[at][2] for at in rows])
+        given["lines"] = batch.same("lines", 0, len(rows))
+        given["type"] = batch.same("type", EventType.CLOCK_BACK, len(rows))
+        given["took_ms"] = pa.array([int(common.utc[at - 1] - common.utc[at]) // 1000 for at in rows], pa.int64())
+        return self._finish(given, rows, common)
+
+    def _spoken(self, prefixes: list[bytes | None]) -> dict[str, Any]:
+        said = self._prefixes
+        return {
+            "speaker": of_texts(prefixes, lambda text: said[text].speaker, "speaker"),
+            "role": of_texts(prefixes, lambda text: said[text].role, "role"),
+        }
+
+    def _finish(self, given: dict[str, Any], rows: list[int], common: "_Common") -> pa.RecordBatch:
+        """A batch of what is given and what every row has."""
+        which = np.array(rows, np.int64)
+        given.update(batch.times(common.logged[which], common.utc[which], common.known[which]))
+        given["file_id"] = batch.same("file_id", self._file_id, len(rows))
+        given["offset"] = pa.array(common.offsets[which])
+        given.setdefault("lines", pa.array(common.lengths[which]))
+        given["level"] = of_texts([common.records.fields[at][1] for at in rows], lambda text: text, "level")
+        given["kind"] = batch.same("kind", self._kind, len(rows))
+        if self._broker is not None:
+            given["speaker"] = pc.fill_null(given["speaker"], self._broker)
+        return batch.batch(given, len(rows))
+
+
+class _Candidate(NamedTuple):
+    """A format, and what was found of it: rows, and what the groups held in each."""
+
+    fullmatch: Callable[[bytes], "re.Match[bytes] | None"]
+    format: Format
+    rows: list[int]
+    groups: list[tuple[bytes | None, ...]]
+
+
+class _Common:
+    """What all formats take from the same records: places and times."""
+
+    def __init__(self, records: Records, time_zone: datetime.tzinfo) -> None:
+        self.records = records
+        self.offsets = np.array(records.offsets, np.int64)
+        self.lengths = np.array(records.lengths, np.int32)
+        times = [fields[0] for fields in records.fields]
+        self.known = np.array([text is not None for text in times], np.bool_)
+        self.logged = zone.logged([text or _NEVER for text in times])
+        self.utc = zone.to_utc(self.logged, time_zone)
+
+    def went_back(self) -> list[int]:
+        """The records before which time went back, by more than threads that wait for the logger explain."""
+        steps = np.flatnonzero((np.diff(self.utc) < -CLOCK_BACK_US) & self.known[1:] & self.known[:-1])
+        found: list[int] = (steps + 1).tolist()
+        return found
+
+
+_NEVER: Final = b"1970-01-01 00:00:00,000"
+
+
+def _add_joined(given: dict[str, Any], joined: list[bytes | None]) -> None:
+    """Why, from the lines that followed; what the messages said themselves stands."""
+    errors: list[bytes | None] = []
+    reasons: list[bytes | None] = []
+    strategies: list[bytes | None] = []
+    for text in joined:
+        exception = None if text is None else _EXCEPTION.fullmatch(text)
+        strategy = None if text is None else _STRATEGY.search(text)
+        errors.append(exception and exception["error"])
+        reasons.append(exception["reason"] if exception else text)
+        strategies.append(strategy and strategy[1])
+    for name, texts in (("error", errors), ("reason", reasons), ("strategy", strategies)):
+        said = column(name, texts)
+        given[name] = pc.coalesce(given[name], said) if name in given else said

@@ -1,0 +1,159 @@
+"""What a file is, from its first thousand lines: by content, whatever it is called."""
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from kactl.pipeline.event_types import Kind
+from kactl.pipeline.places import Place
+
+from . import envelope, speaker
+from .dispatch import is_ours
+from .envelope import DUMP, KACTL, LAYOUTS
+from .source import LATIN1, UTF8, UTF16, Broken, Readable, Transcoded, Unzipped
+
+SAMPLE_LINES: Final = 1000
+SAMPLE_BYTES: Final = 4 * 1024 * 1024
+_UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
+_KAFKA: Final = (b"state.change.logger", b"kafka.", b"org.apache.kafka.")
+# `broker-3/state-change.log`, `kafka_3.log`, `node3`: only where the lines name nobody.
+_IN_PATH: Final = re.compile(r"(?:broker|kafka|node|controller|server)[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE)
+_NODE_ID: Final = re.compile(rb"(?:broker|node)\.id = (\d+)")
+_CONTROLLER_ID: Final = re.compile(rb'"what":"elected","controller_id":(\d+)')
+
+
+class Probe(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found.
+
+    Attributes:
+        layout: a name of `envelope.LAYOUTS`, or DUMP or KACTL; empty for what cannot be read as a log.
+        packed: whether it is gzip.
+        size: bytes, as stored.
+        broker: who wrote it; None if nothing says so, or several did.
+        error: why it is not read; empty if it is.
+    """
+
+    path: str
+    kind: Kind
+    layout: str = ""
+    encoding: str = UTF8
+    packed: bool = False
+    size: int = 0
+    broker: int | None = None
+    error: str = ""
+
+    @property
+    def is_log(self) -> bool:
+        return bool(self.layout)
+
+    @property
+    def can_be_split(self) -> bool:
+        """Whether one can begin to read it anywhere."""
+        return not self.packed and self.encoding != UTF16
+
+
+def probe(path: str) -> Probe:
+    """Look at a file. What is wrong with it is said, not raised."""
+    try:
+        place = Place(path)
+        size = place.size()
+        with place.open() as file:
+            packed = place.is_packed(file)
+            plain: Readable = Unzipped(file) if packed else file
+            begin = plain.read(SAMPLE_BYTES)
+            if len(begin) < 2:
+                begin += plain.read(SAMPLE_BYTES)
+    except (OSError, Broken) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return Probe(path=path, kind=Kind.UNREADABLE, error=f"cannot be read: {reason}")
+    return _look(path, begin, size=size, packed=packed)
+
+
+@contextlib.contextmanager
+def opened(path: str, *, packed: bool, encoding: str, start: int) -> Iterator[Readable]:
+    """The file as `records` wants it: one byte before `start`, unpacked and in UTF-8."""
+    with Place(path).open() as file:
+        file.seek(max(0, start - 1))
+        plain: Readable = Unzipped(file) if packed else file
+        yield Transcoded(plain) if encoding == UTF16 else plain
+
+
+def _look(path: str, begin: bytes, *, size: int, packed: bool) -> Probe:
+    encoding = UTF8
+    if begin[:2] in _UTF16_MARKS:
+        encoding = UTF16
+        begin = begin[: len(begin) // 2 * 2].decode("utf-16", "replace").encode("utf-8", "replace")
+    sample = _lines(begin)
+    found = Probe(path=path, kind=Kind.EMPTY, encoding=encoding, packed=packed, size=size)
+    if not any(line.strip(b"\0\r ") for line in sample):
+        return found
+    if encoding == UTF8 and not _is_utf8(begin):
+        found = msgspec.structs.replace(found, encoding=LATIN1)
+    layout = envelope.detect(sample)
+    if layout is None:
+        return msgspec.structs.replace(found, kind=Kind.FOREIGN, error=_why_foreign(sample))
+    if layout == DUMP:
+        return msgspec.structs.replace(found, kind=Kind.DUMP, layout=layout)
+    if layout == KACTL:
+        who = _CONTROLLER_ID.search(begin)
+        return msgspec.structs.replace(found, kind=Kind.KACTL, layout=layout, broker=int(who[1]) if who else None)
+    kind = _kind(sample, layout)
+    if kind is Kind.FOREIGN:
+        return msgspec.structs.replace(found, kind=kind, error="is a log, but none of Kafka's brokers and controllers")
+    return msgspec.structs.replace(found, kind=kind, layout=layout, broker=_broker(sample, layout, path))
+
+
+def _lines(begin: bytes) -> list[bytes]:
+    sample = [line.strip(b"\0") for line in begin.split(b"\n", SAMPLE_LINES)[:SAMPLE_LINES]]
+    return sample if len(sample) < 2 or begin.endswith(b"\n") else sample[:-1]
+
+
+def _is_utf8(begin: bytes) -> bool:
+    try:
+        begin.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.start >= len(begin) - 4  # a character may be cut off at the end of the sample
+    return True
+
+
+def _why_foreign(sample: Sequence[bytes]) -> str:
+    if envelope.is_dayless(sample):
+        return "its lines have a time, but no day: nothing can be ordered by them"
+    return "is no log whose layout is known: none of its first lines begins with a time and a level"
+
+
+def _kind(sample: Sequence[bytes], layout: str) -> Kind:
+    loggers = Counter(line[4] for line in _fields(sample, layout))
+    total = sum(loggers.values())
+    state = sum(count for logger, count in loggers.items() if logger.startswith(b"state.change.logger"))
+    ours = sum(count for logger, count in loggers.items() if is_ours(logger))
+    if state * 2 >= total:
+        return Kind.STATE_CHANGE
+    if ours * 2 >= total:
+        return Kind.CONTROLLER
+    kafka = sum(count for logger, count in loggers.items() if logger.startswith(_KAFKA))
+    return Kind.SERVER if kafka else Kind.FOREIGN
+
+
+def _broker(sample: Sequence[bytes], layout: str, path: str) -> int | None:
+    """Who most lines are of; if lines name several, nobody."""
+    prefixes = speaker.Prefixes()
+    spoken = {said.speaker for fields in _fields(sample, layout) if (said := prefixes[fields[2]]).speaker is not None}
+    if not spoken:
+        spoken = {found[1] for line in sample if (found := _NODE_ID.search(line)) is not None}
+    if spoken:
+        return int(next(iter(spoken))) if len(spoken) == 1 else None
+    named = {int(number) for number in _IN_PATH.findall(path.rsplit("/", 2)[-1] or path)} or {
+        int(number) for number in _IN_PATH.findall("/".join(path.rsplit("/", 3)[-3:]))
+    }
+    return next(iter(named)) if len(named) == 1 else None
+
+
+def _fields(sample: Sequence[bytes], layout: str) -> list[tuple[bytes, ...]]:
+    known = LAYOUTS[layout]
+    found = (known.match(line) for line in sample)
+    return [each.group(*known.groups) for each in found if each is not None]

@@ -1,0 +1,99 @@
+"""Lines joined to records: one that has a time, and those behind it that have none.
+
+A file is cut into splits at any byte. A record belongs to the split in which its first byte lies, with all lines that
+continue it, wherever these end; lines that continue nothing stand at the beginning of a file and belong to its first
+split.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from .envelope import Layout
+from .source import Broken, Readable, lines
+
+# What is kept of the first line that continues a record; it has the reason of an error.
+JOINED_LIMIT: Final = 4096
+_NUL: Final = b"\0"
+
+
+class Records(NamedTuple):
+    """Some records, one item for each in every list.
+
+    Attributes:
+        offsets: of the first byte of each.
+        fields: what the layout's groups held: ts, level, prefix, msg, logger. Of lines that continue nothing, the text
+            as `msg` and no `ts`.
+        lengths: lines that each is made of.
+        joined: the first line that continues it, if there is one.
+    """
+
+    offsets: list[int]
+    fields: list[tuple[bytes | None, ...]]
+    lengths: list[int]
+    joined: dict[int, bytes]
+
+    @classmethod
+    def none(cls) -> "Records":
+        return cls([], [], [], {})
+
+    def take_last(self) -> "Records":
+        """The last one alone, which is no longer part of these: the next line may continue it."""
+        last = Records([self.offsets.pop()], [self.fields.pop()], [self.lengths.pop()], {})
+        joined = self.joined.pop(len(self.offsets), None)
+        if joined is not None:
+            last.joined[0] = joined
+        return last
+
+
+def records(file: Readable, layout: Layout, *, start: int, end: int | None) -> Iterator[Records]:
+    """The records of one split.
+
+    Args:
+        file: stands one byte before `start`, or at the beginning if that is 0.
+        start, end: bytes of the file; end None is its end.
+
+    Raises:
+        source.Broken: the rest cannot be read; what was before it has been yielded.
+    """
+    batch = Records.none()
+    broken: Broken | None = None
+    try:
+        for offset, texts in lines(file, start=max(0, start - 1), discard_first=start > 0):
+            if _add(batch, texts, layout, offset, start, end):
+                break
+            if len(batch.offsets) > 1:
+                last = batch.take_last()
+                yield batch
+                batch = last
+    except Broken as error:
+        broken = error
+    if batch.offsets:
+        yield batch
+    if broken is not None:
+        raise broken
+
+
+def _add(batch: Records, texts: list[bytes], layout: Layout, offset: int, start: int, end: int | None) -> bool:
+    """Make lines part of what there is; true once they belong to the next split."""
+    match, groups = layout.match, layout.groups
+    offsets, fields, lengths, joined = batch
+    for text in texts:
+        matched = match(text)
+        if matched is None and _NUL in text:
+            matched = match(text.strip(_NUL))
+        if matched is not None:
+            if end is not None and offset >= end:
+                return True
+            fields.append(matched.group(*groups))
+            offsets.append(offset)
+            lengths.append(1)
+        elif offsets:
+            lengths[-1] += 1
+            if text and len(offsets) - 1 not in joined:
+                joined[len(offsets) - 1] = layout.outer.sub(b"", text[:JOINED_LIMIT], count=1).strip()
+        elif start == 0:
+            fields.append((None, None, None, text, None))
+            offsets.append(offset)
+            lengths.append(1)
+        offset += len(text) + 1
+    return False

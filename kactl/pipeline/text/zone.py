@@ -1,0 +1,99 @@
+"""Times as logs write them, without a zone, and what they are in UTC.
+
+Where clocks are set back an hour is there twice. Lines are then taken for the first of both, until the file itself goes
+back by more than `BACK_US`; from there on they are of the second.
+"""
+
+import datetime
+import itertools
+import zoneinfo
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kactl.errors import BadRequest
+
+Micros = npt.NDArray[np.int64]
+
+# 2024-05-01 10:00:00,123
+TIME_LENGTH: Final = 23
+BACK_US: Final = 30 * 60 * 1_000_000
+# Offsets from UTC change at full quarters of an hour only.
+_STEP_US: Final = 15 * 60 * 1_000_000
+_EPOCH: Final = datetime.datetime(1970, 1, 1)
+
+
+class UnknownZone(BadRequest):
+    """There is no time zone of that name."""
+
+
+def zone_of(name: str) -> datetime.tzinfo:
+    """The zone of a name such as `Europe/Berlin`, `UTC`, or of an offset such as `+02:00`.
+
+    Raises:
+        UnknownZone: there is none.
+    """
+    if name in ("UTC", "Z"):
+        return datetime.UTC
+    try:
+        if name[:1] in "+-" and name:
+            offset = datetime.datetime.strptime(name, "%z").utcoffset()
+            assert offset is not None
+            return datetime.timezone(offset)
+        return zoneinfo.ZoneInfo(name)
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        raise UnknownZone(
+            "--tz", f"there is no time zone {name!r}: write one as Europe/Berlin, UTC or +02:00"
+        ) from None
+
+
+def logged(times: Sequence[bytes]) -> Micros:
+    """int64[n] microseconds since 1970 on the writer's own clock, from n texts of TIME_LENGTH bytes."""
+    digits = np.frombuffer(b"".join(times), np.uint8).reshape(len(times), TIME_LENGTH).astype(np.int64) - ord("0")
+
+    def number(begin: int, end: int) -> Micros:
+        value = np.zeros(len(digits), np.int64)
+        for column in range(begin, end):
+            value = value * 10 + digits[:, column]
+        return value
+
+    months = ((number(0, 4) - 1970) * 12 + number(5, 7) - 1).astype("datetime64[M]")
+    days = months.astype("datetime64[D]").astype(np.int64) + number(8, 10) - 1
+    seconds = ((days * 24 + number(11, 13)) * 60 + number(14, 16)) * 60 + number(17, 19)
+    return seconds * 1_000_000 + number(20, 23) * 1000
+
+
+def to_utc(local: Micros, zone: datetime.tzinfo) -> Micros:
+    """The same instants in UTC; `local` in the order of the file."""
+    if zone is datetime.UTC or not len(local):
+        return local
+    steps, which = np.unique(local // _STEP_US, return_inverse=True)
+    first = np.array([_offset_us(step, zone, fold=0) for step in steps.tolist()], np.int64)
+    second = np.array([_offset_us(step, zone, fold=1) for step in steps.tolist()], np.int64)
+    offset = first[which]
+    twice = first[which] > second[which]
+    if twice.any():
+        went_back = np.maximum.accumulate(np.maximum.accumulate(local) - local > BACK_US)
+        offset = np.where(twice & went_back, second[which], offset)
+    return local - offset
+
+
+def is_ambiguous(begin_us: int, end_us: int, zone: datetime.tzinfo) -> bool:
+    """Whether clocks were set back between two instants, in UTC; what is more than a year is not looked through."""
+    hour = 3_600_000_000
+    offsets = [
+        datetime.datetime.fromtimestamp(at / 1_000_000, zone).utcoffset() or datetime.timedelta()
+        for at in range(begin_us, min(end_us, begin_us + 366 * 24 * hour) + hour, hour)
+    ]
+    return any(after < before for before, after in itertools.pairwise(offsets))
+
+
+def _offset_us(step: int, zone: datetime.tzinfo, *, fold: int) -> int:
+    try:
+        at = (_EPOCH + datetime.timedelta(microseconds=step * _STEP_US)).replace(tzinfo=zone, fold=fold)
+    except OverflowError:
+        return 0  # no year of any calendar; the line is kept with what it says
+    offset = at.utcoffset() or datetime.timedelta()
+    return offset // datetime.timedelta(microseconds=1)
