@@ -31,6 +31,8 @@ PORTION_MS: Final = 50
 
 # Of a change that is never parted, as Kafka's controller never does.
 WHOLE: Final = 1 << 62
+# By how much a chunk is smaller while people ask for small things.
+BRISK: Final = 4
 # How many chunks are planned or at the store. One that waits there makes up for the other's way to it and back.
 IN_FLIGHT: Final = 2
 
@@ -47,6 +49,7 @@ async def in_chunks(
     begin: Callable[[slice], Coroutine[Any, Any, T]],
     finish: Callable[[T], Awaitable[bool]],
     pause: Callable[[], bool] = never,
+    brisk: bool = False,
 ) -> int:
     """Begin and finish each chunk of `count` rows, in order.
 
@@ -54,6 +57,7 @@ async def in_chunks(
         begin: plans some rows and writes them; the next may be begun before this one is finished.
         finish: applies and sends what became of them; False if there is no use in beginning another chunk.
         pause: whether to begin no other chunk for now; asked between chunks.
+        brisk: let a pause come soon: smaller chunks, one at a time, which costs more in all.
 
     Returns:
         how many rows, from the first on, are finished; at least those of one chunk.
@@ -62,6 +66,7 @@ async def in_chunks(
         whatever `begin` or `finish` raise. Nothing is on its way then: what was begun has come to its end, and is not
         finished.
     """
+    size = max(1, size // BRISK) if brisk else size
     if count <= size:
         await finish(await begin(slice(0, count)))
         return count
@@ -75,7 +80,7 @@ async def in_chunks(
                 task = asyncio.get_running_loop().create_task(begin(part), name=f"rows from {begun}")
                 begun = part.stop
                 flight.append((task, begun))
-                if len(flight) < IN_FLIGHT:
+                if len(flight) < IN_FLIGHT and not brisk:
                     continue
             elif not flight:
                 return done

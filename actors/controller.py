@@ -50,6 +50,8 @@ LOOK_AGAIN_MS: Final = 10_000
 # Answers of brokers for which nobody waits are handled in the middle of a large event only if it goes on for so long:
 # its next chunk is not planned before they are handled, though the store could be writing it meanwhile.
 BETWEEN_AFTER_MS: Final = 100
+# For how long small events are expected after the last one.
+BRISK_MS: Final = 1_000.0
 # For how much longer than a large event went on it may be held up.
 RECESS_SHARE: Final = 4
 
@@ -72,6 +74,8 @@ class ControllerLoop(Actor[Event]):
         self.turns = Turns(reach.clock)
         reach.recess.is_due = self._is_recess_due
         reach.recess.hold = self._hold_recess
+        reach.recess.is_brisk = self._is_brisk
+        self._asked_ms = -BRISK_MS  # when the last small event came to its turn for which somebody waited
         self._resumed_ms = 0.0  # when the event in hand began, or was last held up
         self._over: Exception | None = None  # what a small event has met that ends the large one
         self._later: dict[Event, asyncio.Task[None]] = {}
@@ -149,6 +153,8 @@ class ControllerLoop(Actor[Event]):
         before, self.state = self.state, message.state
         if self.turns.depth == 1:
             self._resumed_ms = self.clock.monotonic_ms()
+        if message.turn is Turn.SOON:
+            self._asked_ms = self.clock.monotonic_ms()
         try:
             with self.telemetry.event(
                 message.label,
@@ -238,6 +244,9 @@ class ControllerLoop(Actor[Event]):
         """Whether the event in hand is to be held up at its next boundary."""
         waits = self.inbox.in_lane(Turn.SOON) or self.inbox.oldest_ms_in(Turn.BETWEEN) >= BETWEEN_AFTER_MS
         return bool(waits) and self._may_hold()
+
+    def _is_brisk(self) -> bool:
+        return self.clock.monotonic_ms() - self._asked_ms < BRISK_MS
 
     def _may_hold(self) -> bool:
         """Not in the middle of a takeover, nor in that of an event that was let in itself; and not if the

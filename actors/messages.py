@@ -21,6 +21,7 @@ class Move:
         wanted: which of the rows still want it when their turn comes, bool[n]; the others are left as they are. None:
             all do.
         pause: whether to leave the rest for now; asked between chunks.
+        brisk: let a pause come soon.
     """
 
     at: RowNumbers
@@ -28,6 +29,7 @@ class Move:
     election: Election | None = None
     wanted: Callable[[Rows], Bools] | None = None
     pause: Callable[[], bool] = never
+    brisk: bool = False
 
     def rest(self, done: int) -> "Move":
         """The same for the rows behind the first `done`."""
@@ -77,6 +79,7 @@ class MoveReplicas:
         brokers: whose; None: those of all assigned brokers.
         which: bool[W, n], in place of `brokers`: just these, by slot. Slots that were added since are passed over.
         pause: whether to leave the rest for now; asked between chunks. The answer is how many rows are done.
+        brisk: let a pause come soon.
     """
 
     at: RowNumbers
@@ -84,6 +87,7 @@ class MoveReplicas:
     brokers: frozenset[int] | None = None
     which: Bools | None = None
     pause: Callable[[], bool] = never
+    brisk: bool = False
 
     def rest(self, done: int) -> "MoveReplicas":
         """The same for the rows behind the first `done`."""

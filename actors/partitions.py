@@ -128,7 +128,14 @@ class Partitions(Actor[Move]):
 
         try:
             begin = functools.partial(self._begin, message)
-            done = await in_chunks(len(message.at), self.chunk, begin=begin, finish=finish, pause=message.pause)
+            done = await in_chunks(
+                len(message.at),
+                self.chunk,
+                begin=begin,
+                finish=finish,
+                pause=message.pause,
+                brisk=message.brisk,
+            )
         except StoreError as failed:
             parts.append(self._failed(message.rest(sum(len(part.at) for part in parts)), failed))
         except ControllerMoved:

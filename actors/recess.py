@@ -28,11 +28,13 @@ class Recess:
     """What a handler of a large event knows of it. Given by the loop; without one there is never anything to hold for.
 
     Attributes:
+        is_brisk: whether small events have come lately, so that more of them are likely.
         is_due: whether a small event waits that should not wait any longer.
         hold: handle small events; to be called where nothing is on its way. Raises what ended the controllership, or
             must end it: the large event is over then.
     """
 
     def __init__(self) -> None:
+        self.is_brisk: Callable[[], bool] = never
         self.is_due: Callable[[], bool] = never
         self.hold: Callable[[], Awaitable[None]] = _nothing

@@ -114,7 +114,9 @@ class Replicas(Actor[MoveReplicas]):
 
         try:
             begin = functools.partial(self._begin, message)
-            done = await in_chunks(count, self.chunk, begin=begin, finish=finish, pause=message.pause)
+            done = await in_chunks(
+                count, self.chunk, begin=begin, finish=finish, pause=message.pause, brisk=message.brisk
+            )
         except StoreError as failed:
             log.error("moving replicas of %d partitions to %s failed: %s", count, message.target.name, failed)
             return count

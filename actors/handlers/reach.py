@@ -118,24 +118,30 @@ class Handlers:
 
         What a caller knows of partitions from before may have changed then. `move.wanted` says which still want it.
         """
-        move = dataclasses.replace(move, pause=self.reach.recess.is_due)
+        recess = self.reach.recess
+        move = dataclasses.replace(move, pause=recess.is_due)
         parts: list[Moved] = []
         while True:
-            parts.append(await self.partitions.ask(move))
+            await self.let_in()
+            parts.append(await self.partitions.ask(dataclasses.replace(move, brisk=recess.is_brisk())))
             move = move.rest(len(parts[-1].at))
             if not len(move.at):
                 return Moved.of(parts)
-            await self.reach.recess.hold()
 
     async def move_many_replicas(
         self, at: RowNumbers, target: ReplicaState, brokers: frozenset[int] | None = None
     ) -> None:
         """Move replicas, however many; small events are handled meanwhile."""
-        move = MoveReplicas(at, target, brokers, pause=self.reach.recess.is_due)
+        recess = self.reach.recess
+        move = MoveReplicas(at, target, brokers, pause=recess.is_due)
         while len(move.at) and (brokers is None or brokers):
-            move = move.rest(await self.replicas.ask(move))
-            if len(move.at):
-                await self.reach.recess.hold()
+            await self.let_in()
+            move = move.rest(await self.replicas.ask(dataclasses.replace(move, brisk=recess.is_brisk())))
+
+    async def let_in(self) -> None:
+        """Let small events be handled, if one waits that should not wait any longer."""
+        if self.reach.recess.is_due():
+            await self.reach.recess.hold()
 
     async def elect_offline(self) -> Moved:
         """Find leaders for all partitions that want one, topics that are being deleted left out."""
