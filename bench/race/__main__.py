@@ -14,10 +14,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
+
+from kazoo.exceptions import KazooException
 
 from bench.clusters import Shape
 from bench.figures import Found, Results
@@ -41,6 +43,12 @@ _INTERRUPTED: Final = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Race; 0 if every run was completed, 1 if one was not, 2 if none can be, 130 after Ctrl-C or SIGTERM."""
     asked = _parser().parse_args(argv)
+    if sys.platform != "linux":
+        print("the race counts what processes use as Linux tells it: run it there", file=sys.stderr)
+        return _UNUSABLE
+    if asked.keep is not None and asked.keep.exists():
+        print(f"--keep: {asked.keep} is there already: name a folder that is not", file=sys.stderr)
+        return _UNUSABLE
     if reason := jars.missing():
         print(f"the race runs real servers, as the interop tests do: {reason}", file=sys.stderr)
         return _UNUSABLE
@@ -97,19 +105,27 @@ def race(asked: argparse.Namespace) -> tuple[Results, list[str]]:
     for size in asked.sizes:
         brokers, partitions = shape_of(size)
         shape = Shape(partitions, partitions // PARTITIONS_OF_A_TOPIC, brokers, _REPLICAS)
-        for turn in range(asked.runs):
-            # Whoever begins meets a machine that is a little less warm: each does so in turn.
-            order = asked.contenders if turn % 2 == 0 else tuple(reversed(asked.contenders))
-            for name in order:
-                say(f"{size} {name}, run {turn + 1} of {asked.runs}")
-                try:
-                    _run(shape, settings, found, name=name, size=size, keep=_folder(asked.keep, size, name, turn))
-                except HarnessError as error:
-                    failures.append(f"{size} {name}, run {turn + 1}: {error}")
-                    say(f"  not completed: {error}")
-                if asked.output is not None:
-                    found.write(asked.output, loop=loop)
+        for turn, name in turns(asked.contenders, asked.runs):
+            say(f"{size} {name}, run {turn} of {asked.runs}")
+            keep = None if asked.keep is None else asked.keep / f"{size}-{name}-{turn}"
+            try:
+                _run(shape, settings, found, name=name, size=size, keep=keep)
+            except (HarnessError, KazooException) as error:
+                failures.append(f"{size} {name}, run {turn}: {error or type(error).__name__}")
+                say(f"  not completed: {error or type(error).__name__}")
+            if asked.output is not None:
+                found.write(asked.output, loop=loop)
     return found.results(loop=loop), failures
+
+
+def turns(contenders: Sequence[str], runs: int) -> Iterator[tuple[int, str]]:
+    """Who runs when, and in which run of his, counted from 1.
+
+    Whoever comes first meets a machine that is a little less warm: each does so in turn.
+    """
+    for turn in range(1, runs + 1):
+        for name in contenders if turn % 2 else reversed(contenders):
+            yield turn, name
 
 
 def shape_of(size: str) -> tuple[int, int]:
@@ -153,10 +169,6 @@ def _run(shape: Shape, settings: Settings, found: Found, *, name: str, size: str
     with staged(shape, settings, start=CONTENDERS[name], found=found, path=f"{size}/{name}", keep=keep) as scene:
         say(f"  the cluster is there after {time.monotonic() - began:.1f} s")
         run(scene, told)
-
-
-def _folder(keep: Path | None, size: str, name: str, turn: int) -> Path | None:
-    return None if keep is None else keep / f"{size}-{name}-{turn + 1}"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,6 +5,7 @@ asks; every question gets one answer.
 """
 
 import contextlib
+import os
 import socket
 import sys
 from pathlib import Path
@@ -21,6 +22,8 @@ from .wishes import Fulfilled, Traffic, Wish
 START_S: Final = 60.0
 # Sums over a gigabyte of requests take some seconds.
 ANSWER_S: Final = 120.0
+# What the kernel takes.
+_SOCKET_PATH_MAX: Final = 107
 
 
 class Mark(msgspec.Struct, tag="mark", frozen=True):
@@ -77,6 +80,8 @@ class Stubs:
             HarnessError: they were not within START_S.
         """
         path = folder / "control"
+        if len(os.fsencode(path)) > _SOCKET_PATH_MAX:
+            raise HarnessError(f"{path} is too long a name for a socket: keep the race's files in another folder")
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(path))
             listener.listen(1)

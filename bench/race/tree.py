@@ -106,7 +106,8 @@ class Tree:
 
     def partitions_of(self, topics: Sequence[int]) -> list[int]:
         """All partitions of topics, given by their numbers."""
-        return [number for number in range(self.shape.partitions) if number // self.shape.per_topic in set(topics)]
+        each = range(self.shape.per_topic)
+        return [topic * self.shape.per_topic + number for topic in topics for number in each]
 
     # -- the controllership --------------------------------------------------------------------------------------------
 

@@ -1,9 +1,11 @@
 """The race's tables say medians, spreads and ratios of what was found, and nothing of what was not."""
 
+from pathlib import Path
+
 import pytest
 
 from bench.figures import Figure, Found, Results
-from bench.race.__main__ import main, server_versions, shape_of
+from bench.race.__main__ import main, server_versions, shape_of, turns
 from bench.race.contenders import heap_for
 from bench.race.report import compared, contenders, costs_of, sizes, times_of, whole
 
@@ -76,6 +78,24 @@ def test_a_size_at_which_one_of_them_did_not_run_is_not_compared() -> None:
 @pytest.mark.parametrize(("partitions", "heap_mb"), [(60, 1024), (10_000, 1024), (100_000, 3072), (200_000, 4096)])
 def test_a_controller_of_more_partitions_is_given_more_memory(partitions: int, heap_mb: int) -> None:
     assert heap_for(partitions) == heap_mb
+
+
+def test_each_contender_comes_first_in_turn() -> None:
+    assert list(turns(("stock", "kactl"), 3)) == [
+        (1, "stock"),
+        (1, "kactl"),
+        (2, "kactl"),
+        (2, "stock"),
+        (3, "stock"),
+        (3, "kactl"),
+    ]
+
+
+def test_files_of_another_race_are_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "kept").mkdir()
+
+    assert main(["--sizes", "3x60", "--keep", str(tmp_path / "kept")]) == 2
+    assert "is there already" in capsys.readouterr().err
 
 
 def test_a_size_is_brokers_and_partitions() -> None:
