@@ -1,0 +1,91 @@
+"""Large frames go out in pieces, so much in a turn of the loop, and whole."""
+
+import asyncio
+import dataclasses
+from collections.abc import Iterable
+
+import pytest
+
+from kactl.transports.kafka.pace import PIECE_BYTES, TURN_BYTES, Buffer, Pace
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclasses.dataclass
+class Wire:
+    """Notes what is written, and by which turn of the loop."""
+
+    turn: int = 0
+    written: dict[int, int] = dataclasses.field(default_factory=dict)
+
+    async def count(self) -> None:
+        while True:
+            await asyncio.sleep(0)
+            self.turn += 1
+
+
+@dataclasses.dataclass
+class Line:
+    wire: Wire
+    takes: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    data: bytearray = dataclasses.field(default_factory=bytearray)
+
+    def write(self, data: Buffer) -> None:
+        self.data += data
+        self.wire.written[self.wire.turn] = self.wire.written.get(self.wire.turn, 0) + len(data)
+
+    def writelines(self, data: Iterable[Buffer]) -> None:
+        for each in data:
+            self.write(each)
+
+    async def drain(self) -> None:
+        await self.takes.wait()
+
+
+def frame(*sizes: int) -> tuple[list[Buffer], int]:
+    """Buffers of these sizes, all bytes different from those a piece away."""
+    buffers: list[Buffer] = [memoryview(bytes(at % 251 for at in range(size))) for size in sizes]
+    return buffers, sum(sizes)
+
+
+async def test_what_many_are_sent_goes_out_over_many_turns_and_arrives_whole() -> None:
+    wire, pace = Wire(), Pace()
+    counting = asyncio.create_task(wire.count())
+    lines = [Line(wire) for _ in range(6)]
+    buffers, size = frame(31, 3 * PIECE_BYTES + 17, 5)
+    for line in lines:
+        line.takes.set()
+
+    await asyncio.gather(*(pace.write(line, buffers, size) for line in lines))
+    counting.cancel()
+
+    assert [bytes(line.data) for line in lines] == [b"".join(buffers)] * 6
+    # The loop's turn and the test's count of it may begin at different tasks.
+    assert max(wire.written.values()) <= 2 * (TURN_BYTES + PIECE_BYTES)
+    assert len(wire.written) >= 6 * size // (2 * (TURN_BYTES + PIECE_BYTES))
+
+
+async def test_a_socket_that_takes_nothing_holds_up_nobody() -> None:
+    wire, pace = Wire(), Pace()
+    stuck, quick = Line(wire), Line(wire)
+    buffers, size = frame(8 * TURN_BYTES)
+    quick.takes.set()
+
+    waiting = asyncio.create_task(pace.write(stuck, buffers, size))
+    await asyncio.wait_for(pace.write(quick, buffers, size), timeout=20)
+
+    assert len(quick.data) == size
+    assert len(stuck.data) == PIECE_BYTES, "one piece: the rest waits for the socket"
+    waiting.cancel()
+
+
+async def test_a_small_frame_goes_at_once() -> None:
+    wire, pace = Wire(), Pace()
+    line = Line(wire)
+    buffers, size = frame(10, 20)
+    line.takes.set()
+
+    await pace.write(line, buffers, size)
+
+    assert bytes(line.data) == b"".join(buffers)
+    assert list(wire.written) == [0]

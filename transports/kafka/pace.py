@@ -1,0 +1,75 @@
+"""How large requests go out: piece by piece, so that a hundred of them at a time do not hold up the event loop.
+
+What tells a hundred brokers of two hundred thousand partitions is a gigabyte. Sockets take megabytes at once, and a
+loop that offers each of them all that it has does nothing else for as long as it takes to copy all that. So only so
+much is written in one turn of the loop, by whoever comes; a connection whose socket takes no more waits for it alone,
+and uses up nothing. Pieces are views: nothing is joined, and what is copied is what a socket left of one piece.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol
+
+# A socket's buffer takes several of them.
+PIECE_BYTES: Final = 256 * 1024
+# A millisecond of copying, or less.
+TURN_BYTES: Final = 1024 * 1024
+
+Buffer = bytes | memoryview
+
+
+class Writer(Protocol):
+    """What is needed of an asyncio.StreamWriter."""
+
+    def write(self, data: Buffer) -> None: ...
+
+    def writelines(self, data: Iterable[Buffer]) -> None: ...
+
+    async def drain(self) -> None: ...
+
+
+class Pace:
+    """See the module. Shared by all connections of one event loop."""
+
+    def __init__(self) -> None:
+        self._written = 0  # in this turn of the loop
+        self._room = asyncio.Event()
+
+    async def write(self, writer: Writer, buffers: Iterable[Buffer], size: int) -> None:
+        """Write a frame, and wait until the socket has taken nearly all of it.
+
+        Args:
+            size: of all buffers.
+        """
+        if size <= PIECE_BYTES:
+            await self._turn(size)
+            writer.writelines(buffers)
+            await writer.drain()
+            return
+        for piece in _pieces(buffers):
+            await self._turn(len(piece))
+            writer.write(piece)
+            await writer.drain()
+
+    async def _turn(self, size: int) -> None:
+        """Wait for a turn of the loop in which there is room, and take some."""
+        while self._written >= TURN_BYTES:
+            self._room.clear()
+            await self._room.wait()
+        if not self._written:
+            asyncio.get_running_loop().call_soon(self._next)
+        self._written += size
+
+    def _next(self) -> None:
+        self._written = 0
+        self._room.set()
+
+
+def _pieces(buffers: Iterable[Buffer]) -> Iterator[Buffer]:
+    for buffer in buffers:
+        if len(buffer) <= PIECE_BYTES:
+            yield buffer
+            continue
+        view = memoryview(buffer)
+        for begin in range(0, len(view), PIECE_BYTES):
+            yield view[begin : begin + PIECE_BYTES]
