@@ -82,6 +82,8 @@ async def in_chunks(
                 flight.append((task, begun))
                 if len(flight) < IN_FLIGHT and not brisk:
                     continue
+                # Let it reach the store before anything is finished; others of the process have their turn, too.
+                await asyncio.sleep(0)
             elif not flight:
                 return done
             written = await flight[0][0]

@@ -1,0 +1,265 @@
+"""A change that is made in chunks ends in just what it would have been at once: memory, store, history, and brokers."""
+
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from kactl.actors.messages import Move, MoveReplicas
+from kactl.election import Election
+from kactl.errors import ControllerMoved, SessionExpired, StoreUnavailable
+from kactl.history import PartitionEvent
+from kactl.model import Leadership, PartitionState, ReplicaState, TopicPartition
+from kactl.store import Names
+from tests.actors.bench import Bench, at, open_bench
+from tests.scripted_store import fails, fails_after, really
+
+pytestmark = pytest.mark.anyio
+
+BROKERS: Final = (1, 2, 3, 4)
+WHOLE: Final = 10_000
+ONLINE, OFFLINE, NEW = PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.NEW
+
+
+async def fill(bench: Bench, dice: random.Random) -> list[str]:
+    """A random cluster: partitions that are led, new, without a live leader, or not as we believe. Their names."""
+    live = dice.sample(BROKERS, dice.randint(1, 4))
+    names = []
+    for topic in range(dice.randint(1, 4)):
+        for partition in range(dice.randint(1, 4)):
+            name = f"t{topic}-{partition}"
+            names.append(name)
+            replicas = dice.sample(BROKERS, dice.randint(1, 3))
+            if dice.random() < 0.2:
+                await bench.put(name, replicas, NEW, stored=at(9, 0, replicas, 0) if dice.random() < 0.3 else None,
+                                known=None, replica_state=ReplicaState.NEW)  # fmt: skip
+                continue
+            isr = dice.sample(replicas, dice.randint(1, len(replicas)))
+            leader = dice.choice(isr)
+            version = dice.randint(0, 2)
+            known = at(leader, 0, isr, version)
+            # A leader has written since, and we have not heard of it.
+            others = dice.sample(replicas, dice.randint(1, len(replicas)))
+            raced = dice.random() < 0.25
+            stored = (
+                at(leader, 0, [leader, *(each for each in others if each != leader)], version + 1) if raced else known
+            )
+            state = ONLINE if leader in live and dice.random() < 0.8 else OFFLINE
+            await bench.put(name, replicas, state, stored=stored, known=known)
+    bench.live(*live)
+    queued = {name.partition("-")[0] for name in names if dice.random() < 0.15}
+    bench.cluster.queue_deletion(queued)
+    return names
+
+
+def last_told(bench: Bench) -> dict[str, Any]:
+    """What each broker was told last of each partition, by kind."""
+    told: dict[str, Any] = {}
+    for sent in bench.outbox.flushes:
+        for kind in ("lead", "metadata", "stop"):
+            for broker, of in getattr(sent, kind).items():
+                told |= {f"{kind} {broker} {name}": said for name, said in of.items()}
+    return told
+
+
+def happened(bench: Bench) -> dict[str, list[Any]]:
+    """What happened to each partition and replica, in order."""
+    by_name: dict[str, list[Any]] = defaultdict(list)
+    for event in bench.events:
+        if isinstance(event, PartitionEvent):
+            said = (event.from_state, event.to_state, event.leader, event.leader_epoch, event.isr, event.refused)
+            by_name[f"{event.topic}-{event.partition}"].append(said)
+        else:
+            by_name[f"{event.topic}-{event.partition}/{event.broker}"].append((event.from_state, event.to_state))
+    return dict(by_name)
+
+
+async def stored(bench: Bench, names: list[str]) -> list[Leadership | None]:
+    held = await bench.store.real.leaderships(Names.of([TopicPartition.parse(name) for name in names]))
+    return [held.one(row) for row in range(len(names))]
+
+
+async def story(seed: int, chunk: int) -> dict[str, Any]:
+    """What a broker's failure, an election of the preferred, and its return amount to."""
+    async with open_bench(unclean_default=seed % 3 == 0) as bench:
+        dice = random.Random(seed)
+        bench.partitions.chunk = bench.replicas.chunk = chunk
+        names = await fill(bench, dice)
+        table, cluster = bench.cluster.table, bench.cluster
+        dead = dice.choice(BROKERS)
+        cluster.remove_brokers([dead])
+        answers = []
+
+        async def move(rows: Any, target: PartitionState, election: Election | None = None) -> None:
+            moved = await bench.partitions.receive(Move(rows, target, election))
+            answers.append((moved.at.tolist(), moved.refusal.tolist(), moved.elections.tolist()))
+
+        await move(table.led_by_none_of(cluster.now.live), OFFLINE)
+        await move(table.in_state(NEW, OFFLINE), ONLINE, Election.OFFLINE)
+        brokers = frozenset({dead, dice.choice(BROKERS)}) if seed % 2 else frozenset({dead})
+        await bench.replicas.receive(MoveReplicas(table.with_replica_on(brokers), ReplicaState.OFFLINE, brokers))
+        await move(table.with_leadership(), ONLINE, Election.PREFERRED)
+        bench.live(dead)
+        rows = table.with_replica_on([dead])
+        await bench.replicas.receive(MoveReplicas(rows, ReplicaState.ONLINE, frozenset({dead})))
+        await move(table.in_state(NEW, OFFLINE), ONLINE, Election.OFFLINE)
+        assert (cluster.offline_count, cluster.imbalance_count) == cluster.count_again()
+        return {
+            "answers": answers,
+            "known": [bench.view(name) for name in names],
+            "stored": await stored(bench, names),
+            "told": last_told(bench),
+            "happened": happened(bench),
+            "unclean": bench.partitions.unclean_elections,
+        }
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+async def test_chunks_end_in_the_same_as_the_whole(first: int) -> None:
+    for seed in range(first, first + 20):
+        whole = await story(seed, WHOLE)
+        for chunk in (1, 2, 3):
+            parted = await story(seed, chunk)
+            for what, said in whole.items():
+                assert parted[what] == said, f"seed {seed}, chunks of {chunk}: {what}"
+
+
+# -- when it goes wrong in the middle ----------------------------------------------------------------------------------
+
+COUNT: Final = 6
+NAMES: Final = [f"t-{partition}" for partition in range(COUNT)]
+
+
+async def led_by_the_dead(bench: Bench) -> None:
+    """Broker 1 led all of them and is gone; 2 and 3 are in sync."""
+    for name in NAMES:
+        await bench.put(name, [1, 2, 3], OFFLINE, stored=at(1, 0, [1, 2, 3], 0))
+    bench.live(2, 3)
+    bench.partitions.chunk = bench.replicas.chunk = 1
+
+
+def told_of(bench: Bench) -> set[str]:
+    return {name for sent in bench.outbox.flushes for of in sent.lead.values() for name in of}
+
+
+async def led_in_store(bench: Bench) -> set[str]:
+    return {name for name, held in zip(NAMES, await stored(bench, NAMES), strict=True) if held and held.leader == 2}
+
+
+@pytest.mark.parametrize("boundary", range(COUNT))
+async def test_a_later_controller_ends_a_change_at_any_boundary(boundary: int) -> None:
+    async with open_bench() as bench:
+        await led_by_the_dead(bench)
+        bench.whole_script = False
+        bench.store.next("commit", *[really] * boundary, fails(ControllerMoved(ours=50, theirs=51)))
+
+        with pytest.raises(ControllerMoved):
+            await bench.move(NAMES, ONLINE, Election.OFFLINE)
+
+        # Nothing was sent that is not stored, and nothing is known that is not.
+        assert told_of(bench) <= await led_in_store(bench)
+        known = {name for name in NAMES if bench.view(name).leader == 2}
+        assert known <= await led_in_store(bench)
+        assert known == set(NAMES[:boundary])
+        # One more than was known may have been on its way.
+        assert len(await led_in_store(bench)) <= boundary + 1
+        assert len(bench.store.commits) <= boundary + 2
+
+
+@pytest.mark.parametrize("boundary", range(COUNT))
+async def test_the_end_of_the_session_ends_a_change_at_any_boundary(boundary: int) -> None:
+    async with open_bench() as bench:
+        await led_by_the_dead(bench)
+        bench.whole_script = False
+        bench.store.next("commit", *[really] * boundary, *[fails(SessionExpired("over"))] * COUNT)
+
+        moved = await bench.move(NAMES, ONLINE, Election.OFFLINE)
+
+        assert isinstance(moved.error, SessionExpired)
+        assert moved.elected.tolist() == [True] * boundary + [False] * (COUNT - boundary)
+        assert moved.at.tolist() == bench.rows(*NAMES).tolist()
+        assert told_of(bench) <= await led_in_store(bench) == set(NAMES[:boundary])
+
+
+@pytest.mark.parametrize("boundary", range(COUNT))
+@pytest.mark.parametrize("step", [fails, fails_after])
+async def test_a_store_that_fails_is_not_asked_for_the_rest_which_is_undone(
+    boundary: int, step: Callable[..., Any]
+) -> None:
+    async with open_bench() as bench:
+        await led_by_the_dead(bench)
+        bench.whole_script = False
+        gone = StoreUnavailable("gone")
+        bench.store.next("commit", *[really] * boundary, step(gone), *[fails(gone)] * COUNT)
+        bench.store.next("leaderships", *[fails(gone)] * COUNT)
+
+        moved = await bench.move(NAMES, ONLINE, Election.OFFLINE)
+
+        elected = moved.elected.tolist()
+        assert elected == [True] * boundary + [False] * (COUNT - boundary)
+        assert told_of(bench) == set(NAMES[:boundary])  # and these were told, since we are the controller
+        assert bench.cluster.take_undone().tolist() == bench.rows(*NAMES[boundary:]).tolist()
+        assert len(bench.store.commits) <= boundary + 2
+
+
+@pytest.mark.parametrize("boundary", range(COUNT))
+async def test_a_mistake_of_ours_takes_back_nothing_of_what_was_kept(boundary: int) -> None:
+    async with open_bench() as bench:
+        await led_by_the_dead(bench)
+        bench.whole_script = False
+        bench.store.next("commit", *[really] * boundary, fails(ZeroDivisionError("a bug")))
+
+        with pytest.raises(ZeroDivisionError):
+            await bench.move(NAMES, ONLINE, Election.OFFLINE)
+
+        assert told_of(bench) == set(NAMES[:boundary])
+
+
+@pytest.mark.parametrize("boundary", range(COUNT))
+async def test_replicas_leave_isrs_up_to_where_the_store_fails(boundary: int) -> None:
+    async with open_bench() as bench:
+        await led_by_the_dead(bench)
+        bench.whole_script = False
+        bench.store.next("commit", *[really] * boundary, *[fails(StoreUnavailable("gone"))] * COUNT)
+        bench.store.next("leaderships", *[fails(StoreUnavailable("gone"))] * COUNT)
+
+        await bench.move_replicas(NAMES, ReplicaState.OFFLINE, 1)
+
+        states = [bench.replica(name, 1) for name in NAMES]
+        assert states == [ReplicaState.OFFLINE] * boundary + [ReplicaState.ONLINE] * (COUNT - boundary)
+        assert told_of(bench) == set(NAMES[:boundary])
+        assert bench.cluster.take_undone().tolist() == bench.rows(*NAMES[boundary:]).tolist()
+
+
+async def test_brokers_hear_of_the_first_before_the_last_are_written() -> None:
+    async with open_bench() as bench:
+        await led_by_the_dead(bench)
+        heard: list[int] = []
+
+        async def look(real: Any, *arguments: Any) -> Any:
+            heard.append(len(told_of(bench)))
+            return await real(*arguments)
+
+        bench.store.next("commit", *[look] * COUNT)
+        await bench.move(NAMES, ONLINE, Election.OFFLINE)
+
+        assert heard[-1] >= 4
+        assert told_of(bench) == set(NAMES)
+
+
+async def test_what_no_longer_wants_a_move_when_its_turn_comes_is_left_as_it_is() -> None:
+    async with open_bench() as bench:
+        await led_by_the_dead(bench)
+        wanted = {0, 3}
+        move = Move(
+            bench.rows(*NAMES), ONLINE, Election.OFFLINE, wanted=lambda rows: np.isin(rows.partition, list(wanted))
+        )
+
+        moved = await bench.partitions.receive(move)
+
+        assert [bench.view(name).leader for name in NAMES] == [2, 1, 1, 2, 1, 1]
+        assert moved.elected.tolist() == [True, False, False, True, False, False]
+        assert not moved.refusal.any()
