@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import anyio
 import numpy as np
 import pytest
 from kazoo.security import READ_ACL_UNSAFE
@@ -173,3 +174,79 @@ async def test_servers_that_cannot_read_many_nodes_at_once_are_asked_for_each(
     assert found.found.tolist() == [True] * 100 + [False]
     assert trips == [1, 1, 101, 100]
     assert np.array_equal(again.leader, found.leader[:100])
+
+
+async def test_a_row_that_is_refused_in_one_of_many_multis_costs_the_others_nothing(
+    connect: str, fence: Fence, trips: list[int]
+) -> None:
+    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS, batch_partitions=10) as narrow:
+        trips.clear()
+        expected = [7 if at == 34 else 0 for at in range(100)]
+        committed = await narrow.commit(write(HUNDRED, leader=2, expected=expected), fence)
+        asked = list(trips)
+        found = await narrow.leaderships(Names.of(HUNDRED))
+
+    assert committed.outcome.tolist() == [Outcome.CONFLICT if at == 34 else Outcome.KEPT for at in range(100)]
+    assert asked == [10, 1, 2]  # all of them; a read of the ten; the other nine
+    assert found.leader.tolist() == [1 if at == 34 else 2 for at in range(100)]
+    assert found.partition_epoch.tolist() == [0 if at == 34 else 1 for at in range(100)]
+
+
+async def test_first_leaders_and_later_ones_go_together(store: ZooKeeperStore, fence: Fence) -> None:
+    names = [TopicPartition("orders", at) for at in range(90, 110)]
+    expected = [NO_VERSION if at >= 100 or at == 95 else 3 if at == 94 else 0 for at in range(90, 110)]
+
+    committed = await store.commit(write(names, leader=3, expected=expected), fence)
+
+    # The one has a state already, and the other another version.
+    assert committed.outcome.tolist() == [Outcome.CONFLICT if at in (94, 95) else Outcome.KEPT for at in range(90, 110)]
+    assert committed.version.tolist() == [
+        NO_VERSION if at in (94, 95) else 1 if at < 100 else 0 for at in range(90, 110)
+    ]
+
+
+async def test_commits_of_different_rows_may_go_on_at_the_same_time(connect: str) -> None:
+    """Chunks of one change overlap: also those of a topic that has nothing but its assignment yet."""
+    topics = [TopicRef(f"t{number}") for number in range(3)]
+    chunks = [[TopicPartition(topic.name, at) for topic in topics for at in range(begin, 60, 4)] for begin in range(4)]
+    every = [name for chunk in chunks for name in chunk]
+    kept: list[int] = []
+
+    async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS, max_in_flight=5, batch_partitions=7) as narrow:
+        fence = await narrow.contest(100)
+        for topic in topics:
+            await narrow.create_topic(topic, {at: Assignment((1, 2)) for at in range(60)}, {})
+
+        async def commit(chunk: list[TopicPartition], leader: int, expected: int) -> None:
+            refused = write(chunk, leader=leader, expected=[9 if at == 8 else expected for at in range(len(chunk))])
+            committed = await narrow.commit(refused if expected == 0 else write(chunk, leader=leader), fence)
+            kept.append(int(np.count_nonzero(committed.kept)))
+
+        for leader, expected in ((1, NO_VERSION), (2, 0)):
+            async with anyio.create_task_group() as tasks:
+                for chunk in chunks:
+                    tasks.start_soon(commit, chunk, leader, expected)
+        found = await narrow.leaderships(Names.of(every))
+
+    assert kept == [45] * 4 + [44] * 4
+    refused = [chunk[8] for chunk in chunks]
+    assert found.leader.tolist() == [1 if name in refused else 2 for name in every]
+
+
+async def test_a_commit_that_meets_a_later_controller_ends_all_that_go_on(
+    store: ZooKeeperStore, tree: Any, fence: Fence
+) -> None:
+    tree.set("/controller_epoch", b"2")
+    raised: list[ControllerMoved] = []
+
+    async def commit(chunk: list[TopicPartition]) -> None:
+        with pytest.raises(ControllerMoved) as moved:
+            await store.commit(write(chunk, leader=2, expected=0), fence)
+        raised.append(moved.value)
+
+    async with anyio.create_task_group() as tasks:
+        for begin in range(0, 100, 25):
+            tasks.start_soon(commit, HUNDRED[begin : begin + 25])
+
+    assert len(raised) == 4
+    assert (await store.leaderships(Names.of(HUNDRED))).leader.tolist() == [1] * 100
