@@ -12,8 +12,8 @@ import pytest
 
 from kactl.errors import ControllerMoved, StoreDamaged
 from kactl.model import NO_BROKER, Assignment, Fence, TopicPartition, TopicRef
-from kactl.store import Changed, Names, Notification
-from kactl.stores.zookeeper import ZooKeeperStore
+from kactl.store import Changed, Found, Names, Notification
+from kactl.stores.zookeeper import ZooKeeperStore, state_reads
 from tests.contracts.store_clients import ORDERS, ORDERS_0, ORDERS_1, SESSION_MS, THREE_PARTITIONS, Ear, write
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
@@ -297,6 +297,33 @@ async def fence(store: ZooKeeperStore, tree: Any) -> Fence:
     await store.notify_log_dir(7)
     await store.notify_log_dir(8)
     return fence
+
+
+async def test_states_in_the_middle_of_many_cost_nothing_but_themselves(
+    store: ZooKeeperStore, tree: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_reads, "STATES_AT_ONCE", 7)
+    names = [TopicPartition("orders", at) for at in range(40)]
+    await store.create_topic(ORDERS, {name.partition: Assignment((1, 2)) for name in names}, {})
+    fence = await store.contest(100)
+    assert (await store.commit(write(names, leader_epoch=list(range(40)), isr=(2, 1)), fence)).kept.all()
+    await store.resign(fence)
+    path = "/brokers/topics/orders/partitions/{}/state".format
+    bad = {3: b"{", 9: None, 10: b"", 20: state() + b"," + state(), 21: state()[:40], 22: state()[40:], 39: b"[]"}
+    for at, data in bad.items():
+        tree.set(path(at), data)
+    for at in (0, 24):
+        tree.delete(path(at))
+
+    with caplog.at_level(logging.WARNING, "kactl"):
+        found = await store.leaderships(Names.of(names))
+
+    gone = {0: Found.MISSING, 24: Found.MISSING, **dict.fromkeys(bad, Found.UNREADABLE)}
+    assert found.status.tolist() == [gone.get(at, Found.FOUND) for at in range(40)]
+    assert found.leader_epoch.tolist() == [-1 if at in gone else at for at in range(40)]
+    assert found.partition_epoch.tolist() == [-1 if at in gone else 0 for at in range(40)]
+    assert found.isr.T.tolist() == [[-1, -1] if at in gone else [2, 1] for at in range(40)]
+    assert [record.getMessage().split(" ")[0] for record in caplog.records] == [path(at) for at in bad]
 
 
 def put(tree: Any, path: str, data: bytes | None) -> None:
