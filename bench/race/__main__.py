@@ -183,7 +183,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--contenders", type=_of(CONTENDERS), default=tuple(CONTENDERS), help="by commas")
     add("--warm-failovers", type=int, default=2, help="in each run")
     add("--skip", type=_of(MAY_BE_SKIPPED), default=(), help=f"phases, by commas, of {', '.join(MAY_BE_SKIPPED)}")
-    add("--until", choices=tuple(PHASES), default="topic deletion", help="the last phase")
+    add(
+        "--until",
+        choices=tuple(PHASES),
+        default="topic deletion",
+        help="the last phase; takeover takes a session timeout more",
+    )
     add("--phase-limit", type=float, default=300.0, metavar="SECONDS", help="for what is waited for in a phase")
     add("--stand-by", type=float, default=10.0, metavar="SECONDS", help="before a standby may take over")
     add("--rest", type=float, default=0.5, metavar="SECONDS", help="of doing nothing, after which a phase is over")
