@@ -42,7 +42,7 @@ class Armed:
             elif found or request.type == _EXISTS:
                 self._data.add(request.path)
         elif found and request.type == WatchTree.type:
-            self._roots = (*(root for root in self._roots if root != request.path), request.path)
+            self._roots = tuple(dict.fromkeys((*self._roots, request.path)))
         elif found and request.type == Unwatch.type:
             self._roots = tuple(root for root in self._roots if root != request.path)
             self._data.discard(request.path)

@@ -213,6 +213,7 @@ class Connection(asyncio.Protocol):
             raise Garbled(_SESSION_GONE[code])  # what else it would say is void; the next greeting tells for certain
         self._pending.popleft()
         if call is None:
+            self.drop("closed by us")
             return
         request = call.request
         result: Any

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import anyio.to_thread
-from kazoo.exceptions import ConnectionLoss, KazooException, ZookeeperError
+from kazoo.exceptions import ConnectionLoss, KazooException
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
@@ -98,10 +98,7 @@ class KazooLink:
 
     def send(self, call: Any) -> None:
         request = call.request
-        if request.type == WatchTree.type:
-            # kazoo itself passes over what no single watch waits for, so it has to know before the server does.
-            self._kazoo.watch_tree(request.path, functools.partial(self._watch_tree, request.path))
-        elif request.type == ArmMany.type:
+        if request.type == ArmMany.type:
             request = _Arming(request, self._kazoo, self._watch)
         # The one entry of kazoo that takes any request and reports to any object. Its public methods would cost a
         # lock, a queue and a change of threads for each answer.
@@ -115,6 +112,13 @@ class KazooLink:
             self._woken = True
             with contextlib.suppress(RuntimeError):  # the loop is gone, and so is everybody who would listen
                 self._loop.call_soon_threadsafe(self._drain)
+
+    def _learn(self, request: Any) -> None:
+        """Tell kazoo what it does not know by itself: that a tree is watched, or not any more."""
+        if request.type == WatchTree.type:
+            self._kazoo.watch_tree(request.path, functools.partial(self._watch_tree, request.path))
+        elif request.type == Unwatch.type:
+            self._kazoo.unwatch(request.path)
 
     def _listen(self, state: str) -> None:
         self._post(functools.partial(self._state_changed, state))
@@ -140,8 +144,6 @@ class KazooLink:
         if isinstance(result, ConnectionLoss) and not self._closing:
             self._heard.lost(call)
             return
-        if call.request.type == Unwatch.type and not isinstance(result, ZookeeperError):
-            self._kazoo.unwatch_tree(call.request.path)
         self._heard.answered(call, result)
 
     def _state_changed(self, state: str) -> None:
@@ -187,6 +189,8 @@ class _Answer:
     def set(self, value: Any = None) -> None:
         if not self._done:  # kazoo may report one failure twice when it is being closed
             self._done = True
+            if not isinstance(value, Exception):
+                self._link._learn(self._call.request)
             self._link._post(functools.partial(self._link._answered, self._call, value))
 
     set_exception = set

@@ -12,22 +12,24 @@ Watcher = Callable[[Any], None]
 
 
 class TreeClient(KazooClient):  # type: ignore[misc]
-    """See the module. The server is not asked by this; paths are whole."""
+    """See the module. All of it is for kazoo's connection thread; paths are whole; the server is not asked by this.
+
+    Like all watches in kazoo, those of trees are forgotten with their connection.
+    """
 
     def watch_tree(self, root: str, watcher: Watcher) -> None:
-        """Tell `watcher` of every event at or below a path, in kazoo's connection thread."""
-        self._data_watchers.trees = {**self._data_watchers.trees, root: watcher}
+        """Tell `watcher` of every event at or below a path."""
+        self._data_watchers.trees[root] = watcher
 
-    def unwatch_tree(self, root: str) -> None:
-        """Tell nobody of it any more. Harmless where nobody was told."""
-        self._data_watchers.trees = {path: told for path, told in self._data_watchers.trees.items() if path != root}
+    def unwatch(self, root: str) -> None:
+        """Tell nobody any more who watches just this path, or all below it. Harmless where nobody was told."""
+        self._data_watchers.trees.pop(root, None)
+        self._data_watchers.pop_single(root)
+        self._child_watchers.pop(root, None)
 
     def _reset_watchers(self) -> None:
-        before = getattr(self, "_data_watchers", None)
         super()._reset_watchers()
         self._data_watchers = _Watchers()
-        if isinstance(before, _Watchers):
-            self._data_watchers.trees = before.trees
 
 
 class _Watchers(collections.defaultdict[str, set[Watcher]]):
@@ -37,8 +39,11 @@ class _Watchers(collections.defaultdict[str, set[Watcher]]):
         super().__init__(set)
         self.trees: dict[str, Watcher] = {}
 
+    def pop_single(self, path: str) -> Any:
+        """Who waits for just this node."""
+        return super().pop(path, ())
+
     def pop(self, path: str, default: Any = None) -> Any:
         """kazoo asks by this who is to be told of an event at `path`."""
-        waiting = super().pop(path, default)
         trees = [watcher for root, watcher in self.trees.items() if is_within(path, root)]
-        return [*waiting, *trees] if trees else waiting
+        return [*self.pop_single(path), *trees]

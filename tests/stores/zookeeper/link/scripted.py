@@ -1,0 +1,196 @@
+"""A server on loopback that says what a script says, frame by frame or byte by byte, and right or wrong.
+
+    async def script(line: Line) -> None:
+        await line.greet()
+        xid, _, _ = await line.asked()
+        await line.answer(xid, ...)
+
+    async with ScriptedServer(script, ...) as server: ...
+
+The first connection is served by the first script, the next by the next, and all later ones by the last. A connection
+is closed when its script ends.
+"""
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple, Self
+
+from kazoo.protocol.states import ZnodeStat
+
+PING_XID: Final = -2
+WATCH_XID: Final = -1
+GET_DATA: Final = 4
+CLOSE: Final = -11
+SESSION: Final = 7
+PASSWORD: Final = b"secret of sixtee"
+STAT: Final = ZnodeStat(1, 2, 3, 4, 5, 6, 7, 0, 9, 10, 11)
+TIMEOUT_MS: Final = 10_000
+
+
+class Greeting(NamedTuple):
+    """What a client said first."""
+
+    zxid: int
+    timeout_ms: int
+    session: int
+    password: bytes
+    read_only: bool
+
+
+class Asked(NamedTuple):
+    """A request: its number, its type, and what follows."""
+
+    xid: int
+    kind: int
+    body: bytes
+
+
+class Line:
+    """One connection, from the server's end.
+
+    Attributes:
+        greeting: what the client said first, once it did.
+        pings: how many there were.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.greeting: Greeting | None = None
+        self.pings = 0
+
+    async def greet(
+        self,
+        *,
+        session: int = SESSION,
+        timeout_ms: int = TIMEOUT_MS,
+        password: bytes = PASSWORD,
+        read_only: bool = False,
+    ) -> Greeting:
+        """Hear the client's first words and give it a session."""
+        greeting = await self.hear_greeting()
+        head = struct.pack("!iiqi", 0, timeout_ms, session, len(password))
+        await self.say(framed(head + password + bytes([read_only])))
+        return greeting
+
+    async def hear_greeting(self) -> Greeting:
+        frame = await self._frame()
+        _, zxid, timeout_ms, session, length = struct.unpack_from("!iqiqi", frame)
+        rest = frame[28:]
+        self.greeting = Greeting(zxid, timeout_ms, session, rest[:length], bool(rest[length]))
+        return self.greeting
+
+    async def asked(self, *, answer_pings: bool = True) -> Asked:
+        """The next request that is no ping."""
+        while True:
+            frame = await self._frame()
+            xid, kind = struct.unpack_from("!ii", frame)
+            if xid != PING_XID:
+                return Asked(xid, kind, frame[8:])
+            self.pings += 1
+            if answer_pings:
+                await self.say(answer(PING_XID))
+
+    async def say(self, text: bytes, *, piece: int = 0) -> None:
+        """Send, in pieces of some bytes if wanted."""
+        size = piece or len(text) or 1
+        for at in range(0, len(text), size):
+            self._writer.write(text[at : at + size])
+            await self._writer.drain()
+            if piece:
+                await asyncio.sleep(0)  # so that each leaves by itself
+
+    async def gone(self) -> None:
+        """Wait until the client goes, politely or not; what else it says is passed over."""
+        while (await self.asked(answer_pings=False)).kind != CLOSE:
+            pass
+
+    async def ignore(self) -> None:
+        """Wait until the client closes the connection, whatever it says."""
+        while await self._reader.read(65_536):
+            pass
+
+    async def _frame(self) -> bytes:
+        (length,) = struct.unpack("!i", await self._reader.readexactly(4))
+        return await self._reader.readexactly(length)
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack("!i", len(body)) + body
+
+
+def answer(xid: int, body: bytes = b"", *, zxid: int = 1, error: int = 0) -> bytes:
+    return framed(struct.pack("!iqi", xid, zxid, error) + body)
+
+
+def event(kind: int, path: str) -> bytes:
+    text = path.encode()
+    return framed(struct.pack("!iqi", WATCH_XID, -1, 0) + struct.pack("!iii", kind, 3, len(text)) + text)
+
+
+def node(data: bytes) -> bytes:
+    """The body that answers a read."""
+    return struct.pack("!i", len(data)) + data + struct.pack("!qqqqiiiqiiq", *STAT)
+
+
+Script = Callable[[Line], Awaitable[None]]
+
+
+async def serve_reads(line: Line) -> None:
+    """Give a session, and to every read the path that it asks for."""
+    await line.greet()
+    while True:
+        xid, kind, body = await line.asked()
+        if kind != GET_DATA:
+            return
+        await line.say(answer(xid, node(body[4:-1])))
+
+
+class ScriptedServer:
+    """See the module.
+
+    Attributes:
+        lines: all connections so far.
+    """
+
+    def __init__(self, *scripts: Script) -> None:
+        self._scripts = scripts
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.lines: list[Line] = []
+
+    @property
+    def connect(self) -> str:
+        assert self._server is not None
+        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = Line(reader, writer)
+        script = self._scripts[min(len(self.lines), len(self._scripts) - 1)]
+        self.lines.append(line)
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            with contextlib.suppress(asyncio.IncompleteReadError, OSError, asyncio.CancelledError):
+                await script(line)
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._server.wait_closed()

@@ -1,0 +1,28 @@
+"""Where servers are."""
+
+import pytest
+
+from kactl.errors import BadConfig
+from kactl.stores.zookeeper.link.hosts import Host, addresses, parse
+
+
+def test_hosts_are_named_by_name_or_address_with_a_port_or_without() -> None:
+    found = parse("zk1.example:2182, 10.0.0.7,[::1]:2183,[fe80::1]")
+
+    assert found == [Host("zk1.example", 2182), Host("10.0.0.7", 2181), Host("::1", 2183), Host("fe80::1", 2181)]
+    assert [str(host) for host in found] == ["zk1.example:2182", "10.0.0.7:2181", "[::1]:2183", "[fe80::1]:2181"]
+
+
+@pytest.mark.parametrize("text", ["", "a,", "a:b", "a:0", "a:65536", "::1", "[::1", "a b:1", "a:1:2", "a:-1"])
+def test_what_names_no_server_is_refused(text: str) -> None:
+    with pytest.raises(BadConfig, match="is no server: write host:port"):
+        parse(text)
+
+
+@pytest.mark.anyio
+async def test_an_address_is_its_own_and_a_name_may_stand_for_several() -> None:
+    assert await addresses(Host("127.0.0.9", 7)) == [Host("127.0.0.9", 7)]
+    assert await addresses(Host("::1", 7)) == [Host("::1", 7)]
+    found = await addresses(Host("localhost", 7))
+    assert Host("127.0.0.1", 7) in found or Host("::1", 7) in found
+    assert len(found) == len(set(found))

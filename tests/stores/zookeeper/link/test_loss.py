@@ -1,0 +1,101 @@
+"""Lines that break and wires that are cut, over a real server: by our own link as by kazoo, nothing comes of it twice,
+and nothing is lost."""
+
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pytest
+from kazoo.protocol.states import KazooState
+
+from kactl.stores.zookeeper import request
+from kactl.stores.zookeeper.client import Client
+from kactl.stores.zookeeper.link import KINDS, Kind
+from tests.contracts.store_clients import WAIT_S
+from tests.interop.link import Link
+from tests.interop.zookeeper import ZooKeeperServer
+from tests.stores.zookeeper.proxy import Proxy
+
+from .test_oracle import Diary, tree, write
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop]
+
+
+@pytest.fixture
+async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
+    async with Proxy(zookeeper.port) as line:
+        yield line
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_line_that_breaks_all_the_time_changes_nothing_of_what_comes_of_it(
+    proxy: Proxy, zookeeper: ZooKeeperServer, chroot: str, kind: Kind
+) -> None:
+    """One request after the other, each of which can be done once only, however often it is sent."""
+
+    def writes(rng: random.Random, client: Client) -> list[Any]:
+        return [
+            each
+            for each in (write(rng, client) for _ in range(200))
+            if getattr(each, "version", 0) >= 0 and not getattr(each, "flags", 0)
+        ]
+
+    async with Diary(zookeeper.connect(f"{chroot}-undisturbed"), "kazoo") as calm:
+        for each in writes(random.Random(1), calm.client):
+            await calm.client.ask(each)
+        expected = await tree(calm.client)
+
+    repeated = 0
+    async with Diary(f"127.0.0.1:{proxy.port}{chroot}-{kind}", kind) as shaken:
+        chance = random.Random(2)
+        for each in writes(random.Random(1), shaken.client):
+            breaks = chance.random() < 0.05
+            if breaks:
+                proxy.lose(each.type)
+            async with anyio.create_task_group() as tasks:
+                if breaks:
+                    tasks.start_soon(cut_when_silent, proxy)
+                answers = await shaken.client.ask_all([each])
+            repeated += len(answers.repeated)
+
+        assert await tree(shaken.client) == expected
+    assert repeated >= 3
+    assert expected
+
+
+async def cut_when_silent(proxy: Proxy) -> None:
+    await proxy.silent.wait()
+    proxy.silent.clear()
+    await proxy.cut()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_wire_that_is_cut_without_a_word_is_noticed(
+    zookeeper: ZooKeeperServer, chroot: str, kind: Kind
+) -> None:
+    """Neither side is told; the client finds out by its pings, and goes on in the same session."""
+    with Link(zookeeper.port) as wire:
+        states: list[str] = []
+        client = Client(
+            f"127.0.0.1:{wire.port}{chroot}",
+            session_timeout_ms=6_000,
+            max_in_flight=3,
+            on_state=states.append,
+            kind=kind,
+        )
+        await client.open()
+        session = client.session_id
+        made = await client.ask(request.create(client.chroot, b"mine", ephemeral=True))
+        assert made == client.chroot
+
+        wire.cut()
+        with anyio.fail_after(WAIT_S):
+            while client.connected:  # noqa: ASYNC110 - the client finds it out in its own time
+                await anyio.sleep(0.05)
+        wire.mend()
+        data, stat = await client.ask(client.get(""))
+
+        assert states in ([KazooState.CONNECTED, KazooState.SUSPENDED, KazooState.CONNECTED],)
+        assert (data, stat.ephemeralOwner) == (b"mine", session)
+        await client.close()

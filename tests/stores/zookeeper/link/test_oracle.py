@@ -1,0 +1,180 @@
+"""Our own link against kazoo: the same random requests, over both to one real server, give the same answers and events
+in the same order, and leave the same tree. On both loops that kactl runs on."""
+
+import random
+from typing import Any, Final
+
+import anyio
+import pytest
+from kazoo.exceptions import ZookeeperError
+from kazoo.protocol.states import EventType, ZnodeStat
+
+from kactl.stores.zookeeper import request
+from kactl.stores.zookeeper.arming import ArmMany
+from kactl.stores.zookeeper.client import Client
+from kactl.stores.zookeeper.link import KINDS, Kind
+from kactl.stores.zookeeper.request import MultiRead
+from tests.contracts.store_clients import SESSION_MS, WAIT_S
+from tests.interop.zookeeper import ZooKeeperServer
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop]
+
+PATHS: Final = ("/a", "/b", "/a/c", "/a/d", "/a/c/e", "/é")
+TREES: Final = ("/a", "/a/c", "/b")
+DATA: Final = (None, b"", b"x", b"\x00\xff" * 40, b"long" * 5_000)
+EVENTS: Final = (EventType.CREATED, EventType.CHANGED, EventType.DELETED, EventType.CHILD)
+ROUNDS: Final = 40
+GROUP_MAX: Final = 25
+
+
+@pytest.fixture(scope="module", params=[pytest.param(False, id="asyncio"), pytest.param(True, id="uvloop")])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    return "asyncio", {"use_uvloop": request.param}
+
+
+class Diary:
+    """A client below a node of its own, and all that it hears, in the order of hearing."""
+
+    def __init__(self, connect: str, kind: Kind) -> None:
+        self.heard: list[Any] = []
+        self.client = Client(
+            connect,
+            session_timeout_ms=SESSION_MS,
+            max_in_flight=7,
+            on_watch=lambda kind, path: self.heard.append(("event", kind, path, "single")),
+            kind=kind,
+        )
+
+    async def watch(self, root: str) -> None:
+        """Hear of a tree, from now on or when it is asked for again."""
+        await self.client.watch_tree(root, lambda kind, path: self.heard.append(("event", kind, path, root)))
+
+    async def ask(self, requests: list[Any]) -> None:
+        """Send some at once; each answer is noted when it is heard."""
+        left = len(requests)
+        done = anyio.Event()
+
+        def answered(answers: Any) -> None:
+            nonlocal left
+            assert answers.error is None, answers.error
+            self.heard.append(plain(answers.results[0], self.client.chroot))
+            left -= 1
+            if not left:
+                done.set()
+
+        for each in requests:
+            self.client.submit([each], answered)
+        with anyio.fail_after(WAIT_S):
+            await done.wait()
+
+    async def __aenter__(self) -> "Diary":
+        await self.client.open()
+        await self.client.ask(request.create(self.client.chroot, None))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.client.close()
+
+
+def plain(result: Any, chroot: str) -> Any:
+    """An answer without what no two servers, sessions or roots have in common."""
+    if isinstance(result, ZnodeStat):
+        return ("stat", result.version, result.cversion, bool(result.ephemeralOwner), result.dataLength,
+                result.numChildren)  # fmt: skip
+    if isinstance(result, ZookeeperError):
+        return type(result).__name__
+    if isinstance(result, str):
+        return result.removeprefix(chroot)
+    if isinstance(result, tuple | list):
+        return [plain(each, chroot) for each in result]
+    return result
+
+
+def requests(rng: random.Random, client: Client) -> list[Any]:
+    """Some at once, of all kinds; or one that arms many: it counts from its sending, which no two clients do alike."""
+    if rng.random() < 0.1:
+        return [ArmMany(tuple(client.path(each) for each in rng.sample(PATHS, 3)))]
+    return [one(rng, client) for _ in range(rng.randint(1, GROUP_MAX))]
+
+
+def one(rng: random.Random, client: Client) -> Any:
+    path, watch = rng.choice(PATHS), rng.random() < 0.4
+    match rng.randrange(13):
+        case 0:
+            return client.get(path, watch=watch)
+        case 1:
+            return client.exists(path, watch=watch)
+        case 2:
+            return client.children(rng.choice((path, "")), watch=watch)
+        case 3:
+            return MultiRead(tuple(client.path(rng.choice(PATHS)) for _ in range(rng.randint(0, 9))))
+        case 4:
+            fence = [request.check(client.path(path), rng.randint(0, 1))] if rng.random() < 0.5 else []
+            return request.multi([*fence, *(write(rng, client) for _ in range(rng.randint(1, 5)))])
+        case 5:
+            return request.sync(client.path("/"))
+        case 6:
+            return request.watch_tree(client.path(rng.choice(TREES)))
+        case 7:
+            return request.unwatch(client.path(rng.choice(TREES)))
+        case _:
+            return write(rng, client)
+
+
+def write(rng: random.Random, client: Client) -> Any:
+    path, version = client.path(rng.choice(PATHS)), rng.choice((-1, 0, 1, 2))
+    match rng.randrange(6):
+        case 0 | 1 | 2:
+            flags = {"ephemeral": rng.random() < 0.2, "sequential": rng.random() < 0.1}
+            return request.create(path, rng.choice(DATA), **flags)
+        case 3:
+            return request.put(path, rng.choice(DATA[1:]) or b"", version)
+        case 4:
+            return request.delete(path, version)
+        case _:
+            return request.put(path, b"y")
+
+
+async def tree(client: Client, path: str = "") -> dict[str, Any]:
+    """All that stands below a client's root."""
+    found: dict[str, Any] = {}
+    names, _ = await client.ask(client.children(path))
+    for name in sorted(names):
+        below = f"{path}/{name}"
+        found[below] = plain(await client.ask(client.get(below)), client.chroot)
+        found |= await tree(client, below)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_both_hear_the_same_in_the_same_order(zookeeper: ZooKeeperServer, chroot: str, seed: int) -> None:
+    heard, trees = [], []
+    for kind in KINDS:
+        rng = random.Random(seed)
+        async with Diary(zookeeper.connect(f"{chroot}-{kind}"), kind) as diary:
+            for root in TREES:  # as whoever wants to hear of a tree does
+                await diary.watch(root)
+            for _ in range(ROUNDS):
+                await diary.ask(requests(rng, diary.client))
+            heard.append(diary.heard)
+            trees.append(await tree(diary.client))
+
+    assert together(heard[0]) == together(heard[1])
+    assert trees[0] == trees[1]
+    events = [each[1:] for each in heard[0] if isinstance(each, tuple) and each[0] == "event"]
+    assert {kind for kind, _, _ in events} == set(EVENTS)
+    assert {told for _, _, told in events} == {"single", *TREES}
+    assert len(heard[0]) > ROUNDS * GROUP_MAX / 3
+
+
+def together(heard: list[Any]) -> list[Any]:
+    """With all who hear of one event as a set: kazoo tells them in an order of its own, and some of them twice."""
+    found: list[Any] = []
+    for each in heard:
+        if not isinstance(each, tuple) or each[0] != "event":
+            found.append(each)
+        elif found and isinstance(found[-1], dict) and each[1:3] in found[-1]:
+            found[-1][each[1:3]].add(each[3])
+        else:
+            found.append({each[1:3]: {each[3]}})
+    return found

@@ -1,0 +1,471 @@
+"""Our own link against a server that follows a script: garbage, silence, refusals, and what comes of them.
+
+On both loops that kactl runs on.
+"""
+
+import asyncio
+import logging
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from kazoo.exceptions import NoNodeError, SystemZookeeperError
+from kazoo.protocol.states import KazooState
+
+from kactl.errors import SessionExpired, StoreUnavailable
+from kactl.stores.zookeeper.client import Client
+from kactl.stores.zookeeper.link.wire import WireLink
+from tests.contracts.store_clients import WAIT_S
+from tests.interop.processes import free_port
+
+from .scripted import PASSWORD, SESSION, STAT, Line, ScriptedServer, answer, event, framed, node, serve_reads
+
+pytestmark = pytest.mark.anyio
+
+TIMEOUT_MS = 10_000
+XID_MAX = 2**31 - 1
+
+
+@pytest.fixture(scope="module", params=[pytest.param(False, id="asyncio"), pytest.param(True, id="uvloop")])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    return "asyncio", {"use_uvloop": request.param}
+
+
+class Story:
+    """A client, and all that it was told."""
+
+    def __init__(self, connect: str, *, timeout_ms: int = TIMEOUT_MS, max_in_flight: int = 20) -> None:
+        self.told: list[Any] = []
+        self.client = Client(
+            connect,
+            session_timeout_ms=timeout_ms,
+            max_in_flight=max_in_flight,
+            on_state=self.told.append,
+            on_watch=lambda kind, path: self.told.append((kind, path)),
+            on_tree=lambda path: self.told.append(path),
+        )
+
+    @property
+    def link(self) -> WireLink:
+        link = self.client._link
+        assert isinstance(link, WireLink)
+        return link
+
+    async def read(self, path: str, *, watch: bool = False) -> bytes:
+        data, stat = await self.client.ask(self.client.get(path, watch=watch))
+        assert stat == STAT
+        return bytes(data)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Until something has come over loopback."""
+    with anyio.fail_after(WAIT_S):
+        while not condition():  # noqa: ASYNC110 - nobody tells
+            await anyio.sleep(0.01)
+
+
+@asynccontextmanager
+async def opened(connect: str, **settings: Any) -> AsyncIterator[Story]:
+    story = Story(connect, **settings)
+    with anyio.fail_after(WAIT_S):
+        await story.client.open()
+        try:
+            yield story
+        finally:
+            await story.client.close()
+
+
+async def test_answers_may_come_byte_by_byte() -> None:
+    async def slowly(line: Line) -> None:
+        await line.hear_greeting()
+        await line.say(framed(struct.pack("!iiqi", 0, 10_000, SESSION, 16) + PASSWORD + b"\0"), piece=1)
+        first, second = await line.asked(), await line.asked()
+        await line.say(answer(first.xid, node(b"one")) + answer(second.xid, node(b"two")), piece=1)
+        await line.asked()
+
+    async with ScriptedServer(slowly) as server, opened(server.connect) as story:
+        found = await story.client.ask_all([story.client.get("/a"), story.client.get("/b")])
+
+    assert [result[0] for result in found.results] == [b"one", b"two"]
+
+
+async def test_an_answer_of_ten_megabytes() -> None:
+    data = bytes(range(256)) * 40_000
+
+    async def much(line: Line) -> None:
+        await line.greet()
+        await line.say(answer((await line.asked()).xid, node(data)))
+        await line.asked()
+
+    async with ScriptedServer(much) as server, opened(server.connect) as story:
+        assert await story.read("/a") == data
+
+
+GARBAGE = {
+    "a frame of -5 bytes": lambda xid: struct.pack("!i", -5),
+    "a frame of 2147483647 bytes": lambda xid: struct.pack("!i", 2**31 - 1),
+    "an answer of 15 bytes": lambda xid: framed(bytes(15)),
+    "where 1 is the next": lambda xid: answer(xid + 1, node(b"wrong")),
+    "an answer to request -7": lambda xid: answer(-7),
+    "an answer to request 0": lambda xid: answer(0),
+    "an answer to request 2, and nothing was asked": lambda xid: answer(xid, node(b"right")) + answer(xid + 1),
+    "a watch with a path of 9 bytes": lambda xid: framed(struct.pack("!iqiiii", -1, -1, 0, 1, 3, 9) + b"/a"),
+    "a watch with a path of -1 bytes": lambda xid: framed(struct.pack("!iqiiii", -1, -1, 0, 1, 3, -1) + b"/a"),
+    "a watch that cannot be read": lambda xid: framed(struct.pack("!iqiiii", -1, -1, 0, 1, 3, 1) + b"\xff"),
+    "a watch that cannot be read: unpack": lambda xid: framed(struct.pack("!iqi", -1, -1, 0) + b"\0"),
+    "the session has ended": lambda xid: answer(xid, error=-112),
+    "the session has moved to another server": lambda xid: answer(xid, error=-118),
+}
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+async def test_garbage_costs_the_connection_and_is_named(what: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def garble(line: Line) -> None:
+        await line.greet()
+        await line.say(GARBAGE[what]((await line.asked()).xid))
+        await line.gone()
+
+    async with ScriptedServer(garble, serve_reads) as server, opened(server.connect) as story:
+        found = await story.client.ask_all([story.client.get("/a")])
+        with caplog.at_level(logging.INFO):
+            await until(lambda: len(server.lines) == 2 and story.client.connected)
+
+        assert found.results == [(b"right" if "nothing was asked" in what else b"/a", STAT)]
+        assert found.repeated == (set() if "nothing was asked" in what else {0})
+        assert story.told == [KazooState.CONNECTED, KazooState.SUSPENDED, KazooState.CONNECTED]
+        again = server.lines[1].greeting
+        assert again is not None
+        assert (again.session, again.password) == (SESSION, PASSWORD)
+        assert await story.read("/b") == b"/b"
+    assert what in caplog.text
+
+
+async def test_a_connection_that_ends_in_the_middle_of_an_answer() -> None:
+    async def half(line: Line) -> None:
+        await line.greet()
+        await line.say(answer((await line.asked()).xid, node(b"half"))[:-7])
+
+    async with ScriptedServer(half, half, serve_reads) as server, opened(server.connect) as story:
+        found = await story.client.ask_all([story.client.get("/a"), story.client.get("/b")])
+
+        assert [result[0] for result in found.results] == [b"/a", b"/b"]
+        assert found.repeated == {0, 1}
+
+
+async def test_a_session_that_is_refused_is_lost_and_followed_by_a_new_one() -> None:
+    async def leave(line: Line) -> None:
+        await line.greet()
+        await line.asked()
+
+    async def refuse(line: Line) -> None:
+        await line.greet(session=0, timeout_ms=0, password=bytes(16))
+        await line.gone()
+
+    async with ScriptedServer(leave, refuse, serve_reads) as server, opened(server.connect) as story:
+        with pytest.raises(SessionExpired):
+            await story.client.ask(story.client.get("/a"))
+        await until(lambda: story.client.connected)
+
+        assert story.told == [KazooState.CONNECTED, KazooState.SUSPENDED, KazooState.LOST, KazooState.CONNECTED]
+        greetings = [line.greeting for line in server.lines]
+        assert [(each.session, each.password) for each in greetings if each] == [
+            (0, bytes(16)), (SESSION, PASSWORD), (0, bytes(16)),
+        ]  # fmt: skip
+        assert await story.read("/a") == b"/a"
+
+
+async def test_another_session_than_ours_is_a_new_one() -> None:
+    async def leave(line: Line) -> None:
+        await line.greet()
+        await line.asked()
+
+    async def other(line: Line) -> None:
+        await line.greet(session=8)
+        await line.gone()
+
+    async with ScriptedServer(leave, other) as server, opened(server.connect) as story:
+        with pytest.raises(SessionExpired):
+            await story.client.ask(story.client.get("/a"))
+        await until(lambda: story.client.connected)
+
+        assert story.client.session_id == 8
+
+
+@pytest.mark.parametrize(
+    ("greeting", "said"),
+    [
+        (framed(b""), "0 bytes in answer to the first request"),
+        (framed(struct.pack("!iiqi", 0, 10_000, SESSION, 17) + PASSWORD), "a password of 17 bytes"),
+        (framed(struct.pack("!iiqi", 0, 10_000, SESSION, -2)), "a password of -2 bytes"),
+        (struct.pack("!i", -1), "a frame of -1 bytes"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "a frame of 1213486160 bytes"),
+        (b"", "the server closed it before it gave us a session"),
+    ],
+)
+async def test_who_is_no_server_is_not_taken_for_one(greeting: bytes, said: str) -> None:
+    async def speak(line: Line) -> None:
+        await line.hear_greeting()
+        await line.say(greeting)
+
+    async with ScriptedServer(speak) as server:
+        story = Story(server.connect, timeout_ms=300)
+        with pytest.raises(StoreUnavailable, match=f"answered within 0.3 s; the last.*{said}"):
+            await story.client.open()
+
+
+async def test_a_server_that_can_only_read_is_passed_over() -> None:
+    async def alone(line: Line) -> None:
+        greeting = await line.greet(read_only=True)
+        assert not greeting.read_only
+        await line.gone()
+
+    async with ScriptedServer(alone) as minority, ScriptedServer(serve_reads) as majority:
+        async with opened(f"{minority.connect},{majority.connect}") as story:
+            assert await story.read("/a") == b"/a"
+        story = Story(minority.connect, timeout_ms=300)
+        with pytest.raises(StoreUnavailable, match="can only read"):
+            await story.client.open()
+
+
+async def test_one_server_of_several_is_enough(caplog: pytest.LogCaptureFixture) -> None:
+    async with ScriptedServer(serve_reads) as server:
+        gone = [f"127.0.0.1:{free_port()}" for _ in range(3)]
+        async with opened(",".join([*gone, "name.invalid:2181", server.connect])) as story:
+            assert await story.read("/a") == b"/a"
+
+
+async def test_a_name_is_looked_up() -> None:
+    async with (
+        ScriptedServer(serve_reads) as server,
+        opened(server.connect.replace("127.0.0.1", "localhost")) as story,
+    ):
+        assert await story.read("/a") == b"/a"
+
+
+async def test_a_server_is_pinged_by_a_third_of_what_it_grants_and_given_up_when_it_says_nothing() -> None:
+    pings = []
+
+    async def deaf(line: Line) -> None:
+        await line.greet(timeout_ms=300)
+        try:
+            await line.asked(answer_pings=False)
+        finally:
+            pings.append(line.pings)
+
+    async def polite(line: Line) -> None:
+        await line.greet(timeout_ms=300)
+        await line.asked()
+
+    async with ScriptedServer(deaf, polite) as server, opened(server.connect) as story:
+        await until(lambda: len(server.lines) >= 2)
+        assert "said nothing for 0." in story.link.trouble
+        assert pings in ([1], [2])
+        await until(lambda: server.lines[1].pings >= 4)  # longer than it may be silent, so it was heard
+
+        assert len(server.lines) == 2
+        assert story.told == [KazooState.CONNECTED, KazooState.SUSPENDED, KazooState.CONNECTED]
+
+
+async def test_a_watch_is_not_overtaken_by_a_later_answer() -> None:
+    async def fire(line: Line) -> None:
+        await line.greet()
+        await line.say(answer((await line.asked()).xid, node(b"old")))
+        second, third = await line.asked(), await line.asked()
+        await line.say(
+            answer(second.xid, node(b"old"))
+            + event(3, "/a")
+            + event(3, "/unwatched")
+            + event(99, "/a")
+            + answer(third.xid, node(b"new"))
+        )
+        await line.asked()
+
+    async with ScriptedServer(fire) as server, opened(server.connect) as story:
+        assert await story.read("/a", watch=True) == b"old"
+        done = asyncio.Event()
+
+        def heard(answers: Any) -> None:
+            story.told.append(answers.results[0][0])
+            if answers.results[0][0] == b"new":
+                done.set()
+
+        story.client.submit([story.client.get("/a")], heard)
+        story.client.submit([story.client.get("/a")], heard)
+        await done.wait()
+
+        assert story.told == [KazooState.CONNECTED, b"old", ("CHANGED", "/a"), b"new"]
+
+
+async def test_numbers_of_requests_begin_anew_before_they_run_out() -> None:
+    numbers = []
+
+    async def note(line: Line) -> None:
+        await line.greet()
+        while True:
+            xid, kind, _ = await line.asked()
+            numbers.append(xid)
+            await line.say(answer(xid, node(b"")))
+            if kind == -11:
+                return
+
+    async with ScriptedServer(note) as server, opened(server.connect) as story:
+        assert story.link._connection is not None
+        story.link._connection._xid = XID_MAX - 1
+        await story.client.ask_all([story.client.get("/a") for _ in range(4)])
+
+    assert numbers == [XID_MAX - 1, XID_MAX, 1, 2, 3]
+
+
+async def test_a_new_connection_asks_for_no_less_than_we_have_heard_of() -> None:
+    async def once(line: Line) -> None:
+        await line.greet()
+        await line.say(answer((await line.asked()).xid, node(b""), zxid=2**40))
+        await line.say(answer((await line.asked()).xid, node(b""), zxid=-1))
+
+    async with ScriptedServer(once, serve_reads) as server, opened(server.connect) as story:
+        await story.read("/a")
+        await story.read("/a")
+        await until(lambda: len(server.lines) == 2 and server.lines[1].greeting is not None)
+
+        assert [line.greeting.zxid for line in server.lines if line.greeting] == [0, 2**40]
+
+
+@pytest.mark.parametrize(("code", "said"), [(-115, "refuses us"), (-124, "SASL")])
+async def test_who_is_not_let_in_is_told_so(code: int, said: str) -> None:
+    async def forbid(line: Line) -> None:
+        await line.greet()
+        await line.say(answer((await line.asked()).xid, error=code))
+        await line.gone()
+
+    async with ScriptedServer(forbid) as server, opened(server.connect) as story:
+        with pytest.raises(StoreUnavailable, match=said):
+            await story.read("/a")
+        await until(lambda: len(server.lines) >= 2)  # it is tried again, for those who come after us
+
+
+@pytest.mark.parametrize(("code", "kind"), [(-101, NoNodeError), (-9999, SystemZookeeperError)])
+async def test_errors_are_answers(code: int, kind: type[Exception]) -> None:
+    async def fail(line: Line) -> None:
+        await line.greet()
+        await line.say(answer((await line.asked()).xid, error=code))
+        await line.asked()
+
+    async with ScriptedServer(fail) as server, opened(server.connect) as story:
+        assert isinstance(await story.client.ask(story.client.get("/a")), kind)
+        assert len(server.lines) == 1
+
+
+async def test_an_answer_that_makes_no_sense_costs_only_itself() -> None:
+    async def fail(line: Line) -> None:
+        await line.greet()
+        await line.say(answer((await line.asked()).xid, b"\0"))
+        await line.say(answer((await line.asked()).xid, node(b"fine")))
+        await line.asked()
+
+    async with ScriptedServer(fail) as server, opened(server.connect) as story:
+        with pytest.raises(StoreUnavailable, match="no sense could be made"):
+            await story.client.ask(story.client.get("/a"))
+        assert await story.read("/a") == b"fine"
+        assert len(server.lines) == 1
+
+
+async def test_an_answer_that_is_never_taken_is_given_up_with_the_reason() -> None:
+    async def too_much(line: Line) -> None:
+        await line.greet()
+        await line.asked()
+        await line.say(struct.pack("!i", 2**30))
+        await line.gone()
+
+    async with ScriptedServer(too_much) as server, opened(server.connect, timeout_ms=300) as story:
+        with pytest.raises(StoreUnavailable, match=r"not answered for 0.6 s; the last.*a frame of 1073741824 bytes"):
+            await story.read("/a")
+
+
+async def test_who_is_told_and_fails_costs_nobody_else_his_answer(caplog: pytest.LogCaptureFixture) -> None:
+    async with ScriptedServer(serve_reads) as server, opened(server.connect) as story:
+
+        def fail(answers: Any) -> None:
+            raise RuntimeError("over this")
+
+        story.client.submit([story.client.get("/a")], fail)
+
+        assert await story.read("/b") == b"/b"
+        assert len(server.lines) == 1
+        assert "over this" in caplog.text
+
+
+async def test_closing_says_so_to_the_server_after_all_else() -> None:
+    kinds = []
+
+    async def note(line: Line) -> None:
+        await line.greet()
+        while True:
+            kinds.append((await line.asked()).kind)
+            if kinds[-1] == -11:
+                return
+
+    async with ScriptedServer(note) as server:
+        story = Story(server.connect)
+        await story.client.open()
+        failed = []
+        story.client.submit([story.client.get("/a")] * 3, lambda answers: failed.append(answers.error))
+        await story.client.close()
+        await story.client.close()
+
+    assert kinds == [4, 4, 4, -11]
+    assert [type(error) for error in failed] == [StoreUnavailable]
+    assert story.told == [KazooState.CONNECTED]
+
+
+async def deaf(line: Line) -> None:
+    await line.greet()
+    await line.ignore()
+
+
+async def never(line: Line) -> None:
+    await line.ignore()
+
+
+async def test_nothing_is_left_of_a_client_however_it_ends() -> None:
+    before = asyncio.all_tasks()
+
+    async with ScriptedServer(deaf) as server:
+        story = Story(server.connect, timeout_ms=300)
+        await story.client.open()
+        with anyio.fail_after(WAIT_S):
+            await story.client.close()  # without an answer
+
+    async with ScriptedServer(never) as server:
+        story = Story(server.connect)
+        with anyio.move_on_after(0.1) as scope:
+            await story.client.open()
+        assert scope.cancelled_caught
+
+        story = Story(server.connect, timeout_ms=300)
+        with pytest.raises(StoreUnavailable, match=r"did not answer within 1 s|answered within 0.3 s"):
+            await story.client.open()
+
+    story = Story(f"127.0.0.1:{free_port()}")
+    with anyio.move_on_after(0.1) as scope:
+        await story.client.open()
+    assert scope.cancelled_caught
+    with pytest.raises(StoreUnavailable, match="has been closed"):
+        await story.read("/a")
+
+    left = asyncio.all_tasks() - before
+    assert not [task for task in left if "ZooKeeper" in task.get_name()]
+
+
+async def test_closing_while_there_is_no_connection_is_immediate() -> None:
+    async with ScriptedServer(serve_reads) as server:
+        story = Story(server.connect)
+        await story.client.open()
+    await until(lambda: not story.client.connected)
+
+    with anyio.fail_after(WAIT_S):
+        await story.client.close()
+
+    assert story.client.session is None
