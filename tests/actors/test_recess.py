@@ -1,0 +1,378 @@
+"""Small events in the middle of a large one: when they come to their turn, what they find, and what they can end."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from kactl.actors.chunks import PORTION_CHUNKS
+from kactl.broker_requests import AlterPartitionRequested, IsrProposal, ProducerIdsRequested
+from kactl.errors import ControllerMoved, ErrorCode, IllegalState, KactlError, NotController, StoreUnavailable
+from kactl.events import (
+    BRIEF_PARTITIONS_MAX,
+    BrokersChanged,
+    ControllerState,
+    LeaderAndIsrAnswered,
+    Turn,
+    UpdateMetadataAnswered,
+)
+from kactl.model import TopicPartition
+from kactl.requests import ElectionKind, ElectionRequested
+from kactl.wire import LeaderAndIsr, LeaderAndIsrResponse, PartitionErrors, UpdateMetadata, UpdateMetadataResponse
+from tests.actors.world import World, led_by, world
+from tests.clocks import settle
+
+pytestmark = pytest.mark.anyio
+
+COUNT: Final = 6
+OTHER: Final = TopicPartition("other", 0)
+# One partition led by 1 in the end of which people ask for something: by the time 1 fails it is led by 3.
+ASSIGNMENT: Final = [[1, 2, 3]] * COUNT
+
+
+async def ready(w: World) -> None:
+    """Broker 1 leads a topic of which every chunk is one partition; the preferred leader of another is not its own."""
+    await w.create("other", [[2, 3]])
+    await w.stop(2)
+    await w.start(2)
+    await w.write_isr("other-0", 3, 2)
+    await w.create("t", ASSIGNMENT)
+    assert w.known("other-0").leader == 3
+    w.brokers.forget()
+
+
+class Middle:
+    """Lets something happen whenever a chunk is at the store; notes what is known by then."""
+
+    def __init__(self, w: World, at: int, then: Callable[[], Awaitable[Any]]) -> None:
+        self.w, self.at, self.then = w, at, then
+        self.writes: list[list[str]] = []
+        self.asked: asyncio.Future[Any] | None = None
+        self._real = w.controller.store.commit
+        w.controller.store.commit = self._commit  # type: ignore[method-assign]
+
+    async def _commit(self, write: Any, fence: Any) -> Any:
+        self.writes.append([str(name) for name in write.names])
+        if len(self.writes) == self.at:
+            self.asked = asyncio.ensure_future(self.then())
+            await asyncio.sleep(0)
+        return await self._real(write, fence)
+
+
+def elect(w: World) -> Callable[[], Awaitable[Any]]:
+    return lambda: w.controller.elect(ElectionKind.PREFERRED, [OTHER])
+
+
+@pytest.mark.parametrize("at", range(1, COUNT))
+async def test_a_single_election_does_not_wait_for_a_whole_failure(at: int) -> None:
+    async with world(1, 2, 3, chunk_partitions=1) as w:
+        await ready(w)
+        middle = Middle(w, at, elect(w))
+
+        await w.stop(1)
+
+        assert middle.asked is not None
+        (result,) = await middle.asked
+        assert (result.outcome, result.leader) == ("ok", 2)
+        # What was on its way, and then it; the rest of the failure comes behind.
+        assert at <= middle.writes.index(["other-0"]) <= at + 1
+        assert len(middle.writes) == COUNT + 1
+        assert [w.known(f"t-{each}").leader for each in range(COUNT)] == [2] * COUNT
+        assert all(1 not in w.known(f"t-{each}").isr for each in range(COUNT))
+        await w.check()
+
+
+async def test_what_is_decided_meanwhile_is_not_decided_again() -> None:
+    async with world(1, 2, 3, chunk_partitions=1) as w:
+        await ready(w)
+        last = TopicPartition("t", COUNT - 1)
+        # It asks for a leader of one that the failure has not come to yet.
+        middle = Middle(w, 1, lambda: w.controller.elect(ElectionKind.UNCLEAN, [last]))
+
+        await w.stop(1)
+
+        assert middle.asked is not None
+        (result,) = await middle.asked
+        assert (result.outcome, result.leader) == ("ok", 2)
+        # One election like all others: 1 is out of the ISR by it, and nothing is left to be written.
+        assert middle.writes.count([str(last)]) == 1
+        epochs = {w.known(f"t-{each}").leader_epoch for each in range(COUNT)}
+        assert epochs == {1}
+        assert w.brokers.told(3)[str(last)][:2] == (2, 1)
+        await w.check()
+
+
+async def test_a_leader_that_proposes_an_isr_is_answered_in_the_middle_and_its_word_holds() -> None:
+    async with world(1, 2, 3, chunk_partitions=1) as w:
+        await ready(w)
+        name, topic = TopicPartition("other", 0), w.controller.cluster.table.topic("other")
+        assert topic is not None
+        held = w.known("other-0")
+        proposal = IsrProposal(topic.ref, 0, held.leader_epoch, (3,), held.partition_epoch)
+        asked = AlterPartitionRequested(3, w.epoch(3), (proposal,))
+        middle = Middle(w, 2, lambda: w.controller.ask(asked))
+
+        await w.stop(1)
+
+        assert middle.asked is not None
+        (result,) = await middle.asked
+        assert result.error is ErrorCode.NONE
+        assert middle.writes.index([str(name)]) < len(middle.writes) - 1
+        assert w.known("other-0").isr == (3,)
+        await w.check()
+
+
+async def test_every_broker_hears_of_a_partition_in_the_order_in_which_it_was_decided() -> None:
+    async with world(1, 2, 3, chunk_partitions=1) as w:
+        await ready(w)
+        first = TopicPartition("t", 0)
+        # Elected by the failure, and elected again before that is over.
+        Middle(w, 2, lambda: w.controller.elect(ElectionKind.PREFERRED, [first]))
+        await w.stop(1)
+
+        for broker in (2, 3):
+            for kind in (LeaderAndIsr, UpdateMetadata):
+                epochs = [
+                    led_by(request.states)[str(first)][1]
+                    for request in w.brokers.of(broker, kind)
+                    if str(first) in led_by(request.states)  # type: ignore[union-attr]
+                ]
+                assert epochs == sorted(epochs), (broker, kind)
+
+
+@pytest.mark.parametrize("at", range(1, COUNT))
+@pytest.mark.parametrize("error", [ControllerMoved(ours=1, theirs=2), IllegalState("it cannot be")])
+async def test_what_a_small_event_meets_ends_the_large_one_before_we_resign(at: int, error: KactlError) -> None:
+    async with world(1, 2, 3, chunk_partitions=1) as w:
+        await ready(w)
+        middle = Middle(w, at, elect(w))
+        real, states = w.controller.store.commit, []
+
+        async def refused(write: Any, fence: Any) -> Any:
+            if not states and [str(name) for name in write.names] == ["other-0"]:
+                middle.writes.append(["other-0"])
+                raise error
+            return await real(write, fence)
+
+        w.controller.store.commit = refused  # type: ignore[method-assign]
+        written = []
+        resign = w.controller.loop.controllership.resign
+
+        def noted(cause: str) -> None:
+            states.append(w.controller.loop.turns.depth)
+            written.extend(middle.writes)
+            resign(cause)
+
+        w.controller.loop.controllership.resign = noted  # type: ignore[method-assign]
+        await w.stop(1)
+
+        assert middle.asked is not None
+        with pytest.raises((NotController, IllegalState)):
+            await middle.asked
+        # The large one was the only event in hand by then, and had let go of what it knew of.
+        assert states[0] == 1
+        assert written[-1] == ["other-0"]
+        assert w.controller.loop.turns.depth == 0
+        # Whoever takes over next, we or somebody else, finds a cluster that is as it was stored.
+        await w.wait(30_000)
+        assert w.controller.is_active
+        assert sorted(w.controller.cluster.brokers) == [2, 3]
+        assert [w.known(f"t-{each}").leader for each in range(COUNT)] == [2] * COUNT
+        await w.check()
+
+
+@pytest.mark.parametrize("at", range(1, 2 * COUNT))
+@pytest.mark.parametrize("what", ["moved", "expired", "failed", "bug"])
+async def test_a_failure_at_any_boundary_leaves_a_cluster_that_comes_to_order(at: int, what: str) -> None:
+    async with world(1, 2, 3, chunk_partitions=1) as w:
+        await ready(w)
+        store, real, writes = w.controller.store, w.controller.store.commit, []
+
+        async def commit(write: Any, fence: Any) -> Any:
+            writes.append(write)
+            if len(writes) == at:
+                asyncio.ensure_future(elect(w)()).add_done_callback(lambda task: task.exception())  # type: ignore[arg-type]
+                await asyncio.sleep(0)
+            if len(writes) == at + 1:
+                if what == "moved":
+                    raise ControllerMoved(ours=1, theirs=2)
+                if what == "expired":
+                    store.expire()  # type: ignore[attr-defined]
+                elif what == "failed":
+                    raise StoreUnavailable("gone")
+                else:
+                    raise ZeroDivisionError("a bug")
+            return await real(write, fence)
+
+        store.commit = commit  # type: ignore[method-assign]
+        await w.stop(1)
+        await w.wait(60_000)
+
+        assert w.controller.is_active
+        assert [w.known(f"t-{each}").leader for each in range(COUNT)] == [2] * COUNT
+        assert all(1 not in w.known(f"t-{each}").isr for each in range(COUNT))
+        last = {broker: w.brokers.told(broker) for broker in (2, 3)}
+        for each in range(COUNT):
+            held = w.known(f"t-{each}")
+            for broker in (2, 3):
+                assert last[broker][f"t-{each}"][:2] == (held.leader, held.leader_epoch)
+        await w.check()
+
+
+async def test_nothing_overtakes_the_end_of_our_session() -> None:
+    async with world(1, 2, 3, chunk_partitions=1) as w:
+        await ready(w)
+
+        async def expire_and_elect() -> Any:
+            w.controller.store.expire()  # type: ignore[attr-defined]
+            return await elect(w)()
+
+        handled: list[str] = []
+        begin = w.controller.loop.turns.begin
+        w.controller.loop.turns.begin = lambda event, waited: (handled.append(event.label), begin(event, waited))[1]  # type: ignore[method-assign,func-returns-value]
+        middle = Middle(w, 1, expire_and_elect)
+        await w.stop(1)
+
+        assert middle.asked is not None
+        await middle.asked
+        assert handled.index("SessionLost") < handled.index("ElectionRequested")
+
+
+async def test_a_flood_of_small_events_does_not_starve_the_large_one() -> None:
+    async with world(1, 2, 3, chunk_partitions=1) as w:
+        await ready(w)
+        many = 5 * COUNT
+
+        async def flood() -> Any:
+            return await asyncio.gather(*(w.controller.elect(ElectionKind.PREFERRED, [OTHER]) for _ in range(many)))
+
+        handled: list[str] = []
+        begin = w.controller.loop.turns.begin
+        w.controller.loop.turns.begin = lambda event, waited: (handled.append(event.label), begin(event, waited))[1]  # type: ignore[method-assign,func-returns-value]
+        end = w.controller.loop.turns.end
+
+        def ended() -> float:
+            handled.append("end")
+            return end()
+
+        w.controller.loop.turns.end = ended  # type: ignore[method-assign]
+        middle = Middle(w, 1, flood)
+        await w.stop(1)
+
+        assert middle.asked is not None
+        assert len(await middle.asked) == many
+        # While time stands still one of them is let in at each boundary, and the large one ends among them.
+        depth, inside = 0, 0
+        for label in handled:
+            depth += -1 if label == "end" else 1
+            inside += depth == 2 and label == "ElectionRequested"
+        assert 0 < inside < many
+
+
+async def test_who_looks_sees_both_events_and_each_counts_its_own_time() -> None:
+    async with world(1, 2, 3, chunk_partitions=1) as w:
+        await ready(w)
+        seen: list[Any] = []
+        states: list[ControllerState] = []
+
+        async def look(write: Any, fence: Any) -> Any:
+            if [str(name) for name in write.names] == ["other-0"]:
+                seen.append(w.controller.queue().current)
+                states.append(w.controller.loop.state)
+                await w.clock.sleep_ms(40)
+            return await real(write, fence)
+
+        Middle(w, 2, elect(w))
+        real = w.controller.store.commit
+        w.controller.store.commit = look  # type: ignore[method-assign]
+        await w.stop(1)
+        await w.clock.advance(100)
+
+        (current,) = seen
+        assert (current.label, current.between) == ("BrokersChanged", "ElectionRequested")
+        assert states == [ControllerState.MANUAL_LEADER_BALANCE]
+        kinds = {kind.label: kind for kind in w.controller.queue().kinds}
+        assert kinds["ElectionRequested"].process.max_ms == 40
+        assert kinds["BrokersChanged"].process.max_ms == 0
+        assert kinds["ElectionRequested"].handled == 1
+        assert w.controller.queue().current is None
+        assert w.controller.loop.state is ControllerState.IDLE
+
+
+async def test_in_parity_nothing_is_let_in_and_all_is_sent_at_once() -> None:
+    async with world(1, 2, 3, chunk_partitions=1, parity=True) as w:
+        await ready(w)
+        middle = Middle(w, 1, elect(w))
+        await w.stop(1)
+
+        assert middle.writes[:2] == [[f"t-{each}" for each in range(COUNT)], ["other-0"]]
+        led = [r.states for r in w.brokers.of(3, LeaderAndIsr) if "t-0" in led_by(r.states)]  # type: ignore[union-attr]
+        # Of the election, and of the replicas that went offline.
+        assert [len(states) for states in led] == [COUNT, COUNT]
+
+
+async def test_brokers_are_told_in_portions() -> None:
+    async with world(1, 2, 3, chunk_partitions=1) as w:
+        await ready(w)
+        await w.stop(1)
+
+        sizes = [len(r.states) for r in w.brokers.of(3, LeaderAndIsr)]  # type: ignore[union-attr]
+        assert sizes[:2] == [PORTION_CHUNKS, COUNT - PORTION_CHUNKS]
+
+
+def _answer(*errors: int, error: int = 0) -> LeaderAndIsrAnswered:
+    count = len(errors)
+    partitions = PartitionErrors(
+        ("t",), np.zeros(count, np.int32), np.arange(count, dtype=np.int32), np.array(errors, np.int16)
+    )
+    return LeaderAndIsrAnswered(1, 1, LeaderAndIsrResponse(error, partitions))
+
+
+def test_only_what_names_few_partitions_and_changes_no_list_is_let_in() -> None:
+    few = tuple(TopicPartition("t", each) for each in range(BRIEF_PARTITIONS_MAX))
+
+    assert ElectionRequested(ElectionKind.PREFERRED, few).turn is Turn.SOON
+    assert ElectionRequested(ElectionKind.PREFERRED, (*few, OTHER)).turn is Turn.AFTER
+    assert ElectionRequested(ElectionKind.PREFERRED).turn is Turn.AFTER
+    assert AlterPartitionRequested(1, 1, ()).turn is Turn.SOON
+    assert ProducerIdsRequested(1, 1).turn is Turn.SOON
+    assert BrokersChanged().turn is Turn.AFTER
+    assert UpdateMetadataAnswered(1, 1, UpdateMetadataResponse(0)).turn is Turn.BETWEEN
+    assert _answer(0, 0).turn is Turn.BETWEEN
+    # A directory that failed makes replicas offline, which is large; and a broker that knows a later controller ends us.
+    assert _answer(0, ErrorCode.KAFKA_STORAGE_ERROR).turn is Turn.AFTER
+    assert _answer(error=ErrorCode.STALE_CONTROLLER_EPOCH).turn is Turn.AFTER
+
+
+async def test_answers_wait_for_a_large_event_unless_it_goes_on_for_long() -> None:
+    async with world(1, 2, 3, chunk_partitions=1) as w:
+        await ready(w)
+        depths: list[int] = []
+        begin = w.controller.loop.turns.begin
+
+        def begun(event: Any, waited_ms: float) -> None:
+            begin(event, waited_ms)
+            if isinstance(event, UpdateMetadataAnswered):
+                depths.append(w.controller.loop.turns.depth)
+
+        w.controller.loop.turns.begin = begun  # type: ignore[method-assign]
+        await w.stop(1)
+        assert set(depths) == {1}
+
+        depths.clear()
+        await w.start(1)
+        depths.clear()
+        real = w.controller.store.commit
+
+        async def slow(write: Any, fence: Any) -> Any:
+            await w.clock.sleep_ms(60)
+            return await real(write, fence)
+
+        w.controller.store.commit = slow  # type: ignore[method-assign]
+        await w.stop(2)
+        for _ in range(30):
+            await w.clock.advance(60)
+        assert 2 in depths
+        await settle()
