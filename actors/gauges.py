@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from kactl.cluster import Cluster
-from kactl.model import ReplicaState
+from kactl.model import PartitionState, ReplicaState
 from kactl.telemetry import Reading
 
 from .channel import Channels
@@ -44,7 +44,7 @@ def readings(
             lambda: _queued_replicas(cluster, ReplicaState.DELETION_INELIGIBLE)
         ),
         "kafka.controller.partition.reassigning": _one(lambda: len(cluster.reassigning)),
-        "kafka.leader.count": lambda: _by_id(cluster, cluster.table.column("leader")),
+        "kafka.leader.count": lambda: _by_id(cluster, _leaders(cluster)),
         "kafka.partition.count": lambda: _by_id(
             cluster, cluster.table.column("replicas")[cluster.table.column("assigned")]
         ),
@@ -77,6 +77,11 @@ def _queued_replicas(cluster: Cluster, state: ReplicaState | None = None) -> int
             counted = rows.assigned if state is None else rows.assigned & (rows.replica_state == state)
             count += int(np.count_nonzero(counted))
     return count
+
+
+def _leaders(cluster: Cluster) -> Any:
+    """Who leads each partition; nobody leads one whose deletion has begun, whatever is stored of it still."""
+    return cluster.table.column("leader")[cluster.table.column("state") != PartitionState.ABSENT]
 
 
 def _by_id(cluster: Cluster, column: Any) -> list[tuple[float, Mapping[str, str | int]]]:

@@ -121,6 +121,13 @@ class Store(Protocol):
             ControllerMoved: it is not.
         """
 
+    async def check(self, fence: Fence) -> None:
+        """See that `fence` is the stored one now, before something is done that no later write could prevent.
+
+        Raises:
+            ControllerMoved: it is not.
+        """
+
     # -- brokers and topics
 
     async def brokers(self) -> dict[int, Broker]:

@@ -171,7 +171,19 @@ class Deletion(Handlers):
             await self._start(starting)
 
     async def _start(self, topics: list[str]) -> None:
-        """Stop the partitions of topics, and have every replica deleted that can be and is not."""
+        """Stop the partitions of topics, and have every replica deleted that can be and is not.
+
+        Nothing is written before brokers delete what nobody can bring back, so that it has to be seen first that we
+        are still the one to say so. Where the store does not tell, the topics wait.
+        """
+        try:
+            await self.store.check(self.cluster.fence)
+        except StoreError as failed:
+            if failed.remedy is Remedy.RESIGN:
+                raise
+            log.warning("the deletion of %d topics is begun later: %s", len(topics), failed)
+            self._timers.set(DeletionsChanged(), DELETE_AGAIN_MS)
+            return
         cluster, table = self.cluster, self.cluster.table
         fresh = [name for name in topics if name not in cluster.deletion_started]
         begun = self._rows_of(fresh)

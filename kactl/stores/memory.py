@@ -61,6 +61,10 @@ class MemoryStore(MemoryRequests):
             state.controller = None
             state.changed(Changed.CONTROLLER_GONE)
 
+    async def check(self, fence: Fence) -> None:
+        state = await self._turn()
+        state.check(fence)
+
     # -- brokers and topics
 
     async def brokers(self) -> dict[int, Broker]:

@@ -119,6 +119,31 @@ async def test_one_topic_that_is_in_the_way_does_not_hold_up_the_others() -> Non
         assert b.queued == set()
 
 
+async def test_a_deletion_is_not_begun_while_the_store_does_not_say_whose_it_is() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        let(w, "check", StoreUnavailable("away"))
+        w.brokers.forget()
+
+        await w.delete("t")
+
+        assert w.brokers.sent == []
+        assert w.known("t-0").leader == 1
+        await passes(w, 10_000)
+        assert await w.store.topics() == await w.store.deletions() == []
+
+
+async def test_who_was_deposed_has_no_replica_deleted() -> None:
+    async with open_deletion_bench("foo") as b:
+        await b.store.real.contest(6, take_over=True)
+
+        with pytest.raises(ControllerMoved):
+            await b.delete("foo")
+
+        assert [flush for flush in b.outbox.flushes if flush.requests] == []
+        assert b.partitions("foo") == {"ONLINE"}
+
+
 async def test_of_many_topics_those_that_are_in_the_way_are_tried_again_and_told_of(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

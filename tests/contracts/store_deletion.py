@@ -181,8 +181,12 @@ class DeletionContract:
         async with stores.open_client() as deposed, stores.open_client() as later:
             old = await lead(deposed)
             await deposed.mark_deletion("orders")
-            await later.contest(2, take_over=True)
+            await deposed.check(old)
+            new = await later.contest(2, take_over=True)
+            await later.check(new)
 
+            with pytest.raises(ControllerMoved):
+                await deposed.check(old)
             with pytest.raises(ControllerMoved):
                 await delete_topic(deposed, "orders", old)
             with pytest.raises(ControllerMoved):

@@ -90,6 +90,10 @@ class Office:
             self._database.check_fence(fence)
             self._vacate("controller IS NOT NULL")
 
+    def check(self, fence: Fence) -> None:
+        with self._database.reading():
+            self._database.check_fence(fence)
+
     # -- registrations
 
     def register(self, session: int, broker: Broker, now_ms: int) -> int:

@@ -117,6 +117,9 @@ class SqliteStore:
     async def resign(self, fence: Fence) -> None:
         await self._thread.run(self._thread.office.resign, fence)
 
+    async def check(self, fence: Fence) -> None:
+        await self._thread.run(self._thread.office.check, fence)
+
     # -- brokers and topics
 
     async def brokers(self) -> dict[int, Broker]:

@@ -142,6 +142,16 @@ async def resign(client: Client, fence: Fence, *, sticky: bool) -> None:
         raise StoreError(f"{path} could not be deleted")
 
 
+async def check(client: Client, fence: Fence) -> None:
+    """See `Store.check`. By a multi, since a server may answer a read with what stood there some time ago."""
+    check = request.check(client.path(layout.CONTROLLER_EPOCH), fence.version)
+    error = request.first_error(await client.ask(request.multi([check])))
+    if isinstance(error, BadVersionError):
+        raise ControllerMoved(ours=fence.epoch)
+    if error is not None:
+        raise StoreError(f"{layout.CONTROLLER_EPOCH} could not be checked: {error!r}")
+
+
 def _epoch(found: Any) -> tuple[int, int]:
     """The controller epoch and its version."""
     data, stat = _found(layout.CONTROLLER_EPOCH, found)

@@ -159,6 +159,9 @@ class ZooKeeperStore:
     async def resign(self, fence: Fence) -> None:
         await controllership.resign(self._client, fence, sticky=self._sticky)
 
+    async def check(self, fence: Fence) -> None:
+        await controllership.check(self._client, fence)
+
     # -- brokers and topics
 
     async def brokers(self) -> dict[int, Broker]:
