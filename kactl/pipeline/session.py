@@ -23,11 +23,11 @@ _LOCAL_SHUFFLE_PARTITIONS: Final = 16
 # Events are written into a folder for each kind and day; so many are open at a time before rows are sorted by folder.
 _OPEN_FOLDERS: Final = 32
 _LOG4J: Final = """\
+# Both the same: Spark compares them, and tells the world if it has to change one.
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
-# What Spark compares with, and tells the world that it changes, when Python starts it.
-logger.repl.name = org.apache.spark.repl.Main
-logger.repl.level = error
+logger.all.name = org
+logger.all.level = error
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR

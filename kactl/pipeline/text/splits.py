@@ -21,7 +21,10 @@ SPLIT_BYTES: Final = 32 * 1024 * 1024
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of a file. `end` None is the file's; see `records` for what belongs to which piece."""
+    """A piece of a file. `end` None is the file's; see `records` for what belongs to which piece.
+
+    `size` is what it is expected to cost: bytes of text.
+    """
 
     file_id: int
     path: str
@@ -32,6 +35,11 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
     broker: int | None
     start: int = 0
     end: int | None = None
+    size: int = 0
+
+
+# What a packed byte becomes; logs say the same over and over.
+_UNPACKED: Final = 15
 
 
 def cut(probes: Iterable[tuple[int, Probe]], split_bytes: int = SPLIT_BYTES) -> Iterator[Split]:
@@ -51,6 +59,7 @@ def cut(probes: Iterable[tuple[int, Probe]], split_bytes: int = SPLIT_BYTES) -> 
                 broker=found.broker,
                 start=start,
                 end=start + split_bytes if start != starts[-1] else None,
+                size=min(split_bytes, found.size - start) if found.can_be_split else found.size * _UNPACKED,
             )
 
 

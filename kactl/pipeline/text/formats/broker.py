@@ -75,7 +75,7 @@ FORMATS: Final[tuple[Format, ...]] = (
         r"Leader {TP}" + _TOPIC_ID + r" starts at leader epoch {leader_epoch:int} from offset {log_end:int} "
         r"with (?:partition epoch {partition_epoch:int}, )?high watermark {high_watermark:int},? ISR \[{isr:ids}\],? "
         r"adding ?[rR]eplicas \[{adding:ids}\](?: and)? removing ?[rR]eplicas \[{removing:ids}\]"
-        r"(?: \(under-min-isr\))?\. " + _BEFORE,
+        r" ?(?:\(under-min-isr\))?\. " + _BEFORE,
         since=(2, 6),
     ),
     line(

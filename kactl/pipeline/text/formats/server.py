@@ -6,6 +6,7 @@ from kactl.pipeline.event_types import EventType, Role
 from kactl.pipeline.text.format import Format, line
 
 _B: Final = Role.BROKER
+_OLD: Final = r"Partition {OLD_TP} on broker {speaker:int}: "
 _FROM_TO: Final = r"(?: for partition \S+)? from {prev_isr:ids} to {isr:ids}"
 
 FORMATS: Final[tuple[Format, ...]] = (
@@ -42,7 +43,7 @@ FORMATS: Final[tuple[Format, ...]] = (
         "I1-0.8",
         EventType.ISR_SHRUNK,
         _B,
-        r"Partition {OLD_TP} on broker \d+: Shrinking ISR for partition \[\S+\] from {prev_isr:ids} to {isr:ids}",
+        _OLD + r"Shrinking ISR for partition \[\S+\] from {prev_isr:ids} to {isr:ids}",
         since=(0, 8),
         until=(0, 11),
     ),
@@ -50,7 +51,7 @@ FORMATS: Final[tuple[Format, ...]] = (
         "I2-0.8",
         EventType.ISR_EXPANDED,
         _B,
-        r"Partition {OLD_TP} on broker \d+: Expanding ISR for partition \[\S+\] from {prev_isr:ids} to {isr:ids}",
+        _OLD + r"Expanding ISR for partition \[\S+\] from {prev_isr:ids} to {isr:ids}",
         since=(0, 8),
         until=(0, 11),
     ),

@@ -1,0 +1,214 @@
+"""Files made tables: found, looked at, cut into splits, read on all cores, kept as Parquet.
+
+    paths ─look─▶ probes ─cut─▶ splits ─pack─▶ tasks ─read─▶ events ─┬─▶ DIR/events
+                                                                     ├─▶ DIR/levels
+                                                       probes ───────┴─▶ DIR/files
+
+Everything is written into a folder beside its place and moved there once all of it is whole; what stood there before
+goes first, and `ingest.json`, without which nothing is taken for whole, comes last.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from kactl.errors import BadRequest
+
+from . import overview, progress
+from .event_types import Kind
+from .overview import FileReport
+from .places import Place
+from .tables import EVENTS, FILES, LEVELS, MANIFEST, Manifest
+from .text import probe, splits
+from .text.batch import WRITTEN
+from .text.probe import Probe
+from .text.splits import SPLIT_BYTES, Split
+from .text.zone import zone_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WORK: Final = ".ingest-"
+# So few are looked at here; more are worth a round of Spark.
+_LOOK_HERE: Final = 32
+_OURS: Final = frozenset({EVENTS, FILES, LEVELS, MANIFEST})
+
+
+class NothingToIngest(BadRequest):
+    """No file that was named is a log that can be read."""
+
+
+class NotOurs(BadRequest):
+    """A folder holds something that ingest did not write, and would have to remove."""
+
+
+class Ingested(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it: the manifest that was written, and what is to be said of each file."""
+
+    manifest: Manifest
+    files: tuple[FileReport, ...]
+
+
+def ingest(
+    spark: "SparkSession",
+    sources: Sequence[str],
+    out: str,
+    *,
+    time_zone: str = "UTC",
+    split_bytes: int = SPLIT_BYTES,
+    tell: progress.Tell = progress.nobody,
+) -> Ingested:
+    """Read logs and write the tables.
+
+    Args:
+        sources: files and folders, or URIs that all machines see.
+        out: the folder; its tables are replaced as one.
+        time_zone: of the logs, as a name or offset.
+
+    Raises:
+        NothingToIngest: and what each file is instead; the folder is as it was.
+        NotOurs: the folder holds something else; nothing was read.
+        UnknownZone: there is no such time zone.
+    """
+    zone_of(time_zone)
+    place = Place(out)
+    check_target(place)
+    tell("look for files", 0, 0)
+    probes = _look(spark, list(find(sources)), tell)
+    logs = [(number, found) for number, found in enumerate(probes) if found.is_log]
+    if not logs:
+        raise NothingToIngest("LOGS", _why_nothing(sources, probes))
+    work = place / f"{WORK}{uuid.uuid4().hex[:12]}"
+    try:
+        work.make()
+        with progress.step(spark, "read", tell):
+            read = _read(spark, list(splits.cut(logs, split_bytes)), time_zone, split_bytes)
+            _write_events(spark, read, work)
+        with progress.step(spark, "sum up", tell):
+            events = spark.read.parquet(f"{work.uri}/{EVENTS}")
+            overview.levels(events).coalesce(1).write.parquet(f"{work.uri}/{LEVELS}")
+            reports = overview.reports(events, probes, time_zone)
+            table = spark.createDataFrame(overview.table(reports))
+            table.coalesce(1).write.parquet(f"{work.uri}/{FILES}")
+        manifest = _manifest(sources, reports, time_zone)
+        _put_in_place(work, place, manifest)
+    finally:
+        work.remove()
+    return Ingested(manifest=manifest, files=tuple(reports))
+
+
+def check_target(place: Place) -> None:
+    """See to it that a folder can be replaced.
+
+    Raises:
+        NotOurs: it holds what ingest did not write.
+    """
+    strange = [name for name in place.names() if name not in _OURS and not name.startswith(WORK)]
+    if strange:
+        raise NotOurs("--out", f"{place} holds {strange[0]}, which is none of our tables: name a new or empty folder")
+
+
+def find(sources: Iterable[str]) -> Iterator[str]:
+    """All files, each once, in the order of paths; what is not there is given as it was named."""
+    found: dict[str, None] = {}
+    for source in sources:
+        try:
+            found |= dict.fromkeys(str(each) for each in Place(source).files())
+        except OSError:
+            found[source] = None
+    yield from sorted(found)
+
+
+def _look(spark: "SparkSession", paths: list[str], tell: progress.Tell) -> list[Probe]:
+    """What each is, in their order."""
+    if len(paths) <= _LOOK_HERE:
+        return [probe.probe(path) for path in paths]
+    encode, decoder = msgspec.json.Encoder().encode, msgspec.json.Decoder(Probe)
+    with progress.step(spark, "look at files", tell):
+        slices = min(len(paths), 4 * spark.sparkContext.defaultParallelism)
+        looked = spark.sparkContext.parallelize(paths, slices).map(lambda path: encode(probe.probe(path))).collect()
+    return [decoder.decode(each) for each in looked]
+
+
+def _why_nothing(sources: Sequence[str], probes: Sequence[Probe]) -> str:
+    if not probes:
+        return f"{', '.join(sources)}: there are no files: name the folder that holds state-change.log and its kin"
+    said = "; ".join(f"{each.path} {each.error or 'is empty'}" for each in probes[:3])
+    more = f"; and {len(probes) - 3} more" if len(probes) > 3 else ""
+    return f"no file is a log that can be read: {said}{more}"
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def pack(pieces: Iterable[Split], split_bytes: int) -> list[list[Split]]:
+    """Splits for each task: large ones alone, small files together, in the order of files."""
+    tasks: list[list[Split]] = []
+    room = 0
+    for piece in pieces:
+        if not tasks or piece.size > room:
+            tasks.append([])
+            room = split_bytes
+        tasks[-1].append(piece)
+        room -= piece.size
+    return tasks
+
+
+def _read(spark: "SparkSession", pieces: list[Split], time_zone: str, split_bytes: int) -> "DataFrame":
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    tasks = pack(pieces, split_bytes)
+    known = spark.sparkContext.broadcast(msgspec.msgpack.encode(tasks))
+    numbers = spark.range(0, len(tasks), 1, numPartitions=len(tasks))
+    return numbers.mapInArrow(_reader(known, time_zone), from_arrow_schema(WRITTEN))
+
+
+def _reader(known: Any, time_zone: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What runs on the workers: numbers of tasks in, events out."""
+
+    def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tasks = msgspec.msgpack.decode(known.value, type=list[list[Split]])
+        zone = zone_of(time_zone)
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                for split in tasks[number]:
+                    yield from splits.events(split, zone)
+
+    return read
+
+
+def _write_events(spark: "SparkSession", read: "DataFrame", work: Place) -> None:
+    read.write.partitionBy("kind", "day").parquet(f"{work.uri}/{EVENTS}")
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+def _manifest(sources: Sequence[str], reports: Sequence[FileReport], time_zone: str) -> Manifest:
+    return Manifest(
+        made_by=metadata.version("kactl"),
+        time_zone=time_zone,
+        time_ms=time.time_ns() // 1_000_000,
+        sources=tuple(sources),
+        files=sum(each.kind not in (Kind.EMPTY, Kind.FOREIGN, Kind.UNREADABLE) for each in reports),
+        lines=sum(each.lines for each in reports),
+        events=sum(each.events for each in reports),
+        unparsed=sum(each.unparsed for each in reports),
+    )
+
+
+def _put_in_place(work: Place, place: Place, manifest: Manifest) -> None:
+    """From the first step on until the last, the folder holds no tables as far as anybody can see."""
+    (place / MANIFEST).remove()
+    for name in (EVENTS, FILES, LEVELS):
+        (place / name).remove()
+        (work / name).move_to(place / name)
+    for name in place.names():
+        if name.startswith(WORK):
+            (place / name).remove()  # ours, and of those that were killed before us
+    (place / MANIFEST).write(msgspec.json.format(msgspec.json.encode(manifest)))

@@ -1,0 +1,180 @@
+"""What each file is and can tell, from its events: level, period, coverage, controllers, and what to beware of."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from . import versions
+from .event_types import EventType, Kind
+from .files import FILE_SCHEMA
+from .text.probe import Probe
+from .text.zone import is_ambiguous, zone_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# How many different kinds of lines that were not understood are shown of a file.
+SAMPLES: Final = 5
+# Lines are of one kind if they begin alike, numbers aside.
+_ALIKE_WORDS: Final = 5
+# Below it, more is missing from a file than a few unknown lines explain.
+COVERAGE_LOW: Final = 0.9
+_LEVELS: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
+_NO_EVENT: Final = (EventType.OTHER, EventType.UNPARSED, EventType.BROKEN, EventType.CLOCK_BACK)
+INFO_ONLY: Final = (
+    "INFO only: moves to OfflinePartition, moves of replicas and single requests are not in it; where outages began is "
+    "taken from elsewhere, or bounded"
+)
+
+
+class FileReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the table of files; see `files.FILE_COLUMNS`. Times are microseconds since 1970, in UTC."""
+
+    file_id: int
+    path: str
+    kind: Kind
+    layout: str | None
+    encoding: str
+    compression: str | None
+    bytes: int
+    broker: int | None = None
+    version: str | None = None
+    levels: tuple[str, ...] = ()
+    begin: int | None = None
+    end: int | None = None
+    lines: int = 0
+    events: int = 0
+    other: int = 0
+    unparsed: int = 0
+    coverage: float | None = None
+    controllers: tuple[int, ...] = ()
+    samples: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    error: str | None = None
+
+    @property
+    def is_log(self) -> bool:
+        return self.layout is not None
+
+
+def levels(events: "DataFrame") -> "DataFrame":
+    """The table of levels; see `files.LEVEL_COLUMNS`."""
+    from pyspark.sql import functions as f
+
+    hour = f.date_trunc("hour", "ts").alias("hour")
+    counted = events.where("lines > 0 and ts is not null").groupBy("speaker", "kind", "role", hour, "level")
+    return counted.agg(f.sum("lines").alias("lines"))
+
+
+def reports(events: "DataFrame", probes: Sequence[Probe], time_zone: str) -> list[FileReport]:
+    """One for each file, in their order. What is collected is a row for each file, and a few lines of it."""
+    sums = {row["file_id"]: row.asDict() for row in _sums(events).collect()}
+    samples = {row["file_id"]: [each["text"] for each in row["samples"]] for row in _samples(events).collect()}
+    made = []
+    for number, found in enumerate(probes):
+        report = FileReport(
+            file_id=number,
+            path=found.path,
+            kind=found.kind,
+            layout=found.layout or None,
+            encoding=found.encoding,
+            compression="gzip" if found.packed else None,
+            bytes=found.size,
+            broker=found.broker,
+            error=found.error or None,
+        )
+        if number in sums:
+            report = _filled(report, sums[number], samples.get(number, []), time_zone)
+        made.append(report)
+    return made
+
+
+def table(made: Sequence[FileReport]) -> pa.Table:
+    """The reports as the table of files."""
+    rows = [msgspec.structs.asdict(each) for each in made]
+    columns = {field.name: pa.array([row[field.name] for row in rows], field.type) for field in FILE_SCHEMA}
+    return pa.table(columns, schema=FILE_SCHEMA)
+
+
+def _sums(events: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    no_event = f.col("type").isin([str(each) for each in _NO_EVENT])
+
+    def lines(which: Any) -> Any:
+        return f.sum(f.when(which, f.col("lines")).otherwise(0))
+
+    return events.groupBy("file_id").agg(
+        f.sum("lines").alias("lines"),
+        lines(~no_event).alias("events"),
+        lines(f.col("type") == EventType.OTHER).alias("other"),
+        lines(f.col("type") == EventType.UNPARSED).alias("unparsed"),
+        f.min(f.unix_micros("ts")).alias("begin"),
+        f.max(f.unix_micros("ts")).alias("end"),
+        f.collect_set("level").alias("levels"),
+        f.collect_set(f.concat_ws(versions.AT, "format", "level")).alias("formats"),
+        f.collect_set(f.when(~no_event, f.col("controller"))).alias("controllers"),
+        f.min("speaker").alias("first_speaker"),
+        f.max("speaker").alias("last_speaker"),
+        f.sum((f.col("type") == EventType.CLOCK_BACK).cast("int")).alias("clock_back"),
+        f.max(f.when(f.col("type") == EventType.CLOCK_BACK, f.col("took_ms"))).alias("clock_back_ms"),
+        f.max(f.when(f.col("type") == EventType.BROKEN, f.col("reason"))).alias("broken"),
+    )
+
+
+def _samples(events: "DataFrame") -> "DataFrame":
+    """The first line of each kind that was not understood, the most frequent kinds first."""
+    from pyspark.sql import functions as f
+
+    begin = f.regexp_replace(f.substring_index("text", " ", _ALIKE_WORDS), "[0-9]+", "0")
+    line = f.struct("offset", f.substring("text", 1, 500).alias("text"))
+    alike = (
+        events.where(f.col("type") == EventType.UNPARSED)
+        .groupBy("file_id", f.substring(begin, 1, 200).alias("begin"))
+        .agg(f.struct((-f.count("*")).alias("rank"), f.min(line).alias("line")).alias("kind"))
+    )
+    ranked = alike.groupBy("file_id").agg(f.sort_array(f.collect_list("kind")).alias("kinds"))
+    return ranked.select("file_id", f.slice("kinds", 1, SAMPLES).getField("line").alias("samples"))
+
+
+def _filled(report: FileReport, sums: dict[str, Any], samples: list[str], time_zone: str) -> FileReport:
+    known = sums["events"] + sums["unparsed"]
+    one = sums["first_speaker"] is not None and sums["first_speaker"] == sums["last_speaker"]
+    report = msgspec.structs.replace(
+        report,
+        broker=sums["first_speaker"] if one else None,
+        version=versions.guess(sums["formats"]),
+        levels=tuple(level for level in _LEVELS if level in sums["levels"]),
+        begin=sums["begin"],
+        end=sums["end"],
+        lines=sums["lines"],
+        events=sums["events"],
+        other=sums["other"],
+        unparsed=sums["unparsed"],
+        coverage=sums["events"] / known if known else None,
+        controllers=tuple(sorted(sums["controllers"])),
+        samples=tuple(samples),
+        error=sums["broken"],
+    )
+    return msgspec.structs.replace(report, warnings=tuple(_warnings(report, sums, time_zone)))
+
+
+def _warnings(report: FileReport, sums: dict[str, Any], time_zone: str) -> list[str]:
+    said = []
+    if report.kind is Kind.STATE_CHANGE and report.events and "TRACE" not in report.levels:
+        said.append(INFO_ONLY)
+    if report.coverage is not None and report.coverage < COVERAGE_LOW:
+        said.append(f"only {report.coverage:.0%} of the lines that matter were understood")
+    if report.events and sums["first_speaker"] is None:
+        said.append("no line says which broker wrote it")
+    elif report.events and sums["first_speaker"] != sums["last_speaker"]:
+        said.append("several brokers wrote it")
+    if sums["clock_back"]:
+        times = "once" if sums["clock_back"] == 1 else f"{sums['clock_back']} times"
+        said.append(f"the clock went back {times}, by up to {sums['clock_back_ms'] / 1000:.1f} s")
+    local = report.begin is not None and report.end is not None and report.kind not in (Kind.DUMP, Kind.KACTL)
+    if local and is_ambiguous(report.begin or 0, report.end or 0, zone_of(time_zone)):
+        said.append(f"clocks in {time_zone} were set back meanwhile: times of that hour may be an hour early")
+    return said

@@ -1,0 +1,50 @@
+"""How far Spark is, told to whoever waits: steps with a name, and tasks done of tasks known."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# What is done now, tasks done, and how many there are; the last is 0 as long as nobody knows.
+Tell = Callable[[str, int, int], None]
+_EVERY_S: Final = 0.5
+_ENDS_S: Final = 5.0
+
+
+def nobody(step: str, done: int, total: int) -> None:
+    """For whoever wants no progress."""
+
+
+@contextlib.contextmanager
+def step(spark: "SparkSession", name: str, tell: Tell) -> Iterator[None]:
+    """Tell of one step while it runs. Told from a thread of its own; once at the beginning in any case."""
+    tell(name, 0, 0)
+    if tell is nobody:
+        yield
+        return
+    context = spark.sparkContext
+    context.setJobGroup(name, name)
+    ended = threading.Event()
+    thread = threading.Thread(target=_watch, args=(context, name, tell, ended), daemon=True, name="kactl-progress")
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(_ENDS_S)
+
+
+def _watch(context: object, name: str, tell: Tell, ended: threading.Event) -> None:
+    tracker = context.statusTracker()  # type: ignore[attr-defined]  # a SparkContext, not imported for its name alone
+    while not ended.wait(_EVERY_S):
+        done = total = 0
+        for job in tracker.getJobIdsForGroup(name):
+            info = tracker.getJobInfo(job)
+            for stage in [] if info is None else info.stageIds:
+                found = tracker.getStageInfo(stage)
+                if found is not None:
+                    done, total = done + found.numCompletedTasks, total + found.numTasks
+        tell(name, done, total)
