@@ -14,6 +14,7 @@ from kactl.events import (
     BRIEF_PARTITIONS_MAX,
     BrokersChanged,
     ControllerState,
+    Event,
     LeaderAndIsrAnswered,
     Turn,
     UpdateMetadataAnswered,
@@ -134,11 +135,9 @@ async def test_every_broker_hears_of_a_partition_in_the_order_in_which_it_was_de
 
         for broker in (2, 3):
             for kind in (LeaderAndIsr, UpdateMetadata):
-                epochs = [
-                    led_by(request.states)[str(first)][1]
-                    for request in w.brokers.of(broker, kind)
-                    if str(first) in led_by(request.states)  # type: ignore[union-attr]
-                ]
+                said = [led_by(request.states) for request in w.brokers.of(broker, kind)]  # type: ignore[union-attr]
+                epochs = [each[str(first)][1] for each in said if str(first) in each]
+                assert epochs
                 assert epochs == sorted(epochs), (broker, kind)
 
 
@@ -148,7 +147,8 @@ async def test_what_a_small_event_meets_ends_the_large_one_before_we_resign(at: 
     async with world(1, 2, 3, chunk_partitions=1) as w:
         await ready(w)
         middle = Middle(w, at, elect(w))
-        real, states = w.controller.store.commit, []
+        real = w.controller.store.commit
+        states: list[int] = []
 
         async def refused(write: Any, fence: Any) -> Any:
             if not states and [str(name) for name in write.names] == ["other-0"]:
@@ -193,7 +193,7 @@ async def test_a_failure_at_any_boundary_leaves_a_cluster_that_comes_to_order(at
         async def commit(write: Any, fence: Any) -> Any:
             writes.append(write)
             if len(writes) == at:
-                asyncio.ensure_future(elect(w)()).add_done_callback(lambda task: task.exception())  # type: ignore[arg-type]
+                asyncio.ensure_future(elect(w)()).add_done_callback(lambda task: task.exception())
                 await asyncio.sleep(0)
             if len(writes) == at + 1:
                 if what == "moved":
@@ -231,7 +231,12 @@ async def test_nothing_overtakes_the_end_of_our_session() -> None:
 
         handled: list[str] = []
         begin = w.controller.loop.turns.begin
-        w.controller.loop.turns.begin = lambda event, waited: (handled.append(event.label), begin(event, waited))[1]  # type: ignore[method-assign,func-returns-value]
+
+        def begun(event: Event, waited_ms: float) -> None:
+            handled.append(event.label)
+            begin(event, waited_ms)
+
+        w.controller.loop.turns.begin = begun  # type: ignore[method-assign]
         middle = Middle(w, 1, expire_and_elect)
         await w.stop(1)
 
@@ -250,7 +255,12 @@ async def test_a_flood_of_small_events_does_not_starve_the_large_one() -> None:
 
         handled: list[str] = []
         begin = w.controller.loop.turns.begin
-        w.controller.loop.turns.begin = lambda event, waited: (handled.append(event.label), begin(event, waited))[1]  # type: ignore[method-assign,func-returns-value]
+
+        def begun(event: Event, waited_ms: float) -> None:
+            handled.append(event.label)
+            begin(event, waited_ms)
+
+        w.controller.loop.turns.begin = begun  # type: ignore[method-assign]
         end = w.controller.loop.turns.end
 
         def ended() -> float:
@@ -341,7 +351,7 @@ def test_only_what_names_few_partitions_and_changes_no_list_is_let_in() -> None:
     assert BrokersChanged().turn is Turn.AFTER
     assert UpdateMetadataAnswered(1, 1, UpdateMetadataResponse(0)).turn is Turn.BETWEEN
     assert _answer(0, 0).turn is Turn.BETWEEN
-    # A directory that failed makes replicas offline, which is large; and a broker that knows a later controller ends us.
+    # A failed directory makes replicas offline, which is large; and a broker that knows a later controller ends us.
     assert _answer(0, ErrorCode.KAFKA_STORAGE_ERROR).turn is Turn.AFTER
     assert _answer(error=ErrorCode.STALE_CONTROLLER_EPOCH).turn is Turn.AFTER
 
