@@ -33,8 +33,9 @@ from .request import MultiRead
 
 log = logging.getLogger(__name__)
 
-# An answer of some 100 KB for leadership; small enough that the first is decoded while the next is on its way.
-READ_BATCH: Final = 500
+# A node can hold a megabyte; an answer of as many of these is one that a link still takes. More in a request would save
+# the server little.
+READ_BATCH: Final = 100
 # How many session timeouts may pass without a single answer before a call gives up: one for the server to give the
 # session up, one for us to find another server.
 PATIENCE: Final = 2
