@@ -184,8 +184,10 @@ def run(scene: Scene, say: Callable[[str, dict[str, float]], None]) -> None:
         HarnessError: a phase was not completed; those before it have been added.
     """
     for name, phase in PHASES.items():
+        scene.times = {}
         if name not in scene.settings.skip:
             phase(scene)
+        if scene.times:
             say(name, scene.times)
         if name == scene.settings.until:
             return

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 BROKERS, PARTITIONS, REPLICAS = 3, 60, 3
 SMALL = ["--sizes", f"{BROKERS}x{PARTITIONS}", "--runs", "1", "--zookeeper-heap", "128"]
-SMALL += ["--stand-by", "1", "--rest", "0.3"]  # as much as is seen of them at this size
+SMALL += ["--stand-by", "0.5", "--rest", "0.2"]  # as much as is seen of them at this size
 RACE_S = 300.0
 STOP_S = 60.0
 
