@@ -9,7 +9,7 @@ from kactl.errors import StoreError, StoreUnavailable
 # Whatever a controller asks of a store. `expire` and the like are done to it.
 METHODS: Final = (
     "controller", "contest", "resign", "brokers", "broker", "topics", "assignments", "create_topic", "write_assignment",
-    "topic_configs", "default_config", "deletions", "mark_deletion", "unmark_deletions", "delete_topics",
+    "topic_configs", "default_config", "deletions", "mark_deletion", "unmark_deletions", "delete_topics", "check",
     "partitions_begun", "reassignment_request", "set_reassignment_request", "preferred_election_request",
     "delete_preferred_election_request", "features", "write_features", "producer_ids", "write_producer_ids",
     "leaderships", "commit", "changes", "watch_leaderships", "isr_notifications", "log_dir_notifications",
