@@ -1,0 +1,218 @@
+"""The page is made from what is stored, whatever is missing of it, and says nothing that is not there."""
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bench.figures import Figure, Found, Results, Unit, write
+from bench.goals import GOALS, RACE, Goal, printed
+from bench.report.__main__ import main
+from bench.report.drawing import Axis, Point, axis, curves, pairs
+from bench.spread import spread
+from tests.tree import ROOT
+
+PAGE = ROOT / "docs" / "performance.md"
+
+
+def stored(what: str, figures: dict[str, tuple[Unit, tuple[float, ...]]]) -> Results:
+    found = Found(what, seed=3, settings={"rate": 100.0, "repeats": 2})
+    for name, (unit, runs) in figures.items():
+        found.add(name, unit, *runs)
+    return found.results(loop="uvloop")
+
+
+def race() -> Results:
+    times = {
+        "stock/standby failover/total": (24.0, 26.0, 25.0),
+        "kactl/standby failover/total": (2.0, 2.5, 2.1),
+        "stock/broker return/total": (0.4, 0.5, 0.45),
+        "kactl/broker return/total": (0.5, 0.6, 0.55),
+    }
+    return stored("race", {f"30x100000/{name}": ("s", runs) for name, runs in times.items()})
+
+
+def election() -> Results:
+    figures: dict[str, tuple[Unit, tuple[float, ...]]] = {}
+    for size, total in ((100_000, 50.0), (1_000_000, 210.0), (2_000_000, 420.0)):
+        figures[f"sqlite/{size}/first/total"] = ("ms", (total * 1.2,))
+        figures[f"sqlite/{size}/repeated/total"] = ("ms", (total, total * 1.1, total * 0.9))
+        figures[f"sqlite/{size}/memory/table"] = ("B", (60.0,))
+    figures["objects/1000000/total"] = ("ms", (8400.0,))
+    return stored("election", figures)
+
+
+def made(folder: Path, *results: Results) -> str:
+    for each in results:
+        write(folder / "results" / f"{each.what}.json", each)
+    assert main([str(folder / "results"), "--out", str(folder / "docs" / "performance.md")]) == 0
+    return (folder / "docs" / "performance.md").read_text()
+
+
+def row(page: str, begins: str) -> list[str]:
+    (line,) = (line for line in page.splitlines() if line.startswith(f"| {begins} |"))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_stock_stands_beside_kactl_with_the_ratio_its_spread_and_what_was_wanted(tmp_path: Path) -> None:
+    page = made(tmp_path, race())
+
+    assert row(page, "standby failover, all brokers told") == [
+        "standby failover, all brokers told",
+        "25.0 (24.0-26.0)",
+        "2.10 (2.00-2.50)",
+        "11.9 (9.60-13.0)",
+        "≥ 12, not reached",
+    ]
+
+
+def test_where_kactl_is_the_slower_one_the_page_says_so(tmp_path: Path) -> None:
+    page = made(tmp_path, race())
+
+    assert row(page, "broker return")[3:] == ["0.818 (0.667-1.00)", "≥ 1.2, not reached"]
+
+
+def test_goals_are_ratios_of_medians_of_one_run(tmp_path: Path) -> None:
+    page = made(tmp_path, election())
+
+    assert row(page, "objects / columns, broker failure at 1 M partitions")[1:3] == ["40.0 (36.4-44.4)", ">= 30"]
+    assert row(page, "broker failure, 2 M / 1 M partitions")[1:3] == ["2.00 (1.64-2.44)", "<= 2.2"]
+    assert row(page, "p99 of single elections, in a large failure / idle")[1] == "not measured"
+
+
+def test_what_was_not_measured_is_said_to_be_missing(tmp_path: Path) -> None:
+    page = made(tmp_path, election())
+
+    for bench in ("race", "failover", "latency", "channel", "store"):
+        assert f"*Not measured in the published run: `python -m bench.{bench} --full`.*" in page
+    assert "bench.election --full`.*" not in page
+
+
+def test_without_any_result_there_is_still_a_page(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+
+    page = made(tmp_path)
+
+    assert "*There are no results.*" in page
+    assert page.count("*Not measured in the published run") == 6
+
+
+def test_half_of_the_figures_of_a_bench_are_enough(tmp_path: Path) -> None:
+    lone = {
+        "failover": {"sqlite/1000/cold/told": ("ms", (5.0, 6.0))},
+        "latency": {"pooled/idle/durable/p99": ("ms", (5.0,))},
+        "channel": {"encode/LeaderAndIsr v7/partition": ("ns", (150.0,))},
+        "store": {"batches/100x20/write/partition": ("us", (7.0,)), "floor/1000/read/500": ("us", (1.7,))},
+        "election": {"memory/1000/repeated/total": ("ms", (5.0,))},
+    }
+
+    page = made(tmp_path, *(stored(what, figures) for what, figures in lone.items()))  # type: ignore[arg-type]
+
+    assert page.count("*Not measured in the published run") == 1
+    assert row(page, "LeaderAndIsr v7")[1] == "150"
+
+
+def test_the_machine_the_settings_and_the_versions_are_named(tmp_path: Path) -> None:
+    one, other = race(), election()
+    other = msgspec.structs.replace(other, machine=msgspec.structs.replace(other.machine, cores=64))
+
+    page = made(tmp_path, one, other)
+
+    assert f"{one.machine.cores} cores" in page
+    assert "64 cores" in page
+    assert one.machine.kernel in page
+    assert f"numpy {one.versions['numpy']}" in page
+    assert one.made in page
+
+
+def test_pictures_stand_beside_the_page_and_those_of_an_earlier_one_go(tmp_path: Path) -> None:
+    old = tmp_path / "docs" / "performance" / "old.svg"
+    old.parent.mkdir(parents=True)
+    old.write_text("<svg/>")
+
+    page = made(tmp_path, race(), election())
+
+    named = set(re.findall(r"!\[[^]]+\]\(performance/([\w-]+\.svg)\)", page))
+    assert named == {path.name for path in old.parent.glob("*.svg")} == {"race-30x100000.svg", "election.svg"}
+    for path in old.parent.glob("*.svg"):
+        ET.parse(path)
+
+
+def test_a_file_that_is_no_result_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "other.json"
+    file.write_text("{}")
+
+    assert main([str(file), "--out", str(tmp_path / "page.md")]) == 2
+    assert str(file) in capsys.readouterr().err
+    assert not (tmp_path / "page.md").exists()
+
+
+# -- drawing -----------------------------------------------------------------------------------------------------------
+
+
+def test_equal_ratios_are_equal_distances() -> None:
+    scale = Axis(1.0, 1000.0, 0.0, 300.0)
+
+    assert [scale.at(value) for value in (1, 10, 100, 1000)] == pytest.approx([0, 100, 200, 300])
+
+
+def test_an_axis_spans_all_values_and_a_decade_at_the_least() -> None:
+    wide, narrow = axis([2.0, 5000.0], begin=0, end=1), axis([5.0, 6.0], begin=0, end=1)
+
+    assert wide.low < 2
+    assert wide.high > 5000
+    assert narrow.low < 5 < 6 < narrow.high
+    assert narrow.high / narrow.low >= 9.99
+
+
+def test_a_cost_that_grows_with_the_size_is_a_straight_line_upwards() -> None:
+    points = [Point(size, spread([size / 10])) for size in (1e3, 1e4, 1e5)]
+
+    tree = ET.fromstring(curves("t", {"told": points, "nothing": []}, x="partitions", y="ms"))
+
+    (line,) = tree.iter("{http://www.w3.org/2000/svg}polyline")
+    places = [tuple(map(float, pair.split(","))) for pair in line.attrib["points"].split()]
+    (x1, y1), (x2, y2), (x3, y3) = places
+    assert x1 < x2 < x3
+    assert y1 > y2 > y3
+    assert x2 - x1 == pytest.approx(x3 - x2, abs=0.2)
+    assert y1 - y2 == pytest.approx(y2 - y3, abs=0.2)
+    assert "nothing" not in "".join(tree.itertext())
+
+
+def test_pairs_say_who_is_who_and_the_ratio() -> None:
+    rows = [("a <b>", {"stock": spread([10.0, 12.0]), "kactl": spread([1.0])}, "11 (10-12)")]
+
+    tree = ET.fromstring(pairs("t", rows, x="seconds"))
+
+    said = "".join(tree.itertext())
+    assert all(words in said for words in ("stock", "kactl", "a <b>", "11 (10-12)"))
+
+
+# -- goals -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_goal_is_reached_on_its_own_side_only() -> None:
+    least = Goal(bench="b", what="w", above="a", at_least=4)
+    most = Goal(bench="b", what="w", above="a", at_most=4)
+
+    assert [least.reached(value) for value in (3.9, 4, 5)] == [False, True, True]
+    assert [most.reached(value) for value in (3, 4, 4.1)] == [True, True, False]
+    assert (least.wanted, most.wanted) == (">= 4", "<= 4")
+
+
+def test_a_bench_prints_the_goals_that_its_figures_allow() -> None:
+    figures = {"pooled/loaded/durable/p99": Figure("ms", (30.0,)), "pooled/idle/durable/p99": Figure("ms", (6.0,))}
+
+    said = printed(figures, "latency")
+
+    assert "5.00" in said
+    assert "not reached" in said
+    assert printed(figures, "election") == ""
+
+
+def test_every_goal_is_aimed_at_once_for_each_size() -> None:
+    assert len({(goal.bench, goal.above, goal.below) for goal in GOALS}) == len(GOALS)
+    assert len({(wanted.size, wanted.path) for wanted in RACE}) == len(RACE)
