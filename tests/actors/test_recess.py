@@ -19,7 +19,8 @@ from kactl.events import (
     Turn,
     UpdateMetadataAnswered,
 )
-from kactl.model import TopicPartition
+from kactl.history import PartitionEvent
+from kactl.model import PartitionState, TopicPartition
 from kactl.requests import ElectionKind, ElectionRequested
 from kactl.wire import LeaderAndIsr, LeaderAndIsrResponse, PartitionErrors, UpdateMetadata, UpdateMetadataResponse
 from tests.actors.world import World, led_by, world
@@ -27,6 +28,7 @@ from tests.clocks import settle
 
 pytestmark = pytest.mark.anyio
 
+ONLINE, OFFLINE = PartitionState.ONLINE, PartitionState.OFFLINE
 COUNT: Final = 6
 OTHER: Final = TopicPartition("other", 0)
 # One partition led by 1 in the end of which people ask for something: by the time 1 fails it is led by 3.
@@ -102,6 +104,30 @@ async def test_what_is_decided_meanwhile_is_not_decided_again() -> None:
         epochs = {w.known(f"t-{each}").leader_epoch for each in range(COUNT)}
         assert epochs == {1}
         assert w.brokers.told(3)[str(last)][:2] == (2, 1)
+        await w.check()
+
+
+async def test_who_was_elected_before_a_failure_came_to_it_does_not_go_offline() -> None:
+    async with world(1, 2, 3, chunk_partitions=1) as w:
+        await ready(w)
+        last, asked = TopicPartition("t", COUNT - 1), []
+
+        async def look(real: Any) -> Any:
+            asked.append(asyncio.ensure_future(w.controller.elect(ElectionKind.UNCLEAN, [last])))
+            await asyncio.sleep(0)
+            return await real()
+
+        w.script("brokers", look)
+        seen = w.controller.history.seq
+        await w.stop(1)
+
+        (result,) = await asked[0]
+        assert (result.outcome, result.leader) == ("ok", 2)
+        happened, _ = w.controller.history.read(seen, limit=1000, kinds=("partition",))
+        of_it = [each for each in happened if isinstance(each, PartitionEvent) and each.partition == COUNT - 1]
+        assert next((each.from_state, each.to_state, each.leader_epoch) for each in of_it) == (ONLINE, ONLINE, 1)
+        assert OFFLINE not in {each.to_state for each in of_it}
+        assert w.known(str(last)).leader_epoch == 1
         await w.check()
 
 
