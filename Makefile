@@ -5,12 +5,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # More for pytest: make test ARGS='-k election -x'; more for the race: make race ARGS='--sizes 10x10000 --runs 1'
 ARGS ?=
+# Where the figures of the benches go.
+RESULTS ?= bench/results
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak bench race lint types contracts lock clean
+.PHONY: help run test soak bench bench-all race lint types contracts lock clean
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 run: $(READY) ## a cluster in one process, electing; its state is kept in .kactl/
 	@$(BIN)/kactl up --demo
@@ -22,10 +24,14 @@ soak: $(READY) ## minutes of faults for real brokers under load (SOAK_MINUTES, S
 	@$(BIN)/python -m tests.interop.soak
 
 bench: $(READY) ## what an election costs, stage by stage
-	@$(BIN)/python -m bench.election
+	@$(BIN)/python -m bench.election $(ARGS)
+
+bench-all: $(READY) ## every bench but the race, at published sizes, into RESULTS; half an hour, needs Java and Maven
+	@set -e; for each in election failover latency channel store; do \
+		$(BIN)/python -m bench.$$each --full --quiet --output $(RESULTS)/$$each.json; done
 
 race: $(READY) ## Kafka's controller and kactl, in turn, over one ZooKeeper; half an hour, needs Java 17 and Maven
-	@$(BIN)/python -m bench.race --sizes 10x10000,30x100000 --output bench/out/race.json $(ARGS)
+	@$(BIN)/python -m bench.race --sizes 10x10000,30x100000 --output $(RESULTS)/race.json $(ARGS)
 
 lint: $(READY) ## ruff
 	@$(BIN)/ruff check --quiet .

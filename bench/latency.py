@@ -215,6 +215,8 @@ async def loaded(asker: Asker, controller: Controller, broker: int, end: "asynci
 
 def note(found: Found, at: str, elections: list[Election], pooled: dict[str, Histogram]) -> str:
     """One phase of one repeat into the figures; a line that says so."""
+    if not elections:
+        return f"  {at:<7} no election was due in it: ask for a larger cluster, or a higher --rate"
     said = []
     for what in ("durable", "told"):
         histogram = Histogram()

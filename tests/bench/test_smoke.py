@@ -1,0 +1,156 @@
+"""Each bench runs from end to end at its smallest, and what it found makes sense."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import channel, election, failover, latency, store
+from bench.clusters import Racked
+from bench.compare import main as compare
+from bench.figures import Figure, read
+from bench.run import main
+from tests.interop.fixtures import jars
+from tests.tree import ROOT
+
+__all__ = ["jars"]
+
+
+@pytest.fixture(autouse=True)
+def _bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is waited for comes soon, or never."""
+    for bench in (failover, latency, channel):
+        monkeypatch.setattr(bench, "LIMIT_S", 60)
+
+
+def measured(bench: Any, tmp_path: Path, *asked: str) -> dict[str, Figure]:
+    """Run a bench as from the command line; what it wrote."""
+    file = tmp_path / f"{bench.NAME}.json"
+    main(bench, [*asked, "--quiet", "--output", str(file)])
+    results = read(file)
+    assert results.what == bench.NAME
+    assert compare([str(file), str(file)]) == 0
+    return results.figures
+
+
+def rises(figures: dict[str, Figure], at: str, names: tuple[str, ...]) -> bool:
+    """Whether each run went through these moments one after the other."""
+    runs = zip(*(figures[f"{at}/{name}"].runs for name in names), strict=True)
+    return all(list(run) == sorted(run) for run in runs)
+
+
+def test_election(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("--sizes", "600", "--objects", "600", "--runs", "2", "--rounds", "2")
+
+    figures = measured(election, tmp_path, *asked)
+
+    assert len(figures["sqlite/600/first/total"].runs) == 2
+    assert len(figures["sqlite/600/repeated/total"].runs) == 4
+    assert len(figures["objects/600/total"].runs) == len(figures["objects uncollected/600/total"].runs) == 2
+    # Shape: two bytes of state, and five numbers and three flags for each of three replicas.
+    assert 20 < figures["sqlite/600/memory/table"].median <= 64
+    assert figures["sqlite/600/memory/process"].median > figures["sqlite/600/memory/table"].median
+    assert "a failure affects" in capsys.readouterr().out
+
+
+def test_failover(tmp_path: Path) -> None:
+    asked = ("--sizes", "400", "--runs", "1", "--drift", "10", "--brokers", "6", "--stores", "memory,sqlite")
+
+    figures = measured(failover, tmp_path, *asked)
+
+    for kind in ("memory", "sqlite"):
+        for how in ("cold", "warm"):
+            assert rises(figures, f"{kind}/400/{how}", ("elected", "loaded", "first bytes", "told"))
+            assert rises(figures, f"{kind}/400/{how}", ("loaded", "ready"))
+
+
+@pytest.mark.interop
+def test_failover_over_zookeeper(jars: str, tmp_path: Path) -> None:
+    figures = measured(failover, tmp_path, "--sizes", "200", "--runs", "1", "--brokers", "3", "--stores", "zookeeper")
+
+    assert rises(figures, "zookeeper/200/warm", ("elected", "loaded", "first bytes", "told"))
+
+
+def test_latency(tmp_path: Path) -> None:
+    asked = ("--partitions", "2000", "--singles", "1000", "--brokers", "12", "--repeats", "1", "--idle-s", "0.5")
+
+    figures = measured(latency, tmp_path, *asked, "--rate", "40", "--store", "memory")
+
+    percentiles = ("p50", "p90", "p99", "p99.9", "max")
+    for what in ("durable", "told"):
+        assert rises(figures, f"pooled/idle/{what}", percentiles)
+        assert figures[f"pooled/idle/{what}/p50"].median > 0
+    # Half a second at forty a second, whatever the machine does meanwhile: nobody is left out for being late.
+    assert 20 <= figures["pooled/idle/durable/elections"].median <= 21
+    # A thousand partitions with three replicas on twelve brokers; those that are elected singly live on others.
+    assert figures["failure/affected"].runs == (250.0,)
+
+
+def test_channel(tmp_path: Path) -> None:
+    figures = measured(channel, tmp_path, "--partitions", "600", "--brokers", "12", "--runs", "1")
+
+    versions = [name.split("/")[1] for name in figures if name.startswith("encode/") and name.endswith("/partition")]
+    assert set(versions) == {
+        *(f"LeaderAndIsr v{version}" for version in (4, 5, 6, 7)),
+        *(f"UpdateMetadata v{version}" for version in (6, 7, 8)),
+        *(f"StopReplica v{version}" for version in (3, 4)),
+    }
+    sent = figures["send/12x600/bytes"].median * 1e6
+    metadata = figures["encode/UpdateMetadata v8/size of a partition"].median * 600 * 12
+    lead = figures["encode/LeaderAndIsr v7/size of a partition"].median * 600 * 3
+    assert sent == pytest.approx(metadata + lead, rel=0.1)
+    together, parity = (figures[f"slow broker/600/{how}/bytes"].median for how in ("put together", "parity"))
+    assert 0 < together <= parity
+
+
+def test_store(tmp_path: Path) -> None:
+    figures = measured(
+        store, tmp_path, "--partitions", "400", "--writes", "100", "--runs", "1", "--stores", "memory,sqlite"
+    )
+
+    assert {f"{kind}/400/{what}/partition" for kind in ("memory", "sqlite") for what in ("read", "topics", "write")} < (
+        figures.keys()
+    )
+    assert not [name for name in figures if name.startswith("warm-up")]
+
+
+@pytest.mark.interop
+def test_store_over_zookeeper(jars: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "BATCHES", (50, 100))
+    monkeypatch.setattr(store, "WINDOWS", (5, 20))
+    asked = ("--partitions", "400", "--writes", "200", "--runs", "1", "--stores", "zookeeper,kazoo", "--grid")
+
+    figures = measured(store, tmp_path, *asked)
+
+    for name in ("zookeeper/400/read", "kazoo/400/write", "batches/50x5/write", "batches/100x20/write"):
+        assert figures[f"{name}/partition"].median > 0
+    assert figures["floor/400/read/100"].median > 0
+    assert figures["floor/400/write/100"].median > 0
+
+
+def test_the_list_of_benches_says_what_each_is() -> None:
+    done = subprocess.run([sys.executable, "-m", "bench"], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    for name in ("election", "failover", "latency", "channel", "store", "race", "compare", "report"):
+        (line,) = (line for line in done.stdout.splitlines() if f"bench.{name} " in line)
+        assert len(line.split()) > 8
+
+
+def test_the_memory_of_a_controller_is_measured_in_a_process_of_its_own() -> None:
+    command = [sys.executable, "-m", "bench.footprint", "300", "memory"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+
+    taken = json.loads(done.stdout)
+    assert 0 < taken["table"] < taken["process"] <= taken["peak"]
+
+
+def test_brokers_of_one_rack_share_no_partition() -> None:
+    replicas = Racked(900, 30, 30).replicas()
+
+    racks = (replicas - 1) % 3
+    assert all(len(set(column)) == 3 for column in racks.T.tolist())
+    held = [(replicas == broker).sum() for broker in range(1, 31)]
+    assert min(held) == max(held) == 90
