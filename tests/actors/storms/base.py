@@ -58,6 +58,7 @@ class Base:
         self.vanished: set[str] = set()  # topics by name that were taken out of the store by hand
         self.drained: dict[int, int] = {}  # brokers that people have drained, under which registration
         self.number = 0
+        self.hasty = True  # whether people ask for something while something is written
 
     def note(self, what: str) -> None:
         self.happened.append(f"{self.clock.monotonic_ms() / 1000:9.2f} s  {what}")

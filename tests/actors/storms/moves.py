@@ -1,12 +1,17 @@
 """Partitions are moved, and leaders elected, on request and by what older tools leave in the store."""
 
-from typing import Any
+import asyncio
+from typing import Any, Final
 
+from kactl.actors.system import Controller
 from kactl.errors import ErrorCode
 from kactl.model import TopicPartition
 from kactl.requests import ElectionKind
 
 from .base import Base, named
+
+# How often somebody asks for something while something is written.
+MEANWHILE: Final = 0.2
 
 
 class MoveHappenings(Base):
@@ -69,6 +74,21 @@ class MoveHappenings(Base):
         controller, kind = self.dice.choice(self.controllers), self.dice.choice(list(ElectionKind))
         self.note(f"{controller.node_id} is asked for {kind.value} elections of {names and list(map(str, names))}")
         self.ask(controller.elect(kind, names))
+
+    def asks_meanwhile(self, controller: Controller) -> None:
+        """While a controller writes something, somebody may ask it for something small."""
+        real = controller.store.commit
+
+        async def commit(*args: Any, **named: Any) -> Any:
+            held = sorted(await self.partitions()) if self.hasty and self.dice.random() < MEANWHILE else []
+            if held:
+                kind, name = self.dice.choice(list(ElectionKind)), self.dice.choice(held)
+                self.note(f"{controller.node_id} is asked meanwhile for {kind.value} election of {name}")
+                self.ask(controller.elect(kind, [name]))
+                await asyncio.sleep(0)
+            return await real(*args, **named)
+
+        controller.store.commit = commit  # type: ignore[method-assign]
 
     async def elect_stored(self) -> None:
         held = sorted(await self.partitions())

@@ -66,6 +66,7 @@ class Storm(TopicHappenings, BrokerHappenings, MoveHappenings, IsrHappenings):
         everybody in; and so long until everything has followed from it."""
         self.note("calm")
         self.weather.rate = 0.0
+        self.hasty = False
         self.fleet.calm()
         await settle()
         for broker in BROKERS:
@@ -102,6 +103,7 @@ async def open_storm(seed: int) -> AsyncIterator[Storm]:
             storm.controllers.append(await stack.enter_async_context(controller))
             await settle()
             storm.weather.over(controller.store)
+            storm.asks_meanwhile(controller)
         yield storm
         for asked in storm.asked:
             asked.cancel()
