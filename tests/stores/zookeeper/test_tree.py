@@ -54,7 +54,12 @@ async def test_a_cluster_keeps_its_id_and_its_nodes(connect: str, tree: Any) -> 
     assert len(cluster_id) == len('{"version":"1","id":""}') + 22
 
 
-@pytest.mark.parametrize("connect", ["", "/chroot", "host:1,", "host:1//a", "host:1/a//b"])
+def test_a_client_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(BadConfig, match="client: 'curator' should be one of kactl, kazoo"):
+        ZooKeeperStore("host:1", client="curator")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("connect", ["", "/chroot", "host:1,", "host:1//a", "host:1/a//b", "host:x", "host:0/a"])
 def test_a_connect_string_that_means_nothing_is_refused(connect: str) -> None:
     with pytest.raises(BadConfig, match="connect"):
         ZooKeeperStore(connect)
