@@ -3,12 +3,15 @@
 Source: the classic controller's processBrokerChange, onBrokerStartup, onBrokerFailure, processBrokerModification.
 """
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
+from kactl.actors.chunks import WHOLE
 from kactl.errors import StoreError
 from kactl.events import BrokerLagged, BrokerModified, BrokersChanged, Event, WritesFailed
 from kactl.history import BrokerEvent
@@ -23,6 +26,10 @@ from .reach import Handler, Handlers, Reach
 from .reassignments import Reassignments
 
 log = logging.getLogger(__name__)
+
+# How many chunks of partitions a broker that comes is told of at one time. Brokers of Kafka copy what they know of the
+# whole cluster with each request.
+METADATA_CHUNKS: Final = 8
 
 
 class BrokerEvents(Handlers):
@@ -119,9 +126,7 @@ class BrokerEvents(Handlers):
         for broker in brokers:
             self.history.add(self.broker_event(what, broker))
         self.tell_brokers(cluster.brokers.keys() - set(brokers))
-        self.batch.begin()
-        self.batch.update_metadata(brokers, cluster.table.rows(cluster.table.with_leadership()))
-        self.channels.send(self.batch.flush())
+        await self._tell_of_all_partitions(brokers)
         ids = frozenset(brokers)
         at = cluster.table.with_replica_on(ids)
         for broker in brokers:
@@ -201,8 +206,17 @@ class BrokerEvents(Handlers):
     async def tell_everything(self, broker: int) -> None:
         """Tell a broker all that it has to know, in place of requests that it did not get."""
         table = self.cluster.table
-        self.batch.begin()
-        self.batch.update_metadata([broker], table.rows(table.with_leadership()))
-        self.channels.send(self.batch.flush())
+        await self._tell_of_all_partitions([broker])
         await self.move_many_replicas(table.with_replica_on([broker]), ReplicaState.ONLINE, frozenset({broker}))
         await self._deletion.send_again(broker)
+
+    async def _tell_of_all_partitions(self, brokers: list[int]) -> None:
+        """UpdateMetadata of everything that has leadership, in parts that are gathered in some milliseconds."""
+        at = self.cluster.table.with_leadership()
+        size = WHOLE if self.settings.parity else METADATA_CHUNKS * self.settings.chunk_partitions
+        for begin in range(0, max(1, len(at)), size):
+            await self.let_in()
+            self.batch.begin()
+            self.batch.update_metadata(brokers, self.cluster.table.rows(at[begin : begin + size]))
+            self.channels.send(self.batch.flush())
+            await asyncio.sleep(0)

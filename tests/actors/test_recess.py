@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from kactl.actors.chunks import PORTION_CHUNKS
+from kactl.actors.handlers.brokers import METADATA_CHUNKS
 from kactl.broker_requests import AlterPartitionRequested, IsrProposal, ProducerIdsRequested
 from kactl.errors import ControllerMoved, ErrorCode, IllegalState, KactlError, NotController, StoreUnavailable
 from kactl.events import (
@@ -356,6 +357,18 @@ async def test_brokers_are_told_in_portions() -> None:
 
         sizes = [len(r.states) for r in w.brokers.of(3, LeaderAndIsr)]  # type: ignore[union-attr]
         assert sizes[:2] == [PORTION_CHUNKS, COUNT - PORTION_CHUNKS]
+
+
+async def test_a_broker_that_comes_is_told_of_all_partitions_in_parts() -> None:
+    async with world(1, 2, chunk_partitions=1) as w:
+        count = 2 * METADATA_CHUNKS + 3
+        await w.create("t", [[1, 2]] * count)
+        w.brokers.forget()
+        await w.start(3)
+
+        told = [r.states for r in w.brokers.of(3, UpdateMetadata)]  # type: ignore[union-attr]
+        assert [len(states) for states in told] == [METADATA_CHUNKS, METADATA_CHUNKS, 3]
+        assert {name for states in told for name in led_by(states)} == {f"t-{each}" for each in range(count)}
 
 
 def _answer(*errors: int, error: int = 0) -> LeaderAndIsrAnswered:
