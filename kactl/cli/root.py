@@ -9,9 +9,11 @@ from .broker import broker
 from .compat.group import compat
 from .config import config
 from .controller import controller
+from .doctor import doctor
 from .elect import elect
 from .exits import Exit, Failure
 from .explain import explain
+from .forensics import forensics
 from .get import get
 from .reassign import reassign
 from .settings import Settings, options
@@ -60,5 +62,5 @@ def kactl(settings: Settings) -> None:
         click.get_current_context().color = False
 
 
-for command in (up, controller, topic, get, explain, elect, reassign, broker, watch, config, compat):
+for command in (up, controller, topic, get, explain, elect, reassign, broker, watch, forensics, doctor, config, compat):
     kactl.add_command(command)

@@ -1,0 +1,190 @@
+"""`kactl forensics`: what logs of a cluster tell afterwards, by Spark."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from . import output
+from .exits import Exit, Failure
+from .output import BAD, NONE, PLAIN, WARN, Cell
+from .settings import Settings, local_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kactl.pipeline.ingest import Ingested
+    from kactl.pipeline.overview import FileReport
+
+OUT: Final = "forensics"
+# As in `kactl.pipeline.session`, which takes too long to import for a line of help.
+_MASTER: Final = "local[*]"
+_MEMORY: Final = "2g"
+_BAR: Final = 20
+
+
+@click.group()
+def forensics() -> None:
+    """Ask the logs that a Kafka cluster already has what happened.
+
+    Begin with `kactl forensics ingest LOGS --tz ZONE`. Spark runs inside; it needs `pip install 'kactl[pipeline]'` and
+    a Java, see `kactl doctor`.
+    """
+
+
+def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Where Spark runs, for every command that needs it."""
+    for option in (
+        click.option("--memory", default=_MEMORY, show_default=True, metavar="SIZE", help="What Spark may take here."),
+        click.option("--master", default=_MASTER, show_default=True, metavar="URL", help="A cluster to run on."),
+    ):
+        command = option(command)
+    return command
+
+
+@forensics.command(short_help="Make tables of logs.")
+@click.argument("logs", nargs=-1, required=True, metavar="LOGS...")
+@click.option("--out", default=OUT, show_default=True, metavar="DIR", help="Where the tables go; replaced as one.")
+@click.option("--tz", metavar="ZONE", help="The zone of the logs' times: Europe/Berlin, UTC, +02:00.  [UTC]")
+@spark_options
+@local_options
+def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | None, master: str, memory: str) -> None:
+    """Read LOGS, files and folders, and write what happened as tables.
+
+    state-change.log, controller.log and server.log of brokers and controllers from 0.8 to 3.9, plain, rotated, gzip or
+    as containers print them; the metadata log as Kafka's dump tool prints it; kactl's own log. What a file is, is seen
+    from what it says. The more brokers' logs there are, the more can be told.
+    """
+    from kactl.errors import BadRequest, KactlError
+
+    form = settings.only("table", "json", "jsonl")
+    from kactl.pipeline.ingest import NothingToIngest, check_target
+    from kactl.pipeline.ingest import ingest as run
+    from kactl.pipeline.places import Place
+    from kactl.pipeline.text.zone import zone_of
+
+    try:
+        # Before seconds are spent on starting Spark.
+        zone_of(tz or "UTC")
+        check_target(Place(out))
+        with session(master, memory) as spark, shown_progress(settings) as tell:
+            done = run(spark, logs, out, time_zone=tz or "UTC", tell=tell)
+    except NothingToIngest as error:
+        raise Failure(error.reason) from None
+    except BadRequest as error:
+        raise Failure(str(error), Exit.USAGE) from None
+    except KactlError as error:
+        raise Failure(str(error)) from None
+    _show(settings, done, form)
+    if tz is None:
+        settings.note("Times are taken for UTC: if the brokers' clocks show another zone, say so with --tz.")
+    settings.note(f"Kept in {out}: {_sums(done)}.")
+    bad = [each for each in done.files if _failed(each, logs)]
+    if bad:
+        raise Failure(f"{output.count(len(bad), 'file')} could not be read, or not to the end; the rest is ingested")
+
+
+@contextlib.contextmanager
+def session(master: str, memory: str) -> "Iterator[SparkSession]":
+    """Spark, for one command; what goes wrong in it is one sentence.
+
+    Raises:
+        Failure: it cannot be started, or a job failed.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from kactl.pipeline.session import spark_session
+
+    try:
+        with spark_session(master=master, memory=memory) as spark:
+            yield spark
+    except (Py4JError, PySparkException) as error:
+        reason = next((line for line in str(error).splitlines() if "Exception" in line or "Error" in line), str(error))
+        raise Failure(f"Spark: {reason.strip()}") from error
+
+
+@contextlib.contextmanager
+def shown_progress(settings: Settings) -> Iterator[Callable[[str, int, int], None]]:
+    """What tells how far a job is: a line on stderr that is written over, if that is a terminal; else nothing."""
+    from kactl.pipeline.progress import nobody
+
+    if settings.quiet or not sys.stderr.isatty():
+        yield nobody
+        return
+    try:
+        yield _tell
+    finally:
+        click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def _tell(step: str, done: int, total: int) -> None:
+    bar = "█" * (_BAR * done // total) if total else ""
+    share = f" {bar:<{_BAR}} {done}/{total}" if total else " ..."
+    click.echo(f"\r\x1b[K{step}{share}", nl=False, err=True)
+
+
+# -- what came of it ---------------------------------------------------------------------------------------------------
+
+_HEADER: Final = ("FILE", "KIND", "VERSION", "BROKER", "LEVELS", "BEGIN", "END", "LINES", "UNPARSED", "COVERAGE")
+
+
+def _show(settings: Settings, done: "Ingested", form: str) -> None:
+    if form == "json":
+        output.print_json(done)
+    elif form == "jsonl":
+        output.print_jsonl(done.files)
+    else:
+        output.print_lines(output.table(_HEADER, map(_row, done.files)))
+        for line in _remarks(done.files):
+            settings.note(line)
+
+
+def _row(item: "FileReport") -> tuple[Cell, ...]:
+    low = item.coverage is not None and item.coverage < 0.9
+    return (
+        item.path,
+        (str(item.kind), PLAIN if item.is_log and item.error is None else BAD),
+        item.version or NONE,
+        NONE if item.broker is None else str(item.broker),
+        ",".join(item.levels) or NONE,
+        _moment(item.begin),
+        _moment(item.end),
+        f"{item.lines}" if item.is_log else NONE,
+        f"{item.unparsed}" if item.is_log else NONE,
+        NONE if item.coverage is None else (f"{item.coverage:.1%}", WARN if low else PLAIN),
+    )
+
+
+def _moment(time_us: int | None) -> str:
+    return NONE if time_us is None else output.moment(time_us // 1000)
+
+
+def _remarks(files: Iterable["FileReport"]) -> Iterator[str]:
+    """What to know, with the files it concerns; the same is said once."""
+    said: dict[str, list[str]] = {}
+    for each in files:
+        for remark in (*([] if each.error is None else [each.error]), *each.warnings):
+            said.setdefault(remark, []).append(each.path)
+        for sample in each.samples:
+            said.setdefault(f"not understood, for example: {sample[:160]}", []).append(each.path)
+    for remark, paths in said.items():
+        more = f" and {output.count(len(paths) - 1, 'more file')}" if len(paths) > 1 else ""
+        yield f"{paths[0]}{more}: {remark}"
+
+
+def _sums(done: "Ingested") -> str:
+    manifest = done.manifest
+    return (
+        f"{output.count(manifest.files, 'file')}, {output.count(manifest.lines, 'line')}, "
+        f"{manifest.events:,} of them understood, {manifest.unparsed:,} not"
+    )
+
+
+def _failed(item: "FileReport", logs: tuple[str, ...]) -> bool:
+    """Whether a file is missed: one that broke, or was named and is no log. Beside logs there may be anything."""
+    if item.error is None:
+        return False
+    return str(item.kind) != "foreign" or item.path in {each.rstrip("/") for each in logs}
