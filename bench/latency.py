@@ -1,6 +1,6 @@
 """How long a single election takes while nothing else happens, and in the middle of a large broker's failure.
 
-    python -m bench.latency [--partitions 100000] [--rate 100] [--repeats 5] [--full]
+    python -m bench.latency [--partitions 100000] [--rate 25] [--repeats 5] [--full]
 
 A whole controller runs over a store, and brokers that take everything at once, once its bytes are made. Elections of
 one partition each are asked for *by schedule*, at a fixed rate, whether those before are answered or not; and timed
@@ -29,6 +29,7 @@ from bench.figures import Found
 from bench.hosting import SESSION_MS, backing, collecting, load, quiet, registered, until
 from bench.run import main, module, say
 from bench.tables import number, plain
+from kactl.actors.actor import InboxFull
 from kactl.actors.system import Controller
 from kactl.model import Fence, TopicPartition
 from kactl.requests import ElectionKind
@@ -146,7 +147,12 @@ class Asker:
         name, election = self.shape.single(self.next), Election(due)
         self.next += 1
         self._waiting[name.topic, name.partition] = election
-        (result,) = await controller.elect(ElectionKind.PREFERRED, [name])
+        try:
+            (result,) = await controller.elect(ElectionKind.PREFERRED, [name])
+        except InboxFull as full:
+            raise RuntimeError(
+                f"the controller does not keep up with {self.rate:g} elections a second: {full}"
+            ) from full
         election.durable = time.perf_counter()
         assert result.outcome == "ok", result
         await until(lambda: election.told > 0, limit_s=LIMIT_S)
@@ -233,8 +239,8 @@ def note(found: Found, at: str, elections: list[Election], pooled: dict[str, His
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--partitions", type=int, help="100,000; with --full 1,000,000")
     parser.add_argument("--brokers", type=int, default=BROKERS, help="three racks of them; at least 12")
-    parser.add_argument("--rate", type=float, default=100.0, help="single elections a second")
-    parser.add_argument("--idle-s", type=float, default=5.0, help="how long each idle phase is")
+    parser.add_argument("--rate", type=float, default=25.0, help="single elections a second")
+    parser.add_argument("--idle-s", type=float, default=10.0, help="how long each idle phase is")
     parser.add_argument("--repeats", type=int, default=5, help="failures; each of another broker")
     parser.add_argument("--singles", type=int, default=20_000, help="partitions that can be elected, once each")
     parser.add_argument("--store", choices=("memory", "sqlite", "zookeeper"), default="sqlite")
