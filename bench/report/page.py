@@ -70,8 +70,8 @@ _CHANNEL: Final = """\
 
 *Encoding* begins with columns and ends with bytes; the body that several brokers share is made once, and all others
 cost what stands under "body known". *Sending* is what a failover tells everybody, through sockets on loopback to a
-process that only takes it, which uses one of the two cores. The *slow broker* takes nothing while three others fail and
-come back one after the other."""
+process that only takes it, which uses one of the two cores. The *slow broker* takes nothing while others fail and come
+back one after the other; what waits for it is put together, or, with `parity`, sent as it was said."""
 
 _STORE: Final = """\
 ## What the stores take
