@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
+import numpy.ma  # np.unique loads it when it is called first, which took 27 ms in the middle of an event
 
 from kactl.model import NO_BROKER, Broker
 from kactl.rows import Bools, Ints, Live, RowNumbers, Rows, members
