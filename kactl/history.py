@@ -145,9 +145,9 @@ class _Partitions:
             )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class _Replicas:
-    """Many replica events, as columns."""
+    """Many replica events, as columns: the replicas `moved`, bool[W, n], by slot and then by row."""
 
     first: int
     time_ms: int
@@ -155,23 +155,31 @@ class _Replicas:
     topics: AllTopics
     topic: Ints
     partition: Ints
-    broker: Ints
-    before: Bytes
+    brokers: Ints  # [W, n]
+    before: Bytes  # [W, n]
+    moved: Bools
+    count: int
     after: int
+    # Where they stand; looked for when somebody reads them.
+    _found: tuple[RowNumbers, ...] | None = None
 
     def __len__(self) -> int:
-        return len(self.before)
+        return self.count
 
     def expand(self, begin: int) -> Iterator[AnyEvent]:
-        for at in range(begin, len(self)):
+        if self._found is None:
+            self._found = np.nonzero(self.moved)
+        slots, positions = self._found
+        for number in range(begin, len(self)):
+            slot, at = int(slots[number]), int(positions[number])
             yield ReplicaEvent(
-                seq=self.first + at,
+                seq=self.first + number,
                 time_ms=self.time_ms,
                 controller_epoch=self.controller_epoch,
                 topic=self.topics[int(self.topic[at])].name,
                 partition=int(self.partition[at]),
-                broker=int(self.broker[at]),
-                from_state=ReplicaState(int(self.before[at])),
+                broker=int(self.brokers[slot, at]),
+                from_state=ReplicaState(int(self.before[slot, at])),
                 to_state=ReplicaState(self.after),
             )
 
@@ -234,18 +242,21 @@ class History:
         self, rows: Rows, moved: Bools, after: ReplicaState, topics: AllTopics, *, controller_epoch: int
     ) -> None:
         """The moves of the replicas `moved`, bool[W, n]; moves to the same state are passed over."""
-        slots, positions = np.nonzero(moved & (rows.replica_state != after))
-        if len(slots):
+        moved = moved & (rows.replica_state != after)
+        count = int(np.count_nonzero(moved))
+        if count:
             self._append(
                 _Replicas(
                     self._next,
                     self._clock.now_ms(),
                     controller_epoch,
                     topics,
-                    rows.topic[positions],
-                    rows.partition[positions],
-                    rows.replicas[slots, positions],
-                    rows.replica_state[slots, positions],
+                    rows.topic,
+                    rows.partition,
+                    rows.replicas,
+                    rows.replica_state,
+                    moved,
+                    count,
                     int(after),
                 )
             )

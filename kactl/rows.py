@@ -264,7 +264,7 @@ def some(column: Bools) -> Bools:
 
 def check(before: Bytes, target: int, legal: Transitions) -> Bools:
     """bool of `before`'s shape: which of them may go to `target`. `legal[before, target]` is the table of moves."""
-    allowed: Bools = legal[before, target]
+    allowed: Bools = legal[:, target].take(before)
     return allowed
 
 
@@ -282,6 +282,10 @@ def preferred_imbalance(rows: Rows) -> Bools:
 
     Source: ControllerContext.hasPreferredLeader.
     """
+    if len(rows.assigned) and rows.assigned[0].all() and not rows.adding[0].any():
+        # As good as always: the first slot says all.
+        led_elsewhere: Bools = rows.has_leadership & ~rows.queued & (rows.replicas[0] != rows.leader)
+        return led_elsewhere
     head = preferred_slot(rows.assigned)
     being_added = some(head & rows.adding)
     settled = choose(being_added, ~some(head & rows.in_sync), some(head & (rows.replicas == rows.leader)))

@@ -116,7 +116,7 @@ def go_offline(rows: Rows, broker: int, *, controller_epoch: int) -> Change:
     here = holds(rows, broker)
     known = rows.has_leadership
     writes = some(here & rows.in_sync) & known
-    alone = rows.in_sync.sum(axis=0) == 1
+    alone = np.add.reduce(rows.in_sync, axis=0, dtype=np.int16) == 1
     return Change.of(
         rows,
         replica_state=choose(here, np.uint8(_S.OFFLINE), rows.replica_state),
