@@ -216,6 +216,25 @@ async def test_who_is_no_server_is_not_taken_for_one(greeting: bytes, said: str)
             await story.client.open()
 
 
+@pytest.mark.parametrize("greets", [False, True])
+async def test_a_server_that_hangs_up_on_us_is_not_stormed(greets: bool) -> None:
+    async def hang_up(line: Line) -> None:
+        if greets:
+            await line.greet()
+        else:
+            await line.hear_greeting()
+
+    async with ScriptedServer(hang_up) as server:
+        story = Story(server.connect, timeout_ms=1_000)
+        with anyio.fail_after(WAIT_S), pytest.raises(StoreUnavailable):
+            await story.client.open()
+            await story.read("/a")  # gives up after two sessions
+        await story.client.close()
+
+        # Each pause is longer than the one before, up to a second.
+        assert 2 < len(server.lines) < 20
+
+
 async def test_a_server_that_can_only_read_is_passed_over() -> None:
     async def alone(line: Line) -> None:
         greeting = await line.greet(read_only=True)
@@ -344,6 +363,7 @@ async def test_who_is_not_let_in_is_told_so(code: int, said: str) -> None:
         with pytest.raises(StoreUnavailable, match=said):
             await story.read("/a")
         await until(lambda: len(server.lines) >= 2)  # it is tried again, for those who come after us
+        assert said in story.link.trouble
 
 
 @pytest.mark.parametrize(("code", "kind"), [(-101, NoNodeError), (-9999, SystemZookeeperError)])
