@@ -306,5 +306,11 @@ def _named(rows: Rows, message: MoveReplicas) -> Bools:
     if message.target == ReplicaState.ONLINE:
         # What is still to be stopped is not to serve again; only what is new may come to be assigned.
         left_over = rows.replica_state == ReplicaState.NEW
-    held: Bools = Live(message.brokers)[rows.replicas] & (rows.assigned | left_over)
+    if len(message.brokers) == 1:
+        # To compare is cheaper than to look up.
+        (broker,) = message.brokers
+        here = holds(rows, broker)
+    else:
+        here = Live(message.brokers)[rows.replicas]
+    held: Bools = here & (rows.assigned | left_over)
     return held
