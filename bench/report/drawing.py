@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 
 from bench.spread import Spread
-from bench.tables import number
 
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#000000")
 _INK, _FAINT, _GRID = "#222222", "#666666", "#e4e4e4"
@@ -93,11 +92,12 @@ def pairs(title: str, rows: Sequence[tuple[str, Mapping[str, Spread], str]], *, 
     for place, name in enumerate(names):
         parts.append(f"<circle cx='{276 + 110 * place}' cy='48' r='5' fill='{colour_of[name]}'/>")
         parts.append(_text(287 + 110 * place, 52, name))
+    parts.append(_text(across.end + 16, 52, " ÷ ".join(names), colour=_FAINT))
     bottom = top + row_height * len(rows)
     for value, is_decade in across.ticks():
         px = across.at(value)
         parts.append(_line(px, top - 8, px, bottom, "#c8c8c8" if is_decade else _GRID))
-        parts.append(_text(px, bottom + 18, number(value), size=11, anchor="middle", colour=_FAINT))
+        parts.append(_text(px, bottom + 18, short(value), size=11, anchor="middle", colour=_FAINT))
     parts.append(_text((across.begin + across.end) / 2, bottom + 40, x, anchor="middle", colour=_FAINT))
     for place, (label, spreads, remark) in enumerate(rows):
         py = top + row_height * (place + 0.5)

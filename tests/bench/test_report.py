@@ -7,10 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench.figures import Figure, Found, Results, Unit, write
+from bench.figures import Figure, Found, Results, Unit, read_all, write
 from bench.goals import GOALS, RACE, Goal, printed
 from bench.report.__main__ import main
 from bench.report.drawing import Axis, Point, axis, curves, pairs
+from bench.report.page import page
+from bench.report.parts import Parts
 from bench.spread import spread
 from tests.tree import ROOT
 
@@ -51,15 +53,15 @@ def made(folder: Path, *results: Results) -> str:
     return (folder / "docs" / "performance.md").read_text()
 
 
-def row(page: str, begins: str) -> list[str]:
-    (line,) = (line for line in page.splitlines() if line.startswith(f"| {begins} |"))
+def row(text: str, begins: str) -> list[str]:
+    (line,) = (line for line in text.splitlines() if line.startswith(f"| {begins} |"))
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
 def test_stock_stands_beside_kactl_with_the_ratio_its_spread_and_what_was_wanted(tmp_path: Path) -> None:
-    page = made(tmp_path, race())
+    told = made(tmp_path, race())
 
-    assert row(page, "standby failover, all brokers told") == [
+    assert row(told, "standby failover, all brokers told") == [
         "standby failover, all brokers told",
         "25.0 (24.0-26.0)",
         "2.10 (2.00-2.50)",
@@ -69,35 +71,35 @@ def test_stock_stands_beside_kactl_with_the_ratio_its_spread_and_what_was_wanted
 
 
 def test_where_kactl_is_the_slower_one_the_page_says_so(tmp_path: Path) -> None:
-    page = made(tmp_path, race())
+    told = made(tmp_path, race())
 
-    assert row(page, "broker return")[3:] == ["0.818 (0.667-1.00)", "≥ 1.2, not reached"]
+    assert row(told, "broker return")[3:] == ["0.818 (0.667-1.00)", "≥ 1.2, not reached"]
 
 
 def test_goals_are_ratios_of_medians_of_one_run(tmp_path: Path) -> None:
-    page = made(tmp_path, election())
+    told = made(tmp_path, election())
 
-    assert row(page, "objects / columns, broker failure at 1 M partitions")[1:3] == ["40.0 (36.4-44.4)", ">= 30"]
-    assert row(page, "broker failure, 2 M / 1 M partitions")[1:3] == ["2.00 (1.64-2.44)", "<= 2.2"]
-    assert row(page, "p99 of single elections, in a large failure / idle")[1] == "not measured"
+    assert row(told, "objects / columns, broker failure at 1 M partitions")[1:3] == ["40.0 (36.4-44.4)", ">= 30"]
+    assert row(told, "broker failure, 2 M / 1 M partitions")[1:3] == ["2.00 (1.64-2.44)", "<= 2.2"]
+    assert row(told, "p99 of single elections, in a large failure / idle")[1] == "not measured"
 
 
 def test_what_was_not_measured_is_said_to_be_missing(tmp_path: Path) -> None:
-    page = made(tmp_path, election())
+    told = made(tmp_path, election())
 
     for bench in ("failover", "latency", "channel", "store"):
-        assert f"*Not measured in the published run: `python -m bench.{bench} --full`.*" in page
-    assert "*Not measured in the published run: `make race`.*" in page
-    assert "bench.election --full`.*" not in page
+        assert f"*Not measured in the published run: `python -m bench.{bench} --full`.*" in told
+    assert "*Not measured in the published run: `make race`.*" in told
+    assert "bench.election --full`.*" not in told
 
 
 def test_without_any_result_there_is_still_a_page(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
 
-    page = made(tmp_path)
+    told = made(tmp_path)
 
-    assert "*There are no results.*" in page
-    assert page.count("*Not measured in the published run") == 6
+    assert "*There are no results.*" in told
+    assert told.count("*Not measured in the published run") == 6
 
 
 def test_half_of_the_figures_of_a_bench_are_enough(tmp_path: Path) -> None:
@@ -109,23 +111,23 @@ def test_half_of_the_figures_of_a_bench_are_enough(tmp_path: Path) -> None:
         "election": {"memory/1000/repeated/total": ("ms", (5.0,))},
     }
 
-    page = made(tmp_path, *(stored(what, figures) for what, figures in lone.items()))  # type: ignore[arg-type]
+    told = made(tmp_path, *(stored(what, figures) for what, figures in lone.items()))  # type: ignore[arg-type]
 
-    assert page.count("*Not measured in the published run") == 1
-    assert row(page, "LeaderAndIsr v7")[1] == "150"
+    assert told.count("*Not measured in the published run") == 1
+    assert row(told, "LeaderAndIsr v7")[1] == "150"
 
 
 def test_the_machine_the_settings_and_the_versions_are_named(tmp_path: Path) -> None:
     one, other = race(), election()
     other = msgspec.structs.replace(other, machine=msgspec.structs.replace(other.machine, cores=64))
 
-    page = made(tmp_path, one, other)
+    told = made(tmp_path, one, other)
 
-    assert f"{one.machine.cores} cores" in page
-    assert "64 cores" in page
-    assert one.machine.kernel in page
-    assert f"numpy {one.versions['numpy']}" in page
-    assert one.made in page
+    assert f"{one.machine.cores} cores" in told
+    assert "64 cores" in told
+    assert one.machine.kernel in told
+    assert f"numpy {one.versions['numpy']}" in told
+    assert one.made in told
 
 
 def test_pictures_stand_beside_the_page_and_those_of_an_earlier_one_go(tmp_path: Path) -> None:
@@ -133,9 +135,9 @@ def test_pictures_stand_beside_the_page_and_those_of_an_earlier_one_go(tmp_path:
     old.parent.mkdir(parents=True)
     old.write_text("<svg/>")
 
-    page = made(tmp_path, race(), election())
+    told = made(tmp_path, race(), election())
 
-    named = set(re.findall(r"!\[[^]]+\]\(performance/([\w-]+\.svg)\)", page))
+    named = set(re.findall(r"!\[[^]]+\]\(performance/([\w-]+\.svg)\)", told))
     assert named == {path.name for path in old.parent.glob("*.svg")} == {"race-30x100000.svg", "election.svg"}
     for path in old.parent.glob("*.svg"):
         ET.parse(path)
@@ -148,6 +150,16 @@ def test_a_file_that_is_no_result_is_named(tmp_path: Path, capsys: pytest.Captur
     assert main([str(file), "--out", str(tmp_path / "page.md")]) == 2
     assert str(file) in capsys.readouterr().err
     assert not (tmp_path / "page.md").exists()
+
+
+def test_the_published_page_and_its_pictures_are_those_of_the_stored_figures() -> None:
+    parts = Parts(PAGE)
+
+    text = page(read_all([ROOT / "bench" / "results"]), parts)
+
+    anew = "write it anew: python -m bench.report bench/results --out docs/performance.md"
+    assert PAGE.read_text() == text, anew
+    assert {path: path.read_text() for path in (PAGE.parent / PAGE.stem).glob("*.svg")} == parts.pictures, anew
 
 
 # -- drawing -----------------------------------------------------------------------------------------------------------
