@@ -35,7 +35,7 @@ RESPONSE_SIZE_MAX: Final = REQUEST_SIZE_MAX
 # A row costs 0.1 microseconds, 0.7 if every topic has but one: up to here nothing else happens for half a millisecond
 # to four. More is encoded in a worker thread.
 ROWS_IN_LOOP_MAX: Final = 5_000
-# An answer of this size speaks of some ten thousand partitions, at 0.2 microseconds each, or 0.5 under their names.
+# An answer of this size speaks of some ten thousand partitions, at 0.2 microseconds each, or 0.35 under their names.
 RESPONSE_IN_LOOP_MAX: Final = 256 * 1024
 # The stream stops reading at twice this. Larger than its default, so that a large answer does not come in by spoonfuls.
 _STREAM_LIMIT: Final = 1024 * 1024

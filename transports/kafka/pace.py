@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 # A socket's buffer takes several of them.
 PIECE_BYTES: Final = 256 * 1024
-# A millisecond of copying, or less.
+# Four pieces: a few connections are served in each turn.
 TURN_BYTES: Final = 1024 * 1024
 
 Buffer = bytes | memoryview

@@ -16,7 +16,7 @@ from kactl.told import TakenStates, Told
 from .heading import Headings
 from .row import Columns, Layout, Records
 
-# Rows that are copied into bodies at a time, unless a single broker is told more: half a millisecond to one.
+# Rows that are copied into bodies at a time, unless a single broker is told more; a row takes 0.07 microseconds.
 ROWS_AT_ONCE: Final = 1 << 14
 
 
