@@ -20,7 +20,8 @@ import pyarrow as pa
 from kactl.errors import BadRequest
 
 from . import overview, progress
-from .event_types import Kind
+from .event_types import EventType, Kind
+from .events import PARTITIONED_BY
 from .overview import FileReport
 from .places import Place
 from .tables import EVENTS, FILES, LEVELS, MANIFEST, Manifest
@@ -87,8 +88,9 @@ def ingest(
     try:
         work.make()
         with progress.step(spark, "read", tell):
-            read = _read(spark, list(splits.cut(logs, split_bytes)), time_zone, split_bytes)
-            _write_events(spark, read, work)
+            pieces = list(splits.cut(logs, split_bytes))
+            read = _read(spark, pieces, time_zone, split_bytes)
+            read.write.partitionBy(*PARTITIONED_BY).parquet(f"{work.uri}/{EVENTS}")
         with progress.step(spark, "sum up", tell):
             events = spark.read.parquet(f"{work.uri}/{EVENTS}")
             overview.levels(events).coalesce(1).write.parquet(f"{work.uri}/{LEVELS}")
@@ -128,11 +130,14 @@ def _look(spark: "SparkSession", paths: list[str], tell: progress.Tell) -> list[
     """What each is, in their order."""
     if len(paths) <= _LOOK_HERE:
         return [probe.probe(path) for path in paths]
-    encode, decoder = msgspec.json.Encoder().encode, msgspec.json.Decoder(Probe)
     with progress.step(spark, "look at files", tell):
         slices = min(len(paths), 4 * spark.sparkContext.defaultParallelism)
-        looked = spark.sparkContext.parallelize(paths, slices).map(lambda path: encode(probe.probe(path))).collect()
-    return [decoder.decode(each) for each in looked]
+        looked = spark.sparkContext.parallelize(paths, slices).map(_looked_at).collect()
+    return [msgspec.json.decode(each, type=Probe) for each in looked]
+
+
+def _looked_at(path: str) -> bytes:
+    return msgspec.json.encode(probe.probe(path))
 
 
 def _why_nothing(sources: Sequence[str], probes: Sequence[Probe]) -> str:
@@ -160,6 +165,26 @@ def pack(pieces: Iterable[Split], split_bytes: int) -> list[list[Split]]:
 
 
 def _read(spark: "SparkSession", pieces: list[Split], time_zone: str, split_bytes: int) -> "DataFrame":
+    """All events; those of the metadata log have their topics named."""
+    dumps = [piece for piece in pieces if piece.kind is Kind.DUMP]
+    logs = [piece for piece in pieces if piece.kind is not Kind.DUMP]
+    if not dumps:
+        return _parsed(spark, logs, time_zone, split_bytes)
+    named = _with_names(_parsed(spark, dumps, time_zone, split_bytes))
+    return _parsed(spark, logs, time_zone, split_bytes).unionByName(named) if logs else named
+
+
+def _with_names(records: "DataFrame") -> "DataFrame":
+    """The metadata log names a topic once, and then only by its id."""
+    from pyspark.sql import functions as f
+
+    created = records.where(f.col("type") == EventType.TOPIC_CREATED)
+    names = f.broadcast(created.groupBy("topic_id").agg(f.first("topic").alias("name")))
+    joined = records.join(names, "topic_id", "left").withColumn("topic", f.coalesce("topic", "name"))
+    return joined.select(*records.columns)
+
+
+def _parsed(spark: "SparkSession", pieces: list[Split], time_zone: str, split_bytes: int) -> "DataFrame":
     from pyspark.sql.pandas.types import from_arrow_schema
 
     tasks = pack(pieces, split_bytes)
@@ -180,10 +205,6 @@ def _reader(known: Any, time_zone: str) -> Callable[[Iterable[pa.RecordBatch]], 
                     yield from splits.events(split, zone)
 
     return read
-
-
-def _write_events(spark: "SparkSession", read: "DataFrame", work: Place) -> None:
-    read.write.partitionBy("kind", "day").parquet(f"{work.uri}/{EVENTS}")
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------

@@ -132,7 +132,7 @@ GOLDEN: Final = (
         },
         level="ERROR",
         continued="kafka.common.StateChangeFailedException: Failed to elect leader for partition a-b-0-3 "
-        "under strategy OfflinePartitionLeaderElectionStrategy(false)\n\tat kafka.controller.X.y(X.scala:1)\n\t... 3 more",
+        "under strategy OfflinePartitionLeaderElectionStrategy(false)\n\tat kafka.controller.X.y(X.scala:1)\n\t... 3",
     ),
     Golden("P5a", C + "Started leader election for partition a-b-0-3", _C | TP, level="TRACE"),
     Golden(

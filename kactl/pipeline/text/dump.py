@@ -27,6 +27,19 @@ class _Payload(msgspec.Struct, frozen=True):
 _DECODER: Final = msgspec.json.Decoder(_Payload)
 
 
+# What the tool says around the records, and records about the quorum itself.
+_AROUND: Final = re.compile(
+    rb"Dumping .*|Log starting offset.*|Snapshot end offset.*|baseOffset: .*|"
+    rb"\| offset: \d+ .*(?:LeaderChange|SnapshotHeader|SnapshotFooter|KRaftVersion|KRaftVoters|endTxnMarker).*",
+    re.DOTALL,
+)
+
+
+def is_around(line: bytes) -> bool:
+    """Whether a line is no record of partitions, topics or brokers, and need not be understood."""
+    return _AROUND.match(line) is not None
+
+
 def read(line: bytes) -> tuple[int, str, dict[str, Any]] | None:
     """What a line says.
 

@@ -54,7 +54,7 @@ def events(
 
 def _row(text: bytes, said: tuple[int, str, dict[str, Any]] | None, offset: int) -> dict[str, Any]:
     if said is None:
-        if not text.strip():
+        if not text.strip() or dump.is_around(text):
             return {"type": EventType.OTHER, "offset": offset}
         return {"type": EventType.UNPARSED, "offset": offset, "text": readable(text[:TEXT_LIMIT])}
     time_ms, form, columns = said

@@ -109,7 +109,8 @@ def _look(path: str, begin: bytes, *, size: int, packed: bool) -> Probe:
 
 def _lines(begin: bytes) -> list[bytes]:
     sample = [line.strip(b"\0") for line in begin.split(b"\n", SAMPLE_LINES)[:SAMPLE_LINES]]
-    return sample if len(sample) < 2 or begin.endswith(b"\n") else sample[:-1]
+    # What is behind the last newline is nothing, or may be cut off.
+    return sample if len(sample) < 2 else sample[:-1]
 
 
 def _is_utf8(begin: bytes) -> bool:

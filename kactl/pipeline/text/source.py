@@ -53,7 +53,7 @@ class Unzipped:
             try:
                 packed = self._waiting or self._file.read(_PACKED_CHUNK)
                 if not packed:
-                    if self._inflate.eof or not self._given:
+                    if self._inflate.eof:
                         return b""
                     raise EOFError
                 if self._inflate.eof:
