@@ -131,10 +131,6 @@ class Table(TopicRows):
     def leadership_count(self) -> int:
         return int(np.count_nonzero(self._column("leader_epoch") != NO_EPOCH))
 
-    def queued(self, at: RowNumbers) -> RowNumbers:
-        """The rows of `at` whose topics wait for deletion."""
-        return at[self._queued[self._columns["topic"][at]]]
-
     def not_queued(self, at: RowNumbers) -> RowNumbers:
         """The rows of `at` whose topics do not wait for deletion."""
         return at[~self._queued[self._columns["topic"][at]]] if self._queued.any() else at
