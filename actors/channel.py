@@ -49,8 +49,8 @@ RETRY_BACKOFF_MS: Final = 100
 RENEWAL_PAUSE_MS: Final = 1000
 # A broker that is this far behind is told everything anew, which is one request of each kind.
 QUEUE_LIMIT: Final = 10_000
-# A broker is slow whose requests have waited for this long, so many of them. In a failover of a large cluster three
-# wait for each broker; in a change that is made in chunks, two for each chunk, and not for long.
+# A broker is slow that has taken this long for one request, tries that failed included, while so many others waited. In
+# the failover of a large cluster a dozen may wait for each broker, and are on their way one soon after the other.
 SLOW_MS: Final = 1000
 SLOW_COUNT: Final = 4
 # So many requests are looked at while they wait, however slow the broker; and again once they are twice what was left.
@@ -92,6 +92,7 @@ class Channel:
         self._gate = gate
         self._queue: collections.deque[tuple[Request, float]] = collections.deque()
         self._wake: asyncio.Future[None] | None = None
+        self._took_ms = 0.0  # that the last request was in flight
         self._in_flight = False  # the first of the queue may have reached the broker
         self._alive: Alive | None = None  # whom the broker was told last to be alive
         self._looked_at = LOOKED_AT if coalesce else QUEUE_LIMIT
@@ -128,12 +129,14 @@ class Channel:
                 while not self._queue:
                     self._wake = asyncio.get_running_loop().create_future()
                     await self._wake
-                if len(self._queue) >= SLOW_COUNT and self.oldest_ms >= SLOW_MS:
+                if self._took_ms >= SLOW_MS and len(self._queue) >= SLOW_COUNT:
                     self._put_together()
                 request, since_ms = self._queue[0]
                 self._telemetry.waited(self.broker.id, self._clock.monotonic_ms() - since_ms)
                 self._in_flight = True
+                began_ms = self._clock.monotonic_ms()
                 response = await self._deliver(request)
+                self._took_ms = self._clock.monotonic_ms() - began_ms
                 # Only now: a request counts as waiting until it is answered.
                 self._queue.popleft()
                 self._in_flight = False

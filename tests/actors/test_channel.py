@@ -321,6 +321,23 @@ async def test_what_has_hardly_waited_goes_as_it_is(bench: Bench) -> None:
     assert epochs(await behind(bench, wait_ms=SLOW_MS / 4)) == list(range(10))
 
 
+async def test_a_broker_that_takes_one_request_soon_after_the_other_is_not_slow_however_many_wait(bench: Bench) -> None:
+    arrived: list[Request] = []
+    line = bench.channels[1]._connection
+    deliver = line.deliver
+
+    async def without_haste(request: Request) -> Response:
+        await bench.clock.sleep_ms(SLOW_MS / 4)
+        arrived.append(request)
+        return await deliver(request)
+
+    line.deliver = without_haste  # type: ignore[method-assign]
+    bench.channels.send(Addressed(1, lead(number)) for number in range(12))
+    await bench.clock.advance(SLOW_MS * 3)
+
+    assert epochs(arrived) == list(range(12))
+
+
 async def test_with_parity_everything_goes_as_it_is(bench: Bench) -> None:
     bench.channels._coalesce = False
     bench.channels.remove(1)
