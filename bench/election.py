@@ -30,8 +30,9 @@ from bench.clusters import Shape, fill, known
 from bench.figures import Found
 from bench.run import main, module, numbers, say, undisturbed
 from bench.stages import Stages
+from kactl.actors.chunks import WHOLE
 from kactl.actors.controller import ControllerLoop
-from kactl.actors.handlers.reach import Reach, Settings
+from kactl.actors.handlers.reach import CHUNK_PARTITIONS, Reach, Settings
 from kactl.actors.partitions import Partitions
 from kactl.actors.replicas import Replicas
 from kactl.batch import Addressed, RequestBatch
@@ -80,15 +81,15 @@ class EncodingChannels:
 class Bench:
     """A controller's deciding and committing parts over one cluster."""
 
-    def __init__(self, shape: Shape, store: MemoryStore | SqliteStore, fence: Fence) -> None:
+    def __init__(self, shape: Shape, store: MemoryStore | SqliteStore, fence: Fence, *, chunk: int) -> None:
         self.shape = shape
         self.store = store
         self.registered = {broker.id: broker for broker in shape.registered()}
         self.cluster = known(shape, controller=CONTROLLER, fence=fence)
         self.channels = EncodingChannels()
         self.history = History(SystemClock())
-        self.partitions = Partitions(self.cluster, store, self.channels, self.history)
-        self.replicas = Replicas(self.cluster, store, self.channels, self.history)
+        self.partitions = Partitions(self.cluster, store, self.channels, self.history, chunk=chunk)
+        self.replicas = Replicas(self.cluster, store, self.channels, self.history, chunk=chunk)
         self.stages = Stages()
         self.reach = Reach(
             self.cluster,
@@ -99,7 +100,7 @@ class Bench:
             self.history,
             RequestBatch(self.cluster),
             SystemClock(),
-            Settings(new_topic_id=lambda: bytes(16)),
+            Settings(new_topic_id=lambda: bytes(16), chunk_partitions=chunk),
             enqueue=lambda event: None,
         )
         self.loop = ControllerLoop(self.reach, telemetry=Telemetry(), unclean=self.partitions)
@@ -164,13 +165,13 @@ class Bench:
 
 
 @contextlib.asynccontextmanager
-async def running(shape: Shape, kind: str) -> AsyncIterator[Bench]:
+async def running(shape: Shape, kind: str, chunk: int) -> AsyncIterator[Bench]:
     with tempfile.TemporaryDirectory(prefix="kactl-bench-") as folder:
         store: MemoryStore | SqliteStore = SqliteStore(Path(folder) / "kactl.db") if kind == "sqlite" else MemoryStore()
         async with store:
             fence = await store.contest(CONTROLLER)
             await fill(store, shape, fence)
-            bench = Bench(shape, store, fence)
+            bench = Bench(shape, store, fence, chunk=chunk)
             bench.begin()
             bench.watch_stages()
             tasks = [asyncio.create_task(actor.run()) for actor in (bench.partitions, bench.replicas)]
@@ -198,13 +199,13 @@ def line(title: str, rows: list[dict[str, float]]) -> str:
 HEAD = f"{'':<26}" + "".join(f"{stage:>9}" for stage in STAGES) + f"{'total':>10} {'min-max':>13}{'ns/affected':>12}"
 
 
-async def one_size(size: int, *, runs: int, rounds: int, kind: str, found: Found) -> None:
+async def one_size(size: int, *, runs: int, rounds: int, kind: str, chunk: int, found: Found) -> None:
     """Measure and print one size."""
     shape = Shape(size, min(TOPICS, size), BROKERS)
     at = f"{kind}/{size}"
     firsts, rows = [], []
     for _ in range(rounds):
-        async with running(shape, kind) as bench:
+        async with running(shape, kind, chunk) as bench:
             firsts.append(await bench.fail(1))
             rows += [await bench.fail(2 + run % (BROKERS - 1)) for run in range(runs)]
     for row in firsts:
@@ -257,6 +258,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=5, help="repeated events of each round")
     parser.add_argument("--rounds", type=int, help="how often each cluster is loaded anew; 1, or 3 with --full")
     parser.add_argument("--store", choices=("sqlite", "memory"), default="sqlite")
+    parser.add_argument(
+        "--chunk", type=int, default=CHUNK_PARTITIONS, help="partitions of a chunk; 0: the change as a whole"
+    )
     parser.add_argument("--objects", type=numbers, help="partitions of the object form; 0 for none")
     parser.add_argument("--full", action="store_true", help="the sizes of a published run")
 
@@ -267,8 +271,9 @@ async def measure(asked: argparse.Namespace, found: Found) -> None:
     of_objects = asked.objects or tuple(
         size for size in sizes if size == 100_000 or (asked.full and size in (10_000, 1_000_000))
     )
+    chunk = asked.chunk or WHOLE
     for size in sizes:
-        await one_size(size, runs=asked.runs, rounds=rounds, kind=asked.store, found=found)
+        await one_size(size, runs=asked.runs, rounds=rounds, kind=asked.store, chunk=chunk, found=found)
     for size in filter(None, of_objects):
         one_size_of_objects(size, runs=min(asked.runs, 3), found=found)
     say(f"\n{goals.printed(found.figures(), NAME)}")

@@ -26,6 +26,7 @@ from kactl.rows import Bools, Ints, RowNumbers, Rows, choose, members
 from kactl.said import (
     LEADERSHIP_ON_THE_WIRE,
     Said,
+    ascends,
     bounds_of,
     brokers_of,
     by_broker,
@@ -68,6 +69,18 @@ class _Lead(NamedTuple):
     rows: Rows
     notify: Bools
     is_new: Bools
+
+    @classmethod
+    def joined(cls, leads: list["_Lead"]) -> "_Lead | None":
+        """Several as one; None if a row may be in two of them."""
+        if len(leads) == 1:
+            return leads[0]
+        rows = join([lead.rows for lead in leads])
+        if not ascends(rows.at):
+            return None
+        width = len(rows.replicas)
+        notify = np.concatenate([tall(lead.notify, width) for lead in leads], axis=1)
+        return cls(rows, notify, np.concatenate([lead.is_new for lead in leads]))
 
     def once(self, registered: Iterable[int]) -> tuple[Said, Ints, RowNumbers]:
         """What is said of each row, in table order; the registered brokers that are told, ascending, and of which row
@@ -133,7 +146,7 @@ class RequestBatch:
 
     def stop(self, rows: Rows, which: Bools, *, delete: bool) -> None:
         """StopReplica for the replicas `which`, bool[W, n], of `rows`."""
-        brokers, positions = pairs(rows.replicas, which)
+        brokers, positions = registered_only(*pairs(rows.replicas, which), self._cluster.brokers)
         if len(brokers):
             columns = {
                 "at": rows.at,
@@ -171,10 +184,11 @@ class RequestBatch:
     def _leader_and_isr(self, registered: dict[int, Broker]) -> Iterable[Addressed]:
         if not self._lead:
             return
-        if len(self._lead) == 1:
-            said, brokers, positions = self._lead[0].once(registered)
+        lead = _Lead.joined(self._lead)
+        if lead is not None:
+            said, brokers, positions = lead.once(registered)
         else:
-            said = newest([lead.said() for lead in self._lead])
+            said = newest([each.said() for each in self._lead])
             brokers, positions = registered_only(said["broker"], np.arange(len(said["broker"])), registered)
         if not len(brokers):
             return
@@ -240,8 +254,9 @@ class RequestBatch:
         if len(self._metadata) > 1:
             rows = join([each for each, _ in self._metadata])
             offline = np.concatenate([tall(each, len(rows.replicas)) for _, each in self._metadata], axis=1)
-            last = last_of(rows.at)
-            rows, offline = rows.take(last), offline[:, last]
+            if not ascends(rows.at):
+                last = last_of(rows.at)
+                rows, offline = rows.take(last), offline[:, last]
         order = order_of(rows.topic, rows.partition)
         if order is not None:
             rows, offline = rows.take(order), offline[:, order]

@@ -170,6 +170,11 @@ def _joined(additions: list[Said]) -> Said:
 _LISTS: Final = frozenset({"isr", "replicas", "adding", "removing"})
 
 
+def ascends(at: RowNumbers) -> bool:
+    """Whether each row is mentioned once, and in the order of the rows: as where a change was made in chunks."""
+    return bool((at[1:] > at[:-1]).all())
+
+
 def last_of(at: RowNumbers) -> RowNumbers:
     """The positions of the last mention of each row, in the order of the rows."""
     _, from_behind = np.unique(at[::-1], return_index=True)
