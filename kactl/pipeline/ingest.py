@@ -8,6 +8,8 @@ Everything is written into a folder beside its place and moved there once all of
 goes first, and `ingest.json`, without which nothing is taken for whole, comes last.
 """
 
+import gc
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,8 +25,9 @@ from . import overview, progress
 from .event_types import EventType, Kind
 from .events import PARTITIONED_BY
 from .overview import FileReport
+from .parts import Parts, remove_others
 from .places import Place
-from .tables import EVENTS, FILES, LEVELS, MANIFEST, Manifest
+from .tables import EVENTS, FILES, LEVELS, MANIFEST, Manifest, read_events
 from .text import probe, splits
 from .text.batch import WRITTEN
 from .text.probe import Probe
@@ -89,10 +92,9 @@ def ingest(
         work.make()
         with progress.step(spark, "read", tell):
             pieces = list(splits.cut(logs, split_bytes))
-            read = _read(spark, pieces, time_zone, split_bytes)
-            read.write.partitionBy(*PARTITIONED_BY).parquet(f"{work.uri}/{EVENTS}")
+            _read(spark, pieces, work / EVENTS, time_zone, split_bytes)
         with progress.step(spark, "sum up", tell):
-            events = spark.read.parquet(f"{work.uri}/{EVENTS}")
+            events = read_events(spark, work)
             overview.levels(events).coalesce(1).write.parquet(f"{work.uri}/{LEVELS}")
             reports = overview.reports(events, probes, time_zone)
             table = spark.createDataFrame(overview.table(reports))
@@ -164,14 +166,17 @@ def pack(pieces: Iterable[Split], split_bytes: int) -> list[list[Split]]:
     return tasks
 
 
-def _read(spark: "SparkSession", pieces: list[Split], time_zone: str, split_bytes: int) -> "DataFrame":
-    """All events; those of the metadata log have their topics named."""
-    dumps = [piece for piece in pieces if piece.kind is Kind.DUMP]
+def _read(spark: "SparkSession", pieces: list[Split], events: Place, time_zone: str, split_bytes: int) -> None:
+    """Write all events; those of the metadata log with their topics named."""
     logs = [piece for piece in pieces if piece.kind is not Kind.DUMP]
-    if not dumps:
-        return _parsed(spark, logs, time_zone, split_bytes)
-    named = _with_names(_parsed(spark, dumps, time_zone, split_bytes))
-    return _parsed(spark, logs, time_zone, split_bytes).unionByName(named) if logs else named
+    dumps = [piece for piece in pieces if piece.kind is Kind.DUMP]
+    if logs:
+        work = _Work(spark, pack(logs, split_bytes), time_zone)
+        remove_others(events, {row["part"] for row in work.run(_writer(work, events), _PART).collect()})
+    if dumps:
+        work = _Work(spark, pack(dumps, split_bytes), time_zone)
+        named = _with_names(work.run(_reader(work), WRITTEN))
+        named.write.mode("append").partitionBy(*PARTITIONED_BY).parquet(events.uri)
 
 
 def _with_names(records: "DataFrame") -> "DataFrame":
@@ -184,27 +189,62 @@ def _with_names(records: "DataFrame") -> "DataFrame":
     return joined.select(*records.columns)
 
 
-def _parsed(spark: "SparkSession", pieces: list[Split], time_zone: str, split_bytes: int) -> "DataFrame":
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    tasks = pack(pieces, split_bytes)
-    known = spark.sparkContext.broadcast(msgspec.msgpack.encode(tasks))
-    numbers = spark.range(0, len(tasks), 1, numPartitions=len(tasks))
-    return numbers.mapInArrow(_reader(known, time_zone), from_arrow_schema(WRITTEN))
+_Map = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+_PART: Final = pa.schema([pa.field("part", pa.string())])
 
 
-def _reader(known: Any, time_zone: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+class _Work:
+    """Tasks by number, as the workers get them: all are broadcast once, and each task is told its number."""
+
+    def __init__(self, spark: "SparkSession", tasks: list[list[Split]], time_zone: str) -> None:
+        self._spark = spark
+        self._count = len(tasks)
+        self.known = spark.sparkContext.broadcast(msgspec.msgpack.encode(tasks))
+        self.time_zone = time_zone
+
+    def run(self, work: _Map, schema: pa.Schema) -> "DataFrame":
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        numbers = self._spark.range(0, self._count, 1, numPartitions=self._count)
+        return numbers.mapInArrow(work, from_arrow_schema(schema))
+
+
+def _reader(work: _Work) -> _Map:
     """What runs on the workers: numbers of tasks in, events out."""
+    known, time_zone = work.known, work.time_zone
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tasks = msgspec.msgpack.decode(known.value, type=list[list[Split]])
-        zone = zone_of(time_zone)
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                for split in tasks[number]:
-                    yield from splits.events(split, zone)
+        return _events(numbers, known, time_zone)
 
     return read
+
+
+def _writer(work: _Work, events: Place) -> _Map:
+    """The same, but events are written there, and the names of the parts come out."""
+    known, time_zone = work.known, work.time_zone
+    folder = events.name if events.is_remote else os.path.abspath(events.name)
+
+    def write(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        parts = Parts(Place(folder))
+        # Parsing makes many small things and no cycles of them; looking for some takes a tenth of the time.
+        gc.disable()
+        try:
+            for batch in _events(numbers, known, time_zone):
+                parts.add(batch)
+        finally:
+            gc.enable()
+        yield pa.RecordBatch.from_arrays([pa.array(parts.close(), pa.string())], schema=_PART)
+
+    return write
+
+
+def _events(numbers: Iterable[pa.RecordBatch], known: Any, time_zone: str) -> Iterator[pa.RecordBatch]:
+    tasks = msgspec.msgpack.decode(known.value, type=list[list[Split]])
+    zone = zone_of(time_zone)
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            for split in tasks[number]:
+                yield from splits.events(split, zone)
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------

@@ -106,21 +106,30 @@ def _sums(events: "DataFrame") -> "DataFrame":
     def lines(which: Any) -> Any:
         return f.sum(f.when(which, f.col("lines")).otherwise(0))
 
-    return events.groupBy("file_id").agg(
+    # Sets are slow to collect: from a few hundred rows of each file rather than from all of them.
+    few = events.groupBy("file_id", "type", "format", "level", "speaker", "controller").agg(
+        f.sum("lines").alias("lines"),
+        f.min("ts").alias("begin"),
+        f.max("ts").alias("end"),
+        f.count("*").alias("rows"),
+        f.max("took_ms").alias("took_ms"),
+        f.max(f.when(f.col("type") == EventType.BROKEN, f.col("reason"))).alias("reason"),
+    )
+    return few.groupBy("file_id").agg(
         f.sum("lines").alias("lines"),
         lines(~no_event).alias("events"),
         lines(f.col("type") == EventType.OTHER).alias("other"),
         lines(f.col("type") == EventType.UNPARSED).alias("unparsed"),
-        f.min(f.unix_micros("ts")).alias("begin"),
-        f.max(f.unix_micros("ts")).alias("end"),
+        f.min(f.unix_micros("begin")).alias("begin"),
+        f.max(f.unix_micros("end")).alias("end"),
         f.collect_set("level").alias("levels"),
         f.collect_set(f.concat_ws(versions.AT, "format", "level")).alias("formats"),
         f.collect_set(f.when(~no_event, f.col("controller"))).alias("controllers"),
         f.min("speaker").alias("first_speaker"),
         f.max("speaker").alias("last_speaker"),
-        f.sum((f.col("type") == EventType.CLOCK_BACK).cast("int")).alias("clock_back"),
+        f.sum(f.when(f.col("type") == EventType.CLOCK_BACK, f.col("rows")).otherwise(0)).alias("clock_back"),
         f.max(f.when(f.col("type") == EventType.CLOCK_BACK, f.col("took_ms"))).alias("clock_back_ms"),
-        f.max(f.when(f.col("type") == EventType.BROKEN, f.col("reason"))).alias("broken"),
+        f.max("reason").alias("broken"),
     )
 
 

@@ -118,6 +118,14 @@ class Place:
         files, path = self._remote()
         files.create_dir(path, recursive=True)
 
+    def create(self) -> BinaryIO:
+        """A new file to write, in a folder that is made if it is not there."""
+        if self.is_remote:
+            files, path = self._remote()
+            return cast(BinaryIO, files.open_output_stream(path))
+        os.makedirs(os.path.dirname(self.name) or ".", exist_ok=True)
+        return open(self.name, "wb")
+
     def write(self, content: bytes) -> None:
         """All of a file at once; on this machine, whole or not at all."""
         if self.is_remote:

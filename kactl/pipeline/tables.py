@@ -13,7 +13,7 @@ import msgspec
 
 from kactl.errors import BadRequest
 
-from .events import SCHEMA_VERSION
+from .events import SCHEMA_VERSION, spark_schema
 from .places import Place
 
 if TYPE_CHECKING:
@@ -100,5 +100,14 @@ def open_tables(spark: "SparkSession", folder: str) -> Tables:
     """
     place = Place(folder)
     manifest = read_manifest(place)
-    events, files, levels = (spark.read.parquet(f"{place.uri}/{name}") for name in (EVENTS, FILES, LEVELS))
-    return Tables(manifest, events, files, levels)
+    files, levels = (spark.read.parquet(f"{place.uri}/{name}") for name in (FILES, LEVELS))
+    return Tables(manifest, read_events(spark, place), files, levels)
+
+
+def read_events(spark: "SparkSession", folder: Place) -> "DataFrame":
+    """The events in a folder, whole or not."""
+    from pyspark.sql.types import DateType, StringType, StructField, StructType
+
+    # Told, and not found out: that would take a job, and be wrong where a column is null throughout.
+    by = [StructField("kind", StringType()), StructField("day", DateType())]
+    return spark.read.schema(StructType([*spark_schema().fields, *by])).parquet(f"{folder.uri}/{EVENTS}")

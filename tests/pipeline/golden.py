@@ -569,6 +569,44 @@ GOLDEN: Final = (
         CONTROLLER,
     ),
     Golden("C10d", K + "Updated leader epoch for partition a-b-0-3 to 8", TP | {"leader_epoch": 8}, CONTROLLER),
+    Golden(
+        "C11",
+        K + "ISR for partition a-b-0-3 updated to LeaderAndIsr(leader=2, leaderEpoch=7, isr=List(2, 3), zkVersion=12).",
+        TP | {"leader": 2, "isr": [2, 3], "partition_epoch": 12},
+        CONTROLLER,
+        "DEBUG",
+    ),
+    Golden(
+        "C11",
+        K + "ISR for partition a-b-0-3 updated to LeaderAndIsr(leader=2, leaderEpoch=7, isrWithBrokerEpoch=List("
+        "BrokerState(brokerId=2, brokerEpoch=-1)), leaderRecoveryState=RECOVERED, partitionEpoch=12).",
+        TP | {"leader": 2, "isr": [2], "recovery": "RECOVERED", "partition_epoch": 12},
+        CONTROLLER,
+        "DEBUG",
+    ),
+    Golden("C3b", K + "Currently active brokers in the cluster: Set(1, 2)", {"brokers": [1, 2]}, CONTROLLER),
+    Golden(
+        "S7d",
+        "[RequestSendThread controllerId=1] Controller 1 epoch 5 fails to send request (type: UpdateMetadataRequest=, "
+        "brokerEpoch=7) to broker host-2:9092 (id: 2 rack: null). Reconnecting to broker.",
+        {
+            "speaker": 1,
+            "controller_epoch": 5,
+            "broker": 2,
+            "error": "java.io.IOException",
+            "reason": "Connection to 2 was disconnected before the response was read",
+        },
+        CONTROLLER,
+        "WARN",
+        "java.io.IOException: Connection to 2 was disconnected before the response was read\n\tat x.y(Z.java:1)",
+    ),
+    Golden(
+        "B8b",
+        B + "Received LeaderAndIsrRequest with correlation id 77 from controller 1 epoch 5 for partition a-b-0-3 (last "
+        "update controller epoch 5) but cannot become follower since the new leader -1 is unavailable.",
+        _B | TP | {"leader": -1, "correlation_id": 77, "controller_epoch": 5},
+        level="ERROR",
+    ),
     # -- server.log ----------------------------------------------------------------------------------------------------
     Golden(
         "I1",

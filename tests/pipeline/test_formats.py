@@ -83,6 +83,7 @@ def test_a_format_that_fills_what_is_no_column_is_refused() -> None:
     [
         ("[Controller id=1] Something that nobody has seen yet", "kafka.controller.KafkaController", Kind.SERVER, True),
         ("Something that nobody has seen yet", "state.change.logger", Kind.SERVER, True),
+        ("Updated broker epochs cache: HashMap(1 -> 7)", "kafka.controller.KafkaController", Kind.SERVER, False),
         ("Completed load of log t-0", "kafka.log.LogManager", Kind.SERVER, False),
     ],
 )

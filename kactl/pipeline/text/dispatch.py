@@ -3,6 +3,7 @@
 No message has two formats; a test holds every known line against all of them.
 """
 
+import re
 from typing import Final
 
 from .format import Format
@@ -35,6 +36,26 @@ def _by_head() -> dict[bytes | None, tuple[Format, ...]]:
 
 # Those of None begin with a number or a partition, and so with no first word of the others.
 BY_HEAD: Final = _by_head()
+
+
+# What these loggers also say, and nobody asks for: what they are about to do, and what threads and connections do.
+_CHATTER: Final = re.compile(
+    rb"(?:Starting|Started|Stopped|Stopping|Shutting down|Shutdown completed|shutdownInitiated .*)$|"
+    rb"Controller \d+(?:'s connection| trying to connect| connected to)|Broker \d+ has been elected as the controller|"
+    rb"(?:Started|Stopped|Stopping) (?:replica|partition) state machine|Stopped fetchers as part of|"
+    rb"(?:Initializing|Initialized|Loading|Registering|Unregistering|Unregister|Register|Updating|Updated) "
+    rb"(?:manager|controller|replica state|partition state|topic deletion|broker epochs|handlers|BrokerModif|ISRs)|"
+    rb"Deleting (?:log dir event|isr change) notifications|Triggering (?:online|offline) (?:replica|partition) state|"
+    rb"Currently shutting brokers|Current list of topics|Fetching topic deletions|List of topics |"
+    rb"Topics not in preferred replica|Checking need to trigger|Creating FeatureZNode|"
+    rb"Sending (?:update metadata request|MetadataRequest)|"
+    rb"Partitions (?:undergoing|that completed|already)|(?:Skipping|Resuming) preferred replica election",
+)
+
+
+def is_chatter(message: bytes) -> bool:
+    """Whether a message of our loggers is known, and tells nothing that is asked of logs."""
+    return _CHATTER.match(message) is not None
 
 
 def is_ours(logger: bytes) -> bool:

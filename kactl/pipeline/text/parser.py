@@ -18,7 +18,7 @@ from kactl.pipeline.event_types import EventType, Kind, Role
 
 from . import batch, speaker, zone
 from .columns import column, of_texts
-from .dispatch import BY_HEAD, is_ours
+from .dispatch import BY_HEAD, is_chatter, is_ours
 from .format import Format
 from .records import Records
 
@@ -126,7 +126,7 @@ class Parser:
         others: dict[tuple[bytes | None, bytes], list[int]] = collections.defaultdict(list)
         for at in rows:
             ts, level, _, message, logger = common.records.fields[at]
-            if ts is not None and not self._should_be_understood(logger):
+            if ts is not None and (not self._should_be_understood(logger) or is_chatter(message or b"")):
                 others[level, ts[:13]].append(at)
             elif message or ts is not None:
                 unparsed.append(at)

@@ -127,6 +127,15 @@ FORMATS: Final[tuple[Format, ...]] = (
         r"controller epoch {controller_epoch__2:int} is old\.) .*)",
     ),
     line(
+        "B8b",
+        EventType.IGNORED,
+        _B,
+        r"Received LeaderAndIsrRequest with correlation id {correlation_id:int} from controller {controller:int} "
+        r"epoch {controller_epoch:int} for partition {TP} \(last update controller epoch \d+\) but "
+        r"(?P<reason>cannot become follower since the new leader {leader:int} is unavailable\.)",
+        request=_LEADER,
+    ),
+    line(
         "B9a",
         EventType.METADATA_PARTITION,
         _B,

@@ -65,6 +65,14 @@ FORMATS: Final[tuple[Format, ...]] = (
         r"(?:bounced brokers: {brokers_bounced:ids}, )?all live brokers: {brokers:ids}",
         since=(0, 11),
     ),
+    # What a controller finds as it takes over.
+    line(
+        "C3b",
+        EventType.BROKERS_CHANGED,
+        _C,
+        r"Currently active brokers in the cluster: \w+\({brokers:ids}\)",
+        since=(0, 8),
+    ),
     line(
         "C4a",
         EventType.BROKER_FAILED,

@@ -52,6 +52,16 @@ FORMATS: Final[tuple[Format, ...]] = (
         strategy="offline",
         unclean=True,
     ),
+    # Leaders propose their ISRs to the controller, which writes them.
+    line(
+        "C11",
+        EventType.ISR_UPDATED,
+        _C,
+        r"ISR for partition {TP} updated to LeaderAndIsr\(leader={leader:int}, leaderEpoch={leader_epoch:int}, "
+        r"(?:isr=\w+\({isr:ids}\)|isrWithBrokerEpoch=\w+\((?P<isr__2>(?:BrokerState\([^)]*\)(?:, )?)*)\))"
+        r"(?:, leaderRecoveryState={recovery:word})?, (?:zkVersion|partitionEpoch)={partition_epoch:int}\)\.?",
+        since=(2, 7),
+    ),
     # -- topics --------------------------------------------------------------------------------------------------------
     line(
         "C8a",

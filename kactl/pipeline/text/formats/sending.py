@@ -88,6 +88,14 @@ FORMATS: Final[tuple[Format, ...]] = (
         request=_LEADER,
     ),
     line(
+        "S7d",
+        EventType.ANSWER_FAILED,
+        _C,
+        r"Controller {controller:int} epoch {controller_epoch:int} fails to send request {text:rest} to broker "
+        + _ANSWERER
+        + r"\. Reconnecting to broker\.",
+    ),
+    line(
         "S7c",
         EventType.REASSIGNMENT_SENT,
         _C,

@@ -1,0 +1,108 @@
+"""Parquet written where it is read: each task writes the events of its files, into a folder for each kind and day.
+
+Spark's own writer takes every value apart and puts it together again, which costs as much as reading the log did. What
+a task leaves is told by name when it is done; whatever an attempt left that failed is told by nobody, and removed.
+"""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from .events import PARTITIONED_BY, SCHEMA
+from .places import Place
+
+# As Spark calls the folder of what has no day.
+NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
+# Rows that are written at once; enough for columns to be packed well, and some tens of megabytes.
+ROWS_AT_ONCE: Final = 128 * 1024
+# Logs of some days are read by one task; one whose clock jumps about gets several files for a day.
+OPEN_LIMIT: Final = 32
+_COMPRESSION: Final = "zstd"
+
+
+class Parts:
+    """The parts that one task writes.
+
+    Args:
+        folder: in which the folders of kinds and days are, or will be.
+    """
+
+    def __init__(self, folder: Place) -> None:
+        self._folder = folder
+        self._open: dict[tuple[str, str], _Part] = {}
+        self._task = uuid.uuid4().hex[:12]
+        self._made = 0
+        self.written: list[str] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Some events, all of one kind."""
+        days = batch.column(PARTITIONED_BY[1])
+        kind = str(batch.column(PARTITIONED_BY[0])[0])
+        for day in pc.unique(days):
+            here = batch if len(pc.unique(days)) == 1 else batch.filter(_is(days, day))
+            self._part(kind, NO_DAY if day.as_py() is None else str(day)).add(here.select(SCHEMA.names))
+
+    def close(self) -> list[str]:
+        """Write what is left; the names of all parts, below the folder."""
+        while self._open:
+            self._open.pop(next(iter(self._open))).close()
+        return self.written
+
+    def _part(self, kind: str, day: str) -> "_Part":
+        part = self._open.get((kind, day))
+        if part is None:
+            if len(self._open) >= OPEN_LIMIT:
+                self._open.pop(next(iter(self._open))).close()
+            name = f"kind={kind}/day={day}/part-{self._task}-{self._made:05}.parquet"
+            part = self._open[kind, day] = _Part(self._folder / name)
+            self._made += 1
+            self.written.append(name)
+        return part
+
+
+class _Part:
+    """One file."""
+
+    def __init__(self, place: Place) -> None:
+        self._file = place.create()
+        self._writer: Any = parquet.ParquetWriter(self._file, SCHEMA, compression=_COMPRESSION)
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._rows += batch.num_rows
+        if self._rows >= ROWS_AT_ONCE:
+            self._write()
+
+    def close(self) -> None:
+        self._write()
+        self._writer.close()
+        self._file.close()
+
+    def _write(self) -> None:
+        if self._rows:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, SCHEMA), row_group_size=self._rows)
+        self._waiting, self._rows = [], 0
+
+
+def remove_others(folder: Place, written: set[str]) -> None:
+    """Remove the parts that nobody told of."""
+    for name in _parts(folder):
+        if name not in written:
+            (folder / name).remove()
+
+
+def _parts(folder: Place) -> Iterator[str]:
+    for kind in folder.names():
+        for day in (folder / kind).names():
+            for part in (folder / kind / day).names():
+                yield f"{kind}/{day}/{part}"
+
+
+def _is(days: Any, day: Any) -> Any:
+    return pc.is_null(days) if day.as_py() is None else pc.equal(days, day)
