@@ -156,6 +156,22 @@ class ParticipantsConfig(Section, frozen=True):
     count: Annotated[int, Meta(ge=0, le=1000)] = 3
 
 
+class LogConfig(Section, frozen=True):
+    """`[log]`: the state-change log, which `kactl forensics` reads.
+
+    Attributes:
+        folder: where it is kept; empty keeps none.
+        format: of its lines: JSON, as `kactl watch -o jsonl` prints, or Kafka's own text.
+        segment_bytes: how large a file may grow before the next one is begun.
+        segments: how many files are kept.
+    """
+
+    folder: str = ""
+    format: Literal["json", "kafka"] = "json"
+    segment_bytes: Annotated[int, Meta(ge=4096, le=_INT32_MAX)] = 64 * 1024 * 1024
+    segments: Annotated[int, Meta(ge=1, le=10_000)] = 16
+
+
 class Config(Section, frozen=True):
     """All of it. Only `node-id` has no default."""
 
@@ -166,3 +182,4 @@ class Config(Section, frozen=True):
     kafka: KafkaConfig = KafkaConfig()
     api: ApiConfig = ApiConfig()
     participants: ParticipantsConfig = ParticipantsConfig()
+    log: LogConfig = LogConfig()

@@ -7,6 +7,7 @@ go, so that an orderly stop changes nobody's leadership.
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import anyio
@@ -17,6 +18,7 @@ from kactl.admin.metrics import telemetry_for_server
 from kactl.admin.server import Address, serve
 from kactl.collector import Collector
 from kactl.config import Config
+from kactl.errors import BadConfig
 from kactl.events import ControllerState
 from kactl.level import LATEST, ProtocolLevel
 from kactl.model import Broker
@@ -79,6 +81,7 @@ async def embedded(config: Config, note: Callable[[str], None]) -> AsyncIterator
         )
         await controller.wait_active(timeout_ms=session_timeout_ms + TAKEOVER_MS)
         await stack.enter_async_context(_collecting(controller))
+        await stack.enter_async_context(_logging(controller, config))
         yield Server(controller, participants, address)
 
 
@@ -122,6 +125,7 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
             listener(controller, config, sockets),
             serve(controller, config, render_metrics=render_metrics) as address,
             _collecting(controller),
+            _logging(controller, config),
         ):
             yield Server(controller, None, address)
 
@@ -139,6 +143,34 @@ async def _collecting(controller: Controller) -> AsyncIterator[None]:
         tasks.start_soon(collector.run, name="garbage collector")
         yield
         tasks.cancel_scope.cancel()
+
+
+@contextlib.asynccontextmanager
+async def _logging(controller: Controller, config: Config) -> AsyncIterator[None]:
+    """Keep the state-change log, where one is wanted."""
+    asked = config.log
+    if not asked.folder:
+        yield
+        return
+    from kactl.state_log.keeper import as_json, as_kafka, kept
+    from kactl.state_log.segments import Segments
+
+    try:
+        segments = Segments(Path(asked.folder), bytes_max=asked.segment_bytes, count_max=asked.segments)
+    except OSError as error:
+        raise BadConfig(
+            "log.folder", f"{asked.folder} cannot be used ({error.strerror}): name another folder"
+        ) from None
+    lines = as_json if asked.format == "json" else as_kafka(config.node_id)
+    loop = controller.loop
+    async with kept(
+        controller.history,
+        segments,
+        lines,
+        clock=controller.clock,
+        busy=lambda: loop.state is not ControllerState.IDLE,
+    ):
+        yield
 
 
 def _controller(

@@ -1,0 +1,128 @@
+"""Events in the words of Kafka 3.9, for whatever reads its state-change.log and controller.log already.
+
+Times are UTC. What Kafka has no line for is left out, such as a broker whose registration was modified; and where its
+line says more than our event does, that part is empty: the assigned replicas of a new partition.
+"""
+
+import datetime
+from collections.abc import Callable
+from typing import Any, Final
+
+from kactl.history import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, TopicEvent
+from kactl.model import PartitionState, ReplicaState
+
+_PARTITION: Final = {
+    PartitionState.NEW: "NewPartition",
+    PartitionState.ONLINE: "OnlinePartition",
+    PartitionState.OFFLINE: "OfflinePartition",
+    PartitionState.ABSENT: "NonExistentPartition",
+}
+_REPLICA: Final = {
+    ReplicaState.NEW: "NewReplica",
+    ReplicaState.ONLINE: "OnlineReplica",
+    ReplicaState.OFFLINE: "OfflineReplica",
+    ReplicaState.DELETION_STARTED: "ReplicaDeletionStarted",
+    ReplicaState.DELETION_SUCCESSFUL: "ReplicaDeletionSuccessful",
+    ReplicaState.DELETION_INELIGIBLE: "ReplicaDeletionIneligible",
+    ReplicaState.ABSENT: "NonExistentReplica",
+}
+_STATE_CHANGE: Final = "state.change.logger"
+_CONTROLLER: Final = "kafka.controller.KafkaController"
+# Level, message, logger.
+_Line = tuple[str, str, str]
+
+
+def render(event: AnyEvent, *, controller_id: int) -> bytes | None:
+    """The line, or lines, of an event; None if Kafka has none for it."""
+    say = _SAY.get(type(event))
+    said = None if say is None else say(event, controller_id)
+    if said is None:
+        return None
+    level, message, logger = said
+    at = datetime.datetime.fromtimestamp(event.time_ms / 1000, datetime.UTC)
+    first, *more = message.split("\n")
+    epoch = f" epoch={event.controller_epoch}" if logger == _STATE_CHANGE else ""
+    time = f"{at:%Y-%m-%d %H:%M:%S},{event.time_ms % 1000:03}"
+    lines = [f"[{time}] {level} [Controller id={controller_id}{epoch}] {first} ({logger})", *more]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _partition(event: PartitionEvent, controller_id: int) -> _Line:
+    name = f"{event.topic}-{event.partition}"
+    before, after = _PARTITION[event.from_state], _PARTITION[event.to_state]
+    if event.refused:
+        failed = (
+            f"Controller {controller_id} epoch {event.controller_epoch} failed to change state for partition {name}"
+        )
+        reason = event.refused.replace("\n", " ")
+        return (
+            "ERROR",
+            f"{failed} from {before} to {after}\nkafka.common.StateChangeFailedException: {reason}",
+            _STATE_CHANGE,
+        )
+    if event.to_state is PartitionState.NEW:
+        return "INFO", f"Changed partition {name} state from {before} to {after} with assigned replicas ", _STATE_CHANGE
+    if event.to_state is not PartitionState.ONLINE:
+        return "TRACE", f"Changed partition {name} state from {before} to {after}", _STATE_CHANGE
+    isr = ", ".join(f"BrokerState(brokerId={broker}, brokerEpoch=-1)" for broker in event.isr)
+    state = (
+        f"LeaderAndIsr(leader={event.leader}, leaderEpoch={event.leader_epoch}, isrWithBrokerEpoch=List({isr}), "
+        f"leaderRecoveryState={'RECOVERING' if event.recovering else 'RECOVERED'}, "
+        f"partitionEpoch={event.partition_epoch})"
+    )
+    return "INFO", f"Changed partition {name} from {before} to {after} with state {state}", _STATE_CHANGE
+
+
+def _replica(event: ReplicaEvent, controller_id: int) -> _Line:
+    moved = f"from {_REPLICA[event.from_state]} to {_REPLICA[event.to_state]}"
+    name = f"{event.topic}-{event.partition}"
+    return "TRACE", f"Changed state of replica {event.broker} for partition {name} {moved}", _STATE_CHANGE
+
+
+def _controller(event: ControllerEvent, controller_id: int) -> _Line | None:
+    if event.what == "resigned":
+        return "DEBUG", "Resigned", _CONTROLLER
+    if event.what != "elected":
+        return None
+    epoch = event.controller_epoch
+    elected = f"{event.controller_id} successfully elected as the controller. Epoch incremented to {epoch}"
+    return "INFO", f"{elected} and epoch zk version is now {epoch}", _CONTROLLER
+
+
+_BROKER_SAYS: Final = {
+    "started": "New broker startup callback for {}",
+    "failed": "Broker failure callback for {}",
+    "shutting-down": "Shutting down broker {}",
+    "restored": "Removed {} from list of shutting down brokers.",
+    "bounced": "Newly added brokers: , deleted brokers: , bounced brokers: {0}, all live brokers: {0}",
+}
+
+
+def _broker(event: BrokerEvent, controller_id: int) -> _Line | None:
+    said = _BROKER_SAYS.get(event.what)
+    return None if said is None else ("INFO", said.format(event.broker), _CONTROLLER)
+
+
+_TOPIC_SAYS: Final = {
+    "created": "New topics: [Set({})], deleted topics: [Set()], new partition replica assignment [Map()]",
+    "deletion started": "Deletion of topic {} (re)started",
+    "deletion halted": "Halted deletion of topics {}",
+    "deleted": "Deletion of topic {} successfully completed",
+}
+
+
+def _topic(event: TopicEvent, controller_id: int) -> _Line | None:
+    said = _TOPIC_SAYS.get(event.what)
+    if said is None:
+        return None
+    cause = event.cause.replace("\n", " ")
+    return "INFO", said.format(event.topic) + (f" due to {cause}" if cause else ""), _CONTROLLER
+
+
+_SAY: Final[dict[type, Callable[[Any, int], _Line | None]]] = {
+    PartitionEvent: _partition,
+    ReplicaEvent: _replica,
+    ControllerEvent: _controller,
+    BrokerEvent: _broker,
+    TopicEvent: _topic,
+}

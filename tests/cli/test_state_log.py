@@ -1,0 +1,33 @@
+"""A server that keeps its state-change log, which the pipeline reads."""
+
+from pathlib import Path
+
+import pytest
+
+from kactl.pipeline.event_types import Kind
+from kactl.pipeline.text import splits
+from kactl.pipeline.text.probe import probe
+from kactl.pipeline.text.zone import zone_of
+from kactl.state_log.segments import NAME
+
+from .server import QUICK, Up
+
+
+@pytest.mark.parametrize(("form", "kind"), [("json", Kind.KACTL), ("kafka", Kind.STATE_CHANGE)])
+def test_what_a_server_did_can_be_read_from_its_log(tmp_path: Path, form: str, kind: Kind) -> None:
+    folder = tmp_path / "log"
+    up = Up(tmp_path, env={**QUICK, "KACTL_LOG__FOLDER": str(folder), "KACTL_LOG__FORMAT": form})
+    try:
+        assert up("topic", "create", "orders", "--partitions", "20", "--replication-factor", "2").code == 0
+        up.until(lambda: len(up.partitions("--topic", "orders")) == 20, "a topic of twenty partitions")
+    finally:
+        up.close()
+
+    found = probe(str(folder / NAME))
+    events = [row for split in splits.cut([(0, found)]) for each in splits.events(split, zone_of("UTC"))
+              for row in each.to_pylist()]  # fmt: skip
+    led = {row["partition"] for row in events if row["topic"] == "orders" and row["to_state"] == "OnlinePartition"}
+    assert found.kind == kind
+    assert led == set(range(20))
+    assert {row["type"] for row in events} >= {"controller-elected", "partition", "replica"}
+    assert not [row for row in events if row["type"] == "unparsed"]
