@@ -32,7 +32,7 @@ PORTION_MS: Final = 50
 # Of a change that is never parted, as Kafka's controller never does.
 WHOLE: Final = 1 << 62
 # By how much a chunk is smaller while people ask for small things.
-BRISK: Final = 4
+BRISK: Final = 8
 # How many chunks are planned or at the store. One that waits there makes up for the other's way to it and back.
 IN_FLIGHT: Final = 2
 

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 # How many chunks of partitions a broker that comes is told of at one time. Brokers of Kafka copy what they know of the
 # whole cluster with each request.
-METADATA_CHUNKS: Final = 8
+METADATA_CHUNKS: Final = 2
 
 
 class BrokerEvents(Handlers):

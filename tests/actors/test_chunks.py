@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kactl.actors.chunks import IN_FLIGHT, PORTION_CHUNKS, PORTION_MS, Portions, in_chunks
+from kactl.actors.chunks import BRISK, IN_FLIGHT, PORTION_CHUNKS, PORTION_MS, Portions, in_chunks
 from tests.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
@@ -65,7 +65,7 @@ async def test_what_fits_one_chunk_is_done_as_a_whole() -> None:
 
 async def test_brisk_chunks_are_small_and_one_at_a_time() -> None:
     work = Work()
-    task = asyncio.ensure_future(in_chunks(4, 8, begin=work.begin, finish=work.finish, brisk=True))
+    task = asyncio.ensure_future(in_chunks(4, 2 * BRISK, begin=work.begin, finish=work.finish, brisk=True))
     await settle()
     assert work.log == ["begin 0-2"]
     await work.write(0)

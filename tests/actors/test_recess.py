@@ -361,13 +361,13 @@ async def test_brokers_are_told_in_portions() -> None:
 
 async def test_a_broker_that_comes_is_told_of_all_partitions_in_parts() -> None:
     async with world(1, 2, chunk_partitions=1) as w:
-        count = 2 * METADATA_CHUNKS + 3
+        count = 2 * METADATA_CHUNKS + 1
         await w.create("t", [[1, 2]] * count)
         w.brokers.forget()
         await w.start(3)
 
         told = [r.states for r in w.brokers.of(3, UpdateMetadata)]  # type: ignore[union-attr]
-        assert [len(states) for states in told] == [METADATA_CHUNKS, METADATA_CHUNKS, 3]
+        assert [len(states) for states in told] == [METADATA_CHUNKS, METADATA_CHUNKS, 1]
         assert {name for states in told for name in led_by(states)} == {f"t-{each}" for each in range(count)}
 
 
