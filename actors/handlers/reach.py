@@ -21,8 +21,8 @@ from kactl.store import Store
 
 # A broker is given a minute or two to hand over, and then flushes its logs: long before this is over it has stopped.
 SHUTDOWN_LIMIT_MS: Final = 600_000
-# A chunk this large is decided in some ten milliseconds; smaller ones cost more in all, and are made while people ask for
-# small things.
+# A chunk this large is decided in some ten milliseconds. Smaller ones cost more in all; they are made while people ask
+# for small things.
 CHUNK_PARTITIONS: Final = 16_384
 
 
