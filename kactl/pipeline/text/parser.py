@@ -70,7 +70,7 @@ class Parser:
                 break
             else:
                 rest.append(at)
-        common = _Common(records, self._zone)
+        common = _Common(records, self._zone, prefixes)
         made = []
         for each in self._candidates:
             if each.rows:
@@ -88,7 +88,7 @@ class Parser:
     def _format(self, found: "_Candidate", common: "_Common") -> pa.RecordBatch:
         _, form, rows, groups = found
         count = len(rows)
-        given = self._from_prefix([common.records.fields[at][2] for at in rows], form)
+        given = self._from_prefix(form, common.places(rows), common)
         held = list(zip(*groups, strict=True))
         for name, numbers in form.fills.items():
             filled = column(name, held[numbers[0] - 1])
@@ -107,17 +107,14 @@ class Parser:
         given["type"] = batch.same("type", form.type, count)
         return self._finish(given, rows, common)
 
-    def _from_prefix(self, texts: list[bytes | None], form: Format) -> dict[str, Any]:
+    def _from_prefix(self, form: Format, which: Any, common: "_Common") -> dict[str, Any]:
         """What the brackets before the messages say, as far as it concerns messages of this format."""
-        said = self._prefixes
-        given = {"speaker": of_texts(texts, lambda text: said[text].speaker, "speaker")}
+        names = ["speaker"]
         if form.role is Role.CONTROLLER:
-            given["controller"] = of_texts(texts, lambda text: said[text].controller, "controller")
-            given["controller_epoch"] = of_texts(texts, lambda text: said[text].controller_epoch, "controller_epoch")
+            names += ["controller", "controller_epoch"]
         if form.by_prefix:
-            given["topic"] = of_texts(texts, lambda text: said[text].topic, "topic")
-            given["partition"] = of_texts(texts, lambda text: said[text].partition, "partition")
-        return given
+            names += ["topic", "partition"]
+        return {name: pc.take(common.said(name), which) for name in names}
 
     # -- not understood, or of no interest -----------------------------------------------------------------------------
 
@@ -149,7 +146,7 @@ class Parser:
     def _unparsed(self, rows: list[int], common: "_Common") -> pa.RecordBatch:
         fields = [common.records.fields[at] for at in rows]
         texts = [(b"[%b] " % prefix if prefix else b"") + (message or b"") for _, _, prefix, message, _ in fields]
-        given = self._spoken([prefix for _, _, prefix, _, _ in fields])
+        given = self._spoken(rows, common)
         given["text"] = column("text", texts)
         given["type"] = batch.same("type", EventType.UNPARSED, len(rows))
         return self._finish(given, rows, common)
@@ -157,24 +154,21 @@ class Parser:
     def _others(self, groups: list[list[int]], common: "_Common") -> pa.RecordBatch:
         """One row for all lines of a level and hour."""
         rows = [group[0] for group in groups]
-        given = self._spoken([common.records.fields[at][2] for at in rows])
+        given = self._spoken(rows, common)
         given["lines"] = pa.array([int(common.lengths[group].sum()) for group in groups], pa.int32())
         given["type"] = batch.same("type", EventType.OTHER, len(rows))
         return self._finish(given, rows, common)
 
     def _clock_back(self, rows: list[int], common: "_Common") -> pa.RecordBatch:
-        given = self._spoken([common.records.fields[at][2] for at in rows])
+        given = self._spoken(rows, common)
         given["lines"] = batch.same("lines", 0, len(rows))
         given["type"] = batch.same("type", EventType.CLOCK_BACK, len(rows))
         given["took_ms"] = pa.array([int(common.utc[at - 1] - common.utc[at]) // 1000 for at in rows], pa.int64())
         return self._finish(given, rows, common)
 
-    def _spoken(self, prefixes: list[bytes | None]) -> dict[str, Any]:
-        said = self._prefixes
-        return {
-            "speaker": of_texts(prefixes, lambda text: said[text].speaker, "speaker"),
-            "role": of_texts(prefixes, lambda text: said[text].role, "role"),
-        }
+    def _spoken(self, rows: list[int], common: "_Common") -> dict[str, Any]:
+        which = common.places(rows)
+        return {name: pc.take(common.said(name), which) for name in ("speaker", "role")}
 
     def _finish(self, given: dict[str, Any], rows: list[int], common: "_Common") -> pa.RecordBatch:
         """A batch of what is given and what every row has."""
@@ -183,7 +177,7 @@ class Parser:
         given["file_id"] = batch.same("file_id", self._file_id, len(rows))
         given["offset"] = pa.array(common.offsets[which])
         given.setdefault("lines", pa.array(common.lengths[which]))
-        given["level"] = of_texts([common.records.fields[at][1] for at in rows], lambda text: text, "level")
+        given["level"] = pc.take(common.level, common.places(rows))
         given["kind"] = batch.same("kind", self._kind, len(rows))
         if self._broker is not None:
             given["speaker"] = pc.fill_null(given["speaker"], self._broker)
@@ -200,16 +194,30 @@ class _Candidate(NamedTuple):
 
 
 class _Common:
-    """What all formats take from the same records: places and times."""
+    """What all formats take from the same records: places, times, levels, and who speaks."""
 
-    def __init__(self, records: Records, time_zone: datetime.tzinfo) -> None:
+    def __init__(self, records: Records, time_zone: datetime.tzinfo, prefixes: speaker.Prefixes) -> None:
         self.records = records
+        times, levels, self._texts, _, _ = zip(*records.fields, strict=True)
+        self.level = of_texts(levels, lambda text: text, "level")
+        self._prefixes = prefixes
+        self._said: dict[str, Any] = {}
         self.offsets = np.array(records.offsets, np.int64)
         self.lengths = np.array(records.lengths, np.int32)
-        times = [fields[0] for fields in records.fields]
         self.known = np.array([text is not None for text in times], np.bool_)
         self.logged = zone.logged([text or _NEVER for text in times])
         self.utc = zone.to_utc(self.logged, time_zone)
+
+    def said(self, name: str) -> Any:
+        """What the brackets before each message say: a field of `speaker.Prefix`, as the column of that name."""
+        if name not in self._said:
+            self._said[name] = of_texts(self._texts, lambda text: getattr(self._prefixes[text], name), name)
+        return self._said[name]
+
+    @staticmethod
+    def places(rows: list[int]) -> Any:
+        """Row numbers, to take columns by."""
+        return pa.array(np.array(rows, np.int64))
 
     def went_back(self) -> list[int]:
         """The records before which time went back, by more than threads that wait for the logger explain."""
