@@ -14,6 +14,8 @@ import resource
 import sys
 from pathlib import Path
 
+from kactl.actors.handlers.reach import CHUNK_PARTITIONS
+
 from .clusters import Shape
 from .election import BROKERS, TOPICS, running
 
@@ -27,7 +29,7 @@ def resident_bytes() -> int:
 async def main(size: int, kind: str) -> None:
     """Measure and print."""
     before = resident_bytes()
-    async with running(Shape(size, min(TOPICS, size), BROKERS), kind) as bench:
+    async with running(Shape(size, min(TOPICS, size), BROKERS), kind, CHUNK_PARTITIONS) as bench:
         for broker in (1, 2):
             await bench.fail(broker)
         gc.collect()
