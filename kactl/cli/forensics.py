@@ -77,7 +77,7 @@ def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | Non
         raise Failure(str(error), Exit.USAGE) from None
     except KactlError as error:
         raise Failure(str(error)) from None
-    _show(settings, done, form)
+    _show(settings, done, logs, form)
     if tz is None:
         settings.note("Times are taken for UTC: if the brokers' clocks show another zone, say so with --tz.")
     settings.note(f"Kept in {out}: {_sums(done)}.")
@@ -131,15 +131,19 @@ def _tell(step: str, done: int, total: int) -> None:
 _HEADER: Final = ("FILE", "KIND", "VERSION", "BROKER", "LEVELS", "BEGIN", "END", "LINES", "UNPARSED", "COVERAGE")
 
 
-def _show(settings: Settings, done: "Ingested", form: str) -> None:
+def _show(settings: Settings, done: "Ingested", logs: tuple[str, ...], form: str) -> None:
     if form == "json":
         output.print_json(done)
     elif form == "jsonl":
         output.print_jsonl(done.files)
     else:
-        output.print_lines(output.table(_HEADER, map(_row, done.files)))
-        for line in _remarks(done.files):
+        shown = [each for each in done.files if each.is_log or settings.verbose or _failed(each, logs)]
+        output.print_lines(output.table(_HEADER, map(_row, shown)))
+        for line in _remarks(shown):
             settings.note(line)
+        if len(shown) < len(done.files):
+            passed = output.count(len(done.files) - len(shown), "file")
+            settings.note(f"{passed} beside them are empty or no logs of Kafka: -v shows them.")
 
 
 def _row(item: "FileReport") -> tuple[Cell, ...]:

@@ -74,7 +74,7 @@ class Place:
         return bool(files.get_file_info(path).type != _types().NotFound)
 
     def files(self) -> Iterator["Place"]:
-        """Itself if it is a file, or all files below it, in the order of names. Hidden ones are passed over.
+        """Itself if it is a file, or all files below it, in no particular order. Hidden ones are passed over.
 
         Raises:
             OSError: it, or a folder in it, cannot be read.
@@ -84,8 +84,9 @@ class Place:
             return
         files, path = self._remote()
         head = self.name[: len(self.name) - len(path)] if self.name.endswith(path) else ""
-        for info in sorted(_selected(files, path), key=lambda each: str(each.path)):
-            if info.type == _types().File:
+        for info in _selected(files, path):
+            hidden = "/." in str(info.path)[len(path) :]
+            if info.type == _types().File and not hidden:
                 yield Place(head + info.path)
 
     def _local_files(self) -> Iterator["Place"]:

@@ -287,6 +287,8 @@ def test_the_command_shows_each_file_and_what_to_know(run: Any, logs: Path, out:
     assert "Times are taken for UTC" in done.stderr
     assert "not understood, for example: [Broker id=2] Something new under the sun" in done.stderr
     assert f"Kept in {out}: 7 files" in done.stderr
+    assert "2 files beside them are empty or no logs of Kafka: -v shows them." in done.stderr
+    assert "gc.log" not in done.output
 
 
 def test_the_command_says_all_of_it_in_json(run: Any, logs: Path, out: Path) -> None:
