@@ -41,6 +41,14 @@ def test_a_line_has_one_format_and_no_other(golden: Golden) -> None:
     assert matching[0] in BY_HEAD.get(message.encode().split(b" ")[0], BY_HEAD[None])
 
 
+def test_lines_of_all_versions_are_understood_side_by_side_in_any_order() -> None:
+    text = "".join(log_line(golden) for golden in (*GOLDEN, *reversed(GOLDEN), *GOLDEN))
+
+    assert [each["format"] for each in events_of(text)] == [
+        golden.format for golden in (*GOLDEN, *reversed(GOLDEN), *GOLDEN)
+    ]
+
+
 def test_every_format_has_a_line_that_shows_it() -> None:
     assert {each.format for each in GOLDEN} == {each.id for each in FORMATS}
     assert max(Counter(each.id for each in FORMATS).values()) == 1

@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from kactl.cli import forensics
 from kactl.cli.root import kactl
 from kactl.pipeline import ingest as ingesting
-from kactl.pipeline import overview
+from kactl.pipeline import overview, progress
 from kactl.pipeline.event_types import Kind
 from kactl.pipeline.events import SCHEMA, spark_schema
 from kactl.pipeline.files import FILE_COLUMNS, LEVEL_COLUMNS
@@ -162,6 +162,17 @@ def test_tables_are_replaced_as_one(spark: SparkSession, logs: Path, out: Path) 
     assert sorted(each.name for each in out.iterdir()) == ["events", "files", "ingest.json", "levels"]
     assert open_tables(spark, str(out)).manifest == done.manifest
     assert open_tables(spark, str(out)).files.count() == 2
+
+
+def test_how_far_it_is_is_told(spark: SparkSession, logs: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_EVERY_S", 0.001)
+    told: list[tuple[str, int, int]] = []
+
+    ingest(spark, [str(logs / "broker-1")], str(out), tell=lambda *step: told.append(step))
+
+    assert list(dict.fromkeys(step for step, _, _ in told)) == ["look for files", "read", "sum up"]
+    assert any(total > 0 for step, _, total in told if step == "read")
+    assert all(done <= total for _, done, total in told)
 
 
 def test_what_fails_leaves_the_former_tables(
