@@ -95,8 +95,10 @@ def ingest(
             _read(spark, pieces, work / EVENTS, time_zone, split_bytes)
         with progress.step(spark, "sum up", tell):
             events = read_events(spark, work)
-            overview.levels(events).coalesce(1).write.parquet(f"{work.uri}/{LEVELS}")
-            reports = overview.reports(events, probes, time_zone)
+            tallied = overview.tally(events).persist()
+            overview.levels(tallied).coalesce(1).write.parquet(f"{work.uri}/{LEVELS}")
+            reports = overview.reports(events, tallied, probes, time_zone)
+            tallied.unpersist()
             table = spark.createDataFrame(overview.table(reports))
             table.coalesce(1).write.parquet(f"{work.uri}/{FILES}")
         manifest = _manifest(sources, reports, time_zone)

@@ -59,18 +59,36 @@ class FileReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.layout is not None
 
 
-def levels(events: "DataFrame") -> "DataFrame":
-    """The table of levels; see `files.LEVEL_COLUMNS`."""
+def tally(events: "DataFrame") -> "DataFrame":
+    """All events, counted by what the overviews ask about: some hundred rows for each file, and the only pass over all.
+
+    Sets and hours are slow to collect from every row, and are quick to collect from these.
+    """
     from pyspark.sql import functions as f
 
     hour = f.date_trunc("hour", "ts").alias("hour")
-    counted = events.where("lines > 0 and ts is not null").groupBy("speaker", "kind", "role", hour, "level")
+    keys = ["file_id", "kind", "type", "format", "level", "speaker", "role", "controller"]
+    return events.groupBy(*keys, hour).agg(
+        f.sum("lines").alias("lines"),
+        f.min("ts").alias("begin"),
+        f.max("ts").alias("end"),
+        f.count("*").alias("rows"),
+        f.max("took_ms").alias("took_ms"),
+        f.max(f.when(f.col("type") == EventType.BROKEN, f.col("reason"))).alias("reason"),
+    )
+
+
+def levels(tallied: "DataFrame") -> "DataFrame":
+    """The table of levels, from the tally; see `files.LEVEL_COLUMNS`."""
+    from pyspark.sql import functions as f
+
+    counted = tallied.where("lines > 0 and hour is not null").groupBy("speaker", "kind", "role", "hour", "level")
     return counted.agg(f.sum("lines").alias("lines"))
 
 
-def reports(events: "DataFrame", probes: Sequence[Probe], time_zone: str) -> list[FileReport]:
+def reports(events: "DataFrame", tallied: "DataFrame", probes: Sequence[Probe], time_zone: str) -> list[FileReport]:
     """One for each file, in their order. What is collected is a row for each file, and a few lines of it."""
-    sums = {row["file_id"]: row.asDict() for row in _sums(events).collect()}
+    sums = {row["file_id"]: row.asDict() for row in _sums(tallied).collect()}
     samples = {row["file_id"]: [each["text"] for each in row["samples"]] for row in _samples(events).collect()}
     made = []
     for number, found in enumerate(probes):
@@ -98,7 +116,7 @@ def table(made: Sequence[FileReport]) -> pa.Table:
     return pa.table(columns, schema=FILE_SCHEMA)
 
 
-def _sums(events: "DataFrame") -> "DataFrame":
+def _sums(tallied: "DataFrame") -> "DataFrame":
     from pyspark.sql import functions as f
 
     no_event = f.col("type").isin([str(each) for each in _NO_EVENT])
@@ -106,16 +124,7 @@ def _sums(events: "DataFrame") -> "DataFrame":
     def lines(which: Any) -> Any:
         return f.sum(f.when(which, f.col("lines")).otherwise(0))
 
-    # Sets are slow to collect: from a few hundred rows of each file rather than from all of them.
-    few = events.groupBy("file_id", "type", "format", "level", "speaker", "controller").agg(
-        f.sum("lines").alias("lines"),
-        f.min("ts").alias("begin"),
-        f.max("ts").alias("end"),
-        f.count("*").alias("rows"),
-        f.max("took_ms").alias("took_ms"),
-        f.max(f.when(f.col("type") == EventType.BROKEN, f.col("reason"))).alias("reason"),
-    )
-    return few.groupBy("file_id").agg(
+    return tallied.groupBy("file_id").agg(
         f.sum("lines").alias("lines"),
         lines(~no_event).alias("events"),
         lines(f.col("type") == EventType.OTHER).alias("other"),
