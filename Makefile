@@ -18,7 +18,7 @@ run: $(READY) ## a cluster in one process, electing; its state is kept in .kactl
 	@$(BIN)/kactl up --demo
 
 test: lint types contracts ## every check and every test, real brokers included
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
 soak: $(READY) ## minutes of faults for real brokers under load (SOAK_MINUTES, SOAK_SEED, SOAK_LEVEL)
 	@$(BIN)/python -m tests.interop.soak

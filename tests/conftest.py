@@ -1,7 +1,10 @@
-"""What all tests share: the event loop's backend, and how random stories are told."""
+"""What all tests share: the event loop's backend, how random stories are told, and which tests run side by side."""
+
+from typing import Any, Final
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 # The same stories on every run, so that a red test is red for everyone; a failure prints what reproduces it.
 # No deadline: two busy cores make honest code slow, and time is measured in bench/, not here.
@@ -15,3 +18,20 @@ settings.load_profile("default")
 def anyio_backend() -> str:
     """asyncio is what kactl runs on; uvloop is a faster form of it."""
     return "asyncio"
+
+
+BROKERS: Final = "tests/interop/"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """With several workers: a file's tests stay together, and so do all of real brokers, which share a few clusters.
+
+    These mostly wait, for sessions to end above all; everything else gets done meanwhile.
+    """
+    return _ByFile(config, log)
+
+
+class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
+    def _split_scope(self, nodeid: str) -> str:
+        return BROKERS if nodeid.startswith(BROKERS) else nodeid.partition("::")[0]
