@@ -37,8 +37,9 @@ from .handlers.reassignments import Reassignments
 from .handlers.shutdown import Shutdowns
 from .handlers.standby import Standby
 from .handlers.timers import Timers
-from .handlers.topics import TopicEvents, UncleanDefault
+from .handlers.topics import TopicEvents
 from .queue import Turns
+from .unclean import Unclean
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class ControllerLoop(Actor[Event]):
         unclean: whether unclean elections are allowed by default; our own setting and the store's go there.
     """
 
-    def __init__(self, reach: Reach, *, telemetry: Telemetry, unclean: UncleanDefault) -> None:
+    def __init__(self, reach: Reach, *, telemetry: Telemetry, unclean: Unclean) -> None:
         super().__init__("controller", now=reach.clock.monotonic_ms, lane=_turn_of)
         self.reach = reach
         self.cluster = reach.cluster

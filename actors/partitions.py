@@ -16,7 +16,7 @@ import numpy as np
 from kactl.batch import RequestBatch
 from kactl.clock import Clock, SystemClock
 from kactl.cluster import Cluster
-from kactl.election import Election, nobody_in_sync_online
+from kactl.election import Election
 from kactl.errors import ControllerMoved, StoreError
 from kactl.history import History
 from kactl.machines import partition
@@ -29,6 +29,7 @@ from .chunks import WHOLE, Portions, in_chunks
 from .ledger import ROUNDS_MAX, Ledger, Settled
 from .messages import Move, Moved
 from .outbox import Outbox
+from .unclean import Unclean
 
 log = logging.getLogger(__name__)
 
@@ -72,8 +73,7 @@ class Partitions(Actor[Move]):
         chunk: how many rows of a large move are made at one time.
 
     Attributes:
-        unclean_own: this instance's own setting.
-        unclean_stored: what the store says for all brokers, which wins; None if it says nothing.
+        unclean: whether leaders may be elected who were not in sync.
     """
 
     def __init__(
@@ -94,16 +94,10 @@ class Partitions(Actor[Move]):
         self.history = history
         self.chunk = chunk
         self._clock = SystemClock() if clock is None else clock
-        self.unclean_own = unclean_default
-        self.unclean_stored: bool | None = None
+        self.unclean = Unclean(cluster, store, own=unclean_default)
         self.ledger = Ledger(cluster, store)
         self.batch = RequestBatch(cluster)
         self.unclean_elections = 0  # decisions, not writes: one that is planned again counts again
-
-    @property
-    def unclean_default(self) -> bool:
-        """Whether topics that say nothing allow unclean elections."""
-        return self.unclean_own if self.unclean_stored is None else self.unclean_stored
 
     async def receive(self, message: Move) -> Moved:
         """Make a move. What the store had not kept when it ended our session has failed, and was not sent.
@@ -261,7 +255,7 @@ class Partitions(Actor[Move]):
 
     async def _round(self, rows: Rows, election: Election) -> _Round:
         """Decide who leads, and write it."""
-        unclean, unreadable = await self._permissions(rows, election)
+        unclean, unreadable = await self.unclean.allowed(rows, election)
         change = partition.elect(
             rows, election, self.cluster.now, unclean=unclean, controller_epoch=self.cluster.fence.epoch
         )
@@ -330,35 +324,6 @@ class Partitions(Actor[Move]):
         for name in ("leader", "leader_epoch", "in_sync", "partition_epoch", "controller_epoch", "recovering"):
             getattr(merged, name)[..., which] = getattr(read, name)
         return merged, refusal
-
-    async def _permissions(self, rows: Rows, election: Election) -> tuple[Bools, Bools]:
-        """Where an unclean election is allowed, and where that could not be read: bool[n] twice."""
-        unclean = np.zeros(len(rows), np.bool_)
-        unreadable = np.zeros(len(rows), np.bool_)
-        if election not in (Election.OFFLINE, Election.UNCLEAN):
-            return unclean, unreadable
-        wanting = nobody_in_sync_online(rows, self.cluster.now)
-        if election is Election.UNCLEAN:
-            return wanting, unreadable
-        numbers = np.unique(rows.topic[wanting]).tolist()
-        if not numbers:
-            return unclean, unreadable
-        names = {number: self.cluster.table.topic_at(number).name for number in numbers}
-        try:
-            configs = await self.store.topic_configs(sorted(names.values()))
-        except StoreError as failed:
-            log.error("the configuration of %d topics could not be read: %s", len(names), failed)
-            configs = dict.fromkeys(names.values())
-        for number, name in names.items():
-            here = wanting & (rows.topic == number)
-            config = configs.get(name)
-            if config is None:
-                unreadable |= here
-                continue
-            text = config.get("unclean.leader.election.enable")
-            allowed = self.unclean_default if text is None else text.strip().lower() == "true"
-            unclean |= here & allowed
-        return unclean, unreadable
 
     def _online(self, change: Change, *, is_new: bool) -> None:
         """Take over what the store has kept, and gather who is to be told."""

@@ -169,7 +169,7 @@ class Controller(Asking, Looking):
             ),
             enqueue=lambda event: self.loop.inbox.put_once(event),
         )
-        self.loop = ControllerLoop(reach, telemetry=self.telemetry, unclean=self.partitions)
+        self.loop = ControllerLoop(reach, telemetry=self.telemetry, unclean=self.partitions.unclean)
         self._ref: Ref[Event] = self.loop.ref
         self._stack: AsyncExitStack | None = None
         self.telemetry.observe(readings(self.loop, self.partitions, self.replicas, self.channels))

@@ -103,7 +103,7 @@ class Bench:
             Settings(new_topic_id=lambda: bytes(16), chunk_partitions=chunk),
             enqueue=lambda event: None,
         )
-        self.loop = ControllerLoop(self.reach, telemetry=Telemetry(), unclean=self.partitions)
+        self.loop = ControllerLoop(self.reach, telemetry=Telemetry(), unclean=self.partitions.unclean)
 
     def begin(self) -> None:
         """Be the controller, as a failover would leave it."""

@@ -8,6 +8,7 @@ Source: the classic controller's KafkaController.
 import logging
 from typing import Final, Protocol
 
+from kactl.actors.unclean import Unclean
 from kactl.controllerships import Controllerships
 from kactl.errors import BadRequest, ControllerMoved
 from kactl.events import ControllerChanged, ControllerGone, Event, SessionLost, SessionOpened, Started
@@ -19,7 +20,6 @@ from .failover import Failover
 from .reach import Handler, Handlers, Reach
 from .standby import Standby
 from .timers import Timers
-from .topics import UncleanDefault
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Controllership(Handlers):
         look_again: LookAgain,
         standby: Standby,
         timers: Timers,
-        unclean: UncleanDefault,
+        unclean: Unclean,
     ) -> None:
         super().__init__(reach)
         self.active_id: int | None = None  # who holds the controllership, as far as we know
@@ -231,7 +231,7 @@ class Controllership(Handlers):
         self.channels.close()
         self.batch.clear()
         self.cluster.reset()
-        self._unclean.unclean_stored = None
+        self._unclean.stored = None
         if epoch:
             log.info("resigned from epoch %d: %s", epoch, cause)
             self.terms.resigned(epoch=epoch, cause=cause, now_ms=self.clock.now_ms())

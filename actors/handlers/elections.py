@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 import numpy as np
 
 from kactl.actors.messages import Move, Moved
+from kactl.actors.unclean import Unclean
 from kactl.cluster import Cluster
 from kactl.election import Election, nobody_in_sync_online
 from kactl.errors import ErrorCode, Remedy, StoreError
@@ -21,7 +22,6 @@ from kactl.rows import REFUSAL_TEXT, Bools, Bytes, Ints, Refusal, RowNumbers, Ro
 from kactl.table import NO_ROW
 
 from .reach import Handler, Handlers, Reach
-from .topics import UncleanDefault
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ _NOBODY = {
 class Elections(Handlers):
     """See the module."""
 
-    def __init__(self, reach: Reach, unclean: UncleanDefault) -> None:
+    def __init__(self, reach: Reach, unclean: Unclean) -> None:
         super().__init__(reach)
         self._unclean = unclean
 
@@ -57,8 +57,8 @@ class Elections(Handlers):
 
     async def on_unclean_elections_enabled(self, event: UncleanElectionsEnabled) -> None:
         log.info("unclean elections are %s by our own setting", "allowed" if event.enabled else "forbidden")
-        self._unclean.unclean_own = event.enabled
-        if self._unclean.unclean_default != event.enabled:
+        self._unclean.own = event.enabled
+        if self._unclean.default != event.enabled:
             log.warning("our own setting has no effect while the store says otherwise for all brokers")
         elif event.enabled and self.epoch:
             await self.elect_offline()

@@ -6,12 +6,14 @@ Source: the classic controller's processTopicChange, onNewPartitionCreation.
 import dataclasses
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 import numpy as np
 
 from kactl.actors.messages import Move
+from kactl.actors.unclean import KEY as UNCLEAN
+from kactl.actors.unclean import Unclean
 from kactl.election import Election
 from kactl.errors import BadRequest, NotFound
 from kactl.events import DefaultConfigChanged, Event, TopicConfigChanged, TopicsChanged
@@ -35,23 +37,7 @@ ONLINE, OFFLINE = PartitionState.ONLINE, PartitionState.OFFLINE
 # as many partitions as this; a higher number is a mistake, and would cost 4 MiB of memory and more.
 PARTITION_LIMIT: Final = 1 << 20
 
-_UNCLEAN: Final = "unclean.leader.election.enable"
 _BOOLEANS: Final = {"true": True, "false": False}
-
-
-class UncleanDefault(Protocol):
-    """Whether topics that say nothing of it allow unclean elections. Kept by the machine of partitions.
-
-    Attributes:
-        unclean_own: the instance's own setting.
-        unclean_stored: what the store says for all brokers, which wins; None if it says nothing.
-    """
-
-    unclean_own: bool
-    unclean_stored: bool | None
-
-    @property
-    def unclean_default(self) -> bool: ...
 
 
 class TopicEvents(Handlers):
@@ -63,7 +49,7 @@ class TopicEvents(Handlers):
         hosting: sees new partitions before anybody acts on them.
     """
 
-    def __init__(self, reach: Reach, unclean: UncleanDefault, deletion: Deletion, hosting: Hosting) -> None:
+    def __init__(self, reach: Reach, unclean: Unclean, deletion: Deletion, hosting: Hosting) -> None:
         super().__init__(reach)
         self._unclean = unclean
         self._deletion = deletion
@@ -152,23 +138,23 @@ class TopicEvents(Handlers):
     async def on_topic_config_changed(self, event: TopicConfigChanged) -> None:
         topic = self.cluster.table.topic(event.topic)
         config = (await self.store.topic_configs([event.topic])).get(event.topic) or {}
-        if topic is None or config.get(_UNCLEAN, "").strip().lower() != "true":
+        if topic is None or config.get(UNCLEAN, "").strip().lower() != "true":
             return
         at = np.intersect1d(self.cluster.table.in_state(NEW, OFFLINE), self.cluster.table.rows_of(topic))
         log.info("topic %s allows unclean elections: %d of its partitions want a leader", event.topic, len(at))
         await self.partitions.ask(Move(at, ONLINE, Election.OFFLINE))
 
     async def on_default_config_changed(self, event: DefaultConfigChanged) -> None:
-        before = self._unclean.unclean_default
+        before = self._unclean.default
         await self.read_default_config()
-        if self._unclean.unclean_default and not before:
+        if self._unclean.default and not before:
             await self.elect_offline()
 
     async def read_default_config(self) -> None:
         """Follow what the store says for all brokers; nobody is elected by this."""
-        before = self._unclean.unclean_default
-        self._unclean.unclean_stored = _stored_default(await self.store.default_config())
-        after = self._unclean.unclean_default
+        before = self._unclean.default
+        self._unclean.stored = _stored_default(await self.store.default_config())
+        after = self._unclean.default
         if after != before:
             log.info("unclean elections are %s by default from now on", "allowed" if after else "forbidden")
 
@@ -186,12 +172,12 @@ def _stored_default(config: Mapping[str, str]) -> bool | None:
 
     Source: DynamicBrokerConfig.removeInvalidConfigs, which passes over a value that is no boolean.
     """
-    text = config.get(_UNCLEAN)
+    text = config.get(UNCLEAN)
     if text is None:
         return None
     said = _BOOLEANS.get(text.strip().lower())
     if said is None:
-        log.warning("%s=%r, set for all brokers, is neither true nor false and is passed over", _UNCLEAN, text)
+        log.warning("%s=%r, set for all brokers, is neither true nor false and is passed over", UNCLEAN, text)
     return said
 
 

@@ -180,7 +180,7 @@ async def test_ones_own_setting_cannot_forbid_what_the_store_allows_and_holds_on
         await settle()
 
         await w.controller.set_unclean_leader_election(False)
-        assert w.controller.partitions.unclean_default
+        assert w.controller.partitions.unclean.default
         await w.store.set_default_config({})
         await settle()
         await lose_the_last_in_sync(w)
@@ -249,22 +249,22 @@ async def test_an_instance_that_was_deposed_goes_by_its_own_setting_until_it_rul
     async with world(1, 2) as w:
         await w.store.set_default_config(ALLOWED)
         await settle()
-        assert w.controller.partitions.unclean_default
+        assert w.controller.partitions.unclean.default
         second, _ = standby(w, 200, take_over=True)
         async with second:
             await settle()
-            assert second.partitions.unclean_default
-            assert not w.controller.partitions.unclean_default
+            assert second.partitions.unclean.default
+            assert not w.controller.partitions.unclean.default
             # Nobody told it, and it asks nobody while it stands by.
             await w.store.set_default_config(FORBIDDEN)
             await w.store.set_default_config(ALLOWED)
             await settle()
-            assert not w.controller.partitions.unclean_default
+            assert not w.controller.partitions.unclean.default
 
         await settle()
 
         assert w.controller.cluster.fence.epoch == 3
-        assert w.controller.partitions.unclean_default
+        assert w.controller.partitions.unclean.default
 
 
 async def test_a_change_for_all_brokers_that_could_not_be_read_is_looked_at_again() -> None:

@@ -1,0 +1,67 @@
+"""Whether a leader may be elected who was not in sync: by topic, and by default where a topic says nothing.
+
+What the store says for all brokers goes before our own setting, and what it says for a topic before both.
+"""
+
+import logging
+from typing import Final
+
+import numpy as np
+
+from kactl.cluster import Cluster
+from kactl.election import Election, nobody_in_sync_online
+from kactl.errors import StoreError
+from kactl.rows import Bools, Rows
+from kactl.store import Store
+
+log = logging.getLogger(__name__)
+
+KEY: Final = "unclean.leader.election.enable"
+
+
+class Unclean:
+    """See the module.
+
+    Attributes:
+        own: this instance's own setting.
+        stored: what the store says for all brokers, which wins; None if it says nothing.
+    """
+
+    def __init__(self, cluster: Cluster, store: Store, *, own: bool = False) -> None:
+        self._cluster = cluster
+        self._store = store
+        self.own = own
+        self.stored: bool | None = None
+
+    @property
+    def default(self) -> bool:
+        """Whether topics that say nothing of it allow it."""
+        return self.own if self.stored is None else self.stored
+
+    async def allowed(self, rows: Rows, election: Election) -> tuple[Bools, Bools]:
+        """Where it is allowed, of the rows that need it, and where that could not be read: bool[n] twice."""
+        allowed = np.zeros(len(rows), np.bool_)
+        unreadable = np.zeros(len(rows), np.bool_)
+        if election not in (Election.OFFLINE, Election.UNCLEAN):
+            return allowed, unreadable
+        wanting = nobody_in_sync_online(rows, self._cluster.now)
+        if election is Election.UNCLEAN:
+            return wanting, unreadable
+        numbers = np.unique(rows.topic[wanting]).tolist()
+        if not numbers:
+            return allowed, unreadable
+        names = {number: self._cluster.table.topic_at(number).name for number in numbers}
+        try:
+            configs = await self._store.topic_configs(sorted(names.values()))
+        except StoreError as failed:
+            log.error("the configuration of %d topics could not be read: %s", len(names), failed)
+            configs = dict.fromkeys(names.values())
+        for number, name in names.items():
+            here = wanting & (rows.topic == number)
+            config = configs.get(name)
+            if config is None:
+                unreadable |= here
+                continue
+            text = config.get(KEY)
+            allowed |= here & (self.default if text is None else text.strip().lower() == "true")
+        return allowed, unreadable
