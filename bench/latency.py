@@ -125,12 +125,15 @@ class Asker:
         self._waiting: dict[tuple[str, int], Election] = {}
         self._first_topic = shape.single(0).topic if shape.singles else ""
 
-    async def ask(self, controller: Controller, stop: asyncio.Event) -> list[Election]:
-        """Ask until told to stop; all of them, once they are answered and told."""
+    async def ask(self, controller: Controller, end: "asyncio.Future[float]") -> list[Election]:
+        """Ask for all that are due before `end`, which may be told later; they, once they are answered and told."""
         begun, asked = time.perf_counter(), 0
         tasks: list[asyncio.Task[Election]] = []
-        while not stop.is_set():
+        while True:
             due = begun + asked / self.rate
+            # Also where the loop was held up until behind the end: what was due in it is not left out.
+            if end.done() and due >= end.result():
+                break
             pause = due - time.perf_counter()
             if pause > 0:
                 await asyncio.sleep(pause)
@@ -195,15 +198,15 @@ async def move_singles(store: Store, shape: Served, fence: Fence) -> None:
 
 
 async def idle(asker: Asker, controller: Controller, seconds: float) -> list[Election]:
-    stop = asyncio.Event()
-    asyncio.get_running_loop().call_later(seconds, stop.set)
-    return await asker.ask(controller, stop)
+    end: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+    end.set_result(time.perf_counter() + seconds)
+    return await asker.ask(controller, end)
 
 
 async def loaded(asker: Asker, controller: Controller, broker: int, end: "asyncio.Future[None]") -> list[Election]:
     """Elections that were due in the middle of the failure; `end` lets somebody end the broker's session."""
-    stop = asyncio.Event()
-    asking = asyncio.create_task(asker.ask(controller, stop))
+    over: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+    asking = asyncio.create_task(asker.ask(controller, over))
     await asyncio.sleep(LEAD_S)
     asker.last_large = 0.0
     began = time.perf_counter()
@@ -215,7 +218,7 @@ async def loaded(asker: Asker, controller: Controller, broker: int, end: "asynci
             is_over = broker not in controller.cluster.brokers and last and time.perf_counter() - last > SILENCE_S
             if is_over:
                 break
-    stop.set()
+    over.set_result(time.perf_counter())
     return [election for election in await asking if began <= election.due <= asker.last_large]
 
 

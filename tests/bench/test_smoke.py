@@ -84,7 +84,7 @@ def test_latency(tmp_path: Path) -> None:
         assert rises(figures, f"pooled/idle/{what}", percentiles)
         assert figures[f"pooled/idle/{what}/p50"].median > 0
     # Half a second at forty a second, whatever the machine does meanwhile: nobody is left out for being late.
-    assert figures["pooled/idle/durable/elections"].median >= 20
+    assert figures["pooled/idle/durable/elections"].median in (20, 21)
     # A thousand partitions with three replicas on twelve brokers; those that are elected singly live on others.
     assert figures["failure/affected"].runs == (250.0,)
 
