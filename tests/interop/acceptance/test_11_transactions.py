@@ -26,6 +26,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(bench: Bench) -> N
         producer.begin_transaction()
         for record in range(10):
             producer.produce(TOPIC, f"{number}/{record}")
+        producer.flush(MARGIN_S)  # an abort would take away what had not been sent yet
         producer.send_offsets_to_transaction(
             [TopicPartition(IN, 0, number + 1)], member.consumer_group_metadata(), MARGIN_S
         )
