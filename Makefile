@@ -30,8 +30,8 @@ bench-all: $(READY) ## every bench but the race, at published sizes, into RESULT
 	@set -e; for each in election failover latency channel store; do \
 		$(BIN)/python -m bench.$$each --full --quiet --output $(RESULTS)/$$each.json; done
 
-race: $(READY) ## Kafka's controller and kactl, in turn, over one ZooKeeper; half an hour, needs Java 17 and Maven
-	@$(BIN)/python -m bench.race --sizes 10x10000,30x100000 --output $(RESULTS)/race.json $(ARGS)
+race: $(READY) ## Kafka's controller and kactl, in turn, over one ZooKeeper; forty minutes, needs Java 17 and Maven
+	@$(BIN)/python -m bench.race --sizes 10x10000,30x100000,100x200000 --output $(RESULTS)/race.json $(ARGS)
 
 lint: $(READY) ## ruff
 	@$(BIN)/ruff check --quiet .
