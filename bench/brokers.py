@@ -39,18 +39,6 @@ def success(request: Request) -> Response:
     return UpdateMetadataResponse(0)
 
 
-class Answering:
-    """Every broker at once, and the connection to each of them."""
-
-    def connect(self, broker: Broker) -> "Answering":
-        return self
-
-    async def deliver(self, request: Request) -> Response:
-        return success(request)
-
-    async def close(self) -> None: ...
-
-
 class Encoding:
     """Makes the bytes of what is delivered.
 

@@ -50,4 +50,3 @@ LEVEL_COLUMNS: Final = (
     Column("level", _TEXT, "the level"),
     Column("lines", _LONG, "how many lines of it"),
 )
-LEVEL_SCHEMA: Final = pa.schema([pa.field(each.name, each.type) for each in LEVEL_COLUMNS])
