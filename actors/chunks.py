@@ -12,7 +12,8 @@ What is to be sent is gathered over some chunks, since a request costs something
 worth a portion, or has been held back for long enough that somebody may miss it; see `Portions`.
 
 Whoever has something small that cannot wait lets `pause` say so: no chunk is begun then, and when those that were begun
-are finished the rest is left. A change of no more than one chunk is made as a whole, as if there were none.
+are finished the rest is left. A change that is nearer to one chunk than to two is made as a whole, as if there were
+none.
 """
 
 import asyncio
@@ -67,7 +68,10 @@ async def in_chunks(
         finished.
     """
     size = max(1, size // BRISK) if brisk else size
-    if count <= size:
+    # All of a size, about the one that was asked for: a small rest would cost nearly as much as the others do.
+    chunks = max(1, round(count / size))
+    size = -(-count // chunks)
+    if chunks == 1:
         await finish(await begin(slice(0, count)))
         return count
     flight: collections.deque[tuple[asyncio.Task[T], int]] = collections.deque()

@@ -2,7 +2,7 @@
 
     plan → commit → apply → gather → flush; what the store refused is read and planned again.
 
-A large move is made in chunks, each of which goes this way; see `chunks`.
+A large move is made in chunks, each of which goes this way; see `course`.
 
 Source: the classic controller's ZkPartitionStateMachine.
 """
@@ -13,11 +13,10 @@ import logging
 
 import numpy as np
 
-from kactl.batch import RequestBatch
-from kactl.clock import Clock, SystemClock
+from kactl.clock import Clock
 from kactl.cluster import Cluster
 from kactl.election import Election
-from kactl.errors import ControllerMoved, StoreError
+from kactl.errors import StoreError
 from kactl.history import History
 from kactl.machines import partition
 from kactl.model import PartitionState
@@ -25,7 +24,8 @@ from kactl.rows import Bools, Bytes, Change, Refusal, RowNumbers, Rows, choose
 from kactl.store import Store
 
 from .actor import Actor
-from .chunks import WHOLE, Portions, in_chunks
+from .chunks import WHOLE
+from .course import Course
 from .ledger import ROUNDS_MAX, Ledger, Settled
 from .messages import Move, Moved
 from .outbox import Outbox
@@ -90,13 +90,11 @@ class Partitions(Actor[Move]):
         super().__init__("partitions")
         self.cluster = cluster
         self.store = store
-        self.outbox = outbox
         self.history = history
-        self.chunk = chunk
-        self._clock = SystemClock() if clock is None else clock
         self.unclean = Unclean(cluster, store, own=unclean_default)
         self.ledger = Ledger(cluster, store)
-        self.batch = RequestBatch(cluster)
+        self.course = Course(cluster, self.ledger, outbox, chunk=chunk, clock=clock)
+        self.batch = self.course.batch
         self.unclean_elections = 0  # decisions, not writes: one that is planned again counts again
 
     async def receive(self, message: Move) -> Moved:
@@ -110,46 +108,19 @@ class Partitions(Actor[Move]):
         if not len(message.at):
             return Moved(message.at, np.zeros(0, np.uint8), np.zeros(0, np.bool_))
         parts: list[Moved] = []
-        failures = self.ledger.failures
-        portions = Portions(self._clock)
-        self.batch.begin()
 
-        async def finish(begun: _Begun) -> bool:
+        async def finish(begun: _Begun) -> None:
             parts.append(await self._finish(begun, message))
-            if portions.is_full():
-                self._send()
-            return self.ledger.failures == failures
 
+        begin = functools.partial(self._begin, message)
         try:
-            begin = functools.partial(self._begin, message)
-            done = await in_chunks(
-                len(message.at),
-                self.chunk,
-                begin=begin,
-                finish=finish,
-                pause=message.pause,
-                brisk=message.brisk,
-            )
+            done, given_up = await self.course.run(message, begin=begin, finish=finish)
         except StoreError as failed:
             parts.append(self._failed(message.rest(sum(len(part.at) for part in parts)), failed))
-        except ControllerMoved:
-            raise
-        except Exception:
-            # A mistake of ours: what was kept before is in force.
-            self._send()
-            raise
         else:
-            self._send()
-            if done < len(message.at) and self.ledger.failures > failures:
-                self.cluster.leave_undone(message.at[done:])
+            if given_up:
                 parts.append(self._failed(message.rest(done)))
-        finally:
-            # Whatever ended the call, the next one begins with an empty batch.
-            self.batch.clear()
         return Moved.of(parts)
-
-    def _send(self) -> None:
-        self.outbox.send(self.batch.flush())
 
     def _failed(self, rest: Move, error: StoreError | None = None) -> Moved:
         """What became of rows that nothing was kept of, since the store failed."""

@@ -3,7 +3,7 @@
 Every move but the one to OFFLINE is made for all replicas of a call at once. Going OFFLINE is done broker after broker,
 ascending, since each takes its broker out of the ISR that the one before left, with an epoch of its own.
 
-A large move is made in chunks of partitions; see `chunks`.
+A large move is made in chunks of partitions; see `course`.
 
 Source: the classic controller's ZkReplicaStateMachine.
 """
@@ -14,10 +14,9 @@ import logging
 
 import numpy as np
 
-from kactl.batch import RequestBatch
-from kactl.clock import Clock, SystemClock
+from kactl.clock import Clock
 from kactl.cluster import Cluster
-from kactl.errors import ControllerMoved, StoreError
+from kactl.errors import StoreError
 from kactl.history import History
 from kactl.machines import replica
 from kactl.model import ReplicaState
@@ -25,7 +24,8 @@ from kactl.rows import Bools, Bytes, Change, Live, Refusal, Rows, holds, some
 from kactl.store import Store
 
 from .actor import Actor
-from .chunks import WHOLE, Portions, in_chunks
+from .chunks import WHOLE
+from .course import Course
 from .ledger import ROUNDS_MAX, Ledger, Settled
 from .messages import MoveReplicas
 from .outbox import Outbox
@@ -84,12 +84,10 @@ class Replicas(Actor[MoveReplicas]):
     ) -> None:
         super().__init__("replicas")
         self.cluster = cluster
-        self.chunk = chunk
-        self._clock = SystemClock() if clock is None else clock
-        self.outbox = outbox
         self.history = history
         self.ledger = Ledger(cluster, store)
-        self.batch = RequestBatch(cluster)
+        self.course = Course(cluster, self.ledger, outbox, chunk=chunk, clock=clock)
+        self.batch = self.course.batch
 
     async def receive(self, message: MoveReplicas) -> int:
         """Make a move; nothing is tried any more after the store has failed a whole call, and the rest is noted.
@@ -100,45 +98,22 @@ class Replicas(Actor[MoveReplicas]):
         Raises:
             ControllerMoved: a later controller exists; nothing was sent but what was kept before.
         """
-        count, failures = len(message.at), self.ledger.failures
+        count = len(message.at)
         if not count:
             return 0
-        portions = Portions(self._clock)
-        self.batch.begin()
-
-        async def finish(begun: _Begun) -> bool:
-            await self._finish(begun)
-            if portions.is_full():
-                self._send()
-            return self.ledger.failures == failures
-
+        begin = functools.partial(self._begin, message)
         try:
-            begin = functools.partial(self._begin, message)
-            done = await in_chunks(
-                count, self.chunk, begin=begin, finish=finish, pause=message.pause, brisk=message.brisk
-            )
+            done, given_up = await self.course.run(message, begin=begin, finish=self._finish)
         except StoreError as failed:
             log.error("moving replicas of %d partitions to %s failed: %s", count, message.target.name, failed)
             return count
-        except ControllerMoved:
-            raise
-        except Exception:
-            # A mistake of ours: what was kept before is in force.
-            self._send()
-            raise
-        else:
-            self._send()
-        finally:
-            # Whatever ended the call, the next one begins with an empty batch.
-            self.batch.clear()
-        if done < count and self.ledger.failures > failures:
-            log.error(
-                "moving replicas of %d partitions to %s is not tried, since the store has failed for those before",
-                count - done, message.target.name,
-            )  # fmt: skip
-            self.cluster.leave_undone(message.at[done:])
-            return count
-        return done
+        if not given_up:
+            return done
+        log.error(
+            "moving replicas of %d partitions to %s is not tried, since the store has failed for those before",
+            count - done, message.target.name,
+        )  # fmt: skip
+        return count
 
     async def _begin(self, message: MoveReplicas, part: slice) -> _Begun:
         """Plan a chunk and write it, as far as the first of its brokers goes."""
@@ -164,9 +139,6 @@ class Replicas(Actor[MoveReplicas]):
             await self._broker_offline(begun.first)
             for broker in begun.brokers[1:]:
                 await self._broker_offline(await self._leave(begun.message, broker))
-
-    def _send(self) -> None:
-        self.outbox.send(self.batch.flush())
 
     # -- every move but one --------------------------------------------------------------------------------------------
 

@@ -133,10 +133,13 @@ class Bench:
         self.cluster = Cluster(CONTROLLER, recovery=recovery)
         self.cluster.fence = fence
         self.outbox = RecordingOutbox()
-        self.history = History(ManualClock())
+        clock = ManualClock()  # which stands still: no change takes so long that brokers would be told of a part of it
+        self.history = History(clock)
         promised = self.store.promised
-        self.partitions = Partitions(self.cluster, promised, self.outbox, self.history, unclean_default=unclean_default)
-        self.replicas = Replicas(self.cluster, promised, self.outbox, self.history)
+        self.partitions = Partitions(
+            self.cluster, promised, self.outbox, self.history, unclean_default=unclean_default, clock=clock
+        )
+        self.replicas = Replicas(self.cluster, promised, self.outbox, self.history, clock=clock)
         self.whole_script = True  # whether each move must play the script to its end
         self._assigned: dict[str, dict[int, Assignment]] = {}
 

@@ -65,7 +65,7 @@ class DeletionBench:
         self.outbox = Outlets()
         self.clock = ManualClock()
         for machine in (bench.partitions, bench.replicas):
-            machine.outbox = self.outbox
+            machine.course.outbox = self.outbox
         self.history = bench.history
         reach = Reach(
             self.cluster,

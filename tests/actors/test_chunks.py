@@ -38,7 +38,7 @@ class Work:
 
 async def test_the_next_chunk_is_at_the_store_while_one_is_finished_and_no_other() -> None:
     work = Work()
-    task = asyncio.ensure_future(in_chunks(5, 2, begin=work.begin, finish=work.finish))
+    task = asyncio.ensure_future(in_chunks(6, 2, begin=work.begin, finish=work.finish))
     await settle()
     assert work.log == ["begin 0-2", "begin 2-4"]
     assert IN_FLIGHT == 2
@@ -46,11 +46,11 @@ async def test_the_next_chunk_is_at_the_store_while_one_is_finished_and_no_other
     await work.write(2)
     assert work.log == ["begin 0-2", "begin 2-4"]  # written out of order, and not finished before its turn
     await work.write(0)
-    assert work.log[2:] == ["finish 0", "begin 4-5", "finish 2"]
+    assert work.log[2:] == ["finish 0", "begin 4-6", "finish 2"]
     await work.write(4)
 
     assert work.log[5:] == ["finish 4"]
-    assert await task == 5
+    assert await task == 6
 
 
 async def test_what_fits_one_chunk_is_done_as_a_whole() -> None:
@@ -61,6 +61,26 @@ async def test_what_fits_one_chunk_is_done_as_a_whole() -> None:
 
     assert await task == 2
     assert work.log == ["begin 0-2", "finish 0"]
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "begun"),
+    [
+        (11, 8, ["begin 0-11"]),
+        (13, 8, ["begin 0-7", "begin 7-13"]),
+        (25, 8, ["begin 0-9", "begin 9-18", "begin 18-25"]),
+    ],
+)
+async def test_there_is_no_small_rest(count: int, size: int, begun: list[str]) -> None:
+    work = Work()
+    task = asyncio.ensure_future(in_chunks(count, size, begin=work.begin, finish=work.finish))
+    await settle()
+    while work.gates:
+        await work.write(min(work.gates))
+        work.gates = {start: gate for start, gate in work.gates.items() if not gate.done()}
+
+    assert await task == count
+    assert [line for line in work.log if line.startswith("begin")] == begun
 
 
 async def test_brisk_chunks_are_small_and_one_at_a_time() -> None:
