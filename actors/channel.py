@@ -13,7 +13,9 @@ Source: the classic controller's ControllerChannelManager and RequestSendThread.
 
 import asyncio
 import collections
+import functools
 import logging
+import statistics
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -49,10 +51,12 @@ RETRY_BACKOFF_MS: Final = 100
 RENEWAL_PAUSE_MS: Final = 1000
 # A broker that is this far behind is told everything anew, which is one request of each kind.
 QUEUE_LIMIT: Final = 10_000
-# A broker is slow that has taken this long for one request, tries that failed included, while so many others waited. In
-# the failover of a large cluster a dozen may wait for each broker, and are on their way one soon after the other.
+# A broker is slow that has taken this long for one request, tries that failed included, and so many times as long as
+# half of the others, while so many requests waited. In the failover of a large cluster a dozen may wait for each
+# broker, and are on their way one soon after the other; or each takes seconds, for it is we who are slow.
 SLOW_MS: Final = 1000
 SLOW_COUNT: Final = 4
+SLOW_FACTOR: Final = 4
 # So many requests are looked at while they wait, however slow the broker; and again once they are twice what was left.
 LOOKED_AT: Final = 64
 
@@ -65,6 +69,7 @@ class Channel:
             ActorStopped at the very end.
         deletions_in: what an answer to a StopReplica says of replicas that somebody waits for to be deleted.
         gate: has to stand open whenever a request goes out.
+        others_ms: what half of the other brokers take for a request at the most, ms.
         coalesce: whether what waits may be put together.
         pause_ms: before the first request.
     """
@@ -79,6 +84,7 @@ class Channel:
         deliver_event: Callable[[Event], None],
         deletions_in: DeletionsIn,
         gate: Gate,
+        others_ms: Callable[[], float],
         coalesce: bool = True,
         pause_ms: float = 0,
     ) -> None:
@@ -90,9 +96,11 @@ class Channel:
         self._deliver_event = deliver_event
         self._deletions_in = deletions_in
         self._gate = gate
+        self._others_ms = others_ms
         self._queue: collections.deque[tuple[Request, float]] = collections.deque()
         self._wake: asyncio.Future[None] | None = None
         self._took_ms = 0.0  # that the last request was in flight
+        self._began_ms = 0.0  # when the last one was begun
         self._in_flight = False  # the first of the queue may have reached the broker
         self._alive: Alive | None = None  # whom the broker was told last to be alive
         self._looked_at = LOOKED_AT if coalesce else QUEUE_LIMIT
@@ -129,14 +137,14 @@ class Channel:
                 while not self._queue:
                     self._wake = asyncio.get_running_loop().create_future()
                     await self._wake
-                if self._took_ms >= SLOW_MS and len(self._queue) >= SLOW_COUNT:
+                if len(self._queue) >= SLOW_COUNT and self._is_slow():
                     self._put_together()
                 request, since_ms = self._queue[0]
                 self._telemetry.waited(self.broker.id, self._clock.monotonic_ms() - since_ms)
                 self._in_flight = True
-                began_ms = self._clock.monotonic_ms()
+                self._began_ms = self._clock.monotonic_ms()
                 response = await self._deliver(request)
-                self._took_ms = self._clock.monotonic_ms() - began_ms
+                self._took_ms = self._clock.monotonic_ms() - self._began_ms
                 # Only now: a request counts as waiting until it is answered.
                 self._queue.popleft()
                 self._in_flight = False
@@ -145,6 +153,14 @@ class Channel:
                 await self._answered(request, response)
         finally:
             await asyncio.shield(self._connection.close())
+
+    @property
+    def takes_ms(self) -> float:
+        """How long the last request took; or the one in flight, once that is longer."""
+        return max(self._took_ms, self._clock.monotonic_ms() - self._began_ms) if self._in_flight else self._took_ms
+
+    def _is_slow(self) -> bool:
+        return self._took_ms >= SLOW_MS and self._took_ms >= SLOW_FACTOR * self._others_ms()
 
     def _put_together(self) -> None:
         """Let one request stand for several that wait, where that makes no difference."""
@@ -254,10 +270,16 @@ class Channels:
             deliver_event=self._deliver_event,
             deletions_in=self._deletions_in,
             gate=self.gate,
+            others_ms=functools.partial(self._others_ms, broker.id),
             coalesce=self._coalesce,
             pause_ms=pause_ms,
         )
         self._channels[broker.id] = (channel, self._run(channel))
+
+    def _others_ms(self, broker: int) -> float:
+        """What half of the other brokers take for a request at the most; 0 if there are none."""
+        taken = [channel.takes_ms for id_, (channel, _) in self._channels.items() if id_ != broker]
+        return statistics.median_low(taken) if taken else 0.0
 
     def _run(self, channel: Channel) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(channel.run(), name=f"channel to broker {channel.broker.id}")

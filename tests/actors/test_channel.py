@@ -338,6 +338,20 @@ async def test_a_broker_that_takes_one_request_soon_after_the_other_is_not_slow_
     assert epochs(arrived) == list(range(12))
 
 
+@pytest.mark.parametrize(("slow_too", "put_together"), [(1, True), (2, False)])
+async def test_a_broker_is_slow_only_beside_others(bench: Bench, slow_too: int, put_together: bool) -> None:
+    """If most of them take as long, it is we who are slow, and putting together would make us slower."""
+    for broker in range(2, 5):
+        bench.channels.add(Broker(broker, 100 + broker))
+    slow = range(2, 2 + slow_too)
+    bench.wire.hanging.update(slow)
+    bench.channels.send(Addressed(broker, lead(0)) for broker in slow)
+
+    arrived = await behind(bench)
+
+    assert epochs(arrived) == ([0, 9] if put_together else list(range(10)))
+
+
 async def test_with_parity_everything_goes_as_it_is(bench: Bench) -> None:
     bench.channels._coalesce = False
     bench.channels.remove(1)
