@@ -16,7 +16,7 @@ import numpy as np
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.rows import Ints
 from kactl.store import Names, Write
-from kactl.stores.sqlite import SqliteStore, database, journal, lease
+from kactl.stores.sqlite import SqliteStore, database, journal, lease, snapshot
 
 TOPICS: Final = 4
 PARTITIONS: Final = 50
@@ -84,6 +84,7 @@ def halves(rows: Ints) -> Iterator[Ints]:
 def main(path: str, mode: str) -> None:
     # Everything that happens now and then is to happen often, so that kills find it.
     journal.CHANGES_MAX = 7  # type: ignore[misc]
+    snapshot.PART_ROWS = 3  # type: ignore[misc]
     database.LOG_BYTES_MAX = 256 << 10  # type: ignore[misc]
     lease.POLL_MS = 3  # type: ignore[misc]
     for _ in sys.stdin:

@@ -13,8 +13,10 @@ import pytest
 from kactl.errors import StoreDamaged
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.store import Names
-from kactl.stores.sqlite import SqliteStore, journal
+from kactl.stores.sqlite import SqliteStore, journal, snapshot
 from tests.contracts.store_clients import ALL, SESSION_MS, broker, lead, write
+
+from .tidying import tidy
 
 pytestmark = pytest.mark.anyio
 
@@ -109,11 +111,11 @@ async def test_the_database_of_another_program_is_refused(tmp_path: Path) -> Non
 
 
 async def test_a_later_schema_is_refused(file: Path) -> None:
-    patch(file, 60, (3).to_bytes(4, "big"))
+    patch(file, 60, (4).to_bytes(4, "big"))
 
     refusal = await refused(file)
 
-    assert "schema version 3" in refusal.reason
+    assert "schema version 4" in refusal.reason
     assert "later" in refusal.remedy_text
 
 
@@ -201,10 +203,10 @@ async def test_a_change_in_the_place_of_another_is_found(file: Path) -> None:
 async def test_a_damaged_snapshot_is_found(
     file: Path, query: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "PART_ROWS", 2)
+    monkeypatch.setattr(snapshot, "PART_ROWS", 2)
     monkeypatch.setattr(journal, "CHANGES_MAX", 1)
     async with SqliteStore(file) as store:
-        await store._thread.run(store._thread.database.tidy)
+        await tidy(store)
     spoil(file, query)
 
     assert reason in (await refused(file)).reason

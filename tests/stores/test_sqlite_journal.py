@@ -13,10 +13,12 @@ import pytest
 from kactl.errors import Remedy, StoreUnavailable
 from kactl.model import NO_VERSION, Assignment, Fence, TopicPartition, TopicRef
 from kactl.store import Assignments, Leaderships, Names
-from kactl.stores.sqlite import SqliteStore, database, journal
+from kactl.stores.sqlite import SqliteStore, database, journal, snapshot
 from kactl.stores.sqlite.database import Database
 from tests.clocks import ManualClock
 from tests.contracts.store_clients import ALL, lead, write
+
+from .tidying import tidy
 
 pytestmark = pytest.mark.anyio
 
@@ -38,10 +40,6 @@ async def change(store: SqliteStore, fence: Fence, rounds: range) -> None:
         names = random.Random(round_).sample(NAMES, 7)
         version = (await store.leaderships(Names.of(names))).partition_epoch
         await store.commit(write(names, leader_epoch=round_, expected=version.tolist()), fence)
-
-
-async def tidy(store: SqliteStore) -> None:
-    await store._thread.run(store._thread.database.tidy)
 
 
 def tables(path: Path) -> dict[str, int]:
@@ -86,7 +84,7 @@ async def test_a_change_of_nothing_is_no_row(store: SqliteStore) -> None:
 
 async def test_a_long_journal_gives_way_to_a_snapshot(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "CHANGES_MAX", 10)
-    monkeypatch.setattr(journal, "PART_ROWS", 16)
+    monkeypatch.setattr(snapshot, "PART_ROWS", 16)
     fence = await store.contest(1)
 
     await change(store, fence, range(30))

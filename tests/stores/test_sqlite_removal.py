@@ -23,6 +23,8 @@ from tests.contracts.store_clients import (
     write,
 )
 
+from .tidying import tidy
+
 pytestmark = pytest.mark.anyio
 
 OTHER_0 = TopicPartition("other", 0)
@@ -31,10 +33,6 @@ OTHER_0 = TopicPartition("other", 0)
 def open_store(path: Path) -> SqliteStore:
     """Its clock stands still: nothing is tidied, and nobody else is looked at, but by a test."""
     return SqliteStore(path, clock=ManualClock())
-
-
-async def tidy(store: SqliteStore) -> None:
-    await store._thread.run(store._thread.database.tidy)
 
 
 async def entries(store: SqliteStore) -> int:

@@ -57,7 +57,7 @@ async def test_an_old_file_is_brought_to_the_present_schema(old: Path) -> None:
 
     await check(old)
 
-    assert version(old) == schema.SCHEMA_VERSION == 2
+    assert version(old) == schema.SCHEMA_VERSION == 3
     async with SqliteStore(old) as store:
         assert await store.deletions() == ["orders"]
 
@@ -74,7 +74,7 @@ async def test_an_old_file_that_was_not_cleanly_closed_is_brought_to_it_as_well(
 
     await check(copy)
 
-    assert version(copy) == 2
+    assert version(copy) == schema.SCHEMA_VERSION
 
 
 async def test_two_may_open_it_at_once(old: Path) -> None:

@@ -11,13 +11,17 @@ from kactl.errors import ControllerMoved, StoreDamaged, StoreError, StoreUnavail
 from kactl.model import Fence
 from kactl.store import Changed, StoreEvent
 
+from .checkpoint import Checkpoint
 from .frame import FrameDamagedError, unseal
 from .journal import Journal
 from .schema import BUSY_TIMEOUT_S, check_file, check_structure, create, damaged, migrate, open_read_only
+from .snapshot import Snapshot
 
 # Moving the write-ahead log into the file costs a second force to disk. It is done between changes, not within one,
 # and at this size, which keeps the log smaller than the file of a large cluster.
 LOG_BYTES_MAX: Final = 4 << 20
+# With a journal so many times too long, it is worth holding up changes for a snapshot as a whole.
+FAR_TOO_LONG: Final = 4
 # What a transaction writes besides its frame: some pages.
 _OVERHEAD_BYTES: Final = 16 << 10
 
@@ -51,6 +55,8 @@ class Database:
         self.journal = Journal(path)
         self._log_bytes = 0
         self._data_version = -1
+        self._snapshot: Snapshot | None = None  # the next one, as far as it is written
+        self._began_with = (0, 0)  # how long the journal was when that was begun
         if not os.path.lexists(path):
             create(path)
         check_file(path)
@@ -61,9 +67,11 @@ class Database:
             for pragma in ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0"):
                 self.connection.execute(f"PRAGMA {pragma}")
             self._stamp = self.one("SELECT stamp FROM meta")
+        self.checkpoint = Checkpoint(path, self.connection)
 
     def close(self) -> None:
         """The last process to close the file moves the log into it."""
+        self.checkpoint.close()
         self.connection.close()
 
     def one(self, query: str, *values: object) -> Any:
@@ -150,17 +158,38 @@ class Database:
         """So many bytes of frames went into the log."""
         self._log_bytes += size
 
-    def tidy(self) -> None:
-        """What keeps the files small and can wait until nobody waits for it."""
-        if self.journal.is_long:
-            with self.writing() as connection:
-                size = self.journal.snapshot(connection)
-            self.journal.snapshot_taken(size)
-            self.wrote(size)
-        if self._log_bytes >= LOG_BYTES_MAX:
-            with self._translated():
-                self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            self._log_bytes = 0
+    def tidy(self) -> bool:
+        """A step of what keeps the files small, short enough to come between changes. Whether another one is due."""
+        if self._snapshot is not None or self.journal.is_long():
+            try:
+                self._write_snapshot()
+            except BaseException:
+                # Nobody knows which of its parts were kept.
+                self._snapshot = None
+                raise
+        with self._translated():
+            if self.checkpoint.step(self._log_bytes >= LOG_BYTES_MAX):
+                self._log_bytes = 0
+        return self._snapshot is not None
+
+    def _write_snapshot(self) -> None:
+        """A part of it; all of it if that has failed for so long that the journal is far too long."""
+        with self.writing() as connection:
+            if self._snapshot is None or self._snapshot.is_void(connection, self.journal):
+                self._snapshot = None
+                self.journal.measure(connection)
+                if not self.journal.is_long():
+                    return
+                self._snapshot, self._began_with = Snapshot(connection, self.journal), self.journal.length
+            before = self._snapshot.size
+            done = self._snapshot.write_part(connection, self.journal)
+            while not done and self.journal.is_long(times=FAR_TOO_LONG):
+                done = self._snapshot.write_part(connection, self.journal)
+        self.wrote(self._snapshot.size - before)
+        if done:
+            size, changes = self._began_with
+            self.journal.snapshot_taken(self._snapshot, size=size, changes=changes)
+            self._snapshot = None
 
     def _catch_up(self) -> None:
         # The number changes when another connection has committed. Our own changes are in the columns already.

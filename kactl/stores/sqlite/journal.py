@@ -5,7 +5,6 @@ are committed, those of other processes when the database says that somebody els
 grown to the size of the snapshot, the next snapshot takes its place. A deleted topic is a change as well: its removal.
 """
 
-import dataclasses
 import sqlite3
 from pathlib import Path
 from typing import Final
@@ -18,16 +17,13 @@ from kactl.stores.entries import Entries, EntryTable
 
 from .frame import FrameDamagedError, kind_of, pack, unpack
 from .schema import damaged
+from .snapshot import COLUMNS, Snapshot, sealed
 from .watched import WatchedEntries
 
 # Replaying a change costs about 50 us, however small it is; so many are a quarter of a second.
 CHANGES_MAX: Final = 5_000
 # A journal of this size loads in about the time that opening the file takes; smaller ones are not worth a snapshot.
 JOURNAL_BYTES_MIN: Final = 4 << 20
-# About 4 MiB per part: a damaged one is named, and no blob comes near SQLite's limit.
-PART_ROWS: Final = 1 << 18
-
-_COLUMNS: Final = tuple(field.name for field in dataclasses.fields(Entries))
 
 
 class Journal:
@@ -48,12 +44,12 @@ class Journal:
         self._snapshot_bytes = 0
         self._journal_bytes = 0
         self._changes = 0
+        self.removals = 0  # of topics; each moves entries from one place to another
 
-    @property
-    def is_long(self) -> bool:
-        """Whether a snapshot is due."""
+    def is_long(self, times: int = 1) -> bool:
+        """Whether a snapshot is due; or has been so long that the journal is `times` longer than it should be."""
         enough = max(JOURNAL_BYTES_MIN, self._snapshot_bytes)
-        return self._changes >= CHANGES_MAX or self._journal_bytes >= enough
+        return self._changes >= times * CHANGES_MAX or self._journal_bytes >= times * enough
 
     def catch_up(self, connection: sqlite3.Connection) -> None:
         """Follow the changes that other processes have made; all there is, at first.
@@ -77,7 +73,7 @@ class Journal:
     def append(self, connection: sqlite3.Connection, entries: Entries) -> tuple[int, int]:
         """Write a change. Its number and its size in bytes."""
         seq = self.seq + 1
-        frame = _frame("change", seq, entries)
+        frame = sealed("change", seq, entries)
         connection.execute("INSERT INTO journal VALUES (?, ?)", (seq, frame))
         return seq, len(frame)
 
@@ -98,6 +94,7 @@ class Journal:
     def removed(self, seq: int, topic: int, size: int) -> None:
         """The removal of a topic's entries is durable."""
         self.entries.remove(topic)
+        self.removals += 1
         self._count(seq, size)
 
     def _count(self, seq: int, size: int) -> None:
@@ -105,35 +102,47 @@ class Journal:
         self._journal_bytes += size
         self._changes += 1
 
-    def snapshot(self, connection: sqlite3.Connection) -> int:
-        """Write all entries and drop the journal, which must have been caught up with. The size in bytes."""
-        connection.execute("DELETE FROM snapshot")
-        size = parts = 0
-        for begin in range(0, len(self.entries), PART_ROWS):
-            frame = _frame("part", parts, self.entries.part(begin, begin + PART_ROWS))
-            connection.execute("INSERT INTO snapshot VALUES (?, ?)", (parts, frame))
-            size, parts = size + len(frame), parts + 1
-        connection.execute("UPDATE meta SET snapshot_seq = ?, snapshot_parts = ?", (self.seq, parts))
-        connection.execute("DELETE FROM journal WHERE seq <= ?", (self.seq,))
-        return size
+    def measure(self, connection: sqlite3.Connection) -> None:
+        """Look how long it is: another process may have put a snapshot in force since we last knew."""
+        self._changes, self._journal_bytes = connection.execute(
+            "SELECT count(*), coalesce(sum(length(frame)), 0) FROM journal"
+        ).fetchone()
+        (self._snapshot_bytes,) = connection.execute(
+            "SELECT coalesce(sum(length(frame)), 0) FROM snapshot "
+            "WHERE part < (SELECT min(part) FROM snapshot) + (SELECT snapshot_parts FROM meta)"
+        ).fetchone()
 
-    def snapshot_taken(self, size: int) -> None:
-        self._snapshot_bytes, self._journal_bytes, self._changes = size, 0, 0
+    def snapshot_taken(self, snapshot: Snapshot, *, size: int, changes: int) -> None:
+        """A snapshot is in force: what the journal holds has been made since it was begun, at this size and length."""
+        self._snapshot_bytes = snapshot.size
+        self._journal_bytes -= size
+        self._changes -= changes
+
+    @property
+    def length(self) -> tuple[int, int]:
+        """Bytes and changes in it."""
+        return self._journal_bytes, self._changes
 
     def _load(self, connection: sqlite3.Connection, seq: int, parts: int) -> None:
+        removals = self.removals + 1
         self._clear()
-        size = found = 0
-        for part, frame in connection.execute("SELECT part, frame FROM snapshot ORDER BY part"):
+        self.removals = removals  # whatever was read before is elsewhere now
+        (base,) = connection.execute("SELECT min(part) FROM snapshot").fetchone()
+        found = base = base or 0
+        between = (base, base + parts)
+        for part, frame in connection.execute(
+            "SELECT part, frame FROM snapshot WHERE part >= ? AND part < ? ORDER BY part", between
+        ):
             if part != found:
                 break
             self.entries.put(self._read("part", part, frame))
-            size, found = size + len(frame), found + 1
-        if found != parts:
-            raise damaged(self._path, f"part {found} of the snapshot is missing, of {parts}")
+            self._snapshot_bytes += len(frame)
+            found += 1
+        if found != base + parts:
+            raise damaged(self._path, f"part {found - base} of the snapshot is missing, of {parts}")
         self.seq = seq
         self.log.begin(seq)
         self.watched.see_all()
-        self.snapshot_taken(size)
 
     def _read_removal(self, seq: int, frame: object) -> int | None:
         """The topic, if a change is the removal of one."""
@@ -148,13 +157,9 @@ class Journal:
         try:
             columns = unpack(kind, key, frame)
             return Entries(
-                **{name: columns[name] for name in _COLUMNS if name != "recovering"},
+                **{name: columns[name] for name in COLUMNS if name != "recovering"},
                 recovering=columns["recovering"].astype(np.bool_),
             )
         except (FrameDamagedError, KeyError) as error:
             what = f"change {key}" if kind == "change" else f"part {key} of the snapshot"
             raise damaged(self._path, f"{what} is damaged ({error})") from error
-
-
-def _frame(kind: str, key: int, entries: Entries) -> bytes:
-    return pack(kind, key, {name: getattr(entries, name) for name in _COLUMNS})

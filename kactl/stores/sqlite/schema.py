@@ -14,10 +14,10 @@ log = logging.getLogger(__name__)
 
 # Stands in the header of the file: "kact".
 APPLICATION_ID: Final = 0x6B616374
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 
-# Another process holds the write lock for as long as one commit takes, or one snapshot of a large cluster: a second at
-# the most on a slow disk. After five it is stuck.
+# Another process holds the write lock for as long as one commit takes: a second at the most, for a large one on a slow
+# disk. After five it is stuck.
 BUSY_TIMEOUT_S: Final = 5.0
 
 _HEADER_BYTES: Final = 100
@@ -34,7 +34,7 @@ CREATE TABLE meta (
     topic_number INTEGER NOT NULL,        -- the last that was given out
     stamp INTEGER NOT NULL,               -- the last that was given out; see stamps
     snapshot_seq INTEGER NOT NULL,        -- the last change that the snapshot holds
-    snapshot_parts INTEGER NOT NULL
+    snapshot_parts INTEGER NOT NULL       -- those with the lowest numbers; behind them others may be in the making
 );
 CREATE TABLE sessions (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -67,6 +67,7 @@ CREATE TABLE deletions (topic TEXT PRIMARY KEY) WITHOUT ROWID;  -- the topics th
 -- Single things that each have a version: requests that wait, the features, the last block of producer ids.
 CREATE TABLE records (name TEXT PRIMARY KEY, version INTEGER NOT NULL, data BLOB NOT NULL) WITHOUT ROWID;
 """,
+    3: "",  # parts of a snapshot may begin with another number than 0
 }
 
 _FIRST_TABLES: Final = frozenset(
@@ -84,7 +85,8 @@ _FIRST_TABLES: Final = frozenset(
     }
 )
 # By schema version.
-TABLES: Final = {1: _FIRST_TABLES, 2: _FIRST_TABLES | {"deletions", "records"}}
+_TABLES_SINCE_2: Final = _FIRST_TABLES | {"deletions", "records"}
+TABLES: Final = {1: _FIRST_TABLES, 2: _TABLES_SINCE_2, 3: _TABLES_SINCE_2}
 
 
 def create(path: Path) -> None:

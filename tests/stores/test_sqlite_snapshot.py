@@ -1,0 +1,198 @@
+"""A snapshot that is written a part at a time amounts to the same, whatever is changed meanwhile and by whom."""
+
+import random
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from kactl.model import NO_VERSION, Assignment, Fence, TopicPartition, TopicRef
+from kactl.store import Names
+from kactl.stores.sqlite import SqliteStore, database, journal, snapshot
+from kactl.stores.sqlite.snapshot import BASES_APART
+from tests.clocks import ManualClock
+from tests.contracts.store_clients import delete_topic, write
+
+from .tidying import tidy, tidy_once
+
+pytestmark = pytest.mark.anyio
+
+TOPICS = [f"topic-{number}" for number in range(8)]
+PARTITIONS = range(5)
+NAMES = [TopicPartition(topic, at) for topic in TOPICS for at in PARTITIONS]
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten parts of four entries each, every other change."""
+    monkeypatch.setattr(journal, "CHANGES_MAX", 2)
+    monkeypatch.setattr(database, "FAR_TOO_LONG", 10_000)
+    monkeypatch.setattr(snapshot, "PART_ROWS", 4)
+
+
+def opened(path: Path) -> SqliteStore:
+    """Its clock stands still: nothing is tidied but by a test."""
+    return SqliteStore(path, clock=ManualClock())
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    async with opened(tmp_path / "kactl.db") as store:
+        yield store
+
+
+@pytest.fixture
+async def fence(store: SqliteStore) -> Fence:
+    """Of its controller, after some changes."""
+    fence = await store.contest(1)
+    for topic in TOPICS:
+        await create(store, topic)
+    await store.commit(write(NAMES, leader_epoch=0, expected=NO_VERSION), fence)
+    await store.commit(write(NAMES, leader_epoch=1, expected=0), fence)
+    return fence
+
+
+async def create(store: SqliteStore, topic: str) -> None:
+    await store.create_topic(TopicRef(topic), {at: Assignment((1, 2)) for at in PARTITIONS}, {})
+
+
+async def change(store: SqliteStore, fence: Fence, names: list[TopicPartition]) -> None:
+    """Raise the leader epoch of each."""
+    found = await store.leaderships(Names.of(names))
+    epochs, versions = (found.leader_epoch + 1).tolist(), found.partition_epoch.tolist()
+    assert (await store.commit(write(names, leader_epoch=epochs, expected=versions), fence)).kept.all()
+
+
+async def held(store: SqliteStore) -> dict[TopicPartition, tuple[int, int]]:
+    """Leader epoch and version of every partition that has an entry."""
+    found = await store.leaderships(Names.of(NAMES))
+    epochs = zip(found.leader_epoch.tolist(), found.partition_epoch.tolist(), strict=True)
+    return {name: state for name, state, there in zip(NAMES, epochs, found.found, strict=True) if there}
+
+
+async def loaded(path: Path) -> dict[TopicPartition, tuple[int, int]]:
+    """The same, as whoever opens the file finds it."""
+    async with opened(path) as other:
+        return await held(other)
+
+
+def parts(path: Path) -> list[int]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [part for (part,) in connection.execute("SELECT part FROM snapshot ORDER BY part")]
+
+
+async def test_changes_come_between_its_parts(store: SqliteStore, fence: Fence) -> None:
+    await tidy(store)  # one that is replaced
+    await change(store, fence, NAMES)
+    await change(store, fence, NAMES)
+
+    steps = 0
+    while await tidy_once(store):
+        steps += 1
+        await change(store, fence, NAMES[steps : steps + 20 : 3])
+        assert await loaded(store.path) == await held(store)
+
+    assert steps == 9, "forty entries by four, and the last of them ends it"
+    assert parts(store.path) == list(range(BASES_APART, BASES_APART + 10))
+    assert await loaded(store.path) == await held(store)
+
+
+async def test_it_is_begun_anew_after_a_topic_was_deleted(store: SqliteStore, fence: Fence) -> None:
+    for _ in range(6):
+        assert await tidy_once(store)
+
+    await delete_topic(store, TOPICS[0], fence)  # entries of the last parts move into the first, which are written
+    await tidy(store)
+
+    assert (await held(store)).keys() == {name for name in NAMES if name.topic != TOPICS[0]}
+    assert await loaded(store.path) == await held(store)
+    assert len(parts(store.path)) == 9, "nothing is left of the one that was given up"
+
+
+@pytest.mark.parametrize("was_first", [False, True])
+async def test_of_two_processes_the_first_to_finish_wins(store: SqliteStore, fence: Fence, was_first: bool) -> None:
+    async with opened(store.path) as other:
+        if was_first:
+            assert await tidy_once(store)
+        for _ in range(4):
+            assert await tidy_once(other)
+        await change(store, fence, NAMES)
+        await tidy(store)
+        base = 0 if was_first else BASES_APART
+        assert parts(store.path) == list(range(base, base + 10)), "what the other one has written is gone"
+        await tidy(other)
+
+        assert parts(store.path)[0] == base, "the other one saw that there was nothing left to do"
+        assert await loaded(store.path) == await held(store) == await held(other)
+
+
+async def test_what_a_process_left_behind_goes_with_the_next_one(store: SqliteStore, fence: Fence) -> None:
+    async with opened(store.path) as dying:
+        for _ in range(5):
+            assert await tidy_once(dying)
+    assert len(parts(store.path)) == 5
+    assert await loaded(store.path) == await held(store), "before any is whole, all is in the journal"
+
+    await tidy(store)
+
+    assert parts(store.path) == list(range(BASES_APART, BASES_APART + 10))
+
+
+async def test_one_that_never_comes_to_an_end_is_written_as_a_whole(
+    store: SqliteStore, fence: Fence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in TOPICS[:2]:
+        assert await tidy_once(store)
+        await delete_topic(store, name, fence)
+    assert await tidy_once(store)
+
+    monkeypatch.setattr(database, "FAR_TOO_LONG", 2)
+
+    assert not await tidy_once(store)
+    assert len(parts(store.path)) == 8
+    assert await loaded(store.path) == await held(store)
+
+
+async def test_a_store_without_entries_has_one_of_no_parts(store: SqliteStore, fence: Fence) -> None:
+    await tidy(store)
+    for topic in TOPICS:
+        await delete_topic(store, topic, fence)
+
+    await tidy(store)
+
+    assert parts(store.path) == []
+    assert await loaded(store.path) == {}
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_whatever_comes_between_nothing_is_lost(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    path = tmp_path / "kactl.db"
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(opened(path)) for _ in range(3)]
+        writer, fence = clients[0], await clients[0].contest(1)
+        there: set[str] = set()
+        for _ in range(150):
+            client = chance.choice(clients)
+            step = chance.random()
+            topic = chance.choice(TOPICS)
+            if step < 0.5:
+                await tidy_once(client)
+            elif topic not in there:
+                await create(client, topic)
+                there.add(topic)
+                names = [TopicPartition(topic, at) for at in PARTITIONS]
+                await writer.commit(write(names, expected=NO_VERSION), fence)
+            elif step < 0.6:
+                await delete_topic(writer, topic, fence)
+                there.remove(topic)
+            else:
+                wanted = [name for name in NAMES if name.topic in there]
+                await change(writer, fence, chance.sample(wanted, chance.randint(1, len(wanted))))
+            if chance.random() < 0.1:
+                assert await loaded(path) == await held(client)
+        all_held = [await held(client) for client in clients]
+        assert all_held[0] == all_held[1] == all_held[2] == await loaded(path)
+        assert {name.topic for name in all_held[0]} == there
