@@ -91,7 +91,8 @@ class Elections(Handlers):
         """Those that do not exist, are being deleted, have no leadership, or need no election are passed over."""
         table = self.cluster.table
         known = np.array([row for name in dict.fromkeys(requested) if (row := table.row(name)) != NO_ROW], np.intp)
-        rows = table.rows(np.intersect1d(known, table.with_leadership()))
+        rows = table.rows(table.not_queued(np.sort(known)))
+        rows = rows.take(rows.has_leadership)
         rows = rows.take(_electable(rows, ElectionKind.PREFERRED, self.cluster))
         log.info("preferred elections are requested in the store for %d partitions; %d need one",
                  len(requested), len(rows))  # fmt: skip
