@@ -1,6 +1,7 @@
 """Where the time of one event goes: the functions of each stage are wrapped while it runs.
 
-A stage's time is its own: what is called from within another stage counts only for the inner one.
+Each instant counts for one stage: for the innermost function that runs, or, if none of them does, for what is waited
+for. So stages add up to no more than the whole, even where one is at the store while others run.
 """
 
 import contextlib
@@ -15,35 +16,54 @@ class Stages:
 
     def __init__(self) -> None:
         self.ms: dict[str, float] = {}
-        self._inner: list[float] = []
+        self._running: list[str] = []
+        self._awaited: list[str] = []
+        self._since = time.perf_counter()
 
     def reset(self) -> None:
         self.ms = {}
+        self._since = time.perf_counter()
 
     @contextlib.contextmanager
     def timed(self, stage: str) -> Iterator[None]:
-        """Count the block for `stage`, less what it spends in other stages."""
-        self._inner.append(0.0)
-        began = time.perf_counter()
+        """Count the block, which does not await anything, for `stage`, less what it spends in other stages."""
+        self._turn()
+        self._running.append(stage)
         try:
             yield
         finally:
-            spent = (time.perf_counter() - began) * 1000
-            inner = self._inner.pop()
-            self.ms[stage] = self.ms.get(stage, 0.0) + spent - inner
-            if self._inner:
-                self._inner[-1] += spent
+            self._turn()
+            self._running.pop()
+
+    @contextlib.contextmanager
+    def awaited(self, stage: str) -> Iterator[None]:
+        """Count the block for `stage` as long as nothing else runs that counts."""
+        self._turn()
+        self._awaited.append(stage)
+        try:
+            yield
+        finally:
+            self._turn()
+            self._awaited.remove(stage)
 
     def wrap(self, owner: Any, stage: str, *names: str) -> None:
         """Let the functions `names` of an object or module count for `stage`."""
         for name in names:
             setattr(owner, name, self._wrapped(getattr(owner, name), stage))
 
+    def _turn(self) -> None:
+        """Something begins or ends: what has passed counts for what was going on until now."""
+        now = time.perf_counter()
+        stage = self._running[-1] if self._running else self._awaited[-1] if self._awaited else None
+        if stage is not None:
+            self.ms[stage] = self.ms.get(stage, 0.0) + (now - self._since) * 1000
+        self._since = now
+
     def _wrapped(self, function: Callable[..., Any], stage: str) -> Callable[..., Any]:
         if inspect.iscoroutinefunction(function):
 
             async def timed_later(*args: Any, **kwargs: Any) -> Any:
-                with self.timed(stage):
+                with self.awaited(stage):
                     return await function(*args, **kwargs)
 
             return timed_later

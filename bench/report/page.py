@@ -101,7 +101,7 @@ _MAKE: Final = """\
 ## Make it again
 
 ```sh
-make bench-all                             # the benches in one process: half an hour
+make bench-all                             # the benches in one process: half an hour and more
 make race                                  # Kafka and kactl: half an hour and more; needs Java and Maven
 .venv/bin/python -m bench.report bench/results --out docs/performance.md
 .venv/bin/python -m bench.compare before/election.json bench/results/election.json
