@@ -27,7 +27,7 @@ from .events import PARTITIONED_BY
 from .overview import FileReport
 from .parts import Parts, remove_others
 from .places import Place
-from .tables import EVENTS, FILES, LEVELS, MANIFEST, Manifest, read_events
+from .tables import EVENTS, FILES, JOBS_FOLDER, JOBS_MANIFEST, JOBS_WORK, LEVELS, MANIFEST, Manifest, read_events
 from .text import probe, splits
 from .text.batch import WRITTEN
 from .text.probe import Probe
@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 WORK: Final = ".ingest-"
+_WORKS: Final = (WORK, JOBS_WORK)
 # So few are looked at here; more are worth a round of Spark.
 _LOOK_HERE: Final = 32
-_OURS: Final = frozenset({EVENTS, FILES, LEVELS, MANIFEST})
+# What the jobs made of old logs goes with them.
+_OURS: Final = frozenset({EVENTS, FILES, LEVELS, MANIFEST, JOBS_FOLDER, JOBS_MANIFEST})
 
 
 class NothingToIngest(BadRequest):
@@ -49,6 +51,10 @@ class NothingToIngest(BadRequest):
 
 class NotOurs(BadRequest):
     """A folder holds something that ingest did not write, and would have to remove."""
+
+
+class NotWritable(BadRequest):
+    """The tables cannot be written there."""
 
 
 class Ingested(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,14 +82,14 @@ def ingest(
 
     Raises:
         NothingToIngest: and what each file is instead; the folder is as it was.
-        NotOurs: the folder holds something else; nothing was read.
+        NotOurs, NotWritable: see `check_target`; nothing was read.
         UnknownZone: there is no such time zone.
     """
     zone_of(time_zone)
     place = Place(out)
     check_target(place)
     tell("look for files", 0, 0)
-    probes = _look(spark, list(find(sources)), tell)
+    probes = _look(spark, list(find(sources, but=place)), tell)
     logs = [(number, found) for number, found in enumerate(probes) if found.is_log]
     if not logs:
         raise NothingToIngest("LOGS", _why_nothing(sources, probes))
@@ -112,22 +118,36 @@ def check_target(place: Place) -> None:
     """See to it that a folder can be replaced.
 
     Raises:
-        NotOurs: it holds what ingest did not write.
+        NotOurs: it is none, or holds what ingest did not write.
+        NotWritable: nobody may write there, or not we.
     """
-    strange = [name for name in place.names() if name not in _OURS and not name.startswith(WORK)]
+    if place.exists() and not place.is_folder():
+        raise NotOurs("--out", f"{place} is a file: name a folder")
+    if not place.may_be_written():
+        raise NotWritable("--out", f"{place} cannot be written: choose another folder, or see to its permissions")
+    strange = [name for name in place.names() if name not in _OURS and not name.startswith(_WORKS)]
     if strange:
         raise NotOurs("--out", f"{place} holds {strange[0]}, which is none of our tables: name a new or empty folder")
 
 
-def find(sources: Iterable[str]) -> Iterator[str]:
-    """All files, each once, in the order of paths; what is not there is given as it was named."""
-    found: dict[str, None] = {}
+def find(sources: Iterable[str], *, but: Place | None = None) -> Iterator[str]:
+    """All files, each once, in the order of paths; what is not there is given as it was named.
+
+    One that has several names, by links or by where one stands, is found under the first of them.
+
+    Args:
+        but: a folder of which nothing is wanted, such as our own one.
+    """
+    without = None if but is None else f"{but.real}/"
+    found: dict[str, str] = {}
     for source in sources:
         try:
-            found |= dict.fromkeys(str(each) for each in Place(source).files())
+            for each in Place(source).files():
+                if without is None or not each.real.startswith(without):
+                    found.setdefault(each.real, str(each))
         except OSError:
-            found[source] = None
-    yield from sorted(found)
+            found[source] = source
+    yield from sorted(found.values())
 
 
 def _look(spark: "SparkSession", paths: list[str], tell: progress.Tell) -> list[Probe]:
@@ -267,11 +287,12 @@ def _manifest(sources: Sequence[str], reports: Sequence[FileReport], time_zone: 
 
 def _put_in_place(work: Place, place: Place, manifest: Manifest) -> None:
     """From the first step on until the last, the folder holds no tables as far as anybody can see."""
-    (place / MANIFEST).remove()
+    for name in (MANIFEST, JOBS_MANIFEST, JOBS_FOLDER):
+        (place / name).remove()
     for name in (EVENTS, FILES, LEVELS):
         (place / name).remove()
         (work / name).move_to(place / name)
     for name in place.names():
-        if name.startswith(WORK):
+        if name.startswith(_WORKS):
             (place / name).remove()  # ours, and of those that were killed before us
     (place / MANIFEST).write(msgspec.json.format(msgspec.json.encode(manifest)))

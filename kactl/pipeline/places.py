@@ -1,10 +1,12 @@
 """Where files lie: on this machine, or behind a URI (`hdfs://`, `s3://`) that all machines of a cluster see."""
 
+import errno
 import gzip
 import io
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final, cast
 
@@ -29,6 +31,11 @@ class Place:
         return _URI.match(self.name) is not None
 
     @property
+    def real(self) -> str:
+        """Another name, which all that are links to the same have in common."""
+        return self.name if self.is_remote else os.path.realpath(self.name)
+
+    @property
     def uri(self) -> str:
         """As Spark wants it: a local path must not be taken for one in the cluster's own store."""
         return self.name if self.is_remote else "file://" + os.path.abspath(self.name)
@@ -42,6 +49,8 @@ class Place:
             OSError: it cannot be read.
         """
         if not self.is_remote:
+            if _is_stream(os.stat(self.name).st_mode):
+                raise OSError(errno.ESPIPE, "it is a pipe, socket or device: write what it gives to a file", self.name)
             return open(self.name, "rb")
         files, path = self._remote()
         return cast(BinaryIO, files.open_input_file(path))
@@ -73,11 +82,20 @@ class Place:
         files, path = self._remote()
         return bool(files.get_file_info(path).type != _types().NotFound)
 
+    def is_folder(self) -> bool:
+        if not self.is_remote:
+            return os.path.isdir(self.name)
+        files, path = self._remote()
+        return bool(files.get_file_info(path).type == _types().Directory)
+
     def files(self) -> Iterator["Place"]:
         """Itself if it is a file, or all files below it, in no particular order. Hidden ones are passed over.
 
+        Links are followed, and no folder is entered twice. What cannot be looked at is among the files, folders too:
+        whoever opens it is told why.
+
         Raises:
-            OSError: it, or a folder in it, cannot be read.
+            OSError: it is not there.
         """
         if not self.is_remote:
             yield from self._local_files()
@@ -94,12 +112,20 @@ class Place:
             os.stat(self.name)
             yield self
             return
-        for folder, inner, names in os.walk(self.name, onerror=_raise):
-            inner[:] = sorted(name for name in inner if not name.startswith("."))
+        shut: list[str] = []
+        entered: set[tuple[int, int]] = set()
+        _enter(self.name, entered)
+        walk = os.walk(self.name, followlinks=True, onerror=lambda error: shut.append(str(error.filename)))
+        for folder, inner, names in walk:
+            inner[:] = [
+                name for name in sorted(inner)
+                if not name.startswith(".") and _enter(os.path.join(folder, name), entered)
+            ]  # fmt: skip
             for name in sorted(names):
                 path = os.path.join(folder, name)
-                if not name.startswith(".") and os.path.isfile(path):
+                if not name.startswith(".") and _may_be_file(path):
                     yield Place(path)
+        yield from map(Place, shut)
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -110,6 +136,16 @@ class Place:
         files, path = self._remote()
         selector = _fs().FileSelector(path, allow_not_found=True)
         return sorted(str(info.base_name) for info in files.get_file_info(selector))
+
+    def may_be_written(self) -> bool:
+        """Whether we may make a folder here, or write into the one that is here. Behind a URI only trying tells."""
+        if self.is_remote:
+            return True
+        above = os.path.abspath(self.name)
+        while not os.path.lexists(above):
+            above = os.path.dirname(above)
+        mine = os.access in os.supports_effective_ids  # else it asks for whoever began the process
+        return os.path.isdir(above) and os.access(above, os.W_OK | os.X_OK, effective_ids=mine)
 
     def make(self) -> None:
         """The folder, and those above it."""
@@ -185,5 +221,24 @@ def _selected(files: Any, path: str) -> list[Any]:
     return list(files.get_file_info(_fs().FileSelector(path, recursive=True)))
 
 
-def _raise(error: OSError) -> None:
-    raise error
+def _enter(folder: str, entered: set[tuple[int, int]]) -> bool:
+    """Whether a folder was not entered before, by whichever name; one that cannot be looked at was not."""
+    try:
+        found = os.stat(folder)
+    except OSError:
+        return True
+    place = (found.st_dev, found.st_ino)
+    is_first = place not in entered
+    entered.add(place)
+    return is_first
+
+
+def _may_be_file(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except OSError:
+        return True
+
+
+def _is_stream(mode: int) -> bool:
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))

@@ -66,7 +66,7 @@ def settings(master: str, memory: str) -> dict[str, str]:
 def spark_session(
     *, master: str = LOCAL, memory: str = MEMORY, more: Mapping[str, str] | None = None
 ) -> "Iterator[SparkSession]":
-    """A session, stopped at the end. Those of the same process are one.
+    """A session, stopped at the end. Where the process has one already it is that one, as it is, and it goes on.
 
     Args:
         more: further settings, by Spark's names; they go before ours.
@@ -79,8 +79,12 @@ def spark_session(
     if master.startswith("local"):
         # By itself it takes the first python3 on the path, which need not know of any of this.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    if SparkContext._active_spark_context is not None:
+        yield SparkSession.Builder().getOrCreate()
+        return
     with tempfile.TemporaryDirectory(prefix="kactl-spark-") as scratch:
         log4j = Path(scratch) / "log4j2.properties"
         log4j.write_text(_LOG4J, encoding="utf-8")

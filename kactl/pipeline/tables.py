@@ -23,6 +23,10 @@ EVENTS: Final = "events"
 FILES: Final = "files"
 LEVELS: Final = "levels"
 MANIFEST: Final = "ingest.json"
+# What the jobs make of them; see `jobs/catalog.py`.
+JOBS_FOLDER: Final = "jobs"
+JOBS_MANIFEST: Final = "jobs.json"
+JOBS_WORK: Final = ".jobs-"
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

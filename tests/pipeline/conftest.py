@@ -10,7 +10,8 @@ from kactl.pipeline.session import spark_session
 _SMALL = {
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # most of the time is Java's start
+    # Most of the time is Java's start. Compiling less, it keeps too little room for what all the jobs are compiled to.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
     "spark.python.worker.reuse": "true",
 }
 

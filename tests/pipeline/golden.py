@@ -440,6 +440,13 @@ GOLDEN: Final = (
         _B | TP | {"delete": True},
         level="TRACE",
     ),
+    Golden(
+        "B10c",
+        B + "Received StopReplica request StopReplicaPartitionState(partitionIndex=3, leaderEpoch=2, "
+        "deletePartition=false) correlation id 77 from controller 1 epoch 5 for partition a-b-0-3",
+        _B | TP | {"controller_epoch": 5, "leader_epoch": 2, "delete": False, "request": "STOP_REPLICA"},
+        level="TRACE",
+    ),
     # -- controllership ------------------------------------------------------------------------------------------------
     Golden("C1a", K + "1 successfully elected as the controller", {"controller": 1, "speaker": 1}, CONTROLLER),
     Golden(

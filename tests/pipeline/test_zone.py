@@ -23,9 +23,36 @@ def micros(text: str) -> int:
 def test_times_are_read_to_the_millisecond(moments: list[datetime.datetime]) -> None:
     texts = [f"{at:%Y-%m-%d %H:%M:%S},{at.microsecond // 1000:03}" for at in moments]
 
-    read = zone.logged([text.encode() for text in texts])
+    read, is_time = zone.logged([text.encode() for text in texts])
 
     assert read.tolist() == [micros(text.replace(",", ".")) for text in texts]
+    assert is_time.all()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2024-13-01 10:00:00", "2024-00-10 10:00:00", "2024-02-30 10:00:00", "2023-02-29 10:00:00", "2024-05-00 10:00:00",
+     "2024-05-01 24:00:00", "2024-05-01 10:60:00", "2024-05-01 10:00:61", "0000-01-01 00:00:00", "1969-12-31 23:59:59",
+     "2200-01-01 00:00:00", "9999-99-99 99:99:99"],
+)  # fmt: skip
+def test_what_is_no_time_has_the_one_before_it(text: str) -> None:
+    texts = ["2024-05-01 10:00:00,000", f"{text},000", "2024-05-01 10:00:01,000"]
+
+    read, is_time = zone.logged([each.encode() for each in texts])
+
+    assert is_time.tolist() == [True, False, True]
+    assert read.tolist() == [micros(texts[0].replace(",", "."))] * 2 + [micros(texts[2].replace(",", "."))]
+
+
+def test_a_line_whose_time_is_none_is_not_understood() -> None:
+    said = "[Broker id=2] Handling StopReplica request correlationId 7 from controller 1 for 3 partitions"
+    good = f"[2024-05-01 10:00:00,123] INFO {said} (state.change.logger)"
+    text = f"{good}\n"
+
+    first, second = events_of(text + text.replace("05-01", "05-77"))
+
+    assert (first["type"], second["type"], second["ts"], second["ts_logged"]) == ("received", "unparsed", None, None)
+    assert second["text"].startswith("[Broker id=2] Handling StopReplica")
 
 
 @given(

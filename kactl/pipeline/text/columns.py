@@ -35,6 +35,8 @@ _SAME: Final[dict[str, dict[bytes, bytes]]] = {
         b"ControlledShutdown": b"controlled-shutdown",
     },
 }
+# Ids are below 2**31. What is longer is none, and may be too long to be read at all.
+_ID_DIGITS: Final = 10
 _LONG: Final = frozenset({"text", "reason", "topic"})
 
 
@@ -53,8 +55,10 @@ def column(name: str, texts: Texts) -> Any:
 def of_texts(texts: Texts, say: Callable[[bytes], bytes | str | None], name: str) -> Any:
     """A column of what is said of each text: as many questions as there are different texts."""
     coded = pa.array(texts, pa.binary()).dictionary_encode()
-    said = pa.array([say(text) for text in coded.dictionary.to_pylist()], pa.string())
-    return pc.take(said.cast(SCHEMA.field(name).type), coded.indices)
+    said: list[Any] = [say(text) for text in coded.dictionary.to_pylist()]
+    kind = SCHEMA.field(name).type
+    values = pa.array(said, kind) if pa.types.is_string(kind) else _numbers(said, kind)
+    return pc.take(values, coded.indices)
 
 
 def _strings(name: str, texts: Texts) -> Any:
@@ -103,4 +107,4 @@ def _by_kind_of_text(texts: Texts, convert: Callable[[bytes], object], kind: pa.
 
 def _ids(text: bytes) -> list[int]:
     found = _WITH_EPOCH.findall(text) if b"brokerId" in text else _NUMBER.findall(text)
-    return [number for number in map(int, found) if number < 2**31]
+    return [number for number in map(int, (each for each in found if len(each) <= _ID_DIGITS)) if number < 2**31]

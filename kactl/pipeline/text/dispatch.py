@@ -40,15 +40,24 @@ BY_HEAD: Final = _by_head()
 
 # What these loggers also say, and nobody asks for: what they are about to do, and what threads and connections do.
 _CHATTER: Final = re.compile(
-    rb"(?:Starting|Started|Stopped|Stopping|Shutting down|Shutdown completed|shutdownInitiated .*)$|"
-    rb"Controller \d+(?:'s connection| trying to connect| connected to)|Broker \d+ has been elected as the controller|"
+    rb"(?:Starting|Started|Stopped|Stopping|Resigning|Shutting down|Shutdown completed|shutdownInitiated .*)$|"
+    rb"Controller \d+(?:'s connection| trying to connect| connected to| fails to send)|"
+    rb"Broker \d+ has been elected as the controller|"
     rb"(?:Started|Stopped|Stopping) (?:replica|partition) state machine|Stopped fetchers as part of|"
     rb"(?:Initializing|Initialized|Loading|Registering|Unregistering|Unregister|Register|Updating|Updated) "
     rb"(?:manager|controller|replica state|partition state|topic deletion|broker epochs|handlers|BrokerModif|ISRs)|"
     rb"Deleting (?:log dir event|isr change) notifications|Triggering (?:online|offline) (?:replica|partition) state|"
     rb"Currently shutting brokers|Current list of topics|Fetching topic deletions|List of topics |"
     rb"Topics not in preferred replica|Checking need to trigger|Creating FeatureZNode|"
-    rb"Sending (?:update metadata request|MetadataRequest)|"
+    rb"Sending (?:update metadata request|MetadataRequest)|Broker \d+ was elected as controller instead of |"
+    rb"Waiting for any successful result for election type|All (?:shutting down brokers: |leaders = )|Live brokers: |"
+    rb"The topic partition \S+ was marked as RECOVERING|"
+    rb"Skipped the (?:adding-fetcher step of|become-\w+ state change for) |"
+    # Without ZooKeeper: the quorum about itself, and brokers about what the metadata log has told them.
+    rb"Replayed (?!PartitionRecord)|Creating new QuorumController |Performing controller activation|"
+    rb"(?:No previous registration found for|Registering a new incarnation of) broker |CreateTopics result|"
+    rb"[a-z]\w+: (?:event (?:failed|unable)|changing \d+ partition|controller event queue)|"
+    rb"Transitioning \d+ partition\(s\) to local |Creating new partition |Started fetchers as part of |"
     rb"Partitions (?:undergoing|that completed|already)|(?:Skipping|Resuming) preferred replica election",
 )
 

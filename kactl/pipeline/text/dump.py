@@ -17,6 +17,8 @@ from .envelope import DUMP, JSON
 _LINE: Final = re.compile(JSON[DUMP])
 _RECOVERY: Final = {0: "RECOVERED", 1: "RECOVERING"}
 _UNCHANGED: Final = -2
+# A time with more digits is none.
+_DIGITS_LIMIT: Final = 18
 
 
 class _Payload(msgspec.Struct, frozen=True):
@@ -52,11 +54,12 @@ def read(line: bytes) -> tuple[int, str, dict[str, Any]] | None:
         return None
     try:
         payload = _DECODER.decode(found[3])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     read_data = _RECORDS.get(payload.type)
     columns = {} if read_data is None else {name: value for name, value in read_data(payload.data) if value is not None}
-    return int(found[2]), payload.type, columns
+    time_ms = int(found[2]) if len(found[2]) <= _DIGITS_LIMIT else -1
+    return time_ms, payload.type, columns
 
 
 _Columns = Iterator[tuple[str, Any]]

@@ -13,6 +13,7 @@ from . import batch, dump, kactl_log
 from .columns import TEXT_LIMIT, readable
 from .envelope import DUMP, KACTL
 from .source import Broken, Readable, lines
+from .zone import END_US
 
 _READ: Final[dict[str, Callable[[bytes], tuple[int, str, dict[str, Any]] | None]]] = {
     DUMP: dump.read,
@@ -58,9 +59,12 @@ def _row(text: bytes, said: tuple[int, str, dict[str, Any]] | None, offset: int)
             return {"type": EventType.OTHER, "offset": offset}
         return {"type": EventType.UNPARSED, "offset": offset, "text": readable(text[:TEXT_LIMIT])}
     time_ms, form, columns = said
+    time = {"ts": time_ms * 1000} if 0 <= time_ms * 1000 < END_US else {}
     if not columns:
-        return {"type": EventType.OTHER, "offset": offset, "ts": time_ms * 1000}
-    return {"format": form, "role": Role.CONTROLLER, "offset": offset, "ts": time_ms * 1000, **columns}
+        return {"type": EventType.OTHER, "offset": offset, **time}
+    if not time:
+        return {"type": EventType.UNPARSED, "offset": offset, "text": readable(text[:TEXT_LIMIT])}
+    return {"format": form, "role": Role.CONTROLLER, "offset": offset, **time, **columns}
 
 
 def _batch(rows: Sequence[dict[str, Any]], *, file_id: int, kind: Kind, broker: int | None) -> pa.RecordBatch:

@@ -74,7 +74,7 @@ def read(line: bytes) -> tuple[int, str, dict[str, Any]] | None:
     """
     try:
         event = _DECODER.decode(line)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if event.kind == "partition":
         columns = _partition(event)

@@ -21,6 +21,7 @@ from .columns import column, of_texts
 from .dispatch import BY_HEAD, is_chatter, is_ours
 from .format import Format
 from .records import Records
+from .source import CUT_LOGGER
 
 CLOCK_BACK_US: Final = 1_000_000
 # What follows an error: the exception's class and what it says; of a failed election also how a leader was sought.
@@ -55,12 +56,14 @@ class Parser:
         rest: list[int] = []
         by_head, prefixes = self._by_head, self._prefixes
         headless = by_head[None]
-        for at, (ts, _, prefix, message, _) in enumerate(records.fields):
+        common = _Common(records, self._zone, prefixes)
+        known = common.known.tolist()
+        for at, (_, _, prefix, message, _) in enumerate(records.fields):
             assert message is not None
             candidates = by_head.get(message.split(b" ", 1)[0], headless)
             for tried, (fullmatch, form, rows, groups) in enumerate(candidates):
                 matched = fullmatch(message)
-                if matched is None or ts is None or (form.by_prefix and prefixes[prefix].topic is None):
+                if matched is None or not known[at] or (form.by_prefix and prefixes[prefix].topic is None):
                     continue
                 rows.append(at)
                 groups.append(matched.groups())
@@ -70,7 +73,6 @@ class Parser:
                 break
             else:
                 rest.append(at)
-        common = _Common(records, self._zone, prefixes)
         made = []
         for each in self._candidates:
             if each.rows:
@@ -139,7 +141,7 @@ class Parser:
     def _should_be_understood(self, logger: bytes | None) -> bool:
         known = self._is_ours.get(logger)
         if known is None:
-            ours = is_ours(logger) if logger else self._kind in _FILE_KINDS_OF_OURS
+            ours = is_ours(logger) if logger and logger != CUT_LOGGER else self._kind in _FILE_KINDS_OF_OURS
             known = self._is_ours[logger] = ours
         return known
 
@@ -204,8 +206,8 @@ class _Common:
         self._said: dict[str, Any] = {}
         self.offsets = np.array(records.offsets, np.int64)
         self.lengths = np.array(records.lengths, np.int32)
-        self.known = np.array([text is not None for text in times], np.bool_)
-        self.logged = zone.logged([text or _NEVER for text in times])
+        self.logged, is_time = zone.logged([text or _NEVER for text in times])
+        self.known = is_time & np.array([text is not None for text in times], np.bool_)
         self.utc = zone.to_utc(self.logged, time_zone)
 
     def said(self, name: str) -> Any:

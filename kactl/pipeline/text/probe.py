@@ -1,6 +1,7 @@
 """What a file is, from its first thousand lines: by content, whatever it is called."""
 
 import contextlib
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,16 +15,26 @@ from kactl.pipeline.places import Place
 from . import envelope, speaker
 from .dispatch import is_ours
 from .envelope import DUMP, KACTL, LAYOUTS
-from .source import LATIN1, UTF8, UTF16, Broken, Readable, Transcoded, Unzipped
+from .source import LATIN1, UTF8, UTF16, Broken, Readable, Transcoded, Unzipped, why
 
 SAMPLE_LINES: Final = 1000
 SAMPLE_BYTES: Final = 4 * 1024 * 1024
 _UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
+# What brokers write is packed by gzip, if at all; whoever keeps their logs may have taken something else.
+_PACKED: Final = {
+    "bzip2": re.compile(rb"BZh[1-9]1AY&SY"),
+    "xz": re.compile(rb"\xfd7zXZ\0"),
+    "zstd": re.compile(rb"\x28\xb5\x2f\xfd"),
+    "lz4": re.compile(rb"\x04\x22\x4d\x18"),
+    "zip": re.compile(rb"PK\x03\x04"),
+    "tar": re.compile(rb"[^\0].{256}ustar", re.DOTALL),
+}
 _KAFKA: Final = (b"state.change.logger", b"kafka.", b"org.apache.kafka.")
 # `broker-3/state-change.log`, `kafka_3.log`, `node3`: only where the lines name nobody.
 _IN_PATH: Final = re.compile(r"(?:broker|kafka|node|controller|server)[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _NODE_ID: Final = re.compile(rb"(?:broker|node)\.id = (\d+)")
 _CONTROLLER_ID: Final = re.compile(rb'"what":"elected","controller_id":(\d+)')
+_ID_DIGITS: Final = 10
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +69,9 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
 def probe(path: str) -> Probe:
     """Look at a file. What is wrong with it is said, not raised."""
+    if not _is_text(path):
+        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+        return Probe(path=shown, kind=Kind.UNREADABLE, error="cannot be read: its name is not in UTF-8; rename it")
     try:
         place = Place(path)
         size = place.size()
@@ -68,8 +82,7 @@ def probe(path: str) -> Probe:
             if len(begin) < 2:
                 begin += plain.read(SAMPLE_BYTES)
     except (OSError, Broken) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        return Probe(path=path, kind=Kind.UNREADABLE, error=f"cannot be read: {reason}")
+        return Probe(path=path, kind=Kind.UNREADABLE, error=f"cannot be read: {why(error)}")
     return _look(path, begin, size=size, packed=packed)
 
 
@@ -82,7 +95,20 @@ def opened(path: str, *, packed: bool, encoding: str, start: int) -> Iterator[Re
         yield Transcoded(plain) if encoding == UTF16 else plain
 
 
+def _is_text(path: str) -> bool:
+    """Whether a name can be written down; on disk it may be any bytes."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _look(path: str, begin: bytes, *, size: int, packed: bool) -> Probe:
+    for program, magic in _PACKED.items():
+        if magic.match(begin):
+            error = f"cannot be read: it is packed by {program}; unpack it first"
+            return Probe(path=path, kind=Kind.UNREADABLE, packed=packed, size=size, error=error)
     encoding = UTF8
     if begin[:2] in _UTF16_MARKS:
         encoding = UTF16
@@ -100,7 +126,7 @@ def _look(path: str, begin: bytes, *, size: int, packed: bool) -> Probe:
         return msgspec.structs.replace(found, kind=Kind.DUMP, layout=layout)
     if layout == KACTL:
         who = _CONTROLLER_ID.search(begin)
-        return msgspec.structs.replace(found, kind=Kind.KACTL, layout=layout, broker=int(who[1]) if who else None)
+        return msgspec.structs.replace(found, kind=Kind.KACTL, layout=layout, broker=_id(who[1]) if who else None)
     kind = _kind(sample, layout)
     if kind is Kind.FOREIGN:
         return msgspec.structs.replace(found, kind=kind, error="is a log, but none of Kafka's brokers and controllers")
@@ -147,11 +173,17 @@ def _broker(sample: Sequence[bytes], layout: str, path: str) -> int | None:
     if not spoken:
         spoken = {found[1] for line in sample if (found := _NODE_ID.search(line)) is not None}
     if spoken:
-        return int(next(iter(spoken))) if len(spoken) == 1 else None
+        return _id(next(iter(spoken))) if len(spoken) == 1 else None
     named = {int(number) for number in _IN_PATH.findall(path.rsplit("/", 2)[-1] or path)} or {
         int(number) for number in _IN_PATH.findall("/".join(path.rsplit("/", 3)[-3:]))
     }
     return next(iter(named)) if len(named) == 1 else None
+
+
+def _id(digits: bytes) -> int | None:
+    """The id of a broker; None for a number that none can have."""
+    number = int(digits[:_ID_DIGITS])
+    return number if len(digits) <= _ID_DIGITS and number < 2**31 else None
 
 
 def _fields(sample: Sequence[bytes], layout: str) -> list[tuple[bytes, ...]]:

@@ -14,6 +14,7 @@ CHUNK: Final = 4 * 1024 * 1024
 LINE_LIMIT: Final = 1024 * 1024
 # It ends like the lines of layouts that have their logger there, so that these still recognise it.
 CUT: Final = b" ... (cut)"
+CUT_LOGGER: Final = b"cut"
 _PACKED_CHUNK: Final = 256 * 1024
 
 UTF8: Final = "utf-8"
@@ -23,6 +24,11 @@ UTF16: Final = "utf-16"
 
 class Broken(Exception):
     """The rest of a file cannot be read. The message says what is wrong with it, and where."""
+
+
+def why(error: Exception) -> str:
+    """What is wrong, without number and name of the file."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 class Readable(Protocol):
@@ -133,4 +139,4 @@ def lines(file: Readable, *, start: int, discard_first: bool) -> Iterator[tuple[
     if held:
         yield at, [held]
     if broken is not None:
-        raise Broken(str(broken)) from None
+        raise Broken(why(broken)) from None

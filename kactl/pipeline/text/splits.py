@@ -8,13 +8,14 @@ import msgspec
 import pyarrow as pa
 
 from kactl.pipeline.event_types import EventType, Kind
+from kactl.pipeline.places import Place
 
 from . import batch, json_parser
 from .envelope import JSON, LAYOUTS
 from .parser import Parser
 from .probe import Probe, opened
 from .records import records
-from .source import Broken, Readable
+from .source import Broken, Readable, why
 
 # Some 200,000 lines, two or three seconds of one core; so that a core that is done finds something to do.
 SPLIT_BYTES: Final = 32 * 1024 * 1024
@@ -23,7 +24,7 @@ SPLIT_BYTES: Final = 32 * 1024 * 1024
 class Split(msgspec.Struct, frozen=True, kw_only=True):
     """A piece of a file. `end` None is the file's; see `records` for what belongs to which piece.
 
-    `size` is what it is expected to cost: bytes of text.
+    `size` is what it is expected to cost, bytes of text; `stored` how many bytes the whole file had.
     """
 
     file_id: int
@@ -36,6 +37,7 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
     start: int = 0
     end: int | None = None
     size: int = 0
+    stored: int = 0
 
 
 # What a packed byte becomes; logs say the same over and over.
@@ -60,6 +62,7 @@ def cut(probes: Iterable[tuple[int, Probe]], split_bytes: int = SPLIT_BYTES) -> 
                 start=start,
                 end=start + split_bytes if start != starts[-1] else None,
                 size=min(split_bytes, found.size - start) if found.can_be_split else found.size * _UNPACKED,
+                stored=found.size,
             )
 
 
@@ -68,8 +71,19 @@ def events(split: Split, time_zone: datetime.tzinfo) -> Iterator[pa.RecordBatch]
     try:
         with opened(split.path, packed=split.packed, encoding=split.encoding, start=split.start) as file:
             yield from _read(split, file, time_zone)
-    except (Broken, OSError) as error:
+        if split.end is None:
+            _check_length(split)
+    except Broken as error:
         yield _broken(split, str(error))
+    except OSError as error:
+        yield _broken(split, f"can no longer be read: {why(error)}")
+
+
+def _check_length(split: Split) -> None:
+    """That it grows meanwhile is what logs do; one that became shorter has been replaced, and nobody knows by what."""
+    now = Place(split.path).size()
+    if now < split.stored:
+        raise Broken(f"had {split.stored:,} bytes at first and then {now:,}: read it again when nobody writes to it")
 
 
 def _read(split: Split, file: Readable, time_zone: datetime.tzinfo) -> Iterator[pa.RecordBatch]:

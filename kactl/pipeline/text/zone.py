@@ -20,6 +20,8 @@ Micros = npt.NDArray[np.int64]
 # 2024-05-01 10:00:00,123
 TIME_LENGTH: Final = 23
 BACK_US: Final = 30 * 60 * 1_000_000
+# Noise may look like a time. A clock that nobody has set says 1970; no log has reached the year 2200.
+END_US: Final = 7_258_118_400_000_000
 # Offsets from UTC change at full quarters of an hour only.
 _STEP_US: Final = 15 * 60 * 1_000_000
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
@@ -49,8 +51,13 @@ def zone_of(name: str) -> datetime.tzinfo:
         ) from None
 
 
-def logged(times: Sequence[bytes]) -> Micros:
-    """int64[n] microseconds since 1970 on the writer's own clock, from n texts of TIME_LENGTH bytes."""
+def logged(times: Sequence[bytes]) -> tuple[Micros, npt.NDArray[np.bool_]]:
+    """Times on the writer's own clock, from n texts of TIME_LENGTH bytes that have digits where times have them.
+
+    Returns:
+        int64[n] microseconds since 1970, and bool[n] whether the text is a time: of a day that is in the calendar, and
+        of a year that a clock may show. What is none has the time before it, so that order is as it was.
+    """
     digits = np.frombuffer(b"".join(times), np.uint8).reshape(len(times), TIME_LENGTH).astype(np.int64) - ord("0")
 
     def number(begin: int, end: int) -> Micros:
@@ -59,10 +66,18 @@ def logged(times: Sequence[bytes]) -> Micros:
             value = value * 10 + digits[:, column]
         return value
 
-    months = ((number(0, 4) - 1970) * 12 + number(5, 7) - 1).astype("datetime64[M]")
+    month = number(5, 7)
+    months = ((number(0, 4) - 1970) * 12 + month - 1).astype("datetime64[M]")
     days = months.astype("datetime64[D]").astype(np.int64) + number(8, 10) - 1
-    seconds = ((days * 24 + number(11, 13)) * 60 + number(14, 16)) * 60 + number(17, 19)
-    return seconds * 1_000_000 + number(20, 23) * 1000
+    hour, minute, second = number(11, 13), number(14, 16), number(17, 19)
+    same_month = days.astype("datetime64[D]").astype("datetime64[M]") == months
+    is_day = (month > 0) & (month <= 12) & (number(8, 10) > 0) & same_month
+    is_time = is_day & (hour < 24) & (minute < 60) & (second <= 60)  # the last minute of a year may have 61
+    seconds = ((days * 24 + hour) * 60 + minute) * 60 + second
+    at = seconds * 1_000_000 + number(20, 23) * 1000
+    is_time &= (at >= 0) & (at < END_US)
+    latest = np.maximum.accumulate(np.where(is_time, np.arange(len(at)), 0))
+    return np.where(is_time, at, 0)[latest], is_time
 
 
 def to_utc(local: Micros, zone: datetime.tzinfo) -> Micros:

@@ -167,6 +167,17 @@ FORMATS: Final[tuple[Format, ...]] = (
         request=_STOP,
     ),
     line(
+        "B10c",
+        EventType.RECEIVED_PARTITION,
+        _B,
+        r"Received StopReplica request \w+\(partitionIndex=\d+, leaderEpoch={leader_epoch:int}, "
+        r"deletePartition={delete:bool}\) correlation id {correlation_id:int} "
+        + _FROM
+        + r" epoch {controller_epoch:int} for partition {TP}",
+        since=(2, 6),
+        request=_STOP,
+    ),
+    line(
         "B10b",
         EventType.STOPPING,
         _B,
