@@ -29,6 +29,7 @@ from kactl.model import (
     ReplicaState,
     TopicPartition,
 )
+from kactl.row_sets import common
 from kactl.rows import Bools, Change, Ints, Live, RowNumbers, Rows, choose, preferred_imbalance
 from kactl.store import Assignments, Leaderships, Names
 from kactl.table import NO_ROW, Table
@@ -281,7 +282,7 @@ class Cluster:
         """The rows that were noted, each once and as far as they are still in use; none are noted afterwards."""
         undone, self._undone = self._undone, []
         at = np.unique(np.concatenate(undone)) if undone else np.zeros(0, np.intp)
-        return np.intersect1d(at, self.table.all())
+        return common(at, self.table.all())
 
     # -- counting ------------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from kactl.errors import StoreError
 from kactl.events import BrokerLagged, BrokerModified, BrokersChanged, Event, WritesFailed
 from kactl.history import BrokerEvent
 from kactl.model import ReplicaState
+from kactl.row_sets import common, without
 from kactl.rows import Change, RowNumbers
 
 from .deletion import Deletion
@@ -131,7 +132,7 @@ class BrokerEvents(Handlers):
         at = cluster.table.with_replica_on(ids)
         for broker in brokers:
             # Of one that was here all the time; who has just come has none.
-            at = np.setdiff1d(at, cluster.table.dirs_offline(broker))
+            at = without(at, cluster.table.dirs_offline(broker))
         await self.move_many_replicas(at, ReplicaState.ONLINE, ids)
         await self.elect_offline()
         await self._reassignments.resume_on(ids)
@@ -172,9 +173,9 @@ class BrokerEvents(Handlers):
             raise
         rows = table.rows(at)
         gone = frozenset(np.unique(rows.replicas[rows.assigned]).tolist()) - cluster.brokers.keys()
-        await self._offline.replicas_offline(np.intersect1d(at, table.with_replica_on(gone)), gone)
+        await self._offline.replicas_offline(common(at, table.with_replica_on(gone)), gone)
         for broker in cluster.brokers:
-            failed = np.intersect1d(at, table.dirs_offline(broker))
+            failed = common(at, table.dirs_offline(broker))
             if len(failed):
                 await self._offline.replicas_offline(failed, frozenset({broker}))
         await self._reassignments.resume(at)

@@ -19,6 +19,7 @@ from kactl.events import Event, LeadershipWritten, ReassignmentStored
 from kactl.machines import reassignment
 from kactl.model import Assignment, ReplicaState, TopicPartition
 from kactl.requests import ReassignmentRequested, ReassignmentResult, ReassignmentsListed
+from kactl.row_sets import common
 from kactl.rows import RowNumbers
 from kactl.table import NO_ROW
 
@@ -129,7 +130,7 @@ class Reassignments(Handlers):
 
     async def resume_on(self, brokers: Collection[int]) -> None:
         """Brokers have started: what waits for one of them goes on."""
-        at = np.intersect1d(self._running(), self.cluster.table.with_replica_on(brokers))
+        at = common(self.cluster.table.with_replica_on(brokers), self._running())
         rows = self.cluster.table.rows(at)
         wanted = (reassignment.target_of(rows) & np.isin(rows.replicas, sorted(brokers))).any(axis=0)
         await self._resume(self.cluster.table.names(at[wanted]))
@@ -137,11 +138,11 @@ class Reassignments(Handlers):
     async def resume(self, at: RowNumbers) -> None:
         """The store had failed for some rows: those that are being reassigned go on."""
         await self._steps.entries.put_back()
-        await self._resume(self.cluster.table.names(np.intersect1d(at, self._running())))
+        await self._resume(self.cluster.table.names(common(at, self._running())))
 
     async def check_complete(self, at: RowNumbers) -> None:
         """ISRs have changed: reassignments among the rows that are complete now are brought to their end."""
-        at = np.intersect1d(at, self._running())
+        at = common(at, self._running())
         await self._resume(self.cluster.table.names(at[reassignment.is_complete(self.cluster.table.rows(at))]))
 
     async def on_leadership_written(self, event: LeadershipWritten) -> None:

@@ -26,6 +26,7 @@ from kactl.events import Event, ShutdownOverdue
 from kactl.machines import partition
 from kactl.model import NO_EPOCH, Broker, PartitionState, ReplicaState, TopicPartition
 from kactl.requests import UndrainRequested
+from kactl.row_sets import common
 from kactl.rows import Live, Refusal, RowNumbers, holds
 
 from .reach import Handler, Handlers, Reach
@@ -109,7 +110,7 @@ class Shutdowns(Handlers):
     def _hosted(self, broker: int) -> tuple[RowNumbers, RowNumbers]:
         """What the broker leads, and what it follows: with leadership, and with more than one replica."""
         table = self.cluster.table
-        hosted = np.intersect1d(table.with_leadership(), table.with_replica_on([broker]))
+        hosted = common(table.with_replica_on([broker]), table.with_leadership())
         hosted = hosted[table.column("assigned")[:, hosted].sum(axis=0) > 1]
         leads = table.column("leader")[hosted] == broker
         return hosted[leads], hosted[~leads]

@@ -21,6 +21,7 @@ from kactl.history import TopicEvent
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.placement import check_creation
 from kactl.requests import TopicCreationRequested
+from kactl.row_sets import common
 from kactl.rows import some
 from kactl.store import Assignments, Names
 
@@ -140,7 +141,7 @@ class TopicEvents(Handlers):
         config = (await self.store.topic_configs([event.topic])).get(event.topic) or {}
         if topic is None or config.get(UNCLEAN, "").strip().lower() != "true":
             return
-        at = np.intersect1d(self.cluster.table.in_state(NEW, OFFLINE), self.cluster.table.rows_of(topic))
+        at = common(self.cluster.table.in_state(NEW, OFFLINE), self.cluster.table.rows_of(topic))
         log.info("topic %s allows unclean elections: %d of its partitions want a leader", event.topic, len(at))
         await self.partitions.ask(Move(at, ONLINE, Election.OFFLINE))
 
