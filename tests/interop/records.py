@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from .processes import HarnessError
 
@@ -162,7 +162,7 @@ class Records:
         with self._consumer("soak-auditor") as consumer:
             ends = {}
             for partition in range(PARTITIONS):
-                first, end = consumer.get_watermark_offsets(TopicPartition(self._topic, partition), READ_S)
+                first, end = self._ends(consumer, partition)
                 if end > first:
                     ends[partition] = end
             consumer.assign([TopicPartition(self._topic, partition, OFFSET_BEGINNING) for partition in ends])
@@ -176,6 +176,20 @@ class Records:
                 for at in consumer.position([TopicPartition(self._topic, partition) for partition in ends]):
                     if at.offset >= ends[at.partition]:
                         del ends[at.partition]
+
+    def _ends(self, consumer: Consumer, partition: int) -> tuple[int, int]:
+        """The first offset of a partition, and the one behind its last."""
+        deadline = time.monotonic() + READ_S
+        while True:
+            try:
+                first, end = consumer.get_watermark_offsets(TopicPartition(self._topic, partition), READ_S)
+            except KafkaException as failed:
+                # A leader that has just been elected does not know yet; it was the last fault's turn to elect one.
+                if failed.args[0].code() != KafkaError.OFFSET_NOT_AVAILABLE or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+            else:
+                return first, end
 
     @contextmanager
     def _consumer(self, group: str) -> Iterator[Consumer]:
