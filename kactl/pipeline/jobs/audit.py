@@ -1,0 +1,79 @@
+"""What must never be: moves that no version allows, epochs that go back, leaders that are not in sync.
+
+A log that is not complete breaks no rule. What was not seen before is taken as it comes; a controller that takes over
+rebuilds all states without a word, so that nothing is compared across that but epochs; and where lines may be missing
+between two others, they are not compared at all.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ..events import Column
+from .audit_brokers import controllers_at_brokers, one_controller, requests_in_order
+from .audit_epochs import epochs_rise, one_leader
+from .audit_members import assigned, in_sync
+from .audit_moves import chains, legal
+from .job import INT, LONG, TEXT, TIME, Job
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+COLUMNS: Final = (
+    Column("rule", TEXT, "which rule was broken; see `audit.RULES`"),
+    Column("topic", TEXT, "the topic"),
+    Column("partition", INT, "the partition's number"),
+    Column("life", INT, "which topic of this name; see `timed`"),
+    Column("broker", INT, "the replica's broker, or the one that wrote the line"),
+    Column("at", TIME, "when"),
+    Column("controller", INT, "the controller"),
+    Column("controller_epoch", INT, "its epoch"),
+    Column("expected", TEXT, "what would have been right"),
+    Column("found", TEXT, "what was"),
+    Column("file_id", INT, "the file of the line that shows it"),
+    Column("offset", LONG, "where in it"),
+)
+RULES: Final = {
+    "partition-move": "a partition moved between states between which no version allows a move",
+    "replica-move": "a replica moved between states between which its version allows no move",
+    "partition-chain": "a partition left a state that it was not in, by the same controller's line before",
+    "replica-chain": "a replica left a state that it was not in, by the same controller's line before",
+    "leader-epoch": "a partition's leader epoch went back, or did not rise with the election of a leader",
+    "partition-epoch": "the version of a partition's stored state went back, or did not rise with the leader epoch",
+    "one-leader": "two leaders were told of with the same leader epoch of a partition",
+    "leader-in-isr": "a leader was not in its own ISR",
+    "isr-assigned": "a broker stayed in the ISR of a partition that it is not assigned to",
+    "request-order": "a broker took a role of an older leader epoch than it had had",
+    "controller-epoch": "a broker obeyed a controller of an older epoch than it had obeyed before",
+    "one-controller": "two controllers were at work with the same epoch",
+}
+
+
+def audit(timed: "DataFrame", files: "DataFrame") -> "DataFrame":
+    """One row for each breach of a rule, told by the first line that shows it.
+
+    `files` says by which versions the lines were written: what is legal depends on it.
+    """
+    rules: tuple[Callable[[], DataFrame], ...] = (
+        lambda: legal(timed, files),
+        lambda: chains(timed),
+        lambda: epochs_rise(timed),
+        lambda: one_leader(timed),
+        lambda: in_sync(timed),
+        lambda: assigned(timed),
+        lambda: requests_in_order(timed),
+        lambda: controllers_at_brokers(timed),
+        lambda: one_controller(timed),
+    )
+    first, *others = (rule() for rule in rules)
+    for other in others:
+        first = first.unionByName(other)
+    return first.select(*(each.name for each in COLUMNS))
+
+
+JOB: Final = Job(
+    name="audit",
+    says="What must never be: moves that no version allows, epochs that go back, leaders that are not in sync.",
+    needs=("timed", "files"),
+    columns=COLUMNS,
+    run=audit,
+)

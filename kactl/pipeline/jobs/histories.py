@@ -1,0 +1,139 @@
+"""The epochs of partitions that lost something, as the logs know them: who led, where the leader's log ended, and how
+far records were known to be committed.
+
+A high watermark speaks of the history it was known in. If a later leader had less, what it said is true up to there
+only; and if nobody knows where a leader in between began, it says nothing any more.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from .lines import NEW
+from .turns import KEY
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Value
+    from pyspark.sql import DataFrame
+
+# A broker that is ended and started again is back after no less than this.
+RESTARTED_US: Final = 5_000_000
+_FIELDS: Final = ("epoch", "leader", "log_end", "watermark", "at", "in_sync", "is_clean")
+
+
+def histories(starts: "DataFrame", followed: "DataFrame", leadership: "DataFrame", of: "DataFrame") -> "DataFrame":
+    """topic, partition, life, history: the epochs in order, for those partitions that `of` names.
+
+    Each has: epoch; leader, -1 nobody; log_end, of the leader as it began; watermark, the highest that was known in it;
+    at, when its leader took its role; in_sync, everybody who was in sync in it by anybody's account, null if nobody
+    led; is_clean, whether its leader was elected cleanly for sure.
+    """
+    from pyspark.sql import functions as f
+
+    some = of.select(*KEY).distinct()
+    by_broker = starts.select(*KEY, "epoch", "leader", "log_end", "watermark", f.col("led_at").alias("at"), "in_sync")
+    # What a follower knows as it begins is of the epoch that it took part in before.
+    by_follower = followed.where("tail_known is not null").select(
+        *KEY, f.col("tail_known").alias("epoch"), f.col("high_watermark").alias("watermark")
+    )
+    by_controller = leadership.where("leader_epoch is not null").select(
+        *KEY,
+        f.col("leader_epoch").alias("epoch"),
+        "leader",
+        f.coalesce("led_at", "begin").alias("began_at"),
+        f.when(f.col("leader") >= 0, f.col("isr")).alias("in_sync"),
+        _is_clean().alias("is_clean"),
+    )
+    every = by_broker.unionByName(by_follower, allowMissingColumns=True).unionByName(
+        by_controller, allowMissingColumns=True
+    )
+    told = f.when(f.col("in_sync").isNotNull(), f.col("in_sync"))
+    epochs = (
+        every.join(some, [*KEY], "left_semi")
+        .groupBy(*KEY, "epoch")
+        .agg(
+            f.max("leader").alias("leader"),
+            f.min("log_end").alias("log_end"),
+            f.max("watermark").alias("watermark"),
+            f.coalesce(f.min("at"), f.min("began_at")).alias("at"),
+            f.array_distinct(f.flatten(f.collect_list(told))).alias("in_sync"),
+            f.coalesce(f.max("is_clean"), f.lit(False)).alias("is_clean"),
+        )
+    )
+    return epochs.groupBy(*KEY).agg(f.sort_array(f.collect_list(f.struct(*_FIELDS))).alias("history"))
+
+
+def _is_clean() -> "Value":
+    """Whether a row of leadership cannot be of an unclean election."""
+    from pyspark.sql import functions as f
+
+    was_in = f.array_contains("prev_isr", f.col("leader"))
+    is_next = f.col("prev_leader_epoch") == f.col("leader_epoch") - 1
+    reasons = (
+        (f.col("how") == "initial") | (f.col("from_state") == NEW),
+        f.size("isr") > 1,  # who is elected uncleanly is alone
+        is_next & (f.col("leader") == f.col("prev_leader")) & (f.col("leader") >= 0),
+        is_next & was_in & (f.col("prev_leader") == -1),
+        was_in & (f.col("recovery") == "RECOVERED"),
+    )
+    found = f.lit(False)
+    for reason in reasons:
+        found = found | f.coalesce(reason, f.lit(False))
+    return found
+
+
+def watermark_before(history: str, epoch: str) -> "Value":
+    """The high watermark that was known of the history which ended where `epoch` began; null if none is."""
+    from pyspark.sql import functions as f
+
+    nothing = f.struct(
+        f.lit(None).cast("long").alias("watermark"),
+        f.lit(None).cast("int").alias("epoch"),
+        f.lit(None).cast("int").alias("leader"),
+    )
+
+    def go_on(known: "Value", each: "Value") -> "Value":
+        is_next = each["epoch"] == known["epoch"] + 1
+        cuts_where = each["log_end"].isNotNull() | (each["leader"] == -1) | (each["leader"] == known["leader"])
+        kept = f.when(
+            f.coalesce(is_next & cuts_where, f.lit(False)) & known["watermark"].isNotNull(),
+            f.least(known["watermark"], each["log_end"]),
+        )
+        return f.struct(
+            f.greatest(kept, each["watermark"]).alias("watermark"),
+            each["epoch"].alias("epoch"),
+            each["leader"].alias("leader"),
+        )
+
+    before = f.filter(history, lambda each: each["epoch"] < f.col(epoch))
+    return f.aggregate(before, nothing, go_on, lambda known: known["watermark"])
+
+
+def of_epoch(history: str, epoch: str) -> "Value":
+    """What is known of one epoch; null if nothing is."""
+    from pyspark.sql import functions as f
+
+    return f.get(f.filter(history, lambda each: each["epoch"] == f.col(epoch)), f.lit(0))
+
+
+def was_in_sync_between(history: str, replica: str, *, after: str, until: str, at: str) -> "Value":
+    """Whether a replica was in sync with another leader in an epoch after one and up to another.
+
+    Not if that epoch began right before `at`, when the replica told of itself: whoever is in sync as an epoch begins
+    has not copied anything in it yet, and nobody is restarted as quickly as that.
+    """
+    from pyspark.sql import functions as f
+
+    def long_ago(each: "Value") -> "Value":
+        since_us = f.unix_micros(at) - f.unix_micros(each["at"])
+        return f.coalesce(since_us > RESTARTED_US, f.lit(True))
+
+    def with_it(each: "Value") -> "Value":
+        return (
+            (each["epoch"] > f.col(after))
+            & (each["epoch"] <= f.col(until))
+            & (each["leader"] >= 0)
+            & (each["leader"] != f.col(replica))
+            & f.array_contains(each["in_sync"], f.col(replica))
+            & long_ago(each)
+        )
+
+    return f.coalesce(f.exists(history, with_it), f.lit(False))

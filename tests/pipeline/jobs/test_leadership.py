@@ -1,0 +1,233 @@
+"""Leaderships out of states and lines: a partition for each case, all in one table."""
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kactl.pipeline.event_types import Kind
+from kactl.pipeline.jobs.leadership import JOB, leadership
+from kactl.pipeline.jobs.states import states
+from tests.pipeline.jobs import said
+from tests.pipeline.jobs.tables import as_timed, controller_line, events, moment, rows, timed_table
+
+Led = dict[str, list[dict[str, Any]]]
+LOGS: dict[tuple[int, Kind], list[str]] = {
+    (1, Kind.STATE_CHANGE): [],
+    (1, Kind.CONTROLLER): [],
+    (1, Kind.SERVER): [],
+    (2, Kind.SERVER): [],
+    (3, Kind.SERVER): [],
+}
+S, L = LOGS[1, Kind.STATE_CHANGE], LOGS[1, Kind.CONTROLLER]
+B1, B2, B3 = (LOGS[number, Kind.SERVER] for number in (1, 2, 3))
+
+
+def begun(tp: str, leader: int = 1, epoch: int = 4, isr: tuple[int, ...] = (1, 2, 3), *, at: float = 1) -> None:
+    """It is there, with these replicas, since five minutes before whatever happens."""
+    S.append(said.new(at - 1, tp))
+    S.append(said.online(at, tp, leader, epoch, isr, 10))
+
+
+# died-0: created, the leader died, ISR changes meanwhile; the new leader's own lines.
+S += [
+    said.new(0, "died-0"),
+    said.online(0.1, "died-0", 1, 0, (1, 2, 3), 0, before=said.NEW),
+    said.online(600, "died-0", 2, 1, (2,), 2, before=said.OFFLINE),
+]
+B1 += [said.leads(0.3, 1, "died-0", 0, (1, 2, 3)), said.isr_updated(50, 1, "died-0", (1, 2), 1)]
+B2 += [
+    said.handling(600.1, 2, 70),
+    said.leads(600.2, 2, "died-0", 1, (2,), end=55, high=50, before=0),
+    said.handling(700, 2, 71),
+    said.leads(700.1, 2, "died-0", 1, (2,), end=99, high=99),  # after a restart
+]
+
+# asked-0, asked-10: an election of preferred leaders, of the one by name; the other went there at the same time.
+begun("asked-0", 2)
+begun("asked-10", 2)
+L.append(said.preferred_asked(400, "asked-0,else-1"))
+S += [said.online(400.1, "asked-0", 1, 5, (2, 3, 1), 11), said.online(400.1, "asked-10", 1, 5, (2, 3, 1), 11)]
+
+# stopped-0: its leader's broker was shut down; stopped-1 moved ten minutes later.
+begun("stopped-0", 3)
+begun("stopped-1", 3)
+L.append(controller_line(500, 1, "Shutting down broker 3"))
+S += [said.online(500.2, "stopped-0", 1, 5, (1, 2), 11), said.online(1100, "stopped-1", 1, 5, (1, 2), 11)]
+
+# again-0: its leader's broker was shut down, came back, and died.
+begun("again-0", 4)
+L.append(controller_line(700, 1, "Shutting down broker 4"))
+L.append(controller_line(710, 1, "Newly added brokers: , deleted brokers: 4, all live brokers: 1,2,3"))
+L.append(controller_line(720, 1, "Newly added brokers: 4, deleted brokers: , all live brokers: 1,2,3,4"))
+S.append(said.online(760, "again-0", 1, 5, (1, 2), 11))
+
+# moved-0: its leader is not among the replicas that it goes to. moved-1: a new leader says whom the assignment loses.
+begun("moved-0")
+begun("moved-1")
+L.append(controller_line(300, 1, "Handling reassignment of partition moved-0 to new replicas List(2, 3)"))
+S += [said.online(360, "moved-0", 2, 5, (2, 3), 11), said.online(360, "moved-1", 2, 5, (1, 2, 3), 11)]
+B2.append(
+    said.leads_3(360.1, 2, "moved-1", 5, 11, (1, 2, 3), removing=(1,), before="Some(1) and previous leader epoch was 4")
+)
+
+# cut-0: a follower was taken out, then the leader, and nobody was left; later somebody came back.
+begun("cut-0", 1, 4, (1, 3))
+S += [
+    said.cut(100, "cut-0", 1, 5, (1,), 3, 11),
+    said.cut(200, "cut-0", -1, 6, (1,), 1, 12),
+    said.online(260, "cut-0", 1, 7, (1,), 13, before=said.OFFLINE),
+]
+
+# heard-0: no controller tells of it, and the new leader knows who led before.
+B3.append(said.leads_3(50, 3, "heard-0", 8, 20, (3, 2), before="Some(2) and previous leader epoch was 6"))
+
+# traced-0: requests at TRACE, on a version without "Leader ... starts".
+S.append(said.online(30, "traced-0", 2, 3, (2,), 6))
+B2 += [
+    said.received(30.1, 2, "traced-0", said.state(2, 3, (2,), 6), 900),
+    said.completed(30.4, 2, "traced-0", 900),
+    said.completed(10, 2, "traced-0", 899),
+]
+
+# gone-0: deleted. named-0: 1.0 without what was sent.
+begun("gone-0")
+S += [said.moved(90, "gone-0", said.ONLINE, said.OFFLINE), said.moved(91, "gone-0", said.OFFLINE, said.ABSENT)]
+S += [
+    said.online_unnumbered(5, "named-0", 1, before=said.NEW),
+    said.online_unnumbered(9, "named-0", 2, before=said.OFFLINE),
+]
+
+# many-0: so many elections were asked for that their list was cut.
+begun("many-0", 2)
+begun("many-1", 2)
+L.append(said.preferred_asked(800, ",".join(f"other-{number}" for number in range(900))))
+S += [said.online(801, "many-0", 1, 5, (2, 3, 1), 11), said.online(801, "many-1", 3, 5, (2, 3, 1), 11)]
+
+# missed-0, fenced-0: no controller tells of them, but of those who led them. late-0 was led by one long since missed.
+L += [
+    said.changed(920, (1, 3), deleted=(2,)),
+    controller_line(930, 1, "Fencing broker 3 because its session has timed out."),
+]
+B1 += [
+    said.leads_3(921, 1, "missed-0", 5, 9, (1,), before="Some(2) and previous leader epoch was 4"),
+    said.leads_3(931, 1, "fenced-0", 5, 9, (1,), before="Some(3) and previous leader epoch was 4"),
+    said.leads_3(999, 1, "late-0", 5, 9, (1,), before="Some(2) and previous leader epoch was 4"),
+]
+
+# isr-0: nothing but a change of its ISR is known.
+B1.append(said.isr_updated(50, 1, "isr-0", (1,), 12))
+S.append(said.online(70, "isr-0", 2, 6, (2,), 13, before=said.OFFLINE))
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> Led:
+    timed = as_timed(events(spark, LOGS | {(1, Kind.EMPTY): [*S, *L], (2, Kind.EMPTY): B2}))  # and copies of them
+    listed: Led = {}
+    for row in rows(leadership(timed, states(timed)), "topic", "partition", "leader_epoch", "begin"):
+        listed.setdefault(f"{row['topic']}-{row['partition']}", []).append(row)
+    return listed
+
+
+def hows(of: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [(row["leader_epoch"], row["leader"], row["how"], row["planned"]) for row in of]
+
+
+def test_each_epoch_is_a_row_with_its_leader_and_how_it_came_to_lead(found: Led) -> None:
+    assert hows(found["died-0"]) == [(0, 1, "initial", None), (1, 2, "offline", False)]
+
+
+def test_it_lasts_until_the_next_one_begins(found: Led) -> None:
+    assert [(row["begin"], row["end"]) for row in found["died-0"]] == [(moment(0.1), moment(600)), (moment(600), None)]
+
+
+def test_it_knows_who_led_before_and_who_was_in_sync_last(found: Led) -> None:
+    first, second = found["died-0"]
+
+    assert (first["prev_leader"], first["prev_leader_epoch"], first["prev_isr"]) == (None, None, None)
+    assert (second["prev_leader"], second["prev_leader_epoch"], second["prev_isr"]) == (1, 0, [1, 2])
+    assert (second["isr"], second["partition_epoch"], second["replicas"]) == ([2], 2, [1, 2, 3])
+    assert (second["controller"], second["controller_epoch"], second["from_state"]) == (1, 5, said.OFFLINE)
+
+
+def test_the_new_leaders_first_lines_count(found: Led) -> None:
+    row = found["died-0"][1]
+
+    assert (row["received_at"], row["led_at"], row["led_error_us"]) == (moment(600.1), moment(600.2), 0)
+    assert (row["log_end"], row["high_watermark"]) == (55, 50)
+
+
+def test_a_preferred_leader_that_was_asked_for_by_name_was_wanted(found: Led) -> None:
+    assert hows(found["asked-0"])[1] == (5, 1, "preferred", True)
+
+
+def test_one_whose_name_was_not_in_the_list_has_other_grounds(found: Led) -> None:
+    assert hows(found["asked-10"])[1] == (5, 1, "unknown", None)
+
+
+def test_a_list_that_was_cut_may_have_any_preferred_leader_in_it(found: Led) -> None:
+    assert hows(found["many-0"])[1] == (5, 1, "preferred", True)
+    assert hows(found["many-1"])[1] == (5, 3, "unknown", None)
+
+
+def test_a_leader_whose_broker_is_stopping_is_replaced_by_plan(found: Led) -> None:
+    assert hows(found["stopped-0"])[1] == (5, 1, "controlled-shutdown", True)
+    assert hows(found["stopped-1"])[1] == (5, 1, "unknown", None)
+
+
+def test_a_shutdown_that_a_broker_came_back_from_explains_nothing_more(found: Led) -> None:
+    assert hows(found["again-0"])[1] == (5, 1, "unknown", None)
+
+
+def test_a_leader_that_a_reassignment_leaves_out_is_replaced_by_plan(found: Led) -> None:
+    assert hows(found["moved-0"])[1] == (5, 2, "reassign", True)
+    assert hows(found["moved-1"])[1] == (5, 2, "reassign", True)
+
+
+def test_epochs_without_another_leader_are_of_the_isr(found: Led) -> None:
+    assert hows(found["cut-0"])[1:] == [(5, 1, "isr", None), (6, -1, "isr", None), (7, 1, "offline", False)]
+    assert [row["prev_leader"] for row in found["cut-0"]] == [None, 1, 1, -1]
+
+
+def test_a_leader_that_had_just_been_missed_or_fenced_did_not_go_of_its_own_will(found: Led) -> None:
+    assert hows(found["missed-0"]) == hows(found["fenced-0"]) == [(5, 1, "offline", False)]
+    assert hows(found["late-0"]) == [(5, 1, "unknown", None)]
+
+
+def test_who_led_before_may_be_known_from_the_new_leader_alone(found: Led) -> None:
+    (row,) = found["heard-0"]
+
+    assert (row["prev_leader"], row["prev_leader_epoch"], row["how"]) == (2, 6, "unknown")
+    assert (row["begin"], row["led_at"], row["log_end"]) == (moment(50), moment(50), 7)
+
+
+def test_a_completed_transition_dates_the_role_where_nothing_else_does(found: Led) -> None:
+    (row,) = found["traced-0"]
+
+    assert (row["received_at"], row["led_at"], row["log_end"]) == (moment(30.1), moment(30.4), None)
+
+
+def test_a_deletion_ends_the_last_leadership(found: Led) -> None:
+    assert [row["end"] for row in found["gone-0"]] == [moment(91)]
+
+
+def test_leaders_without_any_epoch_go_by_time(found: Led) -> None:
+    assert hows(found["named-0"]) == [(None, 1, "initial", None), (None, 2, "offline", False)]
+    assert [(row["begin"], row["end"], row["prev_leader"]) for row in found["named-0"]] == [
+        (moment(5), moment(9), None),
+        (moment(9), None, 1),
+    ]
+
+
+def test_an_isr_change_does_not_say_with_which_isr_a_leader_began(found: Led) -> None:
+    assert [(row["leader"], row["isr"], row["partition_epoch"]) for row in found["isr-0"]] == [
+        (1, None, None),
+        (2, [2], 13),
+    ]
+    assert found["isr-0"][1]["prev_isr"] == [1]
+
+
+def test_it_returns_what_it_says(spark: SparkSession) -> None:
+    nothing = timed_table(spark, [])
+
+    assert leadership(nothing, states(nothing)).schema.fieldNames() == [each.name for each in JOB.columns]

@@ -1,0 +1,108 @@
+"""Lines about brokers, one after the other, and the absences they come to."""
+
+from typing import Any
+
+import pytest
+
+from kactl.pipeline.event_types import EventType
+from kactl.pipeline.jobs.membership import Said, absences
+from tests.pipeline.jobs.tables import moment
+
+CHANGED, FAILED, STARTED = EventType.BROKERS_CHANGED, EventType.BROKER_FAILED, EventType.BROKER_STARTED
+STOPPING, NO_LONGER = EventType.BROKER_STOPPING, EventType.BROKER_STOPPED_COUNTING
+FENCED, UNFENCED, ELECTED = EventType.BROKER_FENCED, EventType.BROKER_UNFENCED, EventType.CONTROLLER_ELECTED
+
+
+def said(seconds: float, type: EventType, **what: Any) -> Said:
+    return Said(at=moment(seconds), type=type, **{"controller": 1, **what})
+
+
+def told(*lines: Said) -> list[tuple[int, Any, Any, str]]:
+    """Each absence: the broker, the seconds in which it was missed and found back, and how."""
+
+    def seconds(at: Any) -> Any:
+        return None if at is None else (at - moment(0)).total_seconds()
+
+    return [(each.broker, seconds(each.detected_at), seconds(each.back_at), each.how) for each in absences(lines)]
+
+
+def live(seconds: float, *brokers: int, **what: Any) -> Said:
+    return said(seconds, CHANGED, brokers=brokers, **what)
+
+
+def test_a_broker_that_goes_and_comes_back_was_away_meanwhile() -> None:
+    assert told(live(0, 1, 2), live(5, 1, removed=(2,)), live(9, 1, 2, added=(2,))) == [(2, 5, 9, "failed")]
+
+
+def test_a_broker_that_does_not_come_back_is_away_until_the_end() -> None:
+    assert told(live(0, 1, 2), live(5, 1, removed=(2,))) == [(2, 5, None, "failed")]
+
+
+def test_a_failure_that_two_lines_tell_is_one() -> None:
+    lines = (live(5, 1, removed=(2,)), said(5.001, FAILED, removed=(2,)), said(9, STARTED, added=(2,)))
+
+    assert told(live(0, 1, 2), *lines) == [(2, 5, 9, "failed")]
+
+
+def test_a_failure_of_which_only_the_callbacks_tell_is_one_too() -> None:
+    assert told(said(5, FAILED, removed=(2, 3)), said(9, STARTED, added=(2,))) == [
+        (2, 5, 9, "failed"),
+        (3, 5, None, "failed"),
+    ]
+
+
+def test_one_that_is_added_and_was_never_seen_was_away_from_before() -> None:
+    assert told(live(4, 1, 2, added=(2,))) == [(2, None, 4, "failed")]
+
+
+def test_one_that_is_found_among_the_live_was_always_there() -> None:
+    assert told(live(4, 1, 2)) == []
+
+
+def test_a_broker_that_asked_to_stop_stopped() -> None:
+    lines = [live(0, 1, 2), said(3, STOPPING, broker=2), said(5, FAILED, removed=(2,)), said(5, NO_LONGER, broker=2)]
+    lines += [said(9, STARTED, added=(2,)), said(20, FAILED, removed=(2,))]
+
+    assert told(*lines) == [(2, 5, 9, "stopped"), (2, 20, None, "failed")]
+    assert [each.shutdown_at for each in absences(lines)] == [moment(3), None]
+
+
+def test_a_broker_that_was_back_before_it_was_missed_bounced() -> None:
+    assert told(live(0, 1, 2), live(6, 1, 2, bounced=(2,))) == [(2, 6, 6, "bounced")]
+
+
+def test_a_fenced_broker_is_away_until_it_is_unfenced() -> None:
+    assert told(said(5, FENCED, broker=2), said(8, UNFENCED, broker=2)) == [(2, 5, 8, "fenced")]
+    assert told(said(4, STOPPING, broker=2), said(5, FENCED, broker=2)) == [(2, 5, None, "stopped")]
+
+
+def test_the_controller_is_found_gone_by_the_next_one() -> None:
+    lines = [said(0, ELECTED), live(0.1, 1, 2, 3), said(20, ELECTED, controller=2), live(20.2, 2, 3, controller=2)]
+
+    assert told(*lines) == [(1, 20.2, None, "controller")]
+
+
+def test_the_controller_that_is_missed_a_moment_after_the_election_is_one_as_well() -> None:
+    lines = [said(0, ELECTED), live(0.1, 1, 2, 3), said(20, ELECTED, controller=2)]
+    lines += [live(20.2, 1, 2, 3, controller=2), live(21, 2, 3, removed=(1,), controller=2)]
+
+    assert told(*lines) == [(1, 21, None, "controller")]
+
+
+def test_one_that_only_gave_the_controllership_away_is_not_away_and_fails_later_like_any_other() -> None:
+    lines = [said(0, ELECTED), live(0.1, 1, 2, 3), said(20, ELECTED, controller=2), live(20.2, 1, 2, 3, controller=2)]
+    later = live(500, 2, 3, removed=(1,), controller=2)
+
+    assert told(*lines) == []
+    assert told(*lines, later) == [(1, 500, None, "failed")]
+
+
+def test_what_happened_while_nobody_was_controller_is_found_by_the_next_one() -> None:
+    lines = [live(0, 1, 2, 3), live(3, 1, 2, removed=(3,)), said(20, ELECTED, controller=2), live(20.1, 1, 3)]
+
+    assert told(*lines) == [(3, 3, 20.1, "failed"), (2, 20.1, None, "failed")]
+
+
+@pytest.mark.parametrize("type", [STOPPING, NO_LONGER, FENCED, UNFENCED])
+def test_a_line_that_names_nobody_says_nothing(type: EventType) -> None:
+    assert told(said(1, type)) == []
