@@ -1,0 +1,204 @@
+"""What it takes to look at every way in which brokers of a cluster could die: single ones, pairs, racks, restarts.
+
+    python -m bench.whatif [--sizes 100x100000] [--placement random,even] [--runs 3] [--spark] [--full]
+
+A size is brokers x partitions, each partition with three replicas, one in a hundred with one of them behind. Placed at
+random, hardly two partitions are alike, so that there are nearly as many classes: that is as bad as it can be. Placed
+evenly, one in each of three racks, there are few.
+
+* `open`: from columns in memory to classes.
+* `brokers`, `pairs`, `racks`, `rack+broker`, `rolling`: each sweep, with the ten worst explained.
+* `text`: reading the same from what `kafka-topics.sh --describe` prints; of the first size only.
+* `Spark`: with `--spark`, from Parquet to classes by Spark, which is running already; and the sweep over single brokers
+  with all sums made by Spark, as it would be for more classes than fit into one process.
+"""
+
+import argparse
+import io
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from bench.figures import Found
+from bench.run import main, module, say, words
+
+if TYPE_CHECKING:
+    from kactl.pipeline.whatif.partitions import Assumed
+    from kactl.pipeline.whatif.ready import Ready
+
+NAME: Final = "whatif"
+RACKS: Final = 3
+REPLICAS: Final = 3
+PARTITIONS_OF_A_TOPIC: Final = 50
+BEHIND: Final = 0.01
+SIZES: Final = ("100x100000",)
+FULL_SIZES: Final = ("100x1000000", "300x1000000")
+PLACEMENTS: Final = ("random", "even")
+# What the driver of Spark may be sent: classes, but not partitions one by one.
+_RESULTS: Final = "512m"
+
+_Made = TypeVar("_Made")
+
+
+def replicas(brokers: int, partitions: int, placement: str, random: np.random.Generator) -> Any:
+    """int32[partitions, 3]: any three brokers at random, or one in each rack; broker b stands in rack (b - 1) % 3."""
+    if placement == "random":
+        one, two, three = (random.integers(0, brokers - less, partitions) for less in range(REPLICAS))
+        two += two >= one
+        low, high = np.minimum(one, two), np.maximum(one, two)
+        three += three >= low
+        three += three >= high
+        return np.stack([one, two, three], axis=1).astype(np.int32) + np.int32(1)
+    number = np.arange(partitions)
+    racks = (number[:, None] % RACKS + np.arange(REPLICAS)) % RACKS
+    in_rack = (brokers - racks + RACKS - 1) // RACKS
+    places = (number[:, None] // RACKS + (number[:, None] // brokers) * np.arange(REPLICAS)) % in_rack
+    return (1 + racks + RACKS * places).astype(np.int32)
+
+
+def snapshot(brokers: int, partitions: int, placement: str, *, seed: int) -> pa.Table:
+    """A cluster, as a snapshot has it."""
+    from kactl.pipeline.whatif.partitions import SCHEMA
+
+    random = np.random.default_rng(seed)
+    assigned = replicas(brokers, partitions, placement, random)
+    in_sync = np.ones(assigned.shape, np.bool_)
+    in_sync[:, -1] = random.random(partitions) >= BEHIND
+    number = np.arange(partitions)
+    names = pa.array([f"topic-{each:06d}" for each in range(-(-partitions // PARTITIONS_OF_A_TOPIC))])
+    columns = {
+        "topic": names.take(pa.array(number // PARTITIONS_OF_A_TOPIC)),
+        "partition": (number % PARTITIONS_OF_A_TOPIC).astype(np.int32),
+        "leader": assigned[:, 0].copy(),
+        "replicas": _lists(assigned, np.ones(assigned.shape, np.bool_)),
+        "isr": _lists(assigned, in_sync),
+        "min_isr": np.full(partitions, 2, np.int32),
+    }
+    return pa.table([columns.get(field.name, pa.nulls(partitions, field.type)) for field in SCHEMA], SCHEMA)
+
+
+def assumed(brokers: int) -> "Assumed":
+    from kactl.pipeline.whatif.partitions import Assumed
+
+    return Assumed(racks={broker: "abc"[(broker - 1) % RACKS] for broker in range(1, brokers + 1)})
+
+
+def described(table: pa.Table) -> bytes:
+    """What Kafka's tool would print of it."""
+    lines = []
+    for row in table.select(["topic", "partition", "leader", "replicas", "isr"]).to_pylist():
+        ids = (",".join(map(str, row[name])) for name in ("replicas", "isr"))
+        line = "\tTopic: {}\tPartition: {}\tLeader: {}\tReplicas: {}\tIsr: {}\tElr: \tLastKnownElr: \n"
+        lines.append(line.format(row["topic"], row["partition"], row["leader"], *ids))
+    return "".join(lines).encode()
+
+
+def one_size(at: str, brokers: int, table: pa.Table, *, runs: int, found: Found) -> None:
+    """All sweeps over one cluster, without Spark."""
+    from kactl.pipeline.whatif import Kind, ready
+    from kactl.pipeline.whatif.sweeps import answer
+
+    for _ in range(runs):
+        opened = timed(found, f"{at}/open", lambda: ready.of_table(table, at, assumed(brokers)))
+        for kind in (each for each in Kind if each is not Kind.KILL):
+            timed(found, f"{at}/{kind}", lambda: answer(opened, sweeps=[kind]))  # noqa: B023
+    found.add(f"{at}/classes", "count", opened.engine.classes)
+    pairs = answer(opened, sweeps=[Kind.PAIRS]).sweeps[0]
+    found.add(f"{at}/pairs/scenarios", "count", pairs.scenarios)
+    took = max(found.runs(f"{at}/pairs"))
+    say(f"{at}: {opened.engine.classes:,} classes, {pairs.scenarios:,} pairs in {took:.2f} s")
+    say(pairs.worst[0].explained)
+
+
+def by_spark(brokers: int, tables: dict[str, pa.Table], *, runs: int, memory: str, found: Found) -> None:
+    """Classes made by Spark, and the sums of single brokers."""
+    import pyarrow.parquet as pq
+
+    from kactl.pipeline.session import spark_session
+    from kactl.pipeline.whatif import Kind, ready
+    from kactl.pipeline.whatif.snapshots import file
+    from kactl.pipeline.whatif.sweeps import answer
+
+    more = {"spark.driver.maxResultSize": _RESULTS}
+    with (
+        tempfile.TemporaryDirectory(prefix="kactl-whatif-") as scratch,
+        spark_session(memory=memory, more=more) as spark,
+    ):
+        for at, table in tables.items():
+            folder = Path(scratch) / at.replace("/", "-")
+            folder.mkdir()
+            for part, begin in enumerate(range(0, len(table), 250_000)):
+                pq.write_table(table.slice(begin, 250_000), folder / f"part-{part}.parquet")
+
+            def opened(limit: int, name: str = str(folder), label: str = at) -> "Ready":
+                return ready.of_frame(file.frame(spark, name), label, assumed(brokers), classes_here=limit)
+
+            for run in range(runs + 1):
+                where = f"{at}/Spark" if run else f"warm-up/{at}"
+                few = timed(found, f"{where}/open", lambda: opened(len(table)))  # noqa: B023
+                few.engine.close()
+                many = opened(0)
+                timed(found, f"{where}/brokers", lambda: answer(many, sweeps=[Kind.BROKERS]))  # noqa: B023
+                many.engine.close()
+            say(f"{at}: classes by Spark in {max(found.runs(f'{at}/Spark/open')):.1f} s")
+    found.forget("warm-up")
+
+
+def timed(found: Found, name: str, work: "Callable[[], _Made]") -> "_Made":
+    """One run of a figure, in seconds."""
+    began = time.perf_counter()
+    made = work()
+    found.add(name, "s", time.perf_counter() - began)
+    return made
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--sizes", type=words, help=f"brokers x partitions; {','.join(SIZES)}; with --full {FULL_SIZES}"
+    )
+    parser.add_argument("--placement", type=words, default=PLACEMENTS, help="how replicas are placed, by commas")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--spark", action="store_true", help="make classes and sums by Spark, too")
+    parser.add_argument("--memory", default="2g", help="what Spark's Java may take")
+    parser.add_argument("--full", action="store_true", help="the sizes of a published run, and Spark")
+
+
+async def measure(asked: argparse.Namespace, found: Found) -> None:
+    from kactl.pipeline.whatif.snapshots import file
+
+    sizes = asked.sizes or (FULL_SIZES if asked.full else SIZES)
+    for number, (brokers, partitions) in enumerate(_parsed(sizes)):
+        tables = {
+            f"{brokers}x{partitions}/{placement}": snapshot(brokers, partitions, placement, seed=found.seed)
+            for placement in asked.placement
+        }
+        for at, table in tables.items():
+            one_size(at, brokers, table, runs=asked.runs, found=found)
+        at, table = next(iter(tables.items()))
+        if not number:
+            text = described(table)
+            for _ in range(asked.runs):
+                timed(found, f"{at}/text", lambda: file.read_stream(io.BytesIO(text), "text"))  # noqa: B023
+        if asked.spark or asked.full:
+            by_spark(brokers, tables, runs=asked.runs, memory=asked.memory, found=found)
+
+
+def _parsed(sizes: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    for size in sizes:
+        brokers, _, partitions = size.partition("x")
+        yield int(brokers), int(partitions)
+
+
+def _lists(members: Any, which: Any) -> pa.ListArray:
+    """Those of each row that are wanted, as a list."""
+    offsets = np.concatenate([[0], np.cumsum(which.sum(axis=1))]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(members[which]))
+
+
+if __name__ == "__main__":
+    main(module(__name__))

@@ -1,0 +1,146 @@
+"""Partitions that would share every fate, as columns.
+
+A class has one column of numbers for each thing that decides what becomes of it. Its members are the replicas, those in
+sync first, then those that may lead without loss all the same (KRaft's eligible replicas), then the others; each group
+in assignment order. So the first live member is whom Kafka would elect, and where it stands says at what price.
+"""
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kactl.rows import Ints, RowNumbers
+from kactl.table import in_sync_of
+
+Slots = npt.NDArray[np.int16]
+Floats = npt.NDArray[np.float64]
+
+NO_SLOT: Final = np.int16(-1)
+FREE: Final = np.int32(-1)
+_IN_SYNC, _ELIGIBLE, _OTHER, _FREE = range(4)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Classes:
+    """n classes of W members at the most.
+
+    Attributes:
+        members: int32[W, n], brokers by their position among all of them, in the order told above; FREE behind them.
+        in_sync: int16[n], how many of the first members are in sync.
+        eligible: int16[n], how many of the first may lead without loss.
+        electable: int16[n], how many of the first may lead at all: all, where unclean elections are allowed.
+        leader: int16[n], the slot of who leads; NO_SLOT for nobody.
+        min_isr: int32[n].
+        partitions: float64[n], how many; a whole number, and a float only because sums of floats are quick.
+        weight: float64[n], what they add to their leader's load, together.
+    """
+
+    members: Ints
+    in_sync: Slots
+    eligible: Slots
+    electable: Slots
+    leader: Slots
+    min_isr: Ints
+    partitions: Floats
+    weight: Floats
+
+    def __len__(self) -> int:
+        return len(self.in_sync)
+
+    def take(self, which: RowNumbers) -> "Classes":
+        """Some of them."""
+        return Classes(*(getattr(self, each.name).take(which, axis=-1) for each in dataclasses.fields(Classes)))
+
+    def merged(self) -> "Classes":
+        """The same with equal ones as one."""
+        width = len(self.members)
+        columns = [*self.members, self.in_sync, self.eligible, self.electable, self.leader, self.min_isr]
+        names = [f"key{at}" for at in range(len(columns))]
+        keyed = dict(zip(names, columns, strict=True))
+        table = pa.table(keyed | {"partitions": self.partitions, "weight": self.weight})
+        grouped = table.group_by(names).aggregate([("partitions", "sum"), ("weight", "sum")])
+        keys = [grouped[name].to_numpy() for name in names]
+        members = np.stack(keys[:width]) if len(grouped) else self.members[:, :0]
+        sums = (grouped[f"{name}_sum"].to_numpy() for name in ("partitions", "weight"))
+        return Classes(members, *keys[width:], *sums)
+
+
+def of_table(table: pa.Table, brokers: Sequence[int], away: Collection[int]) -> tuple[Classes, float]:
+    """The classes of a table with the columns of `partitions.GROUPED`, one for each row.
+
+    A leader that the ISR does not name is in sync all the same. A member of the ISR that is not assigned counts
+    nowhere, as it can never lead. Where nobody leads although somebody is alive who could, there is a reason that a
+    snapshot does not show, such as a failed directory: those are taken for unable to lead.
+
+    Args:
+        table: `min_isr`, `unclean` and `weight` are filled.
+        brokers: all brokers that are named in it, ascending.
+        away: those of them that are not alive.
+
+    Returns:
+        The classes, and how many partitions have no leader although somebody could.
+    """
+    replicas, isr, elr = (padded(table[name]) for name in ("replicas", "isr", "elr"))
+    leader = table["leader"].to_numpy()
+    partitions = table["partitions"].to_numpy().astype(np.float64)
+    assigned = replicas != FREE
+    in_sync = in_sync_of(replicas, isr) | ((replicas == leader) & assigned)
+    eligible = in_sync_of(replicas, elr) & ~in_sync
+    could = (in_sync | eligible) & ~np.isin(replicas, list(away))
+    stuck = (leader < 0) & could.any(axis=0)
+    assigned &= ~((in_sync | eligible) & stuck)
+    rank = np.where(in_sync, _IN_SYNC, np.where(eligible, _ELIGIBLE, _OTHER))
+    rank = np.where(assigned, rank, _FREE).astype(np.int8)
+    members = _ordered(np.where(assigned, replicas, FREE), rank)
+    last_sync = (rank == _IN_SYNC).sum(axis=0, dtype=np.int16)
+    last_eligible = last_sync + (rank == _ELIGIBLE).sum(axis=0, dtype=np.int16)
+    last = (rank != _FREE).sum(axis=0, dtype=np.int16)
+    classes = Classes(
+        members=_positions(members, brokers),
+        in_sync=last_sync,
+        eligible=last_eligible,
+        electable=np.where(table["unclean"].to_numpy(zero_copy_only=False), last, last_eligible),
+        leader=_slot_of(members, leader),
+        min_isr=table["min_isr"].to_numpy(),
+        partitions=partitions,
+        weight=table["weight"].to_numpy(),
+    )
+    return classes, float(partitions[stuck].sum())
+
+
+def padded(column: Any) -> Ints:
+    """int32[W, n]: the lists of a column, each from slot 0 on, FREE behind them; W is 1 at least. Null is empty."""
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(whole, pa.ChunkedArray):  # combining gives chunks where one array cannot hold all, or there are none
+        whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], column.type)
+    lengths = whole.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    values = whole.flatten().to_numpy(zero_copy_only=False)
+    made = np.full((max(1, int(lengths.max(initial=0))), len(whole)), FREE, np.int32)
+    row = np.repeat(np.arange(len(whole)), lengths)
+    slot = np.arange(len(values)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    made[slot, row] = values
+    return made
+
+
+def _ordered(members: Ints, rank: Any) -> Ints:
+    """Members by rank, those of one rank as they stood."""
+    if not (rank[1:] < rank[:-1]).any():
+        return members
+    return np.take_along_axis(members, rank.argsort(axis=0, kind="stable"), axis=0)
+
+
+def _positions(members: Ints, brokers: Sequence[int]) -> Ints:
+    known = np.asarray(brokers, np.int32)
+    at = np.searchsorted(known, members).astype(np.int32)
+    return np.where(members == FREE, FREE, at)
+
+
+def _slot_of(members: Ints, leader: Ints) -> Slots:
+    found = np.full(members.shape[1], NO_SLOT, np.int16)
+    for slot, line in enumerate(members):
+        found[(line == leader) & (line != FREE)] = slot
+    return found

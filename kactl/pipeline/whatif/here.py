@@ -1,0 +1,103 @@
+"""Sums over a snapshot that fits into this process, without Spark."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .classes import of_table
+from .deaths import Deaths, Sums
+from .measure import Plan, Who, measure
+from .partitions import GROUPED, Assumed
+from .sweep import TOPICS, TopicShare
+from .world import Role, World
+
+WHERE = "here"
+
+
+class Lost:
+    """The topics whose partitions lose their last in-sync replica: how many topics, and those that lose most."""
+
+    def __init__(self, topics: int = 0, worst: Sequence[TopicShare] = ()) -> None:
+        self.topics = topics
+        self.worst = tuple(worst)
+
+
+class Here:
+    """A snapshot of which every partition is known to this process.
+
+    Args:
+        table: with the columns of `partitions.SCHEMA`, all of which are known but for `elr`, `min_isr`, `unclean` and
+            `weight`.
+    """
+
+    where = WHERE
+
+    def __init__(self, table: pa.Table, world: World, assumed: Assumed) -> None:
+        self.world = world
+        rows, self.stuck = of_table(filled(table, assumed), world.brokers, world.away)
+        count, away = len(world.brokers), world.positions(sorted(world.away & set(world.brokers)))
+        names = table["topic"].combine_chunks().dictionary_encode()
+        self._names, self._topic = names.dictionary, names.indices.to_numpy()
+        self._rows = Deaths(rows, away, count)
+        merged = rows.merged()
+        self.classes = len(merged)
+        self._deaths = Deaths(merged, away, count)
+
+    @property
+    def topics(self) -> int:
+        return len(self._names)
+
+    def sums(self, plan: Plan) -> Sums:
+        """What a plan comes to; shapes as in `measure.Plan`."""
+        return measure(self._deaths, plan)
+
+    def close(self) -> None:
+        """Nothing has to be let go."""
+
+    def lost(self, sets: Sequence[Who]) -> list[Lost]:
+        """For each set of brokers, the topics that lose a last replica without which nobody leads without loss."""
+        return [self._lost(who) for who in sets]
+
+    def _lost(self, who: Who) -> Lost:
+        hit = np.bincount(self._topic[self._rows.bereft_by(who)], minlength=len(self._names))
+        topics = int(np.count_nonzero(hit))
+        order = np.argsort(-hit, kind="stable")[: min(TOPICS, topics)]
+        worst = [TopicShare(topic=self._names[int(at)].as_py(), partitions=int(hit[at])) for at in order]
+        return Lost(topics, worst)
+
+
+def filled(table: pa.Table, assumed: Assumed) -> pa.Table:
+    """Partitions as the table of classes that each of them is: what is not known of a topic is taken as assumed."""
+    topics = table["topic"].combine_chunks().dictionary_encode()
+    facts = [assumed.topics.get(name) for name in topics.dictionary.to_pylist()]
+    told = {
+        name: pa.array([None if each is None else getattr(each, name) for each in facts], GROUPED.field(name).type)
+        for name in ("min_isr", "unclean", "weight")
+    }
+    told = {name: column.take(topics.indices) for name, column in told.items()}
+    weight = told["weight"] if assumed.weighted else pa.nulls(len(table), pa.float64())
+    columns = {name: table[name] for name in ("leader", "replicas", "isr", "elr")}
+    columns["min_isr"] = pc.coalesce(told["min_isr"], table["min_isr"], pa.scalar(assumed.min_isr, pa.int32()))
+    columns["unclean"] = pc.coalesce(told["unclean"], table["unclean"], pa.scalar(assumed.unclean))
+    columns["partitions"] = pa.array(np.ones(len(table), np.int64))
+    columns["weight"] = pc.coalesce(weight, table["weight"], pa.scalar(0.0 if assumed.weighted else 1.0))
+    return pa.table(columns).cast(GROUPED)
+
+
+def roles(table: pa.Table) -> list[Role]:
+    """What each broker that is named anywhere has in a snapshot."""
+    leads = _counted(table["leader"].filter(pc.greater_equal(table["leader"], 0)))
+    held = _counted(pc.list_flatten(table["replicas"]))
+    led = table.filter(pc.greater_equal(table["leader"], 0))
+    in_sync = _counted(pc.list_flatten(led["isr"]))
+    named = leads.keys() | held.keys() | _counted(pc.list_flatten(table["isr"])).keys()
+    return [
+        Role(broker, held=held.get(broker, 0), leads=leads.get(broker, 0), in_sync=in_sync.get(broker, 0))
+        for broker in sorted(named)
+    ]
+
+
+def _counted(brokers: pa.ChunkedArray) -> dict[int, int]:
+    return {each["values"]: each["counts"] for each in pc.value_counts(brokers).to_pylist()}

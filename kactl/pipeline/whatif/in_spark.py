@@ -1,0 +1,221 @@
+"""Sums over a snapshot that Spark holds: classes are made there, and come here if they are few enough.
+
+    partitions ─group by signature─▶ classes ─┬─ few ─▶ here: all sums in this process
+                                              └─ many ─▶ each task sums its own up, Spark adds what they found
+
+Either way no more comes to this process than classes, sums, and the names of topics that are shown.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from .classes import of_table
+from .deaths import Deaths, Sums
+from .here import Lost
+from .measure import Plan, Who, measure, packed, shaped, unpacked
+from .partitions import GROUPED, SCHEMA, SIGNATURE, Assumed
+from .sweep import TOPICS, TopicShare
+from .world import Role, World
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Value
+    from pyspark.sql import DataFrame
+
+# Some 150 bytes each while sums are made: 300 MB.
+CLASSES_HERE: Final = 2_000_000
+# What is said of topics, and what it is called beside what the snapshot says.
+_SAID: Final = {"topic": "topic", "min_isr": "said_min_isr", "unclean": "said_unclean", "weight": "said_weight"}
+_SUMS: Final = pa.schema([pa.field("counts", pa.binary()), pa.field("load", pa.binary())])
+
+
+class InSpark:
+    """A snapshot as a DataFrame with the columns of `partitions.SCHEMA`, which are filled as far as known.
+
+    Args:
+        classes_here: with more classes than that, sums are made by Spark.
+        keeps: what Spark keeps for it, to be let go with it.
+    """
+
+    def __init__(
+        self,
+        partitions: "DataFrame",
+        world: World,
+        assumed: Assumed,
+        *,
+        classes_here: int = CLASSES_HERE,
+        keeps: "Sequence[DataFrame]" = (),
+    ) -> None:
+        from pyspark.storagelevel import StorageLevel
+
+        self.world = world
+        self._partitions = filled(partitions, assumed)
+        self._classes = grouped(self._partitions).persist(StorageLevel.DISK_ONLY)
+        self._keeps = (self._classes, *keeps)
+        self.classes = self._classes.count()
+        self._count = len(world.brokers)
+        self._away = world.positions(sorted(world.away & set(world.brokers)))
+        self._deaths: Deaths | None = None
+        if self.classes <= classes_here:
+            classes, self.stuck = of_table(self._classes.toArrow().cast(GROUPED), world.brokers, world.away)
+            self._deaths = Deaths(classes.merged(), self._away, self._count)
+        else:
+            self.stuck = self._stuck()
+
+    @property
+    def where(self) -> str:
+        return "Spark" if self._deaths is None else "here"
+
+    @functools.cached_property
+    def topics(self) -> int:
+        return self._partitions.select("topic").distinct().count()
+
+    def close(self) -> None:
+        """Let go of what Spark keeps."""
+        for each in self._keeps:
+            each.unpersist()
+
+    def sums(self, plan: Plan) -> Sums:
+        """What a plan comes to; shapes as in `measure.Plan`."""
+        if self._deaths is not None:
+            return measure(self._deaths, plan)
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        found = self._classes.mapInArrow(_summing(self.world, plan), from_arrow_schema(_SUMS))
+        count = self._count
+        parts = found.rdd.map(lambda row: unpacked(bytes(row.counts), bytes(row.load), count))
+        return shaped(parts.treeReduce(lambda one, other: one + other), plan)
+
+    def lost(self, sets: Sequence[Who]) -> list[Lost]:
+        """See `Here.lost`; all sets in one job."""
+        if not sets:
+            return []
+        from pyspark.sql import Window
+        from pyspark.sql import functions as f
+
+        named = [[self.world.brokers[at] for at in who] for who in sets]
+        hit = [f.when(f.size(f.array_except("may_lead", _ids(who))) == 0, f.lit(at)) for at, who in enumerate(named)]
+        alive = self._may_lead().where(f.size("may_lead") > 0)
+        which = f.explode(f.array_compact(f.array(*hit))).alias("set")
+        by_topic = alive.select("topic", which).groupBy("set", "topic").agg(f.count(f.lit(1)).alias("partitions"))
+        of_set = Window.partitionBy("set")
+        ranked = by_topic.withColumns(
+            {
+                "topics": f.count(f.lit(1)).over(of_set),
+                "rank": f.row_number().over(of_set.orderBy(f.desc("partitions"), "topic")),
+            }
+        ).where(f.col("rank") <= TOPICS)
+        found = [Lost() for _ in sets]
+        for row in ranked.orderBy("set", "rank").collect():
+            before = found[row["set"]].worst
+            share = TopicShare(topic=row["topic"], partitions=row["partitions"])
+            found[row["set"]] = Lost(row["topics"], (*before, share))
+        return found
+
+    def _may_lead(self) -> "DataFrame":
+        """Partitions with `may_lead`: who of their replicas is alive and leads without loss; `classes.of_table` says
+        the same of classes."""
+        from pyspark.sql import functions as f
+
+        leader = f.when(f.col("leader") >= 0, f.array("leader")).otherwise(_ids([]))
+        known = f.array_union(f.coalesce("isr", _ids([])), f.array_union(leader, f.coalesce("elr", _ids([]))))
+        could = f.array_except(f.array_intersect("replicas", known), _ids(sorted(self.world.away)))
+        return self._partitions.withColumn("could", could).withColumn(
+            "may_lead", f.when(f.col("leader") >= 0, f.col("could")).otherwise(_ids([]))
+        )
+
+    def _stuck(self) -> float:
+        from pyspark.sql import functions as f
+
+        return float(self._may_lead().where((f.col("leader") < 0) & (f.size("could") > 0)).count())
+
+
+def filled(partitions: "DataFrame", assumed: Assumed) -> "DataFrame":
+    """Partitions, with what is not known of a topic as it is assumed."""
+    from pyspark.sql import functions as f
+
+    rows = [{"topic": name, **dataclasses.asdict(facts)} for name, facts in assumed.topics.items()]
+    table = pa.Table.from_pylist(rows, pa.schema([SCHEMA.field(name) for name in _SAID]))
+    said = partitions.sparkSession.createDataFrame(table.rename_columns([_SAID[name] for name in table.column_names]))
+    weight = "coalesce(said_weight, weight, 0.0)" if assumed.weighted else "coalesce(weight, 1.0)"
+    # Somebody wrote a line for each of these topics: they are few.
+    return partitions.join(f.broadcast(said), "topic", "left").selectExpr(
+        "topic",
+        "partition",
+        "leader",
+        "replicas",
+        "isr",
+        "elr",
+        f"coalesce(said_min_isr, min_isr, {assumed.min_isr}) min_isr",
+        f"coalesce(said_unclean, unclean, {str(assumed.unclean).lower()}) unclean",
+        f"{weight} weight",
+    )
+
+
+def grouped(partitions: "DataFrame") -> "DataFrame":
+    """Classes: partitions that agree in everything that decides their fate; the columns of `partitions.GROUPED`.
+
+    ISRs come in any order, and mean the same in each.
+    """
+    from pyspark.sql import functions as f
+
+    alike = partitions.withColumns({"isr": f.array_sort("isr"), "elr": f.array_sort("elr")})
+    return alike.groupBy(*SIGNATURE).agg(
+        f.count(f.lit(1)).cast("long").alias("partitions"), f.sum("weight").cast("double").alias("weight")
+    )
+
+
+def roles(partitions: "DataFrame") -> list[Role]:
+    """What each broker that is named anywhere has in a snapshot; one row for each comes here."""
+    from pyspark.sql import functions as f
+
+    led = f.col("leader") >= 0
+    nobody = _ids([])
+    parts = (
+        partitions.select(f.explode("replicas").alias("broker"), _ones(held=1)),
+        partitions.where(led).select(f.col("leader").alias("broker"), _ones(leads=1)),
+        partitions.select(
+            f.explode(f.coalesce("isr", nobody)).alias("broker"), _ones(in_sync=f.when(led, 1).otherwise(0))
+        ),
+    )
+    united = functools.reduce(lambda one, other: one.unionByName(other), parts)
+    summed = united.groupBy("broker").agg(*(f.sum(f"has.{name}").alias(name) for name in ("held", "leads", "in_sync")))
+    rows = sorted(summed.collect(), key=lambda row: int(row["broker"]))
+    return [Role(row["broker"], held=row["held"], leads=row["leads"], in_sync=row["in_sync"]) for row in rows]
+
+
+def _ones(**given: "int | Value") -> "Value":
+    from pyspark.sql import functions as f
+
+    def number(name: str) -> "Value":
+        value = given.get(name, 0)
+        return (f.lit(value) if isinstance(value, int) else value).cast("long").alias(name)
+
+    return f.struct(*(number(name) for name in ("held", "leads", "in_sync"))).alias("has")
+
+
+def _ids(brokers: Iterable[int]) -> "Value":
+    from pyspark.sql import functions as f
+
+    return f.array(*(f.lit(broker) for broker in brokers)).cast("array<int>")
+
+
+def _summing(world: World, plan: Plan) -> Any:
+    """What runs on the workers: classes in, their sums out, in one row."""
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        classes, _ = of_table(_table(batches), world.brokers, world.away)
+        away = world.positions(sorted(world.away & set(world.brokers)))
+        sums = measure(Deaths(classes, away, len(world.brokers)), plan)
+        counts, load = packed(sums)
+        yield pa.RecordBatch.from_arrays([pa.array([counts]), pa.array([load])], schema=_SUMS)
+
+    return work
+
+
+def _table(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    kept = list(batches)
+    return pa.Table.from_batches(kept).cast(GROUPED) if kept else GROUPED.empty_table()

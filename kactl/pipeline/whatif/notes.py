@@ -1,0 +1,53 @@
+"""What to know before one relies on an answer."""
+
+from . import words
+from .ready import Ready
+from .sweep import Now
+
+
+def notes(ready: Ready, now: Now) -> tuple[str, ...]:
+    """In sentences; none if there is nothing to beware of."""
+    said = (*ready.notes, _unknown(now), _stuck(now), _unsure(ready), _defaulted(ready, now), _loose(now))
+    return tuple(filter(None, said))
+
+
+def _unknown(now: Now) -> str:
+    if not now.unknown:
+        return ""
+    is_ = "is" if now.unknown == 1 else "are"
+    return f"{words.count(now.unknown)} {is_} left out: their replicas or ISR are not known."
+
+
+def _stuck(now: Now) -> str:
+    if not now.stuck:
+        return ""
+    return (
+        f"{words.count(now.stuck)} had no leader although somebody in sync seems to be alive (a directory failed, or "
+        "an election was going on): taken to have none throughout."
+    )
+
+
+def _unsure(ready: Ready) -> str:
+    unsure = ready.engine.world.unsure
+    if not unsure:
+        return ""
+    return f"Taken to be away, as nobody has them in sync: {_ids(unsure)}. If they are alive: --alive {_ids(unsure)}."
+
+
+def _defaulted(ready: Ready, now: Now) -> str:
+    if not ready.defaulted:
+        return ""
+    return (
+        f"min.insync.replicas is taken to be {now.min_isr} for {words.count(ready.defaulted)}, as nothing is known of "
+        "theirs: say otherwise with --min-isr or --topics."
+    )
+
+
+def _loose(now: Now) -> str:
+    inside = {broker for rack in now.racks.values() for broker in rack}
+    loose = [broker for broker in now.brokers if broker not in inside]
+    return f"Of no known rack: {_ids(loose)}." if now.racks and loose else ""
+
+
+def _ids(brokers: "tuple[int, ...] | list[int]") -> str:
+    return ",".join(map(str, brokers))
