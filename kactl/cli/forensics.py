@@ -77,6 +77,8 @@ def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | Non
         raise Failure(str(error), Exit.USAGE) from None
     except KactlError as error:
         raise Failure(str(error)) from None
+    except OSError as error:
+        raise Failure(f"{error.filename or out}: {error.strerror or error}") from None
     _show(settings, done, logs, form)
     if tz is None:
         settings.note("Times are taken for UTC: if the brokers' clocks show another zone, say so with --tz.")
@@ -149,7 +151,7 @@ def _show(settings: Settings, done: "Ingested", logs: tuple[str, ...], form: str
 def _row(item: "FileReport") -> tuple[Cell, ...]:
     low = item.coverage is not None and item.coverage < 0.9
     return (
-        item.path,
+        _harmless(item.path),
         (str(item.kind), PLAIN if item.is_log and item.error is None else BAD),
         item.version or NONE,
         NONE if item.broker is None else str(item.broker),
@@ -173,10 +175,15 @@ def _remarks(files: Iterable["FileReport"]) -> Iterator[str]:
         for remark in (*([] if each.error is None else [each.error]), *each.warnings):
             said.setdefault(remark, []).append(each.path)
         for sample in each.samples:
-            said.setdefault(f"not understood, for example: {sample[:160]}", []).append(each.path)
+            said.setdefault(f"not understood, for example: {_harmless(sample[:160])}", []).append(each.path)
     for remark, paths in said.items():
         more = f" and {output.count(len(paths) - 1, 'more file')}" if len(paths) > 1 else ""
-        yield f"{paths[0]}{more}: {remark}"
+        yield f"{_harmless(paths[0])}{more}: {remark}"
+
+
+def _harmless(text: str) -> str:
+    """Text of a log, which may hold anything, without what a terminal would take for an order."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def _sums(done: "Ingested") -> str:

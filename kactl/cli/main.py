@@ -8,6 +8,7 @@ kactl: this needs the package {name!r}, which is not installed.
 Install it with:  pip install 'kactl[{extra}]'"""
 # Who brings what is not brought by the extra of the command line itself.
 EXTRA_OF: Final = {
+    "jinja2": "server,pipeline",
     "kazoo": "server,zookeeper",
     "kio": "server,kafka",
     "pyarrow": "server,pipeline",

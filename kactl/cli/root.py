@@ -16,10 +16,14 @@ from .explain import explain
 from .forensics import forensics
 from .get import get
 from .reassign import reassign
+from .report import report
 from .settings import Settings, options
+from .sql import sql
+from .timeline import timeline
 from .topic import topic
 from .up import up
 from .watch import watch
+from .whatif import whatif
 
 
 class Root(click.Group):
@@ -62,5 +66,7 @@ def kactl(settings: Settings) -> None:
         click.get_current_context().color = False
 
 
+for command in (report, timeline, sql, whatif):
+    forensics.add_command(command)
 for command in (up, controller, topic, get, explain, elect, reassign, broker, watch, forensics, doctor, config, compat):
     kactl.add_command(command)

@@ -15,8 +15,8 @@ DEFAULT_SERVER: Final = "http://127.0.0.1:8080"
 DEFAULT_TIMEOUT_S: Final = 30.0
 # A day: who waits for longer does not wait for an answer. Sockets take no more than some centuries.
 TIMEOUT_S_MAX: Final = 86_400.0
-# 'kafka' is for `topic describe` alone: the lines of kafka-topics.sh.
-OUTPUTS: Final = ("table", "json", "jsonl", "kafka")
+# 'kafka' is for `topic describe` alone: the lines of kafka-topics.sh; 'csv' for `forensics sql`.
+OUTPUTS: Final = ("table", "json", "jsonl", "csv", "kafka")
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -1,0 +1,138 @@
+"""What `kactl forensics report`, `timeline` and `sql` have in common: the folder, the jobs' answers, times as typed."""
+
+import contextlib
+import datetime
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kactl.errors import BadRequest, KactlError
+
+from . import forensics
+from .exits import Exit, Failure
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kactl.pipeline.jobs.catalog import Results
+    from kactl.pipeline.report.wording import Moments
+    from kactl.pipeline.tables import Manifest
+
+_FORMS: Final = "2024-05-01, 2024-05-01 10:00 or 2024-05-01T10:00:00.123+02:00"
+
+
+def folder_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Which ingest is asked."""
+    return click.option(
+        "--dir",
+        "folder",
+        default=forensics.OUT,
+        show_default=True,
+        metavar="DIR",
+        help="Where `ingest` has written.",
+    )(command)
+
+
+def time_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A stretch of time, and the zone in which times are read and printed."""
+    for option in (
+        click.option("--tz", metavar="ZONE", help="The zone of times printed and given.  [that of the logs]"),
+        click.option("--to", "end", metavar="TIME", help="Only what was going on before it."),
+        click.option("--from", "begin", metavar="TIME", help="Only what was going on after it."),
+    ):
+        command = option(command)
+    return command
+
+
+@contextlib.contextmanager
+def errors_said() -> Iterator[None]:
+    """Our own errors as the command line says them.
+
+    Raises:
+        Failure: USAGE for what was asked wrongly.
+    """
+    try:
+        yield
+    except BadRequest as error:
+        raise Failure(str(error), Exit.USAGE) from None
+    except KactlError as error:
+        raise Failure(str(error)) from None
+
+
+def manifest_of(folder: str) -> "Manifest":
+    """What was ingested, before seconds are spent on starting Spark.
+
+    Raises:
+        NotIngested: there is nothing to ask.
+    """
+    from kactl.pipeline.places import Place
+    from kactl.pipeline.tables import read_manifest
+
+    return read_manifest(Place(folder))
+
+
+def moments_of(manifest: "Manifest", tz: str | None) -> "Moments":
+    """Times as they are printed: in the logs' own zone, so that the lines can be found again, or in another one.
+
+    Raises:
+        UnknownZone: there is none of that name.
+    """
+    from kactl.pipeline.report.wording import Moments
+
+    return Moments(tz or manifest.time_zone)
+
+
+def time_typed(text: str | None, moments: "Moments", option: str) -> datetime.datetime | None:
+    """A time as typed, in UTC.
+
+    Raises:
+        Failure: USAGE, it is none.
+    """
+    if text is None:
+        return None
+    try:
+        time = datetime.datetime.fromisoformat(text.strip().replace(",", "."))
+    except ValueError:
+        raise Failure(f"{option}: {text!r} is no time: write one as {_FORMS}", Exit.USAGE) from None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=moments.zone)
+    return time.astimezone(datetime.UTC)
+
+
+def times_typed(begin: str | None, end: str | None, moments: "Moments") -> tuple[datetime.datetime | None, ...]:
+    """Both ends of a stretch.
+
+    Raises:
+        Failure: USAGE, one is no time, or they are the wrong way round.
+    """
+    first, last = time_typed(begin, moments, "--from"), time_typed(end, moments, "--to")
+    if first is not None and last is not None and last <= first:
+        raise Failure(f"--to: {end} is not after {begin}, so nothing lies in between", Exit.USAGE)
+    return first, last
+
+
+@contextlib.contextmanager
+def spark_for(settings: Settings, master: str, memory: str) -> "Iterator[tuple[SparkSession, Any]]":
+    """Spark, and whom to tell how far it is."""
+    with forensics.session(master, memory) as spark, forensics.shown_progress(settings) as tell:
+        yield spark, tell
+
+
+def answers(spark: "SparkSession", folder: str, tell: Callable[[str, int, int], None]) -> "Results":
+    """The jobs' answers; the jobs are run if they were not yet, or on other logs."""
+    from kactl.pipeline.jobs.catalog import JOBS, NoResults, open_results, run_jobs
+
+    try:
+        results = open_results(spark, folder)
+    except NoResults:
+        return run_jobs(spark, folder, tell=tell)
+    if all(job.name in results for job in JOBS):
+        return results
+    return run_jobs(spark, folder, tell=tell)
+
+
+def harmless(text: str) -> str:
+    """Text of a log, which may hold anything, on one line and without what a terminal would take for an order."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)

@@ -1,0 +1,200 @@
+"""`kactl forensics sql`: whatever else one wants to know."""
+
+import csv
+import itertools
+import json
+import logging
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from . import output
+from .exits import Exit, Failure
+from .forensic_answers import answers, errors_said, folder_option, harmless, manifest_of, spark_for
+from .forensics import spark_options
+from .output import NONE
+from .settings import Settings, local_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kactl.pipeline.events import Column
+
+_LIMIT: Final = 1000
+_INGESTED: Final = ("events", "files", "levels")
+_TIMED: Final = "timed"
+
+
+@click.command(short_help="Ask the tables anything, in SQL.")
+@click.argument("query", required=False)
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=0), default=_LIMIT, show_default=True, help="At most so many rows; 0: all."
+)
+@folder_option
+@spark_options
+@local_options
+def sql(settings: Settings, *, query: str | None, limit: int, folder: str, master: str, memory: str) -> None:
+    """Ask the tables of an ingest, and what the jobs made of them, in Spark's SQL.
+
+    Without a query it lists the tables and their columns. For example:
+
+    \b
+      kactl forensics sql "SELECT topic, count(*) FROM outages WHERE NOT planned GROUP BY topic"
+      kactl forensics sql "SELECT at, speaker, type FROM timed WHERE topic = 'orders' ORDER BY at" -o csv --limit 0
+    """
+    form = settings.only("table", "json", "jsonl", "csv")
+    if query is None:
+        _show_tables(form)
+        return
+    with errors_said():
+        manifest_of(folder)
+        with spark_for(settings, master, memory) as (spark, tell):
+            _views(spark, folder, query, tell)
+            tell("query", 0, 0)
+            found = _asked(spark, query)
+            # One more than is shown tells whether there are more.
+            rows = _rows(found if limit == 0 else found.limit(limit + 1), all_=limit == 0)
+            shown = rows if limit == 0 else itertools.islice(rows, limit)
+            _show(found.columns, shown, form)
+            if limit and next(rows, None) is not None:
+                settings.note(f"There are more than {limit:,} rows: --limit N for more, --limit 0 for all.")
+
+
+# -- what there is -----------------------------------------------------------------------------------------------------
+
+
+def tables() -> "dict[str, tuple[str, tuple[Column, ...]]]":
+    """Every table that can be asked: what it says, and its columns."""
+    from kactl.pipeline.events import COLUMNS
+    from kactl.pipeline.files import FILE_COLUMNS, LEVEL_COLUMNS
+    from kactl.pipeline.jobs import timed
+    from kactl.pipeline.jobs.catalog import JOBS
+
+    made: dict[str, tuple[str, tuple[Column, ...]]] = {
+        "events": ("every line that says something", COLUMNS),
+        "files": ("what each file is and can tell", FILE_COLUMNS),
+        "levels": ("which levels were logged when", LEVEL_COLUMNS),
+        _TIMED: ("the events, on one clock; all of their columns, and these", timed.COLUMNS),
+    }
+    return made | {job.name: (job.says, job.columns) for job in JOBS}
+
+
+def _show_tables(form: str) -> None:
+    listed = [
+        {"table": name, "column": each.name, "type": str(each.type), "says": each.says}
+        for name, (_, columns) in tables().items()
+        for each in columns
+    ]
+    if form == "json":
+        output.print_json(listed)
+    elif form == "jsonl":
+        output.print_jsonl(listed)
+    elif form == "csv":
+        _print_csv(("table", "column", "type", "says"), (tuple(each.values()) for each in listed))
+    else:
+        for name, (says, columns) in tables().items():
+            output.print_lines([f"{click.style(name, bold=True)}: {says}"])
+            lines = output.table(("  COLUMN", "TYPE", "SAYS"), ((f"  {c.name}", str(c.type), c.says) for c in columns))
+            output.print_lines([*lines[1:], ""])
+
+
+def _views(spark: "SparkSession", folder: str, query: str, tell: Any) -> None:
+    """All tables under their names; the jobs are run only if the query names one of theirs."""
+    from kactl.pipeline.tables import open_tables
+
+    names = set(re.findall(r"\w+", query.lower()))
+    if names & (set(tables()) - set(_INGESTED)):
+        views = dict(answers(spark, folder, tell))
+    else:
+        opened = open_tables(spark, folder)
+        views = {name: getattr(opened, name) for name in _INGESTED}
+    for name, view in views.items():
+        view.createOrReplaceTempView(name)
+
+
+# -- the query ---------------------------------------------------------------------------------------------------------
+
+
+def _asked(spark: "SparkSession", query: str) -> "DataFrame":
+    """
+    Raises:
+        Failure: USAGE, and where and what is wrong, in a sentence.
+    """
+    from pyspark.errors import AnalysisException, ParseException
+
+    # It would print the whole of it as well, with its stack, before we say what one needs of it.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    try:
+        return spark.sql(query)
+    except (ParseException, AnalysisException) as error:
+        raise Failure(f"sql: {reason(str(error), query)}", Exit.USAGE) from None
+
+
+def reason(said: str, query: str) -> str:
+    """Of Spark's many lines the one that says what is wrong, and where in the query it is."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    first = re.sub(r"\s*SQLSTATE: \w+\s*", " ", lines[0] if lines else "it cannot be read").strip()
+    name = re.match(r"\[(?P<name>[A-Z_.]+)\]\s*", first)
+    first = first[name.end() :] if name is not None else first
+    by_name = f" ({name['name']})" if name is not None else ""
+    place = re.search(r"\(?line (?P<line>\d+),? pos(?:ition)? (?P<column>\d+)\)?", said)
+    if place is None:
+        return first.rstrip(" .;") + by_name
+    at = int(place["line"]) - 1
+    near = query.splitlines()[at][int(place["column"]) :][:30] if at < len(query.splitlines()) else ""
+    first = first.replace(place[0], "").rstrip(" .;,")
+    where = f"line {place['line']}, column {int(place['column']) + 1}" + (f", at {near!r}" if near else "")
+    return f"{first}: {where}{by_name}"
+
+
+def _rows(found: "DataFrame", *, all_: bool) -> Iterator[tuple[Any, ...]]:
+    """Row by row; all of a large answer never stand here at once."""
+    from pyspark.sql import functions as f
+
+    if not found.columns:
+        return
+    # By number: a query may name two columns alike. As text: as Python's own, times would be of this machine's zone.
+    numbered = found.toDF(*(f"c{at}" for at in range(len(found.columns))))
+    rows = numbered.select(f.to_json(f.struct("*"), _JSON).alias("row"))
+    for row in rows.toLocalIterator() if all_ else rows.collect():
+        yield tuple(json.loads(row["row"]).values())
+
+
+_JSON: Final = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+
+
+# -- what comes of it --------------------------------------------------------------------------------------------------
+
+
+def _show(names: list[str], rows: Iterable[tuple[Any, ...]], form: str) -> None:
+    if form == "jsonl":
+        output.print_jsonl(dict(zip(names, row, strict=True)) for row in rows)
+    elif form == "json":
+        output.print_json([dict(zip(names, row, strict=True)) for row in rows])
+    elif form == "csv":
+        _print_csv(names, rows)
+    else:
+        output.print_lines(output.table(names, (tuple(map(_cell, row)) for row in rows)))
+
+
+def _print_csv(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(names)
+    for row in rows:
+        writer.writerow("" if each is None else _text(each) for each in row)
+
+
+def _cell(value: Any) -> str:
+
+    if value is None:
+        return NONE
+    return harmless(_text(value))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)

@@ -1,0 +1,141 @@
+"""All of a report: what it rests on, what was found, and what is to be said of it."""
+
+import msgspec
+
+from kactl.pipeline.whatif.sweep import Answer
+
+from .findings import (
+    Absence,
+    Churn,
+    Clock,
+    Controllership,
+    Deletion,
+    Finding,
+    Flapping,
+    Loss,
+    Reassignment,
+    Requests,
+    Unclean,
+)
+from .model import Asked, Incident, Lost, Sums, Time
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True):
+    """A file and what it can tell; see `files.FILE_COLUMNS`."""
+
+    path: str
+    kind: str
+    broker: int | None
+    version: str | None
+    levels: tuple[str, ...]
+    begin: Time | None
+    end: Time | None
+    lines: int
+    unparsed: int
+    coverage: float | None
+    warnings: tuple[str, ...]
+    error: str | None
+
+
+class Spoken(msgspec.Struct, frozen=True, kw_only=True):
+    """How finely one broker wrote one kind of log: hours with TRACE lines, and hours with lines of any level."""
+
+    speaker: int | None
+    kind: str
+    trace_hours: int
+    hours: int
+
+
+class Sources(msgspec.Struct, frozen=True, kw_only=True):
+    """What all of it rests on.
+
+    Attributes:
+        begin, end: of the logs; null if no line has a time.
+        files: logs of Kafka or kactl among the files that were named, and `listed` the first of them.
+        partitions, topics: that the logs know of.
+        led: leaderships that the logs know of; `with_log_end` those where a line says where the leader's log ends.
+        brokers: that the logs speak of, ascending; `silent` those of them without a line of their own.
+        controllers_heard: brokers whose controller.log (or kactl's, or the metadata log) is there.
+    """
+
+    begin: Time | None
+    end: Time | None
+    time_zone: str
+    lines: int
+    unparsed: int
+    files: int
+    listed: tuple[File, ...]
+    levels: tuple[Spoken, ...]
+    clocks: tuple[Clock, ...]
+    partitions: int
+    topics: int
+    led: int
+    with_log_end: int
+    brokers: tuple[int, ...]
+    silent: tuple[int, ...]
+    kinds: tuple[str, ...]
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """All that was found, before anything is said of it. Lists hold the worst, the worst first; counts say how many.
+
+    Attributes:
+        forced, planned: outages that nobody wanted, and those that somebody did.
+        incidents: shown in full, in order of time; `incidents_all` is how many there were.
+        others: the rest of them, in order of time, at the most `incidents.LISTED`.
+        unclean_enabled: topics for which the logs say that unclean elections are allowed; "" is all by default.
+        absences: of brokers, in order of time.
+    """
+
+    made_by: str
+    asked: Asked
+    sources: Sources
+    forced: Sums
+    planned: Sums
+    incidents_all: int
+    incidents: tuple[Incident, ...]
+    others: tuple[Incident, ...]
+    lost: Lost
+    losses: tuple[Loss, ...]
+    lost_topics: tuple[tuple[str, Lost], ...]
+    unclean_all: int
+    unclean_sure: int
+    unclean: tuple[Unclean, ...]
+    unclean_enabled: tuple[str, ...]
+    flapping_all: int
+    flapping: tuple[Flapping, ...]
+    churn: tuple[Churn, ...]
+    controllers: tuple[Controllership, ...]
+    requests: tuple[Requests, ...]
+    absences: tuple[Absence, ...]
+    deletions_all: int
+    deletions: tuple[Deletion, ...]
+    reassignments_all: int
+    reassignments: tuple[Reassignment, ...]
+    audit: tuple[Finding, ...]
+
+
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do, and what in the logs says so."""
+
+    rule: str
+    do: str
+    because: str
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts and what is to be said of them.
+
+    Attributes:
+        next: what would be offline if brokers died where the logs end; null if too little is known of the cluster.
+        headline: one sentence.
+        summary: sentences for whoever reads nothing else.
+        limits: what the logs cannot tell, and what follows from that.
+    """
+
+    headline: str
+    summary: tuple[str, ...]
+    limits: tuple[str, ...]
+    advice: tuple[Advice, ...]
+    facts: Facts
+    next: Answer | None = None

@@ -1,0 +1,184 @@
+"""The part of the report about incidents: each with its picture, its partitions, and where its time went."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from .facts import Facts
+from .model import Band, Incident, Partition, Percentiles, Share, Sums
+from .parts_picture import PARTS, parts
+from .section import Picture, Section, Table, table
+from .timeline_picture import timeline
+from .wording import Moments, count, duration, share
+from .words import CAUSES, lost_in_words
+
+_LEGEND: Final = (
+    "Solid: seen in lines of the partition or of its leader's death. Striped: inferred from other lines, or only "
+    "bounded; a thin line goes to how far it may reach. A broker's bar is striped from its last sign until it was "
+    "noticed."
+)
+_BARS_LISTED: Final = 3
+
+
+def incident_sections(facts: Facts, moments: Moments) -> Iterator[Section]:
+    """A heading for all of them with a list, then each that is shown in full."""
+    if not facts.incidents_all:
+        return
+    yield Section(
+        name="incidents",
+        title="Incidents",
+        paragraphs=(
+            "What happened with less than ten minutes of quiet in between is one incident. Changes that somebody "
+            "wanted make none.",
+            *_left_out(facts),
+        ),
+        tables=table(
+            ("", "begin", "end", "partitions", "topics", "longest", "added up", "records lost", "unclean"),
+            (_row(each, moments) for each in sorted((*facts.incidents, *facts.others), key=lambda each: each.number)),
+        )
+        if facts.incidents_all > 1
+        else (),
+    )
+    for incident in facts.incidents:
+        yield _incident(incident, facts, moments)
+
+
+def _left_out(facts: Facts) -> Iterator[str]:
+    listed = len(facts.incidents) + len(facts.others)
+    if facts.incidents_all > len(facts.incidents):
+        yield (
+            f"Of {facts.incidents_all:,} the {len(facts.incidents)} that cost most are shown in full"
+            + (f", and the first {listed:,} are listed." if listed < facts.incidents_all else ".")
+        )
+
+
+def _row(each: Incident, moments: Moments) -> tuple[object, ...]:
+    sums = each.sums
+    return (
+        each.number,
+        moments.seconds(each.begin),
+        moments.seconds(each.end),
+        sums.partitions if sums else 0,
+        sums.topics if sums else 0,
+        duration(sums.duration.max) if sums else None,
+        duration(sums.total_ms) if sums else None,
+        lost_in_words(each.lost) if each.lost.partitions else None,
+        each.unclean,
+    )
+
+
+def _incident(incident: Incident, facts: Facts, moments: Moments) -> Section:
+    picture = timeline(incident, absences=facts.absences, controllers=facts.controllers, moments=moments)
+    pictures = [Picture(svg=picture, caption=_LEGEND)]
+    if incident.bands:
+        pictures.append(
+            Picture(
+                svg=parts(incident.number, incident.bands),
+                caption="Where the time went: each bar is the mean of outages of about one length, the shortest first.",
+            )
+        )
+    return Section(
+        name=f"incident-{incident.number}",
+        title=f"Incident {incident.number}: {moments.stretch(incident.begin, incident.end)}",
+        level=3,
+        paragraphs=(" ".join(_said(incident)),),
+        pictures=tuple(pictures),
+        tables=tuple(_tables(incident, moments)),
+    )
+
+
+def _said(incident: Incident) -> Iterator[str]:
+    sums = incident.sums
+    if sums is not None:
+        known = f"{sums.observed:,} observed, {sums.inferred:,} inferred, {sums.bounded:,} bounded"
+        yield (
+            f"{count(sums.outages, 'outage')} of {count(sums.partitions, 'partition')} of "
+            f"{count(sums.topics, 'topic')} ({known}), {duration(sums.total_ms)} added up over partitions, "
+            f"{duration(sums.duration.max)} the longest."
+        )
+        if sums.open:
+            yield f"{count(sums.open, 'outage')} had not ended where the logs end."
+    if incident.lost.partitions:
+        yield (
+            f"Records lost, at the least: {lost_in_words(incident.lost)}, in "
+            f"{count(incident.lost.partitions, 'partition')}."
+        )
+    if incident.unclean:
+        yield f"{count(incident.unclean, 'unclean election')}."
+
+
+def _tables(incident: Incident, moments: Moments) -> Iterator[Table]:
+    yield from table(
+        ("partition", "outages", "without a leader", "when", "why", "leader lost", "leader then"),
+        (_partition(each, moments) for each in incident.partitions),
+        "Partitions that were away for longest",
+    )
+    if incident.sums is not None:
+        yield from _times(incident.sums, incident.bands)
+    yield from _shares(incident.causes, "cause", "By cause")
+    yield from _shares(incident.topics, "topic", "By topic")
+    yield from _shares(incident.brokers, "broker", "By the broker that led before")
+
+
+def _partition(each: Partition, moments: Moments) -> tuple[object, ...]:
+    bars = sorted(each.bars, key=lambda bar: -bar.duration_ms)[:_BARS_LISTED]
+    when = [
+        f"{moments.clock(bar.begin)} ({bar.begin_kind}) to "
+        + ("the end of the logs" if bar.end is None else f"{moments.clock(bar.end)} ({bar.end_kind})")
+        for bar in sorted(bars, key=lambda bar: bar.begin)
+    ]
+    more = [f"and {each.outages - len(bars)} more"] if each.outages > len(bars) else []
+    causes = dict.fromkeys(bar.cause for bar in bars)
+    return (
+        each.name,
+        each.outages,
+        duration(each.total_ms),
+        "; ".join(when + more),
+        ", ".join(causes),
+        ", ".join(dict.fromkeys("" if bar.broker is None else f"{bar.broker}" for bar in bars)) or None,
+        ", ".join(dict.fromkeys(_leader(bar.new_leader, bar.unclean) for bar in bars)),
+    )
+
+
+def _leader(leader: int | None, unclean: bool | None) -> str:
+    if leader is None:
+        return "none"
+    return f"{leader} (unclean)" if unclean else f"{leader}"
+
+
+def _times(sums: Sums, bands: tuple[Band, ...]) -> Iterator[Table]:
+    """Percentiles of the whole and of each part that is known of any outage."""
+    rows = [_times_row("all of it", "", sums.duration)]
+    rows += [
+        _times_row(name, what, getattr(sums, name))
+        for name, what in PARTS.items()
+        if name != "unknown" and getattr(sums, name).known
+    ]
+    yield from table(("time", "what", "known of", "half", "90 %", "99 %", "longest"), rows, "Where the time went")
+    if bands:
+        header = ("outages", "number", "mean", *PARTS)
+        yield from table(header, (_band(each) for each in bands), "Means of outages of about one length")
+
+
+def _times_row(name: str, what: str, times: Percentiles) -> tuple[object, ...]:
+    return (name, what, times.known, *(duration(each) for each in (times.p50, times.p90, times.p99, times.max)))
+
+
+def _band(band: Band) -> tuple[object, ...]:
+    means = [getattr(band, f"{name}_ms") for name in PARTS]
+    return (band.name, band.outages, duration(band.mean_ms), *(duration(each) if each else None for each in means))
+
+
+def _shares(found: tuple[Share, ...], what: str, caption: str) -> Iterator[Table]:
+    total = sum(each.total_ms for each in found)
+    rows = [
+        (
+            CAUSES.get(each.name, each.name) if what == "cause" else each.name,
+            each.partitions,
+            each.outages,
+            duration(each.total_ms),
+            share(each.total_ms, total),
+            duration(each.longest_ms),
+        )
+        for each in found
+    ]
+    yield from table((what, "partitions", "outages", "added up", "share", "longest"), rows, caption)

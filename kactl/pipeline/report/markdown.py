@@ -1,0 +1,80 @@
+"""The report as Markdown, for tickets and wikis: the same texts and tables, without pictures."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from .facts import Report
+from .page import asked, figures, sections
+from .section import Section, Table
+from .wording import Moments
+
+# Whatever Markdown, or HTML within it, would take for markup.
+_MARKUP: Final = re.compile(r"([\\`*_\[\]<>|~&#!])")
+_SPACE: Final = re.compile(r"\s+")
+_LINE_BEGIN: Final = re.compile(r"^(\d+)([.)])|^([-+=])")
+
+
+def markdown(report: Report, moments: Moments) -> str:
+    """All of it."""
+    return "\n".join(_lines(report, moments)).rstrip() + "\n"
+
+
+def plain(text: str) -> str:
+    """A text of which nothing is markup, on one line."""
+    escaped = _MARKUP.sub(r"\\\1", _SPACE.sub(" ", text).strip())
+    return _LINE_BEGIN.sub(lambda found: f"{found[1]}\\{found[2]}" if found[1] else f"\\{found[3]}", escaped)
+
+
+def _lines(report: Report, moments: Moments) -> Iterator[str]:
+    yield f"# {plain(report.headline)}"
+    yield ""
+    if asked(report, moments):
+        yield f"Asked for: {plain(asked(report, moments))}"
+        yield ""
+    yield from _table(Table(header=("", ""), rows=tuple((name, value) for name, value, _ in figures(report))))
+    yield from _listed("Summary", report.summary)
+    if report.advice:
+        yield "## What to do"
+        yield ""
+        for each in report.advice:
+            yield f"- **{plain(each.do)}** {plain(each.because)}"
+        yield ""
+    yield from _listed("What the logs cannot tell", report.limits)
+    for section in sections(report, moments):
+        yield from _section(section)
+    yield f"kactl {plain(report.facts.made_by)}; times are of {plain(moments.name)}"
+
+
+def _listed(title: str, said: Sequence[str]) -> Iterator[str]:
+    if said:
+        yield f"## {title}"
+        yield ""
+        for each in said:
+            yield f"- {plain(each)}"
+        yield ""
+
+
+def _section(section: Section) -> Iterator[str]:
+    yield f"{'#' * section.level} {plain(section.title)}"
+    yield ""
+    for paragraph in section.paragraphs:
+        yield plain(paragraph)
+        yield ""
+    for each in section.tables:
+        yield from _table(each)
+
+
+def _table(table: Table) -> Iterator[str]:
+    if table.caption:
+        yield f"**{plain(table.caption)}**"
+        yield ""
+    yield _row(table.header)
+    yield "| " + " | ".join("---:" if right else "---" for right in table.right) + " |"
+    for row in table.rows:
+        yield _row(row)
+    yield ""
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(plain(cell) for cell in cells) + " |"

@@ -1,0 +1,57 @@
+"""The jobs' tables, cut to what was asked for: a stretch of time, some topics.
+
+What was going on at any time of the stretch is in it whole: an outage that began before keeps its beginning.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from .model import Asked
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# Of each table, when a row begins and when it ends; the first of them that is not null counts, and an end that is null
+# throughout has not come. Tables that are not named have no time of their own.
+_WHEN: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "outages": (("begin", "begin_high", "end"), ("end",)),
+    "losses": (("at", "replica_at"), ("at", "replica_at")),
+    "unclean": (("at",), ("at",)),
+    "flapping": (("first_at",), ("last_at",)),
+    "churn": (("hour",), ("hour",)),
+    "controllers": (("elected_at", "ready_at", "started_at"), ("resigned_at", "last_act_at")),
+    "absences": (("last_sign_at", "shutdown_at", "detected_at"), ("first_sign_at", "back_at")),
+    "deletions": (("asked_at", "started_at"), ("done_at",)),
+    "reassignments": (("started_at",), ("done_at",)),
+    "audit": (("at",), ("at",)),
+}
+# What is counted by the hour is taken if any part of its hour is.
+_LASTS_S: Final = {"churn": 3600}
+
+
+def cut(tables: "Mapping[str, DataFrame]", asked: Asked) -> "dict[str, DataFrame]":
+    """The same tables, under the same names."""
+    return {name: _cut(name, table, asked) for name, table in tables.items()}
+
+
+def _cut(name: str, table: "DataFrame", asked: Asked) -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    if asked.topic is not None and "topic" in table.columns and name in _WHEN:
+        table = table.where(f.col("topic").rlike(f"^(?:{asked.topic})$"))
+    begins, ends = _WHEN.get(name, ((), ()))
+    if begins and asked.end is not None:
+        begin = _first(begins)
+        table = table.where(begin.isNull() | (begin < f.lit(asked.end)))
+    if ends and asked.begin is not None:
+        end = _first(ends)
+        if name in _LASTS_S:
+            end = end + f.make_dt_interval(secs=f.lit(_LASTS_S[name]))
+        table = table.where(end.isNull() | (end >= f.lit(asked.begin)))
+    return table
+
+
+def _first(names: tuple[str, ...]) -> Any:
+    from pyspark.sql import functions as f
+
+    return f.coalesce(*names) if len(names) > 1 else f.col(names[0])

@@ -1,0 +1,124 @@
+"""Numbers, times and lists as a person says them."""
+
+import datetime
+from collections.abc import Sequence
+from typing import Final
+
+from kactl.pipeline.text.zone import zone_of
+
+from .model import Time
+
+NONE: Final = "–"
+
+
+def count(number: int, thing: str, many: str = "") -> str:
+    """'1 partition', '1,204 partitions'."""
+    return f"{number:,} {thing if number == 1 else many or f'{thing}s'}"
+
+
+def duration(ms: float | None) -> str:
+    """'340 ms', '4.2 s', '7 min 40 s', '3 h 12 min', '2 d 4 h'."""
+    if ms is None:
+        return NONE
+    if ms < 0.95:
+        return "0 ms" if ms == 0 else "under 1 ms"
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    if ms < 59_950:
+        return f"{ms / 1000:.1f} s"
+    for large, small, size, part in (
+        ("min", "s", 60_000, 1000),
+        ("h", "min", 3_600_000, 60_000),
+        ("d", "h", 86_400_000, 3_600_000),
+    ):
+        if round(ms / part) * part < size * (24 if large == "h" else 60) or large == "d":
+            whole, rest = divmod(round(ms / part), size // part)
+            return f"{whole:,} {large} {rest} {small}" if rest else f"{whole:,} {large}"
+    raise AssertionError("days have no upper end")
+
+
+def share(part: float, whole: float) -> str:
+    """'37 %'; what is something and not nearly all is never 0 or 100."""
+    if whole <= 0:
+        return NONE
+    percent = 100 * part / whole
+    if 0 < percent < 1:
+        return "under 1 %"
+    if 99 < percent < 100:
+        return "over 99 %"
+    return f"{percent:.0f} %"
+
+
+def listed(names: Sequence[object], *, most: int = 5) -> str:
+    """'1, 2 and 3', or 'a, b, c and 7 more'."""
+    shown = [str(each) for each in names[:most]]
+    if len(names) > most:
+        return f"{', '.join(shown)} and {len(names) - most:,} more"
+    return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
+
+
+def brokers(ids: Sequence[int], *, most: int = 8) -> str:
+    """'broker 3', 'brokers 1, 2 and 3'."""
+    return f"broker{'' if len(ids) == 1 else 's'} {listed(ids, most=most)}"
+
+
+def sentence(text: str) -> str:
+    """With a capital at its beginning and a stop at its end."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", ":", "?")) else ".")
+
+
+class Moments:
+    """Times in one zone, as they are printed."""
+
+    def __init__(self, zone: str) -> None:
+        self.name = zone
+        self.zone = zone_of(zone)
+
+    def local(self, time: Time) -> Time:
+        return time.astimezone(self.zone)
+
+    def full(self, time: Time | None) -> str:
+        """'2024-05-01 12:00:00.123'."""
+        if time is None:
+            return NONE
+        at = self.local(time)
+        return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03}"
+
+    def seconds(self, time: Time | None) -> str:
+        """'2024-05-01 12:00:00'."""
+        return NONE if time is None else f"{self.local(time):%Y-%m-%d %H:%M:%S}"
+
+    def clock(self, time: Time | None) -> str:
+        """'12:00:00.123'."""
+        return NONE if time is None else self.full(time)[11:]
+
+    def day(self, time: Time) -> str:
+        """'1 May 2024'."""
+        at = self.local(time)
+        return f"{at.day} {_MONTHS[at.month - 1]} {at.year}"
+
+    def stretch(self, begin: Time, end: Time) -> str:
+        """'from 03:12:04 to 03:19:44 on 1 May 2024', or with both days."""
+        first, last = self.local(begin), self.local(end)
+        if first.date() == last.date():
+            return f"from {first:%H:%M:%S} to {last:%H:%M:%S} on {self.day(begin)}"
+        return f"from {first:%H:%M:%S} on {self.day(begin)} to {last:%H:%M:%S} on {self.day(end)}"
+
+    def offset(self, time: Time) -> datetime.timedelta:
+        return self.local(time).utcoffset() or datetime.timedelta()
+
+
+_MONTHS: Final = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)

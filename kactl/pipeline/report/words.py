@@ -1,0 +1,206 @@
+"""The summary: what a manager reads. Exact and modest: what was seen, what was inferred, what cannot be known.
+
+A sentence is only there if the facts say it, and none says more than they do.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from .facts import Facts
+from .limits import can_count_losses, is_blind
+from .model import Incident, Lost, Share, Sums
+from .wording import Moments, brokers, count, duration, listed, share
+
+# Why a leader was lost, in words that need no manual.
+CAUSES: Final = {
+    "broker-failure": "a broker failed",
+    "controlled-shutdown": "a broker was shut down in order",
+    "preferred": "leaders went back to their preferred brokers",
+    "reassign": "partitions were moved to other brokers",
+    "replica-failure": "a disk of a broker failed",
+    "no-live-replica": "no replica that could lead was alive",
+    "controller-change": "the controller went with the leader, and another one had to take over first",
+    "unknown": "the logs do not say why",
+}
+
+
+def headline(facts: Facts) -> str:
+    """One sentence."""
+    sums, lost = facts.forced, facts.lost
+    said = []
+    if sums.outages:
+        where = f"{count(sums.partitions, 'partition')} of {count(sums.topics, 'topic')}"
+        said.append(f"{where} had no leader for up to {duration(sums.duration.max)}")
+    if lost.committed:
+        said.append(f"at least {count(lost.committed, 'committed record')} {_was(lost.committed)} lost")
+    elif lost.tail:
+        said.append(f"at least {count(lost.tail, 'record')} not yet committed {_was(lost.tail)} lost")
+    elif lost.unsized:
+        said.append("records were lost, and no line says how many")
+    if facts.unclean_all and not lost.tail:
+        said.append(count(facts.unclean_all, "unclean election"))
+    if said:
+        text = ", and ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
+        return text[:1].upper() + text[1:] + "."
+    if is_blind(facts):
+        return "These logs cannot say whether anything was unavailable."
+    return "No outage and no loss of records was found in these logs."
+
+
+def summary(facts: Facts, moments: Moments) -> tuple[str, ...]:
+    """Sentences for whoever reads nothing else."""
+    return tuple(_summary(facts, moments))
+
+
+def _summary(facts: Facts, moments: Moments) -> Iterator[str]:
+    if facts.forced.outages:
+        yield from _what(facts, moments)
+        yield from _how_long(facts.forced)
+        yield from _why(facts)
+    elif facts.sources.begin is not None and facts.sources.end is not None and not is_blind(facts):
+        yield (
+            f"The logs reach {moments.stretch(facts.sources.begin, facts.sources.end)} and know of "
+            f"{count(facts.sources.partitions, 'partition')} of {count(facts.sources.topics, 'topic')}; in none of "
+            "them does a line show a time without a leader that nobody wanted."
+        )
+    yield from _losses(facts)
+    if facts.unclean_all:
+        sure = facts.unclean_sure
+        how = "all of them for certain" if sure == facts.unclean_all else f"{sure:,} of them for certain"
+        yield (
+            f"{count(facts.unclean_all, 'election')} {_was(facts.unclean_all)} unclean, {how}: a replica was made "
+            "leader that was not in sync, so that records others had could be cut off."
+        )
+    if facts.planned.outages:
+        yield (
+            f"{count(facts.planned.outages, 'change')} of leaders that somebody wanted (preferred elections, moves, "
+            f"orderly shutdowns) took {duration(facts.planned.duration.max)} at the most; they are not counted above."
+        )
+
+
+def _what(facts: Facts, moments: Moments) -> Iterator[str]:
+    sums = facts.forced
+    where = f"{count(sums.partitions, 'partition')} of {count(sums.topics, 'topic')}"
+    of = (
+        f" (of {facts.sources.partitions:,} that the logs know of)"
+        if facts.sources.partitions >= sums.partitions
+        else ""
+    )
+    if facts.incidents_all == 1 and facts.incidents:
+        (incident,) = facts.incidents
+        when = f"{moments.stretch(incident.begin, incident.end)} ({duration(incident.span_ms)} in all)"
+        yield f"Within one incident, {when}, {where}{of} had no leader that clients could use."
+    else:
+        all_ = (*facts.incidents, *facts.others)
+        begin, end = min(each.begin for each in all_), max(each.end for each in all_)
+        yield (
+            f"In {count(facts.incidents_all, 'incident')}, {moments.stretch(begin, end)}, {where}{of} had no leader "
+            "that clients could use."
+        )
+
+
+def _how_long(sums: Sums) -> Iterator[str]:
+    times = sums.duration
+    if sums.outages > 1:
+        yield (
+            f"Half of the {sums.outages:,} outages took no more than {duration(times.p50)}, nine of ten no more than "
+            f"{duration(times.p90)}, and the longest {duration(times.max)}."
+        )
+    most = f", and no more than {duration(sums.most_ms)}" if sums.most_ms is not None else ""
+    exact = sums.least_ms == sums.most_ms == sums.total_ms
+    bounds = "" if exact else f"; it was no less than {duration(sums.least_ms)}{most}"
+    yield f"Added up over partitions that is {duration(sums.total_ms)}{bounds}."
+    if sums.observed < sums.outages:
+        guessed = [(sums.inferred, "inferred from other lines"), (sums.bounded, "only bounded by the lines around it")]
+        said = listed([f"{number:,} {_was(number)} {how}" for number, how in guessed if number])
+        yield f"Of these outages {sums.observed:,} {_was(sums.observed)} observed from beginning to end, {said}."
+    if sums.open:
+        yield f"{count(sums.open, 'outage')} had not ended where the logs end; their time is counted up to there."
+    if sums.attempts_failed:
+        yield f"{count(sums.attempts_failed, 'election')} failed before one succeeded, or none did."
+
+
+def _why(facts: Facts) -> Iterator[str]:
+    """By the time it cost, over the incidents that are shown."""
+    causes = together(facts.incidents, "causes")
+    total = sum(each.total_ms for each in causes)
+    said = [
+        f"{CAUSES.get(each.name, each.name)} ({share(each.total_ms, total)} of the time)"
+        for each in causes
+        if each.total_ms or total == 0
+    ]
+    if said:
+        few = " in the incidents shown" if facts.incidents_all > len(facts.incidents) else ""
+        yield f"Why{few}: {'; '.join(said[:4])}."
+    lost = [each for each in together(facts.incidents, "brokers") if each.name != "unknown"]
+    if lost:
+        names = [int(each.name) for each in lost]
+        yield f"The leaders that were lost were on {brokers(names)}."
+
+
+def together(incidents: tuple[Incident, ...], way: str) -> list[Share]:
+    """The shares of several incidents, added up, the worst first."""
+    found: dict[str, Share] = {}
+    for incident in incidents:
+        for each in getattr(incident, way):
+            before = found.get(each.name)
+            if before is None:
+                found[each.name] = each
+            else:
+                found[each.name] = Share(
+                    name=each.name,
+                    outages=before.outages + each.outages,
+                    partitions=before.partitions + each.partitions,
+                    total_ms=before.total_ms + each.total_ms,
+                    longest_ms=max(before.longest_ms, each.longest_ms),
+                )
+    return sorted(found.values(), key=lambda each: (-each.total_ms, -each.outages, each.name))
+
+
+def _losses(facts: Facts) -> Iterator[str]:
+    lost = facts.lost
+    if lost.committed:
+        yield (
+            f"At least {count(lost.committed, 'record')} {_was(lost.committed)} lost that had been committed, that is, "
+            f"acknowledged to writers with acks=all{_sure(lost.committed_sure, lost.committed)}."
+        )
+    rest = lost.tail - lost.committed
+    if rest > 0:
+        further = "A further " if lost.committed else ""
+        records = count(rest, "record")
+        yield (
+            f"{further}{records} {_was(rest)} cut off that {_was(rest)} not known to be "
+            f"committed{_sure(lost.tail_sure - lost.committed_sure, rest)}: writers with acks=0 or 1 lost them, "
+            "writers with acks=all had no answer for them."
+        )
+    if lost.unsized:
+        yield (
+            f"{count(lost.unsized, 'time')} something was cut off a replica's log, and no line says how much: it comes "
+            "on top of what is counted."
+        )
+    if lost.tail or lost.unsized:
+        return
+    if not can_count_losses(facts):
+        yield "Whether records were lost, these logs cannot tell: no line says where the logs of replicas end."
+    elif facts.forced.outages or facts.unclean_all:
+        yield "Nothing in these logs shows that records were lost."
+
+
+def _sure(sure: int, of: int) -> str:
+    if sure >= of:
+        return ""
+    if sure <= 0:
+        return " (not certain: the history of the replicas is not whole in these logs)"
+    return f" ({sure:,} of them for certain)"
+
+
+def lost_in_words(lost: Lost) -> str:
+    """For a table: '1,204 committed, 31 not'."""
+    rest = lost.tail - lost.committed
+    unsized = [f"{lost.unsized:,} times nobody knows how many"] if lost.unsized else []
+    said = [f"{lost.committed:,} committed"] if lost.committed else []
+    return ", ".join(said + ([f"{rest:,} not committed"] if rest > 0 else []) + unsized) or "none known"
+
+
+def _was(number: int) -> str:
+    return "was" if number == 1 else "were"

@@ -1,0 +1,229 @@
+"""`kactl forensics report`, `timeline` and `sql`, from lines of logs to what is printed."""
+
+import contextlib
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
+
+from kactl.cli import forensics
+from kactl.cli.root import kactl
+from kactl.cli.sql import reason
+from kactl.pipeline.ingest import ingest
+
+from .jobs.tables import controller_line, line
+
+STATE = (
+    "LeaderAndIsr(leader={leader}, leaderEpoch={epoch}, isr=List({isr}), leaderRecoveryState=RECOVERED, "
+    "partitionEpoch={epoch})"
+)
+LEADS = (
+    "[Broker id={broker}] Leader orders-0 with topic id Some(AAAAAAAAAAAAAAAAAAAAAA) starts at leader epoch {epoch} "
+    "from "
+    "offset {offset} with partition epoch {epoch}, high watermark {offset}, ISR [{isr}], adding replicas [] and "
+    "removing "
+    "replicas [] . Previous leader Some(1) and previous leader epoch was {before}."
+)
+CONTROLLER = "".join(
+    [
+        controller_line(
+            -60, 2, "2 successfully elected as the controller. Epoch incremented to 6 and epoch zk version is now 6"
+        ),
+        controller_line(10, 2, "Newly added brokers: , deleted brokers: 1, bounced brokers: , all live brokers: 2"),
+    ]
+)
+CHANGES = "".join(
+    [
+        line(
+            -50,
+            "[Controller id=2 epoch=6] Changed partition orders-0 state from NonExistentPartition to NewPartition with "
+            "assigned replicas 1,2",
+        ),
+        line(
+            -49,
+            "[Controller id=2 epoch=6] Changed partition orders-0 from NewPartition to OnlinePartition with state "
+            + STATE.format(leader=1, epoch=0, isr="1, 2"),
+        ),
+        line(
+            11,
+            "[Controller id=2 epoch=6] Changed partition orders-0 from OfflinePartition to OnlinePartition with state "
+            + STATE.format(leader=2, epoch=1, isr="2"),
+        ),
+        line(11.5, LEADS.format(broker=2, epoch=1, offset=100, isr="2", before=0)),
+    ]
+)
+BROKER_1 = line(-48, LEADS.format(broker=1, epoch=0, offset=0, isr="1,2", before=-1))
+
+
+@pytest.fixture(scope="module")
+def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Broker 1 leads, dies, and broker 2 follows it."""
+    logs = tmp_path_factory.mktemp("logs")
+    for name, text in {
+        "2/controller.log": CONTROLLER,
+        "2/state-change.log": CHANGES,
+        "1/state-change.log": BROKER_1,
+    }.items():
+        (logs / name).parent.mkdir(exist_ok=True)
+        (logs / name).write_text(text)
+    out = tmp_path_factory.mktemp("out") / "forensics"
+    ingest(spark, [str(logs)], str(out))
+    return out
+
+
+@pytest.fixture
+def run(spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The command line, with the Spark that runs already."""
+    monkeypatch.setattr(forensics, "session", lambda master, memory: contextlib.nullcontext(spark))
+
+    def invoke(command: str, *words: object, where: Path = folder) -> Result:
+        return CliRunner().invoke(kactl, ["forensics", command, "--dir", str(where), *map(str, words)])
+
+    return invoke
+
+
+def test_a_report_says_what_happened_and_writes_its_pages(run: Any, folder: Path, tmp_path: Path) -> None:
+    page, text = tmp_path / "report.html", tmp_path / "report.md"
+
+    done = run("report", "--html", page, "--markdown", text)
+
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("1 partition of 1 topic had no leader for up to ")
+    assert "What the logs cannot tell" in done.stdout
+    assert page.read_text().startswith("<!doctype html>")
+    assert "orders-0" in page.read_text()
+    assert text.read_text().startswith("# 1 partition of 1 topic had no leader")
+    assert f"Written to {page}." in done.stderr
+    assert (folder / "jobs.json").exists()
+
+
+def test_a_report_is_a_document_for_programs(run: Any) -> None:
+    done = run("report", "-o", "json", "--topic", "no-such")
+
+    document = json.loads(done.stdout)
+    assert document["facts"]["asked"] == {"begin": None, "end": None, "topic": "no-such"}
+    assert document["facts"]["forced"]["outages"] == 0
+
+
+def test_a_report_on_a_part_of_the_time(run: Any) -> None:
+    later = run("report", "-o", "json", "--from", "2024-05-01 10:10", "--tz", "UTC")
+
+    assert json.loads(later.stdout)["facts"]["incidents_all"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["report", "--from", "yesterday"], "--from: 'yesterday' is no time: write one as 2024-05-01"),
+        (["report", "--from", "2024-05-02", "--to", "2024-05-01"], "--to: 2024-05-01 is not after 2024-05-02"),
+        (["report", "--topic", "("], "--topic: '(' is no regular expression"),
+        (["report", "--tz", "Mars"], "there is no time zone 'Mars'"),
+        (["report", "--html", "/no/such/folder/a.html"], "there is no folder /no/such/folder"),
+        (["sql", "SELECT nothing FROM events"], "nothing"),
+        (["sql", "SELEC 1"], "at 'SELEC 1'"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else " ".join(each)[:30],
+)
+def test_what_is_asked_wrongly_is_said_in_a_sentence(run: Any, words: list[str], said: str) -> None:
+    done = run(*words)
+
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [["report"], ["timeline", "orders-0"], ["sql", "SELECT 1"]], ids=" ".join)
+def test_without_tables_the_remedy_is_named_before_spark_starts(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forensics, "session", lambda master, memory: pytest.fail("Spark was started"))
+
+    done = CliRunner().invoke(kactl, ["forensics", *command, "--dir", str(tmp_path / "none")])
+
+    assert done.exit_code == 2
+    assert "kactl forensics ingest LOGS" in done.stderr
+
+
+def test_a_partition_has_a_timeline(run: Any) -> None:
+    done = run("timeline", "orders-0")
+
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[0].split() == ["TIME", "±", "WHO", "WHAT", "MARK", "SAID"]
+    assert "offline -> online, leader 2, epoch 1, ISR 2" in done.stdout
+    assert "no leader from here on" in done.stdout
+    assert "Times are of UTC." in done.stderr
+
+
+def test_a_timeline_is_lines_of_json_for_programs(run: Any) -> None:
+    done = run("timeline", "orders-0", "-o", "jsonl", "--from", "2024-05-01T10:00:11Z", "-n", 5)
+
+    entries = [json.loads(each) for each in done.stdout.splitlines()]
+    assert entries
+    assert all(each["at"] >= "2024-05-01T10:00:11" for each in entries)
+
+
+def test_a_topic_lists_its_partitions_and_an_unknown_name_its_neighbours(run: Any) -> None:
+    topic, unknown = run("timeline", "orders"), run("timeline", "order-7")
+
+    assert topic.stdout.splitlines()[1].split()[:4] == ["orders-0", "0", "2", "1"]
+    assert unknown.exit_code == 1
+    assert "the nearest are orders" in unknown.stderr
+
+
+def test_tables_can_be_asked_in_sql(run: Any) -> None:
+    query = "SELECT type, count(*) AS n, max(ts) AS last FROM events WHERE topic = 'orders' GROUP BY type ORDER BY type"
+
+    table, lines, sheet = (run("sql", query, "-o", form) for form in ("table", "jsonl", "csv"))
+
+    assert table.stdout.splitlines()[0].split() == ["type", "n", "last"]
+    assert json.loads(lines.stdout.splitlines()[0]) == {
+        "type": "leads",
+        "n": 2,
+        "last": "2024-05-01T10:00:11.500000Z",
+    }
+    assert list(csv.reader(io.StringIO(sheet.stdout)))[1] == ["leads", "2", "2024-05-01T10:00:11.500000Z"]
+
+
+def test_what_jobs_found_can_be_asked_too(run: Any) -> None:
+    done = run("sql", "SELECT o.topic, l.topic FROM outages o JOIN leadership l USING (partition) LIMIT 1", "-o", "csv")
+
+    assert done.stdout.splitlines() == ["topic,topic", "orders,orders"]  # two columns of one name are both there
+
+
+def test_rows_beyond_the_limit_are_not_shown_and_not_hidden(run: Any) -> None:
+    done, all_ = (run("sql", "SELECT id FROM range(10)", "-o", "jsonl", "--limit", limit) for limit in (3, 0))
+
+    assert len(done.stdout.splitlines()) == 3
+    assert "more than 3 rows" in done.stderr
+    assert len(all_.stdout.splitlines()) == 10
+
+
+def test_without_a_query_there_is_a_list_of_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forensics, "session", lambda master, memory: pytest.fail("Spark was started"))
+
+    done, listed = (CliRunner().invoke(kactl, ["forensics", "sql", "-o", form]) for form in ("table", "jsonl"))
+
+    assert "outages: " in done.stdout
+    assert {"events", "files", "levels", "timed", "outages"} <= {
+        json.loads(each)["table"] for each in listed.stdout.splitlines()
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (
+            "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'FROM'. SQLSTATE: 42601 (line 1, pos 10)\n\n== SQL "
+            "==\nSELECT a, FROM x",
+            "Syntax error at or near 'FROM': line 1, column 11, at 'FROM x' (PARSE_SYNTAX_ERROR)",
+        ),
+        ("[SOMETHING_ELSE.OF_ITS_OWN] It went wrong.\n\nat x.y.Z", "It went wrong (SOMETHING_ELSE.OF_ITS_OWN)"),
+    ],
+)
+def test_sparks_complaints_are_cut_to_what_one_needs(said: str, sentence: str) -> None:
+    assert reason(said, "SELECT a, FROM x") == sentence
