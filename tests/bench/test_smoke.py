@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from bench import channel, election, failover, latency, store
+from bench import channel, election, failover, latency, store, whatif
 from bench.clusters import Racked
 from bench.compare import main as compare
 from bench.figures import Figure, read
+from bench.forensics import __main__ as forensics
 from bench.run import main
 from tests.interop.fixtures import jars
 from tests.tree import ROOT
@@ -131,10 +132,46 @@ def test_store_over_zookeeper(jars: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert figures["floor/400/write/100"].median > 0
 
 
+def test_forensics(tmp_path: Path) -> None:
+    asked = ("--lines", "20000", "--brokers", "4", "--runs", "1", "--memory", "512m", "--only", "skew")
+
+    figures = measured(forensics, tmp_path, *asked, "--logs", str(tmp_path / "logs"))
+
+    assert figures["20000/lines"].median >= 20_000
+    for name in ("ingest/first", "ingest/warm", "all jobs", "jobs/skew"):
+        assert figures[f"20000/{name}/processor"].median > 0
+    assert figures["20000/ingest/warm/line"].median == pytest.approx(
+        figures["20000/ingest/warm/time"].median * 1e6 / figures["20000/lines"].median
+    )
+    assert figures["20000/jobs/skew/rows"].median == 4
+
+
+def test_whatif(tmp_path: Path) -> None:
+    figures = measured(whatif, tmp_path, "--sizes", "6x600", "--runs", "1")
+
+    for placement in ("random", "even"):
+        assert figures[f"6x600/{placement}/pairs/scenarios"].median == 15
+        for what in ("open", "brokers", "pairs", "racks", "rack+broker", "rolling"):
+            assert figures[f"6x600/{placement}/{what}"].median > 0
+    assert figures["6x600/even/classes"].median < figures["6x600/random/classes"].median < 600
+    assert figures["6x600/random/text"].median > 0
+
+
 def test_the_list_of_benches_says_what_each_is() -> None:
     done = subprocess.run([sys.executable, "-m", "bench"], cwd=ROOT, capture_output=True, text=True, check=True)
 
-    for name in ("election", "failover", "latency", "channel", "store", "race", "compare", "report"):
+    for name in (
+        "election",
+        "failover",
+        "latency",
+        "channel",
+        "store",
+        "forensics",
+        "whatif",
+        "race",
+        "compare",
+        "report",
+    ):
         (line,) = (line for line in done.stdout.splitlines() if f"bench.{name} " in line)
         assert len(line.split()) > 8
 

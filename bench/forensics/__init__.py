@@ -1,0 +1,10 @@
+"""Logs of a cluster whose whole truth is known, and how fast and how right the pipeline reads them.
+
+    incidents ─▶ control ─▶ brokers ─▶ cluster: who holds which records
+                    │           │          │
+                    └───────────┴─ lines ─▶ journals: the logs        truth: what really happened
+
+`cluster.py` is the cluster as it is, records and all; `zookeeper.py` and `quorum.py` are its controllers, and
+`brokers.py` does what they say. All of them have it written by `journal.py` as a process of its version would, on that
+machine's clock. `incidents.py` lets things go wrong; `generate.py` is the door.
+"""

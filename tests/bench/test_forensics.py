@@ -1,0 +1,68 @@
+"""The generated logs are of a cluster that could be, and say of it what they should."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.forensics.cluster import Log, agree
+from bench.forensics.generate import generate
+from bench.forensics.truth import read
+from bench.forensics.world import Settings
+
+KINDS = ("zookeeper", "kraft", "kactl")
+
+
+def log(end: int, *epochs: tuple[int, int]) -> Log:
+    made = Log()
+    made.end, made.epochs = end, list(epochs)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (log(0), log(9, (1, 0)), 0),
+        (log(5, (1, 0)), log(9, (1, 0)), 5),
+        # The second was elected with five records, and has taken others since.
+        (log(8, (1, 0)), log(9, (1, 0), (2, 5)), 5),
+        (log(8, (1, 0), (2, 5)), log(9, (1, 0), (2, 5), (3, 6)), 6),
+        (log(8, (1, 0), (2, 4)), log(9, (1, 0), (3, 6)), 4),
+        (log(8, (2, 0)), log(9, (3, 0)), 0),
+    ],
+)
+def test_logs_agree_up_to_where_epochs_part(one: Log, other: Log, same: int) -> None:
+    assert agree(one, other) == agree(other, one) == same
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_seed_gives_the_same_logs_and_truth(kind: str, tmp_path: Path) -> None:
+    settings = Settings(seed=7, kind=kind, partitions=20)  # type: ignore[arg-type]
+
+    truths = [generate(settings, tmp_path / name) for name in ("one", "two")]
+
+    files = [
+        sorted(each.relative_to(tmp_path / name) for each in (tmp_path / name).rglob("*.log*"))
+        for name in ("one", "two")
+    ]
+    assert files[0] == files[1]
+    for file in files[0]:
+        one, two = ((tmp_path / name / file).read_bytes() for name in ("one", "two"))
+        assert file.suffix == ".gz" or one == two
+    assert truths[0] == truths[1] == read(tmp_path / "one")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_much_goes_wrong_and_nothing_that_cannot(kind: str, tmp_path: Path) -> None:
+    truth = generate(Settings(seed=8, kind=kind), tmp_path)  # type: ignore[arg-type]
+
+    assert any(each.planned for each in truth.outages)
+    assert any(not each.planned for each in truth.outages)
+    assert all(each.end is None or each.begin <= each.end for each in truth.outages)
+    assert all(each.tail > 0 and 0 <= each.committed <= each.tail for each in truth.losses)
+    assert truth.unclean
+    # Only who was elected without being in sync makes others lose what had been committed.
+    lost = {(each.topic, each.partition) for each in truth.losses if each.committed}
+    assert lost <= {(each.topic, each.partition) for each in truth.unclean}
+    assert all(done is not None for _, _, done in truth.deletions)
+    assert all(back is not None and back > died for _, died, back, _ in truth.absences)
+    assert len({each.epoch for each in truth.controllers}) == len(truth.controllers) > 1
