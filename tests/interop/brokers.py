@@ -28,7 +28,11 @@ CONNECT_S: Final = 15.0
 
 
 class KafkaBroker:
-    """One broker. INTERNAL is for brokers and the controller, CLIENT for everybody else; both are on loopback."""
+    """One broker. INTERNAL is for brokers and the controller, CLIENT for everybody else; both are on loopback.
+
+    Attributes:
+        java_options: what its next start tells Java besides.
+    """
 
     def __init__(
         self,
@@ -56,6 +60,7 @@ class KafkaBroker:
         self.rack = rack
         self.session_timeout_ms = session_timeout_ms
         self.overrides = dict(overrides or {})
+        self.java_options: Sequence[str] = ()
         self.internal_port = free_port()
         self.client_port = free_port()
         self.process: Process | None = None
@@ -96,7 +101,8 @@ class KafkaBroker:
         assert self.process is None or not self.process.alive, "already running"
         self._wait_unregistered()
         self.process = Process(
-            java_command("kafka.Kafka", [self._config()], heap_mb=HEAP_MB), output=self.folder / "server.log"
+            java_command("kafka.Kafka", [self._config()], heap_mb=HEAP_MB, options=self.java_options),
+            output=self.folder / "server.log",
         )
 
     def wait_started(self) -> None:

@@ -79,8 +79,8 @@ def class_path() -> str:
     return os.pathsep.join(map(str, outcome))
 
 
-def java_command(main: str, arguments: Sequence[str], *, heap_mb: int) -> list[str]:
-    """The command that runs a class of the jars in a JVM made to start fast and stay small."""
+def java_command(main: str, arguments: Sequence[str], *, heap_mb: int, options: Sequence[str] = ()) -> list[str]:
+    """The command that runs a class of the jars in a JVM made to start fast and stay small; `options` are for Java."""
     return [
         java_program() or "java",
         "-Xms64m",
@@ -89,6 +89,7 @@ def java_command(main: str, arguments: Sequence[str], *, heap_mb: int) -> list[s
         "-XX:TieredStopAtLevel=1",  # the optimizing compiler costs more than it returns within a test's life
         "-Xshare:auto",
         f"-Dlog4j.configuration={LOG_CONFIG.as_uri()}",
+        *options,  # of two that say the same, Java takes the later one
         "-cp",
         class_path(),
         main,

@@ -7,14 +7,17 @@ import pytest
 from kactl.pipeline.event_types import Kind
 from kactl.pipeline.events import COLUMNS, Column
 from kactl.pipeline.files import FILE_COLUMNS, LEVEL_COLUMNS
+from kactl.pipeline.jobs import catalog, timed
 from tests.tree import ROOT
 
 PAGE = (ROOT / "docs" / "forensics.md").read_text()
 
 
-@pytest.mark.parametrize(
-    ("title", "columns"), [("Events", COLUMNS), ("Files", FILE_COLUMNS), ("Levels", LEVEL_COLUMNS)]
-)
+TABLES = [("Events", COLUMNS), ("Files", FILE_COLUMNS), ("Levels", LEVEL_COLUMNS), ("timed", timed.COLUMNS)]
+TABLES += [(job.name, job.columns) for job in catalog.JOBS]
+
+
+@pytest.mark.parametrize(("title", "columns"), TABLES, ids=[title for title, _ in TABLES])
 def test_every_column_stands_there_as_it_is(title: str, columns: tuple[Column, ...]) -> None:
     _, _, section = PAGE.partition(f"### {title}\n")
 

@@ -1,0 +1,161 @@
+"""Three nodes without ZooKeeper, each broker and controller, and two deaths: of a leader, and of the active controller.
+
+Source of how to run one: the properties of KRaft's combined mode, and the tool that formats its folder.
+"""
+
+import re
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from ..acceptance.bench import until
+from ..brokers import HEAP_MB, SETTINGS, START_S
+from ..jars import java_command
+from ..metadata import MetadataClient
+from ..processes import HarnessError, Process, free_port
+from ..tools import Tools
+from . import logging
+from .bench import MARGIN_S, Notes
+from .facts import Facts
+
+NODES: Final = (1, 2, 3)
+# Any 16 bytes in base64 name a cluster.
+CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
+STORAGE_TOOL: Final = "kafka.tools.StorageTool"
+DUMP_TOOL: Final = "kafka.tools.DumpLogSegments"
+SESSION_MS: Final = 4000
+_ACTIVE: Final = re.compile(r"\[QuorumController id=(\d+)\] Becoming the active controller at epoch (\d+)")
+_NOT_WITHOUT_ZOOKEEPER: Final = {"controlled.shutdown.retry.backoff.ms"}
+
+
+class KRaftNode:
+    """One node. It keeps its ports and its folder over any number of starts."""
+
+    def __init__(self, node_id: int, *, folder: Path, java_options: list[str]) -> None:
+        self.id = node_id
+        self.folder = folder
+        self.java_options = java_options
+        self.client_port = free_port()
+        self.internal_port = free_port()
+        self.controller_port = free_port()
+        self.process: Process | None = None
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "server.properties"
+
+    def configure(self, voters: str) -> None:
+        """Write its configuration; `voters` are all nodes with their controllers' ports."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        brokers = f"INTERNAL://127.0.0.1:{self.internal_port},CLIENT://127.0.0.1:{self.client_port}"
+        settings = {
+            **{name: value for name, value in SETTINGS.items() if name not in _NOT_WITHOUT_ZOOKEEPER},
+            "process.roles": "broker,controller",
+            "node.id": str(self.id),
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"{brokers},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "advertised.listeners": brokers,
+            "listener.security.protocol.map": "INTERNAL:PLAINTEXT,CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.folder / "logs"),
+            "broker.session.timeout.ms": str(SESSION_MS),
+            "broker.heartbeat.interval.ms": "500",
+            "auto.leader.rebalance.enable": "false",
+        }
+        self.config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+
+    def launch(self) -> None:
+        """Run it, and return at once."""
+        self.process = Process(
+            java_command("kafka.Kafka", [str(self.config)], heap_mb=HEAP_MB, options=self.java_options),
+            output=self.folder / "server.log",
+        )
+
+    def wait_started(self) -> None:
+        """Wait until it serves; raises HarnessError if it does not."""
+        assert self.process is not None
+        try:
+            self.process.wait_for_line(rf"\[KafkaRaftServer nodeId={self.id}\] Kafka Server started", START_S)
+        except HarnessError:
+            self.process.kill()
+            raise
+
+    def start(self) -> None:
+        self.launch()
+        self.wait_started()
+
+    def kill(self) -> None:
+        """SIGKILL. Harmless when it does not run."""
+        if self.process is not None:
+            self.process.kill()
+
+
+def run(folder: Path) -> Facts:
+    """Tell it once; the logs end up in `folder/logs`, and beside them the metadata log in `folder/metadata.txt`."""
+    logs = folder / "logs"
+    nodes = {
+        node_id: KRaftNode(
+            node_id, folder=folder / f"node-{node_id}", java_options=logging.java_options(logs / f"node-{node_id}")
+        )
+        for node_id in NODES
+    }
+    voters = ",".join(f"{each.id}@127.0.0.1:{each.controller_port}" for each in nodes.values())
+    with ExitStack() as stack:
+        bootstrap = ",".join(f"127.0.0.1:{each.client_port}" for each in nodes.values())
+        tools = stack.enter_context(Tools(folder, bootstrap=bootstrap))
+        for node in nodes.values():
+            node.configure(voters)
+            tools.run(STORAGE_TOOL, "format", "--cluster-id", CLUSTER_ID, "--config", str(node.config)).well()
+            stack.callback(node.kill)
+        for node in nodes.values():
+            node.launch()
+        for node in nodes.values():
+            node.wait_started()
+        until(lambda: _serves(nodes), "all nodes to know each other", MARGIN_S)
+        notes = stack.enter_context(Notes(nodes, tools))
+        found = _tell(nodes, notes, tools, logs)
+        dumped = tools.run(DUMP_TOOL, "--cluster-metadata-decoder", "--files", str(_metadata_log(nodes[1]))).well()
+        (folder / "metadata.txt").write_text(dumped.out)
+        return found
+
+
+def _tell(nodes: dict[int, KRaftNode], notes: Notes, tools: Tools, logs: Path) -> Facts:
+    notes.create("orders", "1:2:3,2:3:1,3:1:2")
+    active = _active(logs)
+    leader = next(each for each in nodes if each != active)
+
+    for victim in (leader, active):
+        notes.kill(victim)
+        notes.flowing()
+        nodes[victim].start()
+        until(lambda: _whole(tools), "all replicas in sync", MARGIN_S)
+        notes.plan("preferred", lambda: tools.elect("--election-type", "PREFERRED", "--all-topic-partitions").well())
+
+    notes.finish()
+    return notes.facts(logs, "UTC", unclean={}, committed={})
+
+
+def _active(logs: Path) -> int:
+    """The active controller, by the highest epoch that any log says."""
+    said = [
+        (int(epoch), int(node))
+        for log in logs.glob("*/controller.log")
+        for node, epoch in _ACTIVE.findall(log.read_text())
+    ]
+    return max(said)[1]
+
+
+def _serves(nodes: dict[int, KRaftNode]) -> bool:
+    for node in nodes.values():
+        with MetadataClient(node.client_port) as client:
+            if client.look().brokers.keys() != nodes.keys():
+                return False
+    return True
+
+
+def _whole(tools: Tools) -> bool:
+    return not tools.topics("--describe", "--under-replicated-partitions").well().out.strip()
+
+
+def _metadata_log(node: KRaftNode) -> Path:
+    return node.folder / "logs" / "__cluster_metadata-0" / "00000000000000000000.log"

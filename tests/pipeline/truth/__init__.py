@@ -1,0 +1,1 @@
+"""The whole pipeline over logs of clusters whose truth is known; see bench/forensics."""
