@@ -9,7 +9,7 @@ ARGS ?=
 RESULTS ?= bench/results
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak bench bench-all race lint types contracts lock clean
+.PHONY: help run test truth soak bench bench-all race lint types contracts lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -17,8 +17,11 @@ help: ## this list
 run: $(READY) ## a cluster in one process, electing; its state is kept in .kactl/
 	@$(BIN)/kactl up --demo
 
-test: lint types contracts ## every check and every test, real brokers included
+test: lint types contracts ## every check and every test but the long ones, real brokers included
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
+
+truth: $(READY) ## what the logs of bad days are told to say, against what happened: synthetic ones and real brokers
+	@$(BIN)/python -m pytest -n 2 -m long $(ARGS)
 
 soak: $(READY) ## minutes of faults for real brokers under load (SOAK_MINUTES, SOAK_SEED, SOAK_LEVEL)
 	@$(BIN)/python -m tests.interop.soak
@@ -26,8 +29,8 @@ soak: $(READY) ## minutes of faults for real brokers under load (SOAK_MINUTES, S
 bench: $(READY) ## what an election costs, stage by stage
 	@$(BIN)/python -m bench.election $(ARGS)
 
-bench-all: $(READY) ## every bench but the race, at published sizes, into RESULTS; half an hour, needs Java and Maven
-	@set -e; for each in election failover latency channel store; do \
+bench-all: $(READY) ## every bench but the race, at published sizes, into RESULTS; half an hour and more, needs Java and Maven
+	@set -e; for each in election failover latency channel store forensics whatif; do \
 		$(BIN)/python -m bench.$$each --full --quiet --output $(RESULTS)/$$each.json; done
 
 race: $(READY) ## Kafka's controller and kactl, in turn, over one ZooKeeper; forty minutes, needs Java 17 and Maven
