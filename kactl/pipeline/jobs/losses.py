@@ -2,7 +2,7 @@
 
 Where each log ended stands in the lines with which brokers take their roles; `cuts` says what follows from them, and
 `turns` how they are read. Numbers are of records, and exact where they are certain; what was committed of them is a
-lower bound, as a high watermark lags behind what it speaks of.
+lower bound, as a high watermark lags behind what it speaks of. Sums over losses are in `loss_sums.py`.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -160,60 +160,6 @@ def _answer(judged: "DataFrame") -> "DataFrame":
         }
     )
     return answers.select(*(each.name for each in COLUMNS))
-
-
-# -- sums: the same records count once, however many replicas had them -------------------------------------------------
-
-
-def by_partition(losses: "DataFrame") -> "DataFrame":
-    """One row for each partition and epoch: what the replica that had most of it had.
-
-    Returns:
-        topic, partition, life, leader_epoch, leader, at, unclean; replicas, how many had some of it; tail_records and
-        committed_records, null if no row tells; sure_tail_records and sure_committed_records, of certain rows alone, 0
-        if there are none.
-    """
-    from pyspark.sql import functions as f
-
-    sure = f.col("certain")
-    return losses.groupBy(*KEY, "leader_epoch").agg(
-        f.max("leader").alias("leader"),
-        f.min("at").alias("at"),
-        f.max("unclean").alias("unclean"),
-        f.count_distinct("replica").alias("replicas"),
-        f.max("tail_records").alias("tail_records"),
-        f.max("committed_records").alias("committed_records"),
-        f.coalesce(f.max(f.when(sure, f.col("tail_records"))), f.lit(0)).alias("sure_tail_records"),
-        f.coalesce(f.max(f.when(sure, f.col("committed_records"))), f.lit(0)).alias("sure_committed_records"),
-    )
-
-
-def by_topic(losses: "DataFrame") -> "DataFrame":
-    """One row for each topic: its sums, its partitions, and in how many of them something of unknown size was cut."""
-    return _sums(by_partition(losses), "topic")
-
-
-def totals(losses: "DataFrame") -> "DataFrame":
-    """One row: the sums of all; zeroes if nothing was lost."""
-    return _sums(by_partition(losses))
-
-
-def _sums(partitions: "DataFrame", *by: str) -> "DataFrame":
-    from pyspark.sql import functions as f
-
-    def total(name: str) -> "Value":
-        return f.coalesce(f.sum(name), f.lit(0)).cast("long").alias(name)
-
-    return partitions.groupBy(*by).agg(
-        f.count_distinct("topic", "partition", "life").alias("partitions"),
-        total("tail_records"),
-        total("committed_records"),
-        total("sure_tail_records"),
-        total("sure_committed_records"),
-        f.count_if(f.col("tail_records").isNull()).alias("unknown"),
-        f.min("at").alias("first_at"),
-        f.max("at").alias("last_at"),
-    )
 
 
 JOB: Final = Job(

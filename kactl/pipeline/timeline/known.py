@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kactl.errors import NotFound
+from kactl.pipeline.jobs.loss_sums import by_partition, sums
+from kactl.pipeline.jobs.outage_sums import totals
 from kactl.pipeline.report.model import Time
 from kactl.pipeline.report.rows import moment
 
@@ -112,11 +114,11 @@ def lives(tables: "Mapping[str, DataFrame]", topic: str) -> list[Life]:
         f.unix_micros(f.max("begin")).alias("last_us"),
     )
     away = tables["outages"].where(of & ~f.coalesce("planned", f.lit(False)))
-    away = away.groupBy(*keys).agg(f.count("*").alias("outages"), f.sum("duration_ms").alias("unavailable_ms"))
-    # Of replicas that had the same records, one counts.
-    each_epoch = tables["losses"].where(of).groupBy(*keys, "leader_epoch")
-    most = each_epoch.agg(f.max("committed_records").alias("committed"), f.max("tail_records").alias("tail"))
-    lost = most.groupBy(*keys).agg(f.sum("committed").alias("committed_lost"), f.sum("tail").alias("cut_off"))
+    away = totals(away, *keys).select(*keys, "outages", "unavailable_ms")
+    lost = sums(by_partition(tables["losses"].where(of)), *keys)
+    lost = lost.select(
+        *keys, f.col("committed_records").alias("committed_lost"), f.col("tail_records").alias("cut_off")
+    )
     both = led.join(away, keys, "left").join(lost, keys, "left").orderBy(*keys).limit(PARTITIONS_MAX)
     return [_life(topic, row.asDict(recursive=True)) for row in both.collect()]
 

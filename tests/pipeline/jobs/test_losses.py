@@ -7,11 +7,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from kactl.pipeline.event_types import Kind
-from kactl.pipeline.jobs.losses import COLUMNS, by_partition, by_topic, losses, totals
+from kactl.pipeline.jobs.loss_sums import by_partition, by_topic, totals
+from kactl.pipeline.jobs.losses import COLUMNS, losses
 from kactl.pipeline.jobs.turns import turns
 from tests.pipeline.jobs.chain import Chain, chain, kept
 from tests.pipeline.jobs.said import NEW, OFFLINE, Ids, cut, follows, ids, leads, online
-from tests.pipeline.jobs.tables import line, moment, rows
+from tests.pipeline.jobs.tables import line, moment, rows, table
 
 Losses = list[dict[str, Any]]
 LOGS: dict[tuple[int, Kind], list[str]] = collections.defaultdict(list)
@@ -417,15 +418,35 @@ def test_sums_count_records_once_however_many_replicas_had_them(lost: DataFrame)
     topics = {row["topic"]: (row["tail_records"], row["unknown"]) for row in rows(by_topic(lost))}
     [total] = rows(totals(lost))
 
-    assert partitions["twice"] == [(6, 10, 0, 1, 10), (7, 15, 0, 2, 15)]
-    assert partitions["cut"] == [(4, None, None, 1, 0)]
-    assert partitions["doubt"] == [(6, 20, 10, 1, 0)]
+    assert partitions["twice"] == [(6, 10, 0, [1], 10), (7, 15, 0, [1, 2], 15)]
+    assert partitions["cut"] == [(4, None, None, [3], 0)]
+    assert partitions["doubt"] == [(6, 20, 10, [1], 0)]
     assert topics["twice"] == (25, 0)
     assert topics["cut"] == (0, 1)
     assert total["tail_records"] == sum(tail for tail, _ in topics.values())
     assert total["committed_records"] == 18 + 18 + 500 + 410 + 100 + 5 + 10
     assert total["sure_committed_records"] == total["committed_records"] - 10
     assert total["unknown"] == 1
+
+
+def test_a_partition_that_lost_says_what_shows_it(lost: DataFrame) -> None:
+    names = ("evidence", "truncated", "certain")
+
+    found = {row["topic"]: tuple(row[name] for name in names) for row in rows(by_partition(lost))}
+
+    assert found["doubt"] == (["follower"], False, False)
+    assert found["pending"] == (["follower"], True, True)
+    assert found["cut"] == (["truncated"], True, False)
+
+
+def test_a_loss_of_which_no_leader_tells_is_dated_by_when_it_became_known(spark: SparkSession) -> None:
+    row = {"topic": "t", "partition": 0, "life": 0, "leader_epoch": 1, "replica": 1, "certain": True}
+    given = [row | {"replica_at": moment(7)}, row | {"replica": 2, "replica_at": moment(5)}]
+
+    [found] = rows(by_partition(table(spark, COLUMNS, given)))
+    [led] = rows(by_partition(table(spark, COLUMNS, [each | {"at": moment(3)} for each in given])))
+
+    assert (found["at"], led["at"]) == (moment(5), moment(3))
 
 
 def test_nothing_lost_sums_up_to_zero(lost: DataFrame) -> None:
