@@ -10,7 +10,8 @@ from kactl.pipeline.report.findings import Absence, Controllership
 from kactl.pipeline.report.model import Band, Incident
 from kactl.pipeline.report.parts_picture import parts
 from kactl.pipeline.report.svg import fitted, width
-from kactl.pipeline.report.timeline_picture import LEFT, RIGHT, timeline
+from kactl.pipeline.report.timeline_frame import LEFT, RIGHT
+from kactl.pipeline.report.timeline_picture import timeline
 from kactl.pipeline.report.wording import Moments
 from tests.pipeline.jobs.tables import moment
 
