@@ -5,11 +5,13 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final
 
 from kactl.pipeline import progress
+from kactl.pipeline.jobs import loss_sums
+from kactl.pipeline.jobs.outage_sums import FORCED, PLANNED, UNEXPLAINED, totals
 
-from . import incidents, loss_facts, other_facts, outage_facts, scope
-from .facts import Facts
+from . import incidents, loss_facts, objective_facts, other_facts, outage_facts, scope
+from .facts import Facts, Sources
 from .incidents import Stretch
-from .model import Asked, Incident, Lost, Series, Sums
+from .model import Asked, Incident, Lost, Objectives, Partition, Series
 from .outage_facts import NO_SUMS
 from .rows import micros_of, moment
 from .source_facts import sources as sources_of
@@ -60,22 +62,26 @@ def collect(
         sources = sources_of(manifest, found)
     ends = [micros_of(each) for each in (sources.end, asked.end) if each is not None]
     outages = outage_facts.prepared(found["outages"], min(ends, default=None)).persist()
+    counted = objective_facts.counted(scope.of_topics(found["leadership"], asked), outages).persist()
     losses = loss_facts.by_partition(found["losses"]).persist()
     unclean = loss_facts.placed(found["unclean"]).persist()
     try:
         with progress.step(spark, "report: incidents", tell):
-            made = _Incidents(spark, outages.where("not wanted"), losses, unclean)
+            known = objective_facts.known(counted)
+            made = _Incidents(spark, _of(FORCED, outages), losses, unclean, known)
             shown, others = made.all()
-            planned = _one(outage_facts.sums(outages.where("wanted")).collect())
-            forced = _one(outage_facts.sums(outages.where("not wanted")).collect())
+            sums = {row["kind"]: outage_facts.as_sums(row) for row in totals(outages, "kind", times=True).collect()}
+            moved = _moved(_of(UNEXPLAINED, outages)) if UNEXPLAINED in sums else ()
+        with progress.step(spark, "report: objectives", tell):
+            objectives = _objectives(outages, known, sources, asked)
         with progress.step(spark, "report: losses", tell):
-            lost = loss_facts.lost_by(losses)
-            worst = loss_facts.worst(losses) if lost and lost[0]["partitions"] else ()
+            lost = loss_facts.as_lost(loss_sums.sums(losses).collect()[0])
+            worst = loss_facts.worst(losses) if lost.partitions else ()
             topics = loss_facts.by_topic(losses) if worst else ()
             unclean_rows = unclean.groupBy("certain").count().collect()
             explained = loss_facts.explained(unclean) if unclean_rows else ()
     finally:
-        for table in (outages, losses, unclean):
+        for table in (outages, counted, losses, unclean):
             table.unpersist()
     counts = {bool(row["certain"]): row["count"] for row in unclean_rows}
     with progress.step(spark, "report: the rest", tell):
@@ -86,12 +92,15 @@ def collect(
             made_by=metadata.version("kactl"),
             asked=asked,
             sources=sources,
-            forced=forced,
-            planned=planned,
+            forced=sums.get(FORCED, NO_SUMS),
+            planned=sums.get(PLANNED, NO_SUMS),
+            unexplained=sums.get(UNEXPLAINED, NO_SUMS),
+            moved=moved,
+            objectives=objectives,
             incidents_all=len(made.stretches),
             incidents=shown,
             others=others,
-            lost=loss_facts.as_lost(lost[0]) if lost else Lost(),
+            lost=lost,
             losses=worst,
             lost_topics=topics,
             unclean_all=sum(counts.values()),
@@ -112,17 +121,44 @@ def collect(
         )
 
 
-def _one(rows: list[Any]) -> Sums:
-    """The sums of all; Spark gives a row of nulls for none."""
-    return outage_facts.as_sums(rows[0]) if rows and rows[0]["outages"] else NO_SUMS
+def _of(kind: str, outages: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    return outages.where(f.col("kind") == kind)
+
+
+def _moved(outages: "DataFrame") -> tuple[Partition, ...]:
+    """Of partitions without an incident those that were away for longest."""
+    from pyspark.sql import functions as f
+
+    return outage_facts.partitions(outages.withColumn("incident", f.lit(0))).get(0, ())
+
+
+def _objectives(
+    outages: "DataFrame", known: objective_facts.Known, sources: Sources, asked: Asked
+) -> Objectives | None:
+    """What all of it took of what objectives allow."""
+    if not known.partitions:
+        return None
+    period_ms = objective_facts.period_of(sources, asked)
+    given = objective_facts.spent(outages, "kind", str, of=known, period_ms=period_ms)
+    return Objectives(period_ms=period_ms, partitions=known.partitions, **given)
 
 
 class _Incidents:
     """The incidents of one report: where they begin and end, then what was in them."""
 
-    def __init__(self, spark: "SparkSession", outages: "DataFrame", losses: "DataFrame", unclean: "DataFrame") -> None:
+    def __init__(
+        self,
+        spark: "SparkSession",
+        outages: "DataFrame",
+        losses: "DataFrame",
+        unclean: "DataFrame",
+        known: objective_facts.Known,
+    ) -> None:
         self._spark = spark
         self._outages = outages
+        self._known = known
         self._points = {"losses": losses, "unclean": unclean}
         found = incidents.stretches(outages, (losses, unclean))
         self.stretches = dict(enumerate(found, start=1))
@@ -145,11 +181,11 @@ class _Incidents:
         """All incidents, with their sums."""
         sums = {
             row["incident"]: outage_facts.as_sums(row)
-            for row in outage_facts.sums(self._joined(self._outages, self.stretches), "incident").collect()
+            for row in totals(self._joined(self._outages, self.stretches), "incident", times=True).collect()
         }
         lost = {
             row["incident"]: loss_facts.as_lost(row)
-            for row in loss_facts.lost_by(self._joined(self._points["losses"], self.stretches), "incident")
+            for row in loss_sums.sums(self._joined(self._points["losses"], self.stretches), "incident").collect()
         }
         unclean = {
             row["incident"]: row["count"]
@@ -176,6 +212,7 @@ class _Incidents:
         shares = outage_facts.shares(outages)
         partitions = outage_facts.partitions(outages)
         bands = outage_facts.bands(outages, {each.number: each.sums for each in chosen if each.sums is not None})
+        spent = objective_facts.spent(outages, "incident", int, of=self._known)
         series = self._series(outages, stretches)
         return tuple(
             msgspec.structs.replace(
@@ -184,6 +221,7 @@ class _Incidents:
                 topics=shares.get((each.number, "topic"), ()),
                 brokers=shares.get((each.number, "broker"), ()),
                 partitions=partitions.get(each.number, ()),
+                spent=spent.get(each.number, ()),
                 bands=bands.get(each.number, ()),
                 series=series[each.number],
             )

@@ -17,7 +17,7 @@ from .findings import (
     Requests,
     Unclean,
 )
-from .model import Asked, Incident, Lost, Sums, Time
+from .model import Asked, Incident, Lost, Objectives, Partition, Sums, Time
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +80,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """All that was found, before anything is said of it. Lists hold the worst, the worst first; counts say how many.
 
     Attributes:
-        forced, planned: outages that nobody wanted, and those that somebody did.
+        forced, planned, unexplained: outages after a leader was lost, those that somebody wanted, and those of leaders
+            that were moved alive, and no line says why.
+        moved: the partitions of the unexplained ones that were away for longest.
+        objectives: null if the logs know of no partition.
         incidents: shown in full, in order of time; `incidents_all` is how many there were.
         others: the rest of them, in order of time, at the most `incidents.LISTED`.
         unclean_enabled: topics for which the logs say that unclean elections are allowed; "" is all by default.
@@ -92,6 +95,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     sources: Sources
     forced: Sums
     planned: Sums
+    unexplained: Sums
+    moved: tuple[Partition, ...]
+    objectives: Objectives | None
     incidents_all: int
     incidents: tuple[Incident, ...]
     others: tuple[Incident, ...]

@@ -4,7 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from .facts import Facts
-from .model import Band, Incident, Partition, Percentiles, Share, Sums
+from .model import Band, Incident, Partition, Percentiles, Share, Spent, Sums
+from .objective_facts import PERIOD_MS
+from .objective_section import by_topic
+from .objective_words import over_said, period_said, used_said
 from .parts_picture import PARTS, parts
 from .section import Picture, Section, Table, table
 from .timeline_picture import timeline
@@ -17,6 +20,7 @@ _LEGEND: Final = (
     "noticed."
 )
 _BARS_LISTED: Final = 3
+PARTITION_HEADER: Final = ("partition", "outages", "without a leader", "when", "why", "leader lost", "leader then")
 
 
 def incident_sections(facts: Facts, moments: Moments) -> Iterator[Section]:
@@ -27,8 +31,8 @@ def incident_sections(facts: Facts, moments: Moments) -> Iterator[Section]:
         name="incidents",
         title="Incidents",
         paragraphs=(
-            "What happened with less than ten minutes of quiet in between is one incident. Changes that somebody "
-            "wanted make none.",
+            "What happened with less than ten minutes of quiet in between is one incident. Changes of leaders that "
+            "somebody wanted, or that no line explains, make none.",
             *_left_out(facts),
         ),
         tables=table(
@@ -80,7 +84,7 @@ def _incident(incident: Incident, facts: Facts, moments: Moments) -> Section:
         name=f"incident-{incident.number}",
         title=f"Incident {incident.number}: {moments.stretch(incident.begin, incident.end)}",
         level=3,
-        paragraphs=(" ".join(_said(incident)),),
+        paragraphs=tuple(" ".join(said) for said in (_said(incident), _budget(incident.spent)) if said),
         pictures=tuple(pictures),
         tables=tuple(_tables(incident, moments)),
     )
@@ -106,12 +110,18 @@ def _said(incident: Incident) -> Iterator[str]:
         yield f"{count(incident.unclean, 'unclean election')}."
 
 
+def _budget(spent: tuple[Spent, ...]) -> list[str]:
+    """Nothing if no outage is in the incident."""
+    return [*used_said(spent, PERIOD_MS), *(over_said(each, PERIOD_MS) for each in spent[:1])]
+
+
 def _tables(incident: Incident, moments: Moments) -> Iterator[Table]:
     yield from table(
-        ("partition", "outages", "without a leader", "when", "why", "leader lost", "leader then"),
-        (_partition(each, moments) for each in incident.partitions),
+        PARTITION_HEADER,
+        (partition_row(each, moments) for each in incident.partitions),
         "Partitions that were away for longest",
     )
+    yield from by_topic(incident.spent, f"Of the error budget of {period_said(PERIOD_MS)} this incident used")
     if incident.sums is not None:
         yield from _times(incident.sums, incident.bands)
     yield from _shares(incident.causes, "cause", "By cause")
@@ -119,7 +129,8 @@ def _tables(incident: Incident, moments: Moments) -> Iterator[Table]:
     yield from _shares(incident.brokers, "broker", "By the broker that led before")
 
 
-def _partition(each: Partition, moments: Moments) -> tuple[object, ...]:
+def partition_row(each: Partition, moments: Moments) -> tuple[object, ...]:
+    """Under `PARTITION_HEADER`; the longest of its outages are named."""
     bars = sorted(each.bars, key=lambda bar: -bar.duration_ms)[:_BARS_LISTED]
     when = [
         f"{moments.clock(bar.begin)} ({bar.begin_kind}) to "

@@ -1,7 +1,8 @@
 """What belongs together: everything that happened with less than ten minutes of quiet in between is one incident.
 
-Outages that somebody wanted (a preferred election, a broker that was shut down in order) make no incident. One that
-does not end within the logs makes all that follows part of its own.
+Outages that somebody wanted (a preferred election, a broker that was shut down in order) make no incident, nor do those
+of a leader that was moved alive and no line says why. One that does not end within the logs makes all that follows part
+of its own.
 
 A day is cut into buckets as long as the quiet that parts incidents, so two outages that begin in the same bucket are of
 the same incident. What comes to the driver is a row for each bucket in which something began: at the most 52,560 for a

@@ -140,6 +140,56 @@ class Band(msgspec.Struct, frozen=True, kw_only=True):
     unknown_ms: float
 
 
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """What an objective of availability allows, and how much of it was taken.
+
+    Attributes:
+        objective: the share of time for which a partition is to have a leader.
+        minutes: without a leader that it allows, added up over partitions: partition-minutes.
+        used: the share of them that was taken; above 1, more than all.
+        partitions_over: those that alone were away for longer than the objective allows each of them.
+    """
+
+    objective: float
+    minutes: float
+    used: float
+    partitions_over: int
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """Time without a leader, against objectives of availability.
+
+    Attributes:
+        topic: whose; null: of all topics together.
+        partitions: that the logs know of; the budgets are theirs.
+        lost_minutes: partition-minutes.
+        budgets: one for each objective, the mildest first.
+    """
+
+    topic: str | None
+    partitions: int
+    lost_minutes: float
+    budgets: tuple[Budget, ...]
+
+
+class Objectives(msgspec.Struct, frozen=True, kw_only=True):
+    """What all that is in the report took of what objectives allow, by why it was taken.
+
+    Each begins with that of all topics, and then has the topics that took most of their own; it is empty if nothing
+    was taken.
+
+    Attributes:
+        period_ms: what the objectives are about: 30 days, or the time of the logs if that is longer.
+        partitions: that the logs know of.
+    """
+
+    period_ms: int
+    partitions: int
+    forced: tuple[Spent, ...] = ()
+    planned: tuple[Spent, ...] = ()
+    unexplained: tuple[Spent, ...] = ()
+
+
 class Series(msgspec.Struct, frozen=True, kw_only=True):
     """An incident in slots of time of equal width; every tuple has one number for each.
 
@@ -185,9 +235,10 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         number: from 1 on, in order of time.
-        sums: null if no outage is in it, but a loss or an unclean election.
+        sums: of forced outages; null if none is in it, but a loss or an unclean election.
         causes, topics, brokers: the worst of them, the worst first; `brokers` are those whose leaderships were lost.
         partitions: those that were away for longest.
+        spent: of what objectives of availability allow in 30 days; in all, then by the worst topics.
         series, bands: see there; of incidents that are shown in full.
     """
 
@@ -201,6 +252,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[Share, ...] = ()
     brokers: tuple[Share, ...] = ()
     partitions: tuple[Partition, ...] = ()
+    spent: tuple[Spent, ...] = ()
     series: Series | None = None
     bands: tuple[Band, ...] = ()
 

@@ -1,9 +1,12 @@
-"""Questions to the table of outages; the answers are sums, percentiles, and the worst of each incident."""
+"""Questions to the table of outages: sums, percentiles, the worst of each incident, and its course.
+
+How outages add up is said in `jobs/outage_sums.py`.
+"""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from kactl.pipeline.jobs.outage_sums import PARTS
+from kactl.pipeline.jobs.outage_sums import MEASURES, OBSERVED, PARTS, how_known, kind_of, totals
 
 from .incidents import bucket_of
 from .model import Band, Bar, Partition, Percentiles, Share, Sums
@@ -15,9 +18,6 @@ PARTITIONS_SHOWN: Final = 20
 SHARES_SHOWN: Final = 10
 # A partition that went away more often within one incident has its longest outages drawn.
 BARS_SHOWN: Final = 40
-_TIMES: Final = ("duration", *PARTS)
-# Percentiles of so many values are exact, and close beyond.
-_ACCURACY: Final = 10_000
 _BANDS: Final = ("shortest half", "next 40 %", "next 9 %", "longest 1 %")
 _NONE: Final = Percentiles(known=0)
 NO_SUMS: Final = Sums(
@@ -44,74 +44,38 @@ NO_SUMS: Final = Sums(
 
 
 def prepared(outages: "DataFrame", logs_end_us: int | None) -> "DataFrame":
-    """Outages with what all questions need: times as microseconds, the bucket, and how well each is known.
+    """Outages with what all questions need: times as microseconds, the bucket, the kind, and how well each is known.
 
-    One that has not ended lasts to the end of the logs. `wanted` is false where nobody knows whether it was.
+    One that has not ended lasts to the end of the logs.
     """
     from pyspark.sql import functions as f
 
     begin = f.unix_micros(f.coalesce("begin", "begin_high", "end"))
     open_end = f.least(begin + f.col("duration_ms") * 1000, f.lit(logs_end_us).cast("long"))
     end = f.greatest(f.coalesce(f.unix_micros("end"), open_end, begin), begin)
-    kinds = f.array("begin_kind", "end_kind")
-    known = f.when(f.array_contains(kinds, "bounded"), "bounded").when(f.array_contains(kinds, "inferred"), "inferred")
     return outages.withColumns(
         {
             "begin_us": begin,
             "end_us": end,
             "bucket": bucket_of(begin),
-            "wanted": f.coalesce("planned", f.lit(False)),
-            "known": known.otherwise("observed"),
-            "length_ms": f.coalesce("duration_ms", f.floor((end - begin) / 1000).cast("long")),
+            "kind": kind_of(),
+            "known": how_known(),
+            "duration_ms": f.coalesce("duration_ms", f.floor((end - begin) / 1000).cast("long")),
         }
     )
 
 
-def sums(outages: "DataFrame", *by: str) -> "DataFrame":
-    """A row of sums for each value of `by`; see `as_sums`."""
-    from pyspark.sql import functions as f
-
-    def count(which: Any) -> Any:
-        return f.count(f.when(which, 1))
-
-    # One of no known upper bound leaves the sum without one.
-    most = f.when(f.count("*") == f.count("duration_max_ms"), f.sum("duration_max_ms"))
-    columns = [
-        f.count("*").alias("outages"),
-        f.countDistinct("topic", "partition", "life").alias("partitions"),
-        f.countDistinct("topic").alias("topics"),
-        *(count(f.col("known") == kind).alias(kind) for kind in ("observed", "inferred", "bounded")),
-        count(f.col("end").isNull()).alias("open"),
-        count(f.col("unclean")).alias("unclean"),
-        f.sum(f.coalesce("attempts_failed", f.lit(0))).alias("attempts_failed"),
-        f.sum("length_ms").alias("total_ms"),
-        f.sum(f.coalesce("duration_min_ms", f.lit(0))).alias("least_ms"),
-        most.alias("most_ms"),
-    ]
-    for name in _TIMES:
-        time = f.col("length_ms" if name == "duration" else f"{name}_ms")
-        columns.append(
-            f.struct(
-                f.count(time).alias("known"),
-                f.percentile_approx(time, [0.5, 0.9, 0.99], _ACCURACY).alias("at"),
-                f.max(time).alias("max"),
-            ).alias(name)
-        )
-    return outages.groupBy(*by).agg(*columns)
-
-
 def as_sums(row: "Row") -> Sums:
+    """A row of `totals` with its times."""
     found = row.asDict(recursive=True)
-    plain = {name: found[name] for name in Sums.__struct_fields__ if name not in _TIMES}
-    plain["total_ms"] = plain["total_ms"] or 0  # null if no outage has a time at all
-    return Sums(**plain | {name: _percentiles(found[name]) for name in _TIMES})
+    found |= {name: _percentiles(found[name]) for name in MEASURES} | {"total_ms": found["unavailable_ms"]}
+    return Sums(**{name: found[name] for name in Sums.__struct_fields__})
 
 
-def _percentiles(found: dict[str, Any]) -> Percentiles:
-    if not found["known"]:
-        return _NONE
-    p50, p90, p99 = found["at"]
-    return Percentiles(known=found["known"], p50=p50, p90=p90, p99=p99, max=found["max"])
+def _percentiles(found: dict[str, int | None]) -> Percentiles:
+    return Percentiles(
+        known=found["known"] or 0, **{name: found[f"{name}_ms"] for name in ("p50", "p90", "p99", "max")}
+    )
 
 
 # -- of each incident --------------------------------------------------------------------------------------------------
@@ -124,16 +88,11 @@ def shares(outages: "DataFrame") -> dict[tuple[int, str], tuple[Share, ...]]:
 
     ways = {"topic": "topic", "broker": "broker", "cause": "cause"}
     what = [f.struct(f.lit(way).alias("way"), f.col(name).cast("string").alias("name")) for way, name in ways.items()]
-    counted = (
-        outages.withColumn("of", f.explode(f.array(*what)))
-        .groupBy("incident", "of.way", f.coalesce("of.name", f.lit("unknown")).alias("name"))
-        .agg(
-            f.count("*").alias("outages"),
-            f.countDistinct("topic", "partition", "life").alias("partitions"),
-            f.sum("length_ms").alias("total_ms"),
-            f.max("length_ms").alias("longest_ms"),
-        )
+    parted = outages.withColumn("of", f.explode(f.array(*what))).withColumns(
+        {"way": f.col("of.way"), "name": f.coalesce("of.name", f.lit("unknown"))}
     )
+    counted = totals(parted, "incident", "way", "name").withColumnRenamed("unavailable_ms", "total_ms")
+    counted = counted.select("incident", "way", *Share.__struct_fields__)
     worst = Window.partitionBy("incident", "way").orderBy(f.desc("total_ms"), "name")
     kept = counted.withColumn("place", f.row_number().over(worst)).where(f.col("place") <= SHARES_SHOWN)
     made: dict[tuple[int, str], tuple[Share, ...]] = {}
@@ -153,14 +112,14 @@ def partitions(outages: "DataFrame") -> dict[int, tuple[Partition, ...]]:
     from pyspark.sql import functions as f
 
     keys = ["incident", "topic", "partition", "life"]
-    summed = outages.groupBy(*keys).agg(f.count("*").alias("outages"), f.sum("length_ms").alias("total_ms"))
+    summed = totals(outages, *keys).select(*keys, "outages", f.col("unavailable_ms").alias("total_ms"))
     worst = Window.partitionBy("incident").orderBy(f.desc("total_ms"), "topic", "partition", "life")
     kept = summed.withColumn("place", f.row_number().over(worst)).where(f.col("place") <= PARTITIONS_SHOWN)
     found = [row.asDict() for row in kept.collect()]
     if not found:
         return {}
     names = f.broadcast(outages.sparkSession.createDataFrame([tuple(row[key] for key in keys) for row in found], _KEYS))
-    longest = Window.partitionBy(*keys).orderBy(f.desc("length_ms"), "begin_us")
+    longest = Window.partitionBy(*keys).orderBy(f.desc("duration_ms"), "begin_us")
     drawn = (
         outages.join(names, keys)
         .withColumn("place", f.row_number().over(longest))
@@ -201,9 +160,8 @@ def _bar_columns() -> list[Any]:
 
     from .rows import micros
 
-    plain = ["begin_kind", "end_kind", "cause", "broker", "new_leader", "unclean"]
-    times = [f.col("begin_us").alias("begin"), *(micros(name) for name in _BAR_TIMES[1:])]
-    return [*times, f.col("length_ms").alias("duration_ms"), *map(f.col, plain)]
+    plain = ["begin_kind", "end_kind", "duration_ms", "cause", "broker", "new_leader", "unclean"]
+    return [f.col("begin_us").alias("begin"), *(micros(name) for name in _BAR_TIMES[1:]), *map(f.col, plain)]
 
 
 def _bar(row: dict[str, Any]) -> Bar:
@@ -232,9 +190,7 @@ def slots(outages: "DataFrame") -> "DataFrame":
         f.struct(f.lit(ENDS).alias("what"), slot(f.col("end_us")).alias("slot")),
         f.struct(f.lit(ELECTIONS).alias("what"), slot(elected).alias("slot")),
     )
-    exploded = outages.select(
-        "incident", (f.col("known") == "observed").alias("observed"), f.explode(changes).alias("c")
-    )
+    exploded = outages.select("incident", (f.col("known") == OBSERVED).alias("observed"), f.explode(changes).alias("c"))
     return (
         exploded.where("c.slot is not null")
         .groupBy("incident", "c.what", "observed", "c.slot")
@@ -254,11 +210,11 @@ def bands(outages: "DataFrame", found: dict[int, Sums]) -> dict[int, tuple[Band,
     if not limits:
         return {}
     ends = outages.sparkSession.createDataFrame(limits, "incident int, p50 long, p90 long, p99 long")
-    length = f.col("length_ms")
+    length = f.col("duration_ms")
     band = f.when(length <= f.col("p50"), 0).when(length <= f.col("p90"), 1).when(length <= f.col("p99"), 2)
     means = outages.join(f.broadcast(ends), "incident").groupBy("incident", band.otherwise(3).alias("band"))
     parts = [f.avg(f.coalesce(f"{name}_ms", f.lit(0))).alias(f"{name}_ms") for name in PARTS]
-    rows = means.agg(f.count("*").alias("outages"), f.avg("length_ms").alias("mean_ms"), *parts).collect()
+    rows = means.agg(f.count("*").alias("outages"), f.avg("duration_ms").alias("mean_ms"), *parts).collect()
     made: dict[int, tuple[Band, ...]] = {}
     for row in sorted(rows, key=lambda each: each["band"]):
         made[row["incident"]] = (*made.get(row["incident"], ()), _band(row.asDict()))

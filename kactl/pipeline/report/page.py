@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from .facts import Report
 from .incident_sections import incident_sections
+from .loss_sections import loss_sections
 from .next_section import next_section
+from .objective_section import objective_section
 from .other_sections import other_sections
 from .section import Section
 from .source_section import source_section
+from .unexplained_section import unexplained_section
 from .wording import Moments, count, duration
 
 if TYPE_CHECKING:
@@ -37,8 +40,15 @@ def page(report: Report, moments: Moments) -> str:
 def sections(report: Report, moments: Moments) -> list[Section]:
     """What stands below summary and advice, in order."""
     facts = report.facts
-    found = (*incident_sections(facts, moments), *other_sections(facts, moments))
-    return [*found, *next_section(report.next), *source_section(facts, moments)]
+    return [
+        *incident_sections(facts, moments),
+        *objective_section(facts, moments),
+        *loss_sections(facts, moments),
+        *unexplained_section(facts, moments),
+        *other_sections(facts, moments),
+        *next_section(report.next),
+        *source_section(facts, moments),
+    ]
 
 
 def figures(report: Report) -> list[tuple[str, str, str]]:
@@ -58,6 +68,8 @@ def figures(report: Report) -> list[tuple[str, str, str]]:
         ("other records cut off", f"{lost.tail - lost.committed:,}", bad if lost.tail > lost.committed else good),
         ("unclean elections", f"{facts.unclean_all:,}", bad if facts.unclean_all else good),
     ]
+    if facts.unexplained.outages:
+        found.append(("unexplained changes of leaders", f"{facts.unexplained.outages:,}", "unknown"))
     if not lost.tail and (lost.unsized or not facts.sources.with_log_end):
         found[3:5] = [("records lost", "some, not counted" if lost.unsized else "not known", "unknown")]
     if not facts.sources.partitions and not sums.outages:

@@ -37,8 +37,8 @@ def cut(tables: "Mapping[str, DataFrame]", asked: Asked) -> "dict[str, DataFrame
 def _cut(name: str, table: "DataFrame", asked: Asked) -> "DataFrame":
     from pyspark.sql import functions as f
 
-    if asked.topic is not None and "topic" in table.columns and name in _WHEN:
-        table = table.where(f.col("topic").rlike(f"^(?:{asked.topic})$"))
+    if "topic" in table.columns and name in _WHEN:
+        table = of_topics(table, asked)
     begins, ends = _WHEN.get(name, ((), ()))
     if begins and asked.end is not None:
         begin = _first(begins)
@@ -49,6 +49,13 @@ def _cut(name: str, table: "DataFrame", asked: Asked) -> "DataFrame":
             end = end + f.make_dt_interval(secs=f.lit(_LASTS_S[name]))
         table = table.where(end.isNull() | (end >= f.lit(asked.begin)))
     return table
+
+
+def of_topics(table: "DataFrame", asked: Asked) -> "DataFrame":
+    """The rows of the topics that were asked for, whatever their time."""
+    from pyspark.sql import functions as f
+
+    return table if asked.topic is None else table.where(f.col("topic").rlike(f"^(?:{asked.topic})$"))
 
 
 def _first(names: tuple[str, ...]) -> Any:

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from .facts import Facts
-from .other_sections import known_id
 from .section import Section, Table, table
-from .wording import Moments, count
+from .wording import Moments, count, known_id
 
 
 def source_section(facts: Facts, moments: Moments) -> Iterator[Section]:

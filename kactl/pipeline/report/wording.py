@@ -37,16 +37,30 @@ def duration(ms: float | None) -> str:
     raise AssertionError("days have no upper end")
 
 
+def amount(number: float) -> str:
+    """'2,160', '12.5'; what is something is never 0."""
+    if 0 < number < 0.05:
+        return "under 0.1"
+    return f"{number:,.0f}" if number >= 99.95 or number == 0 else f"{number:.1f}"
+
+
+def percent(objective: float) -> str:
+    """'99.95 %', of 0.9995: as exactly as it was given."""
+    return f"{100 * objective:.6g} %"
+
+
 def share(part: float, whole: float) -> str:
-    """'37 %'; what is something and not nearly all is never 0 or 100."""
+    """'37 %', '1,200 %'; what is something and not nearly all is never 0 or 100, nor what is more than all."""
     if whole <= 0:
         return NONE
-    percent = 100 * part / whole
-    if 0 < percent < 1:
+    hundredths = round(100 * part / whole, 9)  # what is all of it is not less by an error of floats
+    if 0 < hundredths < 1:
         return "under 1 %"
-    if 99 < percent < 100:
+    if 99 < hundredths < 100:
         return "over 99 %"
-    return f"{percent:.0f} %"
+    if 100 < hundredths < 101:
+        return "over 100 %"
+    return f"{hundredths:,.0f} %"
 
 
 def listed(names: Sequence[object], *, most: int = 5) -> str:
@@ -60,6 +74,17 @@ def listed(names: Sequence[object], *, most: int = 5) -> str:
 def brokers(ids: Sequence[int], *, most: int = 8) -> str:
     """'broker 3', 'brokers 1, 2 and 3'."""
     return f"broker{'' if len(ids) == 1 else 's'} {listed(ids, most=most)}"
+
+
+def known_name(topic: str, partition: int | None, life: int) -> str:
+    """'orders-7', or 'orders-7 (life 2)' of the second topic of that name."""
+    number = "" if partition is None else f"-{partition}"
+    return f"{topic}{number}" + (f" (life {life + 1})" if life else "")
+
+
+def known_id(number: int | None) -> str:
+    """Ids are names: no commas in them, and -1 is nobody."""
+    return NONE if number is None else "none" if number == -1 else f"{number}"
 
 
 def sentence(text: str) -> str:

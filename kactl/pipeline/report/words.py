@@ -9,6 +9,7 @@ from typing import Final
 from .facts import Facts
 from .limits import can_count_losses, is_blind
 from .model import Incident, Lost, Share, Sums
+from .objective_words import used_said
 from .wording import Moments, brokers, count, duration, listed, share
 
 # Why a leader was lost, in words that need no manual.
@@ -44,6 +45,9 @@ def headline(facts: Facts) -> str:
         return text[:1].upper() + text[1:] + "."
     if is_blind(facts):
         return "These logs cannot say whether anything was unavailable."
+    if facts.unexplained.outages:
+        changes = count(facts.unexplained.outages, "change")
+        return f"No leader was lost as far as these logs tell; {changes} of leaders stay unexplained."
     return "No outage and no loss of records was found in these logs."
 
 
@@ -56,12 +60,15 @@ def _summary(facts: Facts, moments: Moments) -> Iterator[str]:
     if facts.forced.outages:
         yield from _what(facts, moments)
         yield from _how_long(facts.forced)
+        if facts.objectives is not None:
+            yield from used_said(facts.objectives.forced, facts.objectives.period_ms)
         yield from _why(facts)
     elif facts.sources.begin is not None and facts.sources.end is not None and not is_blind(facts):
+        lost = "that a leader was lost" if facts.unexplained.outages else "a time without a leader that nobody wanted"
         yield (
             f"The logs reach {moments.stretch(facts.sources.begin, facts.sources.end)} and know of "
             f"{count(facts.sources.partitions, 'partition')} of {count(facts.sources.topics, 'topic')}; in none of "
-            "them does a line show a time without a leader that nobody wanted."
+            f"them does a line show {lost}."
         )
     yield from _losses(facts)
     if facts.unclean_all:
@@ -70,6 +77,13 @@ def _summary(facts: Facts, moments: Moments) -> Iterator[str]:
         yield (
             f"{count(facts.unclean_all, 'election')} {_was(facts.unclean_all)} unclean, {how}: a replica was made "
             "leader that was not in sync, so that records others had could be cut off."
+        )
+    if facts.unexplained.outages:
+        number = facts.unexplained.outages
+        yield (
+            f"{count(number, 'change')} of leaders {_was(number)} unexplained: a leader that was alive was moved, and "
+            f"no line says why. They took {duration(facts.unexplained.duration.max)} at the most; they are not counted "
+            "above."
         )
     if facts.planned.outages:
         yield (

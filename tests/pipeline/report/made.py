@@ -7,7 +7,21 @@ import msgspec
 from kactl.pipeline.report.facts import Facts, Sources, Spoken
 from kactl.pipeline.report.findings import Absence, Controllership
 from kactl.pipeline.report.incidents import SLOTS
-from kactl.pipeline.report.model import Asked, Bar, Incident, Lost, Partition, Percentiles, Series, Share, Sums
+from kactl.pipeline.report.model import (
+    Asked,
+    Bar,
+    Budget,
+    Incident,
+    Lost,
+    Objectives,
+    Partition,
+    Percentiles,
+    Series,
+    Share,
+    Spent,
+    Sums,
+)
+from kactl.pipeline.report.objective_facts import OBJECTIVES, PERIOD_MS
 from kactl.pipeline.report.outage_facts import NO_SUMS
 from tests.pipeline.jobs.tables import moment
 
@@ -35,6 +49,9 @@ QUIET: Final = Facts(
     sources=SOURCES,
     forced=NO_SUMS,
     planned=NO_SUMS,
+    unexplained=NO_SUMS,
+    moved=(),
+    objectives=None,
     incidents_all=0,
     incidents=(),
     others=(),
@@ -90,6 +107,21 @@ def bar(begin: float, end: float | None, **given: Any) -> Bar:
 def partition(number: int, *bars: Bar, topic: str = "orders") -> Partition:
     total = sum(each.duration_ms for each in bars)
     return Partition(topic=topic, partition=number, life=0, outages=len(bars), total_ms=total, bars=bars)
+
+
+def spent(lost_minutes: float, *, topic: str | None = None, partitions: int = 50, over: int = 0) -> Spent:
+    """In 30 days; so many partitions are over at the strictest objective, and none at the others."""
+    minutes = [(1 - objective) * PERIOD_MS / 60_000 * partitions for objective in OBJECTIVES]
+    budgets = [
+        Budget(objective=objective, minutes=allowed, used=lost_minutes / allowed, partitions_over=0)
+        for objective, allowed in zip(OBJECTIVES, minutes, strict=True)
+    ]
+    budgets[-1] = msgspec.structs.replace(budgets[-1], partitions_over=over)
+    return Spent(topic=topic, partitions=partitions, lost_minutes=lost_minutes, budgets=tuple(budgets))
+
+
+def objectives(*forced: Spent, **given: Any) -> Objectives:
+    return msgspec.structs.replace(Objectives(period_ms=PERIOD_MS, partitions=50, forced=forced), **given)
 
 
 def incident(*partitions: Partition, begin: float = 0, end: float = 100, **given: Any) -> Incident:

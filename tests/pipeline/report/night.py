@@ -1,7 +1,8 @@
 """A bad night, as the jobs' tables tell it; what came of it is worked out beside each row.
 
 At 10:00:00 broker 1 dies. Three partitions lose their leader; one gets one that was not in sync, and loses records. At
-10:05 somebody moves a leader on purpose. At 11:00 `orders-0` goes away and does not come back.
+10:05 somebody moves a leader on purpose, and at 10:20 one is moved and nobody says why. At 11:00 `orders-0` goes away
+and does not come back.
 """
 
 from collections.abc import Mapping
@@ -160,6 +161,28 @@ NIGHT: Final[dict[str, list[dict[str, Any]]]] = {
             "duration_min_ms": 200,
             "duration_max_ms": 200,
             "cause": "preferred",
+        },
+        # That one is not explained: it lived, and stepped down.
+        {
+            "topic": "orders",
+            "partition": 2,
+            "life": 0,
+            "begin": moment(1200),
+            "begin_low": moment(1200),
+            "begin_high": moment(1200),
+            "begin_kind": "observed",
+            "end": moment(1200.3),
+            "end_low": moment(1200.3),
+            "end_high": moment(1200.3),
+            "end_kind": "observed",
+            "duration_ms": 300,
+            "duration_min_ms": 300,
+            "duration_max_ms": 300,
+            "cause": "unknown",
+            "broker": 2,
+            "new_leader": 3,
+            "attempts_failed": 0,
+            "unclean": False,
         },
         # An hour later, and to the end of the logs: ten minutes.
         _ORDERS_0

@@ -37,6 +37,39 @@ def test_what_somebody_wanted_is_counted_apart(facts: Facts) -> None:
     assert facts.forced.total_ms == 40_000 + 30_000 + 60_000 + 600_000
 
 
+def test_what_nobody_explains_is_neither_an_outage_nor_wanted(facts: Facts) -> None:
+    assert (facts.unexplained.outages, facts.unexplained.total_ms) == (1, 300)
+    assert [(each.name, each.total_ms) for each in facts.moved] == [("orders-2", 300)]
+    assert not [each for each in facts.incidents if each.begin <= moment(1200) <= each.end]
+
+
+def test_budgets_are_those_of_all_partitions_that_the_logs_know_of(facts: Facts) -> None:
+    assert facts.objectives is not None
+    all_, worst, other = facts.objectives.forced
+
+    # Three of orders and a hostile one, in 30 days 43.2 minutes each at 99.9 %; 730 s were lost, 670 of them of orders.
+    assert facts.objectives.partitions == all_.partitions == 4
+    assert [each.minutes for each in all_.budgets] == [pytest.approx(each * 4 * 4.32) for each in (10, 5, 1)]
+    assert [each.used for each in all_.budgets] == [pytest.approx(730 / 60 / 172.8 * each) for each in (1, 2, 10)]
+    assert [each.partitions_over for each in all_.budgets] == [0, 0, 1]
+    assert [(each.topic, each.partitions) for each in (worst, other)] == [("orders", 3), (HOSTILE, 1)]
+    assert worst.budgets[0].used == pytest.approx(670 / 60 / (3 * 43.2))
+
+
+def test_each_kind_of_time_without_a_leader_is_held_against_objectives_by_itself(facts: Facts) -> None:
+    assert facts.objectives is not None
+
+    assert [each.lost_minutes for each in facts.objectives.planned] == [pytest.approx(0.2 / 60)] * 2
+    assert [each.topic for each in facts.objectives.unexplained] == [None, "orders"]
+    assert facts.objectives.unexplained[0].lost_minutes == pytest.approx(0.3 / 60)
+
+
+def test_an_incident_used_of_thirty_days_what_its_own_outages_lasted(first: Incident) -> None:
+    # The hostile one lost a minute of one partition; orders lost more, but of three.
+    assert [each.topic for each in first.spent] == [None, HOSTILE, "orders"]
+    assert [each.lost_minutes for each in first.spent] == [pytest.approx(each / 60) for each in (130, 60, 70)]
+
+
 def test_partitions_are_counted_once_and_bounds_are_added_up(facts: Facts) -> None:
     sums = facts.forced
 
@@ -147,20 +180,23 @@ def test_what_the_answers_rest_on(facts: Facts) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "partitions"),
+    ("asked", "partitions", "budget_of"),
     [
-        (Asked(topic="ord.*"), 2),
-        (Asked(topic="ord"), 0),  # the whole name
-        (Asked(begin=moment(50)), 2),  # what was going on: the hostile one, and orders-0 an hour later
-        (Asked(end=moment(5)), 2),
-        (Asked(begin=moment(75), end=moment(100)), 0),
+        (Asked(topic="ord.*"), 2, 3),
+        (Asked(topic="ord"), 0, None),  # the whole name
+        (Asked(begin=moment(50)), 2, 4),  # what was going on: the hostile one, and orders-0 an hour later
+        (Asked(end=moment(5)), 2, 4),
+        (Asked(begin=moment(75), end=moment(100)), 0, 4),
     ],
     ids=str,
 )
-def test_a_report_can_be_asked_for_a_part(spark: SparkSession, asked: Asked, partitions: int) -> None:
+def test_a_report_can_be_asked_for_a_part(
+    spark: SparkSession, asked: Asked, partitions: int, budget_of: int | None
+) -> None:
     found = collect(spark, MANIFEST, tables(spark, NIGHT), asked)
 
     assert found.forced.partitions == partitions
+    assert (found.objectives and found.objectives.partitions) == budget_of  # of the topics, at whatever time
 
 
 def test_nothing_is_found_where_nothing_is(spark: SparkSession) -> None:
@@ -168,6 +204,7 @@ def test_nothing_is_found_where_nothing_is(spark: SparkSession) -> None:
 
     assert (found.incidents_all, found.incidents, found.forced.outages) == (0, (), 0)
     assert found.lost == Lost()
+    assert (found.objectives, found.moved) == (None, ())
     assert found.sources.begin is None
     assert not found.sources.brokers
 

@@ -123,6 +123,16 @@ def test_clocks_that_are_not_known_are_named(how: str, low: int | None, high: in
     assert any(words in each for each in limits(with_sources(QUIET, clocks=(one, other))))
 
 
+def test_changes_that_nobody_explains_are_said_and_not_called_outages() -> None:
+    short = Percentiles(known=2, p50=1, p90=2, p99=2, max=2)
+    facts = msgspec.structs.replace(QUIET, unexplained=sums(outages=2, duration=short))
+
+    assert headline(facts) == "No leader was lost as far as these logs tell; 2 changes of leaders stay unexplained."
+    assert "in none of them does a line show that a leader was lost." in said(facts)
+    assert "2 changes of leaders were unexplained" in said(facts)
+    assert "They took 2 ms at the most; they are not counted above." in said(facts)
+
+
 def test_a_report_on_a_part_says_so() -> None:
     assert "asked for a part only" in limits(msgspec.structs.replace(QUIET, asked=Asked(topic="a")))[-1]
 
