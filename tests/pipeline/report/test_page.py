@@ -140,6 +140,26 @@ def test_the_page_says_what_happened(html: str) -> None:
     assert "leader-epoch-back" in text
     assert "held up by broker 1" in text
     assert "replicas are dead" in text
+    assert "these outages used 7 % of 2 h 53 min (at an objective of 99.9 %)" in text
+    assert "1 time a leader was moved that was alive as far as these logs tell" in text
+
+
+def test_paper_is_white_whatever_the_screen(html: str) -> None:
+    assert re.findall(r"@media ([^{]*prefers-color-scheme[^{]*) \{", html) == [
+        "screen and (prefers-color-scheme: dark)"
+    ]
+
+
+def test_in_print_every_part_and_every_incident_begins_a_page(html: str) -> None:
+    parts = re.findall(r'<section id="([\w-]+)" class="(\w+)">', html)
+
+    assert parts[:4] == [
+        ("incidents", "part"),
+        ("incident-1", "incident"),
+        ("incident-2", "incident"),
+        ("objectives", "part"),
+    ]
+    assert re.search(r"@media print \{.*\.part, \.incident \{ break-before: page; \}", html, re.DOTALL)
 
 
 def test_every_link_leads_somewhere(html: str) -> None:
@@ -210,6 +230,8 @@ def test_markdown_says_the_same(night: Report) -> None:
     assert text.startswith("# 3 partitions of 2 topics had no leader")
     assert "## What the logs cannot tell" in text
     assert "### Incident 1: from 12:00:00 to 12:01:10 on 1 May 2024" in text
+    assert "## Objectives of availability" in text
+    assert "| unexplained: a leader that lived was moved, and no line says why | under 0.1 |" in text
     rows = [line for line in text.splitlines() if line.startswith("| orders-1 |")]
     assert any("| 20 | 31 |" in line for line in rows)
 
