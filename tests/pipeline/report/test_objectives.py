@@ -30,7 +30,8 @@ def captions(section: Section) -> list[str]:
 
 def test_the_summary_says_what_was_used_of_how_much() -> None:
     # Fifty partitions have 36 hours at 99.9 % in 30 days.
-    text = " ".join(summary(night(objectives=objectives(spent(216, over=3))), UTC))
+    alike = spent(216, topic="orders")  # no more than all
+    text = " ".join(summary(night(objectives=objectives(spent(216), alike)), UTC))
 
     assert (
         "Of the error budget of 50 partitions for 30 days, these outages used 10 % of 1 d 12 h (at an objective of "
