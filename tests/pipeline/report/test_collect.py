@@ -5,10 +5,12 @@ import datetime
 import pytest
 from pyspark.sql import SparkSession
 
+from kactl.pipeline.jobs import leadership, outages
 from kactl.pipeline.report.collect import collect
 from kactl.pipeline.report.facts import Facts
 from kactl.pipeline.report.model import Asked, Incident, Lost
-from tests.pipeline.jobs.tables import moment
+from kactl.pipeline.report.objective_facts import counted, known
+from tests.pipeline.jobs.tables import moment, table
 
 from .night import HOSTILE, MANIFEST, NIGHT, tables
 
@@ -54,6 +56,20 @@ def test_budgets_are_those_of_all_partitions_that_the_logs_know_of(facts: Facts)
     assert [each.partitions_over for each in all_.budgets] == [0, 0, 1]
     assert [(each.topic, each.partitions) for each in (worst, other)] == [("orders", 3), (HOSTILE, 1)]
     assert worst.budgets[0].used == pytest.approx(670 / 60 / (3 * 43.2))
+
+
+def test_partitions_that_were_never_away_have_their_share_of_the_budget(spark: SparkSession) -> None:
+    def of(topic: str, partition: int, life: int = 0) -> dict[str, object]:
+        return {"topic": topic, "partition": partition, "life": life}
+
+    led = table(spark, leadership.COLUMNS, [of("a", 0), of("a", 1), of("a", 1, life=1), of("c", 0)])
+    away = table(spark, outages.COLUMNS, [of("a", 0), of("a", 2), of("b", 0)])
+
+    found = known(counted(led, away))
+
+    # The second life of a-1 is the same place in the cluster.
+    assert {row["topic"]: row["partitions"] for row in found.topics.collect()} == {"a": 3, "b": 1, "c": 1}
+    assert found.partitions == 5
 
 
 def test_each_kind_of_time_without_a_leader_is_held_against_objectives_by_itself(facts: Facts) -> None:
