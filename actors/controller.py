@@ -18,26 +18,8 @@ from kactl.requests import Asked
 from kactl.telemetry import Telemetry
 
 from .actor import TURN_MS, Actor
-from .handlers.alter_partition import IsrProposals
-from .handlers.answers import BrokerAnswers
-from .handlers.balance import Balancing
-from .handlers.brokers import BrokerEvents
-from .handlers.controllership import Controllership
-from .handlers.deletion import Deletion
-from .handlers.deletion_events import DeletionEvents
-from .handlers.elections import Elections
-from .handlers.failover import Failover
-from .handlers.features import FeatureEvents
-from .handlers.growth import Growth
-from .handlers.hosting import Hosting
-from .handlers.offline import Offline
-from .handlers.producer_ids import ProducerIds
-from .handlers.reach import Handler, Reach
-from .handlers.reassignments import Reassignments
-from .handlers.shutdown import Shutdowns
-from .handlers.standby import Standby
-from .handlers.timers import Timers
-from .handlers.topics import TopicEvents
+from .handlers.all_handlers import AllHandlers
+from .handlers.reach import Reach
 from .queue import Turns
 from .unclean import Unclean
 
@@ -80,61 +62,12 @@ class ControllerLoop(Actor[Event]):
         self._resumed_ms = 0.0  # when the event in hand began, or was last held up
         self._over: Exception | None = None  # what a small event has met that ends the large one
         self._later: dict[Event, asyncio.Task[None]] = {}
-        timers = Timers(reach.clock, reach.enqueue)
-        features = FeatureEvents(reach)
-        deletion = Deletion(reach, timers)
-        offline = Offline(reach, deletion)
-        reassignments = Reassignments(reach, deletion)
-        self.hosting = Hosting(reach)
-        brokers = BrokerEvents(
-            reach,
-            features,
-            offline=offline,
-            deletion=deletion,
-            reassignments=reassignments,
-            hosting=self.hosting,
-        )
-        topics = TopicEvents(reach, unclean, deletion, self.hosting)
-        elections = Elections(reach, unclean)
-        balancing = Balancing(reach, timers)
-        shutdowns = Shutdowns(reach, welcome=brokers.welcome, timers=timers)
-        self.standby = Standby(reach, timers)
-        self.failover = Failover(
-            reach,
-            topics,
-            features,
-            deletion,
-            reassignments=reassignments,
-            elections=elections,
-            balancing=balancing,
-            standby=self.standby,
-        )
-        self.controllership = Controllership(
-            reach,
-            self.failover,
-            look_again=self._look_again,
-            standby=self.standby,
-            timers=timers,
-            unclean=unclean,
-        )
-        self._handlers: dict[type[Event], Handler] = {}
-        for group in (
-            self.controllership,
-            self.standby,
-            brokers,
-            topics,
-            Growth(reach, topics),
-            DeletionEvents(reach, deletion),
-            BrokerAnswers(reach, offline, reassignments),
-            reassignments,
-            elections,
-            balancing,
-            shutdowns,
-            features,
-            IsrProposals(reach),
-            ProducerIds(reach),
-        ):
-            self._handlers |= group.handlers()
+        handlers = AllHandlers(reach, unclean=unclean, look_again=self._look_again)
+        self.controllership = handlers.controllership
+        self.failover = handlers.failover
+        self.hosting = handlers.hosting
+        self.standby = handlers.standby
+        self._handlers = handlers.by_kind
 
     @property
     def is_active(self) -> bool:
