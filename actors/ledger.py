@@ -10,10 +10,11 @@ from typing import Final
 
 import numpy as np
 
+from kactl.change import Change, Refusal
 from kactl.cluster import Cluster
 from kactl.errors import Remedy, StoreError
 from kactl.model import NO_VERSION, TopicPartition
-from kactl.rows import Bools, Bytes, Change, Ints, Refusal, RowNumbers, Rows, choose, members
+from kactl.rows import Bools, Bytes, Ints, RowNumbers, Rows, choose, members
 from kactl.store import Found, Outcome, Store, Write
 from kactl.table import in_sync_of
 

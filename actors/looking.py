@@ -6,7 +6,8 @@ import msgspec
 
 from kactl.cluster import Cluster
 from kactl.controllerships import Term
-from kactl.history import AnyEvent, History
+from kactl.history import History
+from kactl.history_events import AnyEvent
 from kactl.machines.deletion import Waiting, waiting
 from kactl.model import Broker, PartitionView, TopicPartition, TopicRef
 
@@ -83,5 +84,5 @@ class Looking:
         return waiting(self.cluster)
 
     def events(self, *, after: int | None = None, kinds: Collection[str] = ()) -> AsyncIterator[AnyEvent]:
-        """What happens from now on, or from behind event number `after`; see `kactl.history` for the kinds."""
+        """What happens from now on, or from behind event number `after`; see `kactl.history_events` for the kinds."""
         return self.history.follow(after, kinds=kinds)

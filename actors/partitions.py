@@ -13,6 +13,7 @@ import logging
 
 import numpy as np
 
+from kactl.change import Change, Refusal
 from kactl.clock import Clock
 from kactl.cluster import Cluster
 from kactl.election import Election
@@ -20,7 +21,7 @@ from kactl.errors import StoreError
 from kactl.history import History
 from kactl.machines import partition
 from kactl.model import PartitionState
-from kactl.rows import Bools, Bytes, Change, Refusal, RowNumbers, Rows, choose
+from kactl.rows import Bools, Bytes, RowNumbers, Rows, choose
 from kactl.store import Store
 
 from .actor import Actor

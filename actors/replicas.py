@@ -14,13 +14,14 @@ import logging
 
 import numpy as np
 
+from kactl.change import Change, Refusal
 from kactl.clock import Clock
 from kactl.cluster import Cluster
 from kactl.errors import StoreError
 from kactl.history import History
 from kactl.machines import replica
 from kactl.model import ReplicaState
-from kactl.rows import Bools, Bytes, Change, Live, Refusal, Rows, holds, some
+from kactl.rows import Bools, Bytes, Live, Rows, holds, some
 from kactl.store import Store
 
 from .actor import Actor

@@ -8,7 +8,15 @@ if TYPE_CHECKING:
     from kactl.actors.system import Controller, Snapshot
     from kactl.clock import Clock, SystemClock
     from kactl.errors import BadRequest, ErrorCode, KactlError, NotController, NotFound, Remedy, TopicExists
-    from kactl.history import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, Reset, TopicEvent
+    from kactl.history_events import (
+        AnyEvent,
+        BrokerEvent,
+        ControllerEvent,
+        PartitionEvent,
+        ReplicaEvent,
+        Reset,
+        TopicEvent,
+    )
     from kactl.level import ProtocolLevel
     from kactl.model import Assignment, Broker, PartitionState, PartitionView, ReplicaState, TopicPartition, TopicRef
     from kactl.participant.group import Participants
@@ -67,7 +75,15 @@ _HOME = {
     "clock": ("Clock", "SystemClock"),
     "errors": ("BadRequest", "ErrorCode", "KactlError", "NotController", "NotFound", "Remedy", "TopicExists"),
     "requests": ("ElectionKind", "ElectionResult"),
-    "history": ("AnyEvent", "BrokerEvent", "ControllerEvent", "PartitionEvent", "ReplicaEvent", "Reset", "TopicEvent"),
+    "history_events": (
+        "AnyEvent",
+        "BrokerEvent",
+        "ControllerEvent",
+        "PartitionEvent",
+        "ReplicaEvent",
+        "Reset",
+        "TopicEvent",
+    ),
     "level": ("ProtocolLevel",),
     "model": ("Assignment", "Broker", "PartitionState", "PartitionView", "ReplicaState", "TopicPartition", "TopicRef"),
     "participant.group": ("Participants",),

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from kactl.change import Change
 from kactl.election import Circumstances
 from kactl.errors import IllegalState
 from kactl.halt import Halt
@@ -30,7 +31,7 @@ from kactl.model import (
     TopicPartition,
 )
 from kactl.row_sets import common
-from kactl.rows import Bools, Change, Ints, Live, RowNumbers, Rows, choose, preferred_imbalance
+from kactl.rows import Bools, Ints, Live, RowNumbers, Rows, choose, preferred_imbalance
 from kactl.store import Assignments, Leaderships, Names
 from kactl.table import NO_ROW, Table
 

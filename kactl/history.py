@@ -14,85 +14,25 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from kactl.change import REFUSAL_TEXT, Change, Refusal
 from kactl.clock import Clock
+from kactl.history_events import (
+    AnyEvent,
+    BrokerEvent,
+    ControllerEvent,
+    PartitionEvent,
+    ReplicaEvent,
+    Reset,
+    TopicEvent,
+)
 from kactl.model import PartitionState, ReplicaState
-from kactl.rows import REFUSAL_TEXT, Bools, Bytes, Change, Ints, Refusal, RowNumbers, Rows
+from kactl.rows import Bools, Bytes, Ints, RowNumbers, Rows
 from kactl.topics import AllTopics
 
 # A restart of a large cluster fits; at some 60 bytes an entry this is a few megabytes.
 RING_LIMIT: Final = 100_000
 # How many events one read hands over before others get a turn.
 _READ_AT_ONCE: Final = 500
-
-
-class Event(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
-    """Common to all: `seq` rises by one from event to event, and never goes back."""
-
-    seq: int = 0
-    time_ms: int = 0
-    controller_epoch: int = 0
-
-
-class ControllerEvent(Event, frozen=True, tag="controller"):
-    """The controllership came or went. `what`: elected, resigned."""
-
-    what: str
-    controller_id: int
-    cause: str = ""
-
-
-class BrokerEvent(Event, frozen=True, tag="broker"):
-    """A broker came or went. `what`: started, bounced, failed, modified, directory-failed,
-    shutting-down, restored."""
-
-    what: str
-    broker: int
-    broker_epoch: int
-
-
-class TopicEvent(Event, frozen=True, tag="topic"):
-    """A topic came, grew or went. `what`: created, grown, vanished, deletion started, deletion halted, deleted.
-
-    Attributes:
-        cause: why a deletion does not go on; empty otherwise.
-    """
-
-    what: str
-    topic: str
-    cause: str = ""
-
-
-class PartitionEvent(Event, frozen=True, tag="partition"):
-    """A partition moved, got a leader, or could not. `refused` is empty unless it could not."""
-
-    topic: str
-    partition: int
-    from_state: PartitionState
-    to_state: PartitionState
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    partition_epoch: int
-    recovering: bool = False
-    refused: str = ""
-
-
-class ReplicaEvent(Event, frozen=True, tag="replica"):
-    """A replica moved."""
-
-    topic: str
-    partition: int
-    broker: int
-    from_state: ReplicaState
-    to_state: ReplicaState
-
-
-class Reset(Event, frozen=True, tag="reset"):
-    """Events before `seq` + 1 are lost to this reader: read the present state, then go on."""
-
-
-AnyEvent = ControllerEvent | BrokerEvent | TopicEvent | PartitionEvent | ReplicaEvent | Reset
-KINDS: Final = ("controller", "broker", "topic", "partition", "replica")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The partition table: one row per partition, one column per thing known of it.
 
-The only place that does arithmetic on rows, together with the two files it is laid upon: `columns` and `topic_rows`.
+The only place that does arithmetic on rows, together with the files it is laid upon: `columns`, `slots`, `topic_rows`.
 Everybody else asks for row numbers by what they mean (`led_by`, `in_state`, `with_replica_on`), gathers them as `Rows`,
 and gives back a `Change`. Rows of a topic that was removed are free and are used again; a free row has no topic, no
 replicas, no leadership, and state ABSENT.
@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from kactl.change import CHANGED_COLUMNS, Change
 from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, PartitionState, PartitionView, ReplicaState
-from kactl.rows import CHANGED_COLUMNS, Bools, Change, Ints, Live, RowNumbers, Rows, some
+from kactl.rows import Bools, Ints, Live, RowNumbers, Rows, some
 from kactl.stored import Leaderships
 from kactl.topic_rows import NO_ROW, Topic, TopicRows
 

@@ -1,8 +1,4 @@
-"""Where partitions stand: the rows of each topic, and the slots of replicas within a row.
-
-Assigned replicas fill the first slots in assignment order; behind them stand brokers that are in sync, or have a state,
-although the assignment does not name them.
-"""
+"""Where partitions stand: the rows of each topic."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -11,10 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from kactl.columns import PER_SLOT, ROWS_MIN, Columns
+from kactl.columns import ROWS_MIN
 from kactl.errors import IllegalState, NotFound
-from kactl.model import NO_BROKER, ZERO_ID, Assignment, ReplicaState, TopicPartition, TopicRef
-from kactl.rows import Ints, RowNumbers, some
+from kactl.model import ZERO_ID, Assignment, TopicPartition, TopicRef
+from kactl.rows import Ints, RowNumbers
+from kactl.slots import Slots
 from kactl.stored import Assignments, Names
 from kactl.topics import AllTopics, Topics
 
@@ -35,7 +32,7 @@ class Topic:
         return self.ref.name
 
 
-class TopicRows(Columns):
+class TopicRows(Slots):
     """Topics by name and number, and their partitions by row."""
 
     def __init__(self, *, width: int = 3) -> None:
@@ -137,15 +134,7 @@ class TopicRows(Columns):
             self._resize(len(loaded))
         numbers = np.array([self.add_topic(ref.name, ref.id).number for ref in loaded.topics], np.int32)
         at = self._rows_for(loaded, numbers)
-        # A row is laid in bulk only while no slot of it is taken; any broker in it may have a state or a mark.
-        known = some(self._columns["replicas"][:, at] != NO_BROKER)
-        new, fresh = at[~known], ~known
-        depth = len(loaded.replicas)
-        for name in ("replicas", "adding", "removing"):
-            self._columns[name][:depth, new] = getattr(loaded, name)[:, fresh]
-        self._columns["assigned"][:depth, new] = loaded.replicas[:, fresh] != NO_BROKER
-        for position in np.flatnonzero(known).tolist():
-            self._reassign(int(at[position]), loaded.one(position))
+        self._lay(at, loaded)
         return at
 
     def _rows_for(self, loaded: Assignments, numbers: Ints) -> RowNumbers:
@@ -177,57 +166,6 @@ class TopicRows(Columns):
 
     def _ids_of(self, names: Iterable[str]) -> dict[str, bytes]:
         return {name: topic.ref.id for name in names if (topic := self._topics.get(name)) is not None}
-
-    def _reassign(self, row: int, assignment: Assignment) -> None:
-        """Lay the slots of one row anew: the assignment first, then whoever is in sync or has a state."""
-        columns = self._columns
-        kept = {
-            int(broker): (
-                bool(columns["in_sync"][slot, row]),
-                bool(columns["dir_offline"][slot, row]),
-                int(columns["replica_state"][slot, row]),
-            )
-            for slot, broker in enumerate(columns["replicas"][:, row])
-            if broker != NO_BROKER
-        }
-        strays = [
-            broker
-            for broker, (in_sync, _, state) in kept.items()
-            if broker not in assignment.replicas and (in_sync or state != ReplicaState.ABSENT)
-        ]
-        brokers = [*dict.fromkeys(assignment.replicas), *strays]
-        if len(brokers) > self.width:
-            self._widen(len(brokers))
-            columns = self._columns
-        for name, (_, empty) in PER_SLOT.items():
-            columns[name][:, row] = empty
-        for slot, broker in enumerate(brokers):
-            in_sync, dir_offline, state = kept.get(broker, (False, False, int(ReplicaState.ABSENT)))
-            columns["replicas"][slot, row] = broker
-            columns["assigned"][slot, row] = broker in assignment.replicas
-            columns["adding"][slot, row] = broker in assignment.adding
-            columns["removing"][slot, row] = broker in assignment.removing
-            columns["in_sync"][slot, row] = in_sync
-            columns["dir_offline"][slot, row] = dir_offline
-            columns["replica_state"][slot, row] = state
-
-    def admit(self, at: RowNumbers, brokers: Ints) -> None:
-        """Make sure that every broker of a column int32[K, n] has a slot in its row; NO_BROKER is passed over.
-
-        A broker that gets one is not assigned, not in sync and has no state.
-        """
-        for line in brokers:
-            while True:
-                replicas = self._columns["replicas"][:, at]
-                missing = (line != NO_BROKER) & ~some(replicas == line)
-                if not missing.any():
-                    break
-                room = replicas == NO_BROKER
-                if not some(room)[missing].all():
-                    self._widen(self.width + 1)
-                    continue
-                slot = np.argmax(room, axis=0)
-                self._columns["replicas"][slot[missing], at[missing]] = line[missing]
 
     # -- by name -------------------------------------------------------------------------------------------------------
 

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.history import KINDS, AnyEvent, BrokerEvent, History, PartitionEvent, ReplicaEvent, Reset, TopicEvent
+from kactl.change import Change, Refusal
+from kactl.history import History
+from kactl.history_events import KINDS, AnyEvent, BrokerEvent, PartitionEvent, ReplicaEvent, Reset, TopicEvent
 from kactl.model import PartitionState, ReplicaState
-from kactl.rows import Change, Refusal, Rows
+from kactl.rows import Rows
 from tests.seeds import ClusterSeed, PartitionSeed, led, rows_of, slots_of, tp
 
 

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.model import NO_BROKER
-from kactl.rows import REFUSAL_TEXT, Change, Live, Refusal, choose, first, members, preferred_slot, some
-from tests.seeds import ClusterSeed, PartitionSeed, led, rows_of, tp
+from kactl.rows import Live, choose, first, members, preferred_slot, some
 
 ids = st.integers(0, 200) | st.sampled_from([65_534, 65_535, 65_536, 65_537, 2**31 - 1])
 
@@ -59,26 +58,3 @@ def test_choose_takes_the_first_condition_that_holds() -> None:
     assert choose(a, 1, b, 2, 3).tolist() == [1, 1, 2, 3]
     assert choose(b, np.array([[1], [2]]), np.zeros((2, 4), int)).tolist() == [[1, 0, 1, 0], [2, 0, 2, 0]]
     assert choose(7) == 7
-
-
-@pytest.mark.parametrize("refusal", Refusal)
-def test_every_refusal_has_its_words(refusal: Refusal) -> None:
-    assert bool(REFUSAL_TEXT[refusal]) == (refusal is not Refusal.NONE)
-
-
-def test_a_part_of_a_change_is_what_the_whole_says_of_it() -> None:
-    seeds = {tp(f"t-{at}"): PartitionSeed(replicas=(1, 2), leadership=led(1, at, (1, 2), at)) for at in range(4)}
-    rows = rows_of(ClusterSeed(partitions=seeds).columns())
-    writes = np.array([True, False, True, True])
-    change = Change.of(rows, leader=np.array([5, 6, 7, 8], np.int32), writes=writes)
-
-    part = change.take(np.array([False, True, True, False]))
-
-    assert part.rows.partition.tolist() == [1, 2]
-    assert part.leader.tolist() == [6, 7]
-    assert part.writes.tolist() == [False, True]
-    assert part.leader_epoch is part.rows.leader_epoch  # what does not change is known not to
-    assert part.after().leader.tolist() == [6, 7]
-    assert part.after().leader_epoch.tolist() == [1, 2]
-    assert part.committed(np.array([90, 91], np.int32)).partition_epoch.tolist() == [1, 91]
-    assert len(change.take(np.zeros(4, np.bool_))) == 0

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kactl.change import Change
 from kactl.errors import IllegalState, NotFound
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition
-from kactl.rows import Change, Live
+from kactl.rows import Live
 from kactl.store import Assignments, Found, Leaderships
 from kactl.table import NO_ROW, Table
 from tests.seeds import led, tp

@@ -8,10 +8,11 @@ import logging
 
 import numpy as np
 
+from kactl.change import Change
 from kactl.errors import ControllerMoved, ErrorCode, StoreError
 from kactl.events import Event, IsrNotified, LeaderAndIsrAnswered, LogDirNotified, UpdateMetadataAnswered
 from kactl.model import ReplicaState
-from kactl.rows import Change, RowNumbers
+from kactl.rows import RowNumbers
 from kactl.store import Found
 from kactl.table import NO_ROW
 

@@ -12,12 +12,13 @@ from typing import Final
 import numpy as np
 
 from kactl.actors.chunks import WHOLE
+from kactl.change import Change
 from kactl.errors import StoreError
 from kactl.events import BrokerLagged, BrokerModified, BrokersChanged, Event, WritesFailed
-from kactl.history import BrokerEvent
+from kactl.history_events import BrokerEvent
 from kactl.model import ReplicaState
 from kactl.row_sets import common, without
-from kactl.rows import Change, RowNumbers
+from kactl.rows import RowNumbers
 
 from .deletion import Deletion
 from .features import FeatureEvents

@@ -12,7 +12,7 @@ from kactl.actors.unclean import Unclean
 from kactl.controllerships import Controllerships
 from kactl.errors import BadRequest, ControllerMoved
 from kactl.events import ControllerChanged, ControllerGone, Event, SessionLost, SessionOpened, Started
-from kactl.history import ControllerEvent
+from kactl.history_events import ControllerEvent
 from kactl.model import ControllerRecord
 from kactl.requests import ResignRequested
 

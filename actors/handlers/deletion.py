@@ -20,7 +20,7 @@ from kactl.actors.messages import Move, MoveReplicas
 from kactl.errors import Remedy, StoreError
 from kactl.events import DeletionsChanged, TopicsChanged
 from kactl.halt import Halt, HaltReason
-from kactl.history import TopicEvent
+from kactl.history_events import TopicEvent
 from kactl.machines import deletion
 from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState
 from kactl.rows import Bools, Ints, RowNumbers, holds, some

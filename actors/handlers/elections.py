@@ -11,6 +11,7 @@ import numpy as np
 
 from kactl.actors.messages import Move, Moved
 from kactl.actors.unclean import Unclean
+from kactl.change import REFUSAL_TEXT, Refusal
 from kactl.cluster import Cluster
 from kactl.election import Election, nobody_in_sync_online
 from kactl.errors import ErrorCode, Remedy, StoreError
@@ -18,7 +19,7 @@ from kactl.events import Event, PreferredElectionStored
 from kactl.machines import partition
 from kactl.model import NO_LEADER, PartitionState, TopicPartition
 from kactl.requests import ElectionKind, ElectionRequested, ElectionResult, UncleanElectionsEnabled
-from kactl.rows import REFUSAL_TEXT, Bools, Bytes, Ints, Refusal, RowNumbers, Rows, choose, first
+from kactl.rows import Bools, Bytes, Ints, RowNumbers, Rows, choose, first
 from kactl.table import NO_ROW
 
 from .reach import Handler, Handlers, Reach

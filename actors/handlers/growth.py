@@ -9,7 +9,7 @@ import numpy as np
 
 from kactl.errors import BeingDeleted, NotFound
 from kactl.events import Event, TopicModified
-from kactl.history import TopicEvent
+from kactl.history_events import TopicEvent
 from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.placement import check_growth
 from kactl.requests import PartitionsRequested

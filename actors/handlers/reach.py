@@ -13,7 +13,8 @@ from kactl.clock import Clock
 from kactl.cluster import Cluster
 from kactl.election import Election
 from kactl.events import Event, ReassignmentStored
-from kactl.history import BrokerEvent, History
+from kactl.history import History
+from kactl.history_events import BrokerEvent
 from kactl.level import LATEST, ProtocolLevel
 from kactl.model import PartitionState, ReplicaState
 from kactl.rows import Bools, RowNumbers, Rows

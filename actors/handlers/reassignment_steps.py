@@ -19,12 +19,13 @@ from typing import NamedTuple
 import numpy as np
 
 from kactl.actors.messages import Move, Moved, MoveReplicas
+from kactl.change import REFUSAL_TEXT, Change, Refusal
 from kactl.election import Election
 from kactl.errors import BadRequest, ErrorCode, NotFound, Remedy, StoreError
 from kactl.halt import HaltReason
 from kactl.machines import reassignment
 from kactl.model import NO_BROKER, Assignment, PartitionState, ReplicaState, TopicPartition
-from kactl.rows import REFUSAL_TEXT, Bools, Bytes, Change, Refusal, RowNumbers, Rows, holds, some
+from kactl.rows import Bools, Bytes, RowNumbers, Rows, holds, some
 from kactl.store import Assignments
 
 from .deletion import Deletion

@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 
 from kactl.actors.ledger import ROUNDS_MAX, Ledger
-from kactl.rows import Bools, Bytes, Change, Refusal, RowNumbers, Rows, choose
+from kactl.change import Change, Refusal
+from kactl.rows import Bools, Bytes, RowNumbers, Rows, choose
 
 from .reach import Handlers, Reach
 

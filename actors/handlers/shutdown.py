@@ -20,6 +20,7 @@ import numpy as np
 
 from kactl.actors.messages import Move
 from kactl.broker_requests import ControlledShutdownRequested
+from kactl.change import Refusal
 from kactl.election import Circumstances, Election
 from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch
 from kactl.events import Event, ShutdownOverdue
@@ -27,7 +28,7 @@ from kactl.machines import partition
 from kactl.model import NO_EPOCH, Broker, PartitionState, ReplicaState, TopicPartition
 from kactl.requests import UndrainRequested
 from kactl.row_sets import common
-from kactl.rows import Live, Refusal, RowNumbers, holds
+from kactl.rows import Live, RowNumbers, holds
 
 from .reach import Handler, Handlers, Reach
 from .timers import Timers

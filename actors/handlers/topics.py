@@ -17,7 +17,7 @@ from kactl.actors.unclean import Unclean
 from kactl.election import Election
 from kactl.errors import BadRequest, NotFound
 from kactl.events import DefaultConfigChanged, Event, TopicConfigChanged, TopicsChanged
-from kactl.history import TopicEvent
+from kactl.history_events import TopicEvent
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.placement import check_creation
 from kactl.requests import TopicCreationRequested

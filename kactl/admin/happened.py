@@ -3,18 +3,18 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from kactl import history
+from kactl import history_events
 
 from . import schema
 from .views import REPLICA_STATE_NAMES, STATE_NAMES
 
 
-def told(event: history.AnyEvent) -> schema.AnyEvent:
+def told(event: history_events.AnyEvent) -> schema.AnyEvent:
     """One event as it is told."""
     return _TOLD[type(event)](event)
 
 
-def _controller(event: history.ControllerEvent) -> schema.ControllerEvent:
+def _controller(event: history_events.ControllerEvent) -> schema.ControllerEvent:
     return schema.ControllerEvent(
         seq=event.seq,
         time_ms=event.time_ms,
@@ -25,7 +25,7 @@ def _controller(event: history.ControllerEvent) -> schema.ControllerEvent:
     )
 
 
-def _broker(event: history.BrokerEvent) -> schema.BrokerEvent:
+def _broker(event: history_events.BrokerEvent) -> schema.BrokerEvent:
     return schema.BrokerEvent(
         seq=event.seq,
         time_ms=event.time_ms,
@@ -36,7 +36,7 @@ def _broker(event: history.BrokerEvent) -> schema.BrokerEvent:
     )
 
 
-def _topic(event: history.TopicEvent) -> schema.TopicEvent:
+def _topic(event: history_events.TopicEvent) -> schema.TopicEvent:
     return schema.TopicEvent(
         seq=event.seq,
         time_ms=event.time_ms,
@@ -47,7 +47,7 @@ def _topic(event: history.TopicEvent) -> schema.TopicEvent:
     )
 
 
-def _partition(event: history.PartitionEvent) -> schema.PartitionEvent:
+def _partition(event: history_events.PartitionEvent) -> schema.PartitionEvent:
     return schema.PartitionEvent(
         seq=event.seq,
         time_ms=event.time_ms,
@@ -65,7 +65,7 @@ def _partition(event: history.PartitionEvent) -> schema.PartitionEvent:
     )
 
 
-def _replica(event: history.ReplicaEvent) -> schema.ReplicaEvent:
+def _replica(event: history_events.ReplicaEvent) -> schema.ReplicaEvent:
     return schema.ReplicaEvent(
         seq=event.seq,
         time_ms=event.time_ms,
@@ -78,15 +78,15 @@ def _replica(event: history.ReplicaEvent) -> schema.ReplicaEvent:
     )
 
 
-def _reset(event: history.Reset) -> schema.ResetEvent:
+def _reset(event: history_events.Reset) -> schema.ResetEvent:
     return schema.ResetEvent(seq=event.seq, time_ms=event.time_ms, controller_epoch=event.controller_epoch)
 
 
 _TOLD: Final[dict[type, Callable[[Any], schema.AnyEvent]]] = {
-    history.ControllerEvent: _controller,
-    history.BrokerEvent: _broker,
-    history.TopicEvent: _topic,
-    history.PartitionEvent: _partition,
-    history.ReplicaEvent: _replica,
-    history.Reset: _reset,
+    history_events.ControllerEvent: _controller,
+    history_events.BrokerEvent: _broker,
+    history_events.TopicEvent: _topic,
+    history_events.PartitionEvent: _partition,
+    history_events.ReplicaEvent: _replica,
+    history_events.Reset: _reset,
 }

@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from kactl.errors import ErrorCode
-from kactl.history import AnyEvent
+from kactl.history_events import AnyEvent
 
 from . import problem
 from .happened import told

@@ -8,7 +8,7 @@ import click
 
 from kactl.actors.system import Controller
 from kactl.config import Config
-from kactl.history import BrokerEvent, PartitionEvent
+from kactl.history_events import BrokerEvent, PartitionEvent
 from kactl.model import NO_LEADER, TopicPartition
 from kactl.requests import ElectionKind
 

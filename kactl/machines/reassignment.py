@@ -17,10 +17,11 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
+from kactl.change import Change, Refusal
 from kactl.cluster import Cluster
 from kactl.election import Circumstances
 from kactl.model import NO_BROKER, NO_LEADER, Assignment, PartitionView, TopicPartition
-from kactl.rows import Bools, Change, Ints, Refusal, Rows, choose, some
+from kactl.rows import Bools, Ints, Rows, choose, some
 
 # -- what is decided ---------------------------------------------------------------------------------------------------
 

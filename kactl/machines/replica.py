@@ -24,8 +24,9 @@ from typing import Final
 
 import numpy as np
 
+from kactl.change import Change, Refusal
 from kactl.model import NO_LEADER, PartitionState, ReplicaState
-from kactl.rows import Bools, Bytes, Change, Refusal, Rows, Transitions, check, choose, holds, some
+from kactl.rows import Bools, Bytes, Rows, Transitions, check, choose, holds, some
 
 _S = ReplicaState
 

@@ -8,7 +8,7 @@ import datetime
 from collections.abc import Callable
 from typing import Any, Final
 
-from kactl.history import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, TopicEvent
+from kactl.history_events import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, TopicEvent
 from kactl.model import PartitionState, ReplicaState
 
 _PARTITION: Final = {

@@ -14,7 +14,8 @@ import msgspec
 
 from kactl.admin.happened import told
 from kactl.clock import Clock
-from kactl.history import AnyEvent, History
+from kactl.history import History
+from kactl.history_events import AnyEvent
 
 from .kafka_text import render
 from .segments import Segments

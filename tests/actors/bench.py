@@ -17,9 +17,11 @@ from kactl.actors.messages import Move, Moved, MoveReplicas
 from kactl.actors.partitions import Partitions
 from kactl.actors.replicas import Replicas
 from kactl.batch import Addressed
+from kactl.change import Refusal
 from kactl.cluster import Cluster
 from kactl.election import Election
-from kactl.history import History, PartitionEvent, ReplicaEvent
+from kactl.history import History
+from kactl.history_events import PartitionEvent, ReplicaEvent
 from kactl.model import (
     NO_BROKER,
     NO_VERSION,
@@ -34,7 +36,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.rows import Refusal, RowNumbers
+from kactl.rows import RowNumbers
 from kactl.store import Assignments, Leaderships, Names, Store, Write
 from kactl.stores.memory import MemoryStore
 from kactl.wire import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata

@@ -6,7 +6,7 @@ import pytest
 
 from kactl.errors import ErrorCode, StoreUnavailable
 from kactl.events import BrokerModified, BrokersChanged, LeaderAndIsrAnswered
-from kactl.history import BrokerEvent
+from kactl.history_events import BrokerEvent
 from kactl.model import Assignment, Endpoint, PartitionState, ReplicaState, TopicPartition
 from kactl.store import Found
 from kactl.wire import LeaderAndIsr, LeaderAndIsrResponse, PartitionErrors, StopReplica, UpdateMetadata

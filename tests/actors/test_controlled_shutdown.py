@@ -5,7 +5,7 @@ import pytest
 
 from kactl.broker_requests import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
 from kactl.errors import BrokerNotAvailable, ErrorCode, NotController, StaleBrokerEpoch, StoreError
-from kactl.history import BrokerEvent
+from kactl.history_events import BrokerEvent
 from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState, TopicPartition
 from kactl.wire import LeaderAndIsr, Request, StopReplica
 from tests.actors.world import World, kinds, partitions_of, standby, world

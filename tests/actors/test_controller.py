@@ -7,7 +7,7 @@ import pytest
 
 from kactl.errors import TopicExists
 from kactl.events import BrokersChanged
-from kactl.history import BrokerEvent
+from kactl.history_events import BrokerEvent
 from kactl.level import ProtocolLevel
 from kactl.model import NO_LEADER, Broker, PartitionState, ReplicaState
 from kactl.wire import StopReplica, UpdateMetadata

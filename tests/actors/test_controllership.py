@@ -7,7 +7,7 @@ import pytest
 
 from kactl.errors import ControllerMoved, NotController, StoreUnavailable
 from kactl.events import BrokersChanged
-from kactl.history import ControllerEvent
+from kactl.history_events import ControllerEvent
 from kactl.model import Fence, TopicPartition
 from kactl.store import Notification
 from kactl.wire import LeaderAndIsr, UpdateMetadata

@@ -10,7 +10,7 @@ import pytest
 from kactl.actors.handlers import deletion as handler
 from kactl.errors import ControllerMoved, KactlError, SessionExpired, StoreError, StoreUnavailable
 from kactl.events import DeletionsChanged
-from kactl.history import TopicEvent
+from kactl.history_events import TopicEvent
 from kactl.machines.partition import TRANSITIONS
 from kactl.model import Assignment, Fence, PartitionState, TopicRef
 from kactl.store import Changed

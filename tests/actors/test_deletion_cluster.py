@@ -11,7 +11,7 @@ from kactl.actors.system import Controller
 from kactl.errors import BeingDeleted, ErrorCode, NotController, NotFound, StoreError, TopicDeletionDisabled
 from kactl.events import BrokerModified, ReplicasDeleted
 from kactl.halt import HaltReason
-from kactl.history import TopicEvent
+from kactl.history_events import TopicEvent
 from kactl.model import Assignment, Endpoint, Fence, PartitionState, TopicRef
 from kactl.requests import TopicDeletionRequested
 from kactl.rows import Ints

@@ -3,7 +3,7 @@
 import pytest
 
 from kactl.errors import BrokerNotAvailable
-from kactl.history import BrokerEvent
+from kactl.history_events import BrokerEvent
 from kactl.model import NO_EPOCH, NO_LEADER, ReplicaState
 from kactl.requests import UndrainRequested
 from tests.actors.world import World, world

@@ -7,7 +7,7 @@ import pytest
 
 from kactl.errors import ErrorCode, NotController, StoreUnavailable
 from kactl.events import PreferredElectionStored
-from kactl.history import ControllerEvent
+from kactl.history_events import ControllerEvent
 from kactl.model import NO_LEADER, PartitionState, TopicPartition
 from kactl.requests import ElectionKind, ElectionResult
 from kactl.store import Found

@@ -13,7 +13,7 @@ from kactl.errors import (
     NotFound,
     ReassignmentRunning,
 )
-from kactl.history import TopicEvent
+from kactl.history_events import TopicEvent
 from kactl.model import Assignment, PartitionState, TopicRef
 from kactl.requests import PARTITIONS_OF_A_TOPIC_MAX
 from tests.actors.reassigning import reassign

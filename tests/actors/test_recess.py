@@ -20,7 +20,7 @@ from kactl.events import (
     Turn,
     UpdateMetadataAnswered,
 )
-from kactl.history import PartitionEvent
+from kactl.history_events import PartitionEvent
 from kactl.model import PartitionState, TopicPartition
 from kactl.requests import ElectionKind, ElectionRequested
 from kactl.wire import LeaderAndIsr, LeaderAndIsrResponse, PartitionErrors, UpdateMetadata, UpdateMetadataResponse

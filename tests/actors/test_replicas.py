@@ -8,7 +8,7 @@ import pytest
 
 from kactl.actors.messages import MoveReplicas
 from kactl.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
-from kactl.history import PartitionEvent, ReplicaEvent
+from kactl.history_events import PartitionEvent, ReplicaEvent
 from kactl.machines import replica
 from kactl.model import PartitionState, ReplicaState
 from tests.actors.bench import EPOCH, Bench, Known, Led, Stopped, at

@@ -15,7 +15,7 @@ import numpy as np
 from kactl.actors.system import Controller
 from kactl.broker_requests import ControlledShutdownRequested
 from kactl.errors import BrokerUnreachable, ErrorCode
-from kactl.history import AnyEvent
+from kactl.history_events import AnyEvent
 from kactl.level import LATEST, ProtocolLevel
 from kactl.model import (
     NO_BROKER,

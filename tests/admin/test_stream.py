@@ -11,11 +11,11 @@ import anyio
 import msgspec
 import pytest
 
-from kactl import history
+from kactl import history_events
 from kactl.admin import server as server_module
 from kactl.admin import stream
 from kactl.admin.schema import AnyEvent
-from kactl.history import BrokerEvent
+from kactl.history_events import BrokerEvent
 from tests.admin.conftest import Served, served
 from tests.clocks import settle
 
@@ -71,7 +71,7 @@ async def test_streams_at_the_same_place_are_served_from_one_frame(
     made: list[int] = []
     frame = stream._frame
 
-    def noted(event: history.AnyEvent) -> bytes:
+    def noted(event: history_events.AnyEvent) -> bytes:
         made.append(event.seq)
         return frame(event)
 

@@ -9,7 +9,7 @@ import pytest
 from kactl.actors.system import Controller
 from kactl.broker_requests import ControlledShutdownRequested
 from kactl.errors import ControllerUnreachable
-from kactl.history import BrokerEvent
+from kactl.history_events import BrokerEvent
 from kactl.model import NO_EPOCH, NO_LEADER, TopicPartition
 from kactl.participant import Participant
 from kactl.participant.hand_over import ATTEMPTS, BACKOFF_MS, hand_over

@@ -6,7 +6,7 @@ from typing import Any
 
 from kactl.actors.system import Controller
 from kactl.events import BalanceDue, StandbyDue
-from kactl.history import PartitionEvent, ReplicaEvent, TopicEvent
+from kactl.history_events import PartitionEvent, ReplicaEvent, TopicEvent
 from kactl.machines import partition, replica
 from kactl.model import NO_BROKER, NO_LEADER, NO_VERSION, PartitionState, PartitionView, ReplicaState, TopicPartition
 from kactl.rows import RowNumbers
