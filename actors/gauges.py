@@ -9,7 +9,7 @@ from kactl.cluster import Cluster
 from kactl.model import PartitionState, ReplicaState
 from kactl.telemetry import Reading
 
-from .channel import Channels
+from .channels import Channels
 from .controller import ControllerLoop
 from .partitions import Partitions
 from .replicas import Replicas

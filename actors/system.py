@@ -31,7 +31,7 @@ from kactl.transports.memory import MemoryHub, MemoryTransport
 
 from .actor import Ref
 from .asking import Asking
-from .channel import Channels
+from .channels import Channels
 from .chunks import WHOLE
 from .controller import ControllerLoop
 from .gauges import readings

@@ -1,4 +1,4 @@
-"""The channel to a broker: order, patience, isolation, and silence after its end."""
+"""The channels to brokers: order, patience, isolation, and silence after their end."""
 
 import asyncio
 import dataclasses
@@ -8,9 +8,10 @@ import anyio
 import numpy as np
 import pytest
 
-from kactl.actors import channel as channels_module
+from kactl.actors import channel as channel_module
 from kactl.actors.actor import InboxFull
-from kactl.actors.channel import LOOKED_AT, RENEWAL_PAUSE_MS, RETRY_BACKOFF_MS, SLOW_MS, Channels
+from kactl.actors.channel import LOOKED_AT, RETRY_BACKOFF_MS, SLOW_MS
+from kactl.actors.channels import RENEWAL_PAUSE_MS, Channels
 from kactl.batch import Addressed
 from kactl.errors import BrokerUnreachable
 from kactl.events import BrokerLagged, Event, LeaderAndIsrAnswered, UpdateMetadataAnswered
@@ -205,7 +206,7 @@ async def test_an_answer_that_the_controller_cannot_take_yet_is_held_and_not_los
 async def test_a_queue_that_outgrows_its_bound_is_dropped_and_the_controller_is_told(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channels_module, "QUEUE_LIMIT", 3)
+    monkeypatch.setattr(channel_module, "QUEUE_LIMIT", 3)
     bench.wire.hanging.add(1)
     bench.channels.send(Addressed(1, metadata(number)) for number in range(4))
     await settle()

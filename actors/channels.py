@@ -1,0 +1,151 @@
+"""The channels to all brokers, one to each registration.
+
+A channel that ends by itself is made anew, and so is one whose queue is full; the controller hears that the broker has
+to be told everything. A request to a broker without a channel is dropped.
+
+Source: the classic controller's ControllerChannelManager.
+"""
+
+import asyncio
+import functools
+import logging
+import statistics
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from kactl.batch import Addressed
+from kactl.clock import Clock
+from kactl.events import BrokerLagged, Event
+from kactl.model import Broker
+from kactl.telemetry import Telemetry
+from kactl.transport import Transport
+
+from .actor import ActorStopped
+from .channel import Channel, DeletionsIn
+from .gate import Gate
+
+log = logging.getLogger(__name__)
+
+# The pause before a channel that ended by an error sends again: a request that cannot be sent at all must not spin.
+RENEWAL_PAUSE_MS: Final = 1000
+
+
+class Channels:
+    """See the module. Kept by the controller, fed by its machines.
+
+    Args:
+        deliver_event: takes the events that answers become, and BrokerLagged, for which there is always room; may raise
+            ActorStopped at the very end.
+        deletions_in: what an answer to a StopReplica says of replicas that somebody waits for to be deleted.
+        coalesce: whether what waits for a slow broker may be put together.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        clock: Clock,
+        telemetry: Telemetry,
+        deliver_event: Callable[[Event], None],
+        deletions_in: DeletionsIn,
+        coalesce: bool = True,
+    ) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._telemetry = telemetry
+        self._deliver_event = deliver_event
+        self._deletions_in = deletions_in
+        self._coalesce = coalesce
+        self._channels: dict[int, tuple[Channel, asyncio.Task[None]]] = {}
+        self.gate = Gate()
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def __getitem__(self, broker: int) -> Channel:
+        return self._channels[broker][0]
+
+    def __contains__(self, broker: int) -> bool:
+        return broker in self._channels
+
+    def all(self) -> list[Channel]:
+        return [channel for channel, _ in self._channels.values()]
+
+    def add(self, broker: Broker, *, pause_ms: float = 0) -> None:
+        """Open a channel to a registration; nothing is connected before the first request."""
+        if broker.id in self._channels:
+            return
+        channel = Channel(
+            broker,
+            self._transport.connect(broker),
+            clock=self._clock,
+            telemetry=self._telemetry,
+            deliver_event=self._deliver_event,
+            deletions_in=self._deletions_in,
+            gate=self.gate,
+            others_ms=functools.partial(self._others_ms, broker.id),
+            coalesce=self._coalesce,
+            pause_ms=pause_ms,
+        )
+        self._channels[broker.id] = (channel, self._run(channel))
+
+    def _others_ms(self, broker: int) -> float:
+        """What half of the other brokers take for a request at the most; 0 if there are none."""
+        taken = [channel.takes_ms for id_, (channel, _) in self._channels.items() if id_ != broker]
+        return statistics.median_low(taken) if taken else 0.0
+
+    def _run(self, channel: Channel) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(channel.run(), name=f"channel to broker {channel.broker.id}")
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A channel that ends by itself has a bug; it is made anew and the broker told everything."""
+        self._closing.discard(task)
+        if task.cancelled() or task.exception() is None:
+            return
+        log.error("%s ended by an error and is made anew", task.get_name(), exc_info=task.exception())
+        for broker, (channel, running) in list(self._channels.items()):
+            if running is task:
+                self._renew(channel.broker, pause_ms=RENEWAL_PAUSE_MS)
+                self._tell_lagged(broker)
+
+    def remove(self, broker: int) -> None:
+        """Close the channel to a broker; what waits in it is dropped."""
+        held = self._channels.pop(broker, None)
+        if held is not None and not held[1].done():
+            self._closing.add(held[1])
+            held[1].cancel()
+
+    def close(self) -> None:
+        """Close all channels; nothing is sent any more. Whoever opens others has a reason to send."""
+        for broker in list(self._channels):
+            self.remove(broker)
+        self.gate.open()
+
+    async def closed(self) -> None:
+        """Wait until the channels that were removed have let go of their connections."""
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def send(self, requests: Iterable[Addressed]) -> None:
+        """Leave requests in the order in which they are to be sent."""
+        for broker, request in requests:
+            held = self._channels.get(broker)
+            if held is None:
+                log.info("%s for broker %d is dropped: there is no channel to it", type(request).__name__, broker)
+            elif not held[0].put(request):
+                log.warning(
+                    "broker %d has left %d requests unanswered; they are dropped and it is told everything anew",
+                    broker,
+                    len(held[0]),
+                )
+                self._renew(held[0].broker)
+                self._tell_lagged(broker)
+
+    def _renew(self, broker: Broker, *, pause_ms: float = 0) -> None:
+        self.remove(broker.id)
+        self.add(broker, pause_ms=pause_ms)
+
+    def _tell_lagged(self, broker: int) -> None:
+        try:
+            self._deliver_event(BrokerLagged(broker))
+        except ActorStopped:
+            log.info("broker %d is not told everything anew: the controller has stopped", broker)
