@@ -4,7 +4,7 @@ From 1.1 on a controller's line says from which state a partition comes, and not
 From OfflinePartition there was no leader, whatever was wanted. From OnlinePartition somebody wanted another one: the
 old leader's broker was stopping, or is not among the replicas that a reassignment aims at, or an election of preferred
 leaders was asked for. KRaft's log has no such states, nor have brokers'; there a leader that had just been fenced or
-missed did not leave of its own will.
+missed, and was not back yet, did not leave of its own will.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -35,6 +35,8 @@ _ASKED_WITHIN_US: Final = 120 * _SECOND_US
 _STOPPING_WITHIN_US: Final = 300 * _SECOND_US
 # A broker that was fenced or missed longer ago has lost its partitions by then.
 _GONE_WITHIN_US: Final = 60 * _SECOND_US
+# Whoever comes back leads nothing yet: what it loses in the first moment is told late, and was lost with its absence.
+_BACK_FOR_US: Final = 1 * _SECOND_US
 # How far a line may seem to be later than what came of it.
 _SLACK_US: Final = 100_000
 # Names of partitions in lists, in brackets before 1.0, and their parts.
@@ -71,10 +73,10 @@ def _how() -> "Value":
     is_first = (f.col("from_state") == NEW) | (f.col("leader_epoch") == 0)
     in_kraft = f.exists("formats", lambda each: each.isin("K6a", "K6b", "PARTITION_CHANGE_RECORD"))
     unclean = f.array_contains("formats", "K6a")
-    stopping = _is_stopping()
-    fenced = _within("fenced", _GONE_WITHIN_US)
+    stopping = _has_left("stopping", _STOPPING_WITHIN_US)
+    fenced = _has_left("fenced", _GONE_WITHIN_US)
     # A controller's own line has the state, and would say that it was offline.
-    missed = f.col("from_state").isNull() & _within("missed", _GONE_WITHIN_US)
+    missed = f.col("from_state").isNull() & _has_left("missed", _GONE_WITHIN_US)
     preferred = f.col("replicas").isNull() | (f.get("replicas", f.lit(0)) == leader)
     asked = _within("asked", _ASKED_WITHIN_US) | (
         _within("asked_of_many", _ASKED_WITHIN_US) & f.col("replicas").isNotNull()
@@ -112,16 +114,19 @@ def _within(times: str, most_us: int) -> "Value":
     return f.coalesce(f.size(ago) > 0, f.lit(False))
 
 
-def _is_stopping() -> "Value":
-    """Whether a shutdown was asked for shortly before the beginning, and the broker had not come back from it."""
+def _has_left(times: str, most_us: int) -> "Value":
+    """Whether the old leader's broker had left at one of these moments, shortly before, and had not come back since.
+
+    One that has come back and leads was elected after that; whatever takes it from it then has grounds of its own.
+    """
     from pyspark.sql import functions as f
 
-    def still(stopped: "Value") -> "Value":
-        came_back = f.exists("back", lambda each: (each > stopped) & (each <= f.col("begin_us")))
-        recent = (stopped <= f.col("begin_us") + _SLACK_US) & (stopped >= f.col("begin_us") - _STOPPING_WITHIN_US)
+    def still(left: "Value") -> "Value":
+        came_back = f.exists("back", lambda each: (each > left) & (each <= f.col("begin_us") - _BACK_FOR_US))
+        recent = (left <= f.col("begin_us") + _SLACK_US) & (left >= f.col("begin_us") - most_us)
         return recent & ~came_back
 
-    return f.coalesce(f.exists("stopping", still), f.lit(False))
+    return f.coalesce(f.exists(times, still), f.lit(False))
 
 
 # -- what was asked for, and what had happened -------------------------------------------------------------------------

@@ -115,6 +115,18 @@ B1 += [
     said.leads_3(999, 1, "late-0", 5, 9, (1,), before="Some(2) and previous leader epoch was 4"),
 ]
 
+# back-0: its leader had been fenced, and back for a while. short-0: it was back before the line was written.
+L += [
+    controller_line(940, 1, "Fencing broker 5 because its session has timed out."),
+    controller_line(940, 1, "Fencing broker 6 because its session has timed out."),
+    controller_line(940.2, 1, "The request from broker 6 to unfence has been granted because it has caught up."),
+    controller_line(950, 1, "The request from broker 5 to unfence has been granted because it has caught up."),
+]
+B1 += [
+    said.leads_3(940.4, 1, "short-0", 5, 9, (1,), before="Some(6) and previous leader epoch was 4"),
+    said.leads_3(970, 1, "back-0", 5, 9, (1,), before="Some(5) and previous leader epoch was 4"),
+]
+
 # isr-0: nothing but a change of its ISR is known.
 B1.append(said.isr_updated(50, 1, "isr-0", (1,), 12))
 S.append(said.online(70, "isr-0", 2, 6, (2,), 13, before=said.OFFLINE))
@@ -192,6 +204,14 @@ def test_epochs_without_another_leader_are_of_the_isr(found: Led) -> None:
 def test_a_leader_that_had_just_been_missed_or_fenced_did_not_go_of_its_own_will(found: Led) -> None:
     assert hows(found["missed-0"]) == hows(found["fenced-0"]) == [(5, 1, "offline", False)]
     assert hows(found["late-0"]) == [(5, 1, "unknown", None)]
+
+
+def test_one_that_is_back_leads_again_and_what_it_loses_then_has_other_grounds(found: Led) -> None:
+    assert hows(found["back-0"]) == [(5, 1, "unknown", None)]
+
+
+def test_one_that_was_back_at_once_had_lost_the_lead_by_then(found: Led) -> None:
+    assert hows(found["short-0"]) == [(5, 1, "offline", False)]
 
 
 def test_who_led_before_may_be_known_from_the_new_leader_alone(found: Led) -> None:

@@ -1,24 +1,19 @@
 """Outages from lines of logs alone, by all the jobs that they follow from."""
 
 import datetime
-import json
 from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 
 from kactl.pipeline.event_types import Kind
-from kactl.pipeline.events import COLUMNS, Column
-from kactl.pipeline.jobs import timed as timed_job
 from kactl.pipeline.jobs.absences import absences
-from kactl.pipeline.jobs.job import TEXT
 from kactl.pipeline.jobs.leadership import leadership
 from kactl.pipeline.jobs.outages import outages
 from kactl.pipeline.jobs.states import states
-from tests.pipeline.test_json_logs import events_of as json_events_of
 
+from . import dumps
 from .chain import chain, kept
 from .said import (
     ABSENT,
@@ -41,12 +36,11 @@ from .said import (
     sent,
     state,
 )
-from .tables import as_timed, controller_line, events, line, moment, rows, table
+from .tables import as_timed, controller_line, events, line, moment, rows
 
 Rows = Callable[[str], list[dict[str, Any]]]
 _KRAFT: Final = "[QuorumController id=3000] "
 _QUORUM: Final = "org.apache.kafka.controller.QuorumController"
-_TOPIC_ID: Final = "AbC-dEf_GhIjKlMnOpQrSt"
 
 
 def failed(seconds: float, tp: str) -> str:
@@ -217,44 +211,21 @@ def test_with_less_logs_bounds_are_wider_and_no_outage_is_added(found_in_part: R
 # -- KRaft -------------------------------------------------------------------------------------------------------------
 
 
-def _record(at: float, offset: int, kind: str, **data: Any) -> str:
-    payload = json.dumps({"type": kind, "version": 0, "data": data})
-    ms = round(moment(at).timestamp() * 1000)
-    around = f"| offset: {offset} CreateTime: {ms} keySize: -1 valueSize: 42 sequence: -1 headerKeys: []"
-    return f"{around} payload: {payload}\n"
-
-
-def _partition(at: float, offset: int, number: int, leader: int, *replicas: int) -> str:
-    given = {"partitionId": number, "topicId": _TOPIC_ID, "leader": leader, "leaderEpoch": 0, "partitionEpoch": 0}
-    held = {"replicas": list(replicas), "isr": list(replicas), "leaderRecoveryState": 0}
-    return _record(at, offset, "PARTITION_RECORD", **given, **held)
-
-
-def _change(at: float, offset: int, number: int, **data: Any) -> str:
-    return _record(at, offset, "PARTITION_CHANGE_RECORD", partitionId=number, topicId=_TOPIC_ID, **data)
-
-
 # Partition 0 is taken over by 2; nobody can take over 1 until 3 is back; of 2 only a follower is lost.
-_DUMP: Final = "".join(
-    [
-        _record(0, 1, "TOPIC_RECORD", name="kraft", topicId=_TOPIC_ID),
-        _partition(0, 2, 0, 3, 3, 2),
-        _partition(0, 3, 1, 3, 3),
-        _partition(0, 4, 2, 2, 2, 3),
-        _record(12, 5, "BROKER_REGISTRATION_CHANGE_RECORD", brokerId=3, brokerEpoch=9, fenced=1),
-        _change(12, 6, 0, isr=[2], leader=2),
-        _change(12, 7, 1, leader=-1),
-        _change(12, 8, 2, isr=[2]),
-        _record(40, 9, "BROKER_REGISTRATION_CHANGE_RECORD", brokerId=3, brokerEpoch=10, fenced=-1),
-        _change(40, 10, 1, leader=3),
-        _change(50, 11, 0, isr=[2, 3]),
-        _record(300, 12, "REMOVE_TOPIC_RECORD", topicId=_TOPIC_ID),
-    ]
-)
-_ON_TOP: Final = (
-    Column("kind", TEXT, "folder"),
-    Column("day", timed_job.COLUMNS[0].type, "folder"),
-)
+_DUMP: Final = [
+    dumps.topic(0),
+    dumps.partition(0, 0, [3, 2]),
+    dumps.partition(0, 1, [3]),
+    dumps.partition(0, 2, [2, 3]),
+    dumps.broker(12, 3, fenced=1),
+    dumps.change(12, 0, isr=[2], leader=2),
+    dumps.change(12, 1, leader=-1),
+    dumps.change(12, 2, isr=[2]),
+    dumps.broker(40, 3, fenced=-1),
+    dumps.change(40, 1, leader=3),
+    dumps.change(50, 0, isr=[2, 3]),
+    dumps.record(300, "REMOVE_TOPIC", topicId=dumps.TOPIC_ID),
+]
 
 
 def _kraft_timed(spark: SparkSession, *, with_dump: bool) -> DataFrame:
@@ -283,16 +254,8 @@ def _kraft_timed(spark: SparkSession, *, with_dump: bool) -> DataFrame:
     }
     read = events(spark, brokers)
     if with_dump:
-        dumped = [row | {"file_id": 50} for row in json_events_of(_DUMP, "dump")]
-        names = {_TOPIC_ID: "kraft"}
-        known = [row | {"topic": row["topic"] or names.get(row["topic_id"])} for row in dumped]
-        made = table(spark, COLUMNS, [{name: row[name] for name in _names(COLUMNS)} for row in known])
-        read = read.unionByName(made.withColumns({"kind": f.lit("dump"), "day": f.to_date("ts")}))
+        read = read.unionByName(dumps.events(spark, _DUMP))
     return kept(as_timed(read))
-
-
-def _names(columns: tuple[Column, ...]) -> list[str]:
-    return [each.name for each in columns]
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["dump", "logs"])
