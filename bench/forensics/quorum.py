@@ -203,10 +203,13 @@ class QuorumControl:
         target = p.replicas[: len(p.replicas) - len(p.removing)]
         leaving, p.replicas, p.adding, p.removing = p.removing, target, (), ()
         isr = tuple(broker for broker in p.isr if broker in target)
-        leader = None if p.leader in target else next(broker for broker in target if broker in isr)
+        # Where replicas go, the record names the leader also if it stays, for the epoch's sake.
+        stays = p.leader in target
+        leader = p.leader if stays else next(broker for broker in target if broker in isr)
+        also = () if stays else leaving
         self.cluster.hold(p)
         at = self._change(
-            at, p, leader=leader, isr=isr, replicas=target, addingReplicas=(), removingReplicas=(), also=leaving
+            at, p, leader=leader, isr=isr, replicas=target, addingReplicas=(), removingReplicas=(), also=also
         )
         at = self._settle(at)
         for broker in leaving:
