@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.pipeline.text import zone
+from kactl.pipeline.text import source, zone
 
 from .reading import events_of
 
@@ -105,7 +105,10 @@ def test_an_event_has_its_time_as_logged_and_in_utc() -> None:
     assert str(event["day"]) == "2024-06-30"
 
 
-def test_a_clock_that_is_set_back_is_told_of() -> None:
+@pytest.mark.parametrize("chunk", [source.CHUNK, 90, 40])
+def test_a_clock_that_is_set_back_is_told_of(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever in the file: also where what is read at once happens to end."""
+    monkeypatch.setattr(source, "CHUNK", chunk)
     times = ["10:00:00,000", "10:00:05,000", "10:00:04,500", "09:59:00,000", "09:59:01,000"]
     text = "".join(f"[2024-05-01 {at}] INFO [Controller id=1] Resigned (kafka.controller.X)\n" for at in times)
 

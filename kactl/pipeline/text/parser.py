@@ -45,6 +45,7 @@ class Parser:
         self._zone = time_zone
         self._prefixes = speaker.Prefixes()
         self._is_ours: dict[bytes | None, bool] = {}
+        self._last_utc: int | None = None  # of the last record that was parsed
         self._by_head = {
             head: [_Candidate(each.pattern.fullmatch, each, [], []) for each in formats]
             for head, formats in BY_HEAD.items()
@@ -80,9 +81,10 @@ class Parser:
                 each.rows.clear()
                 each.groups.clear()
         made += self._rest(rest, common)
-        back = common.went_back()
-        if back:
-            made.append(self._clock_back(back, common))
+        back, by_us = common.went_back(self._last_utc)
+        if len(back):
+            made.append(self._clock_back(back.tolist(), by_us, common))
+        self._last_utc = int(common.utc[-1]) if known[-1] else None
         return batch.together(made)
 
     # -- understood ----------------------------------------------------------------------------------------------------
@@ -161,11 +163,11 @@ class Parser:
         given["type"] = batch.same("type", EventType.OTHER, len(rows))
         return self._finish(given, rows, common)
 
-    def _clock_back(self, rows: list[int], common: "_Common") -> pa.RecordBatch:
+    def _clock_back(self, rows: list[int], by_us: zone.Micros, common: "_Common") -> pa.RecordBatch:
         given = self._spoken(rows, common)
         given["lines"] = batch.same("lines", 0, len(rows))
         given["type"] = batch.same("type", EventType.CLOCK_BACK, len(rows))
-        given["took_ms"] = pa.array([int(common.utc[at - 1] - common.utc[at]) // 1000 for at in rows], pa.int64())
+        given["took_ms"] = pa.array(by_us // 1000)
         return self._finish(given, rows, common)
 
     def _spoken(self, rows: list[int], common: "_Common") -> dict[str, Any]:
@@ -221,11 +223,17 @@ class _Common:
         """Row numbers, to take columns by."""
         return pa.array(np.array(rows, np.int64))
 
-    def went_back(self) -> list[int]:
-        """The records before which time went back, by more than threads that wait for the logger explain."""
-        steps = np.flatnonzero((np.diff(self.utc) < -CLOCK_BACK_US) & self.known[1:] & self.known[:-1])
-        found: list[int] = (steps + 1).tolist()
-        return found
+    def went_back(self, before_us: int | None) -> "tuple[np.ndarray[Any, Any], zone.Micros]":
+        """The records before which time went back, by more than threads that wait for the logger explain; by how much.
+
+        Args:
+            before_us: the time of the record before the first of these; None if there is none, or it has none.
+        """
+        utc = np.concatenate(([0 if before_us is None else before_us], self.utc))
+        known = np.concatenate(([before_us is not None], self.known))
+        steps = np.diff(utc)
+        back = np.flatnonzero((steps < -CLOCK_BACK_US) & known[1:] & known[:-1])
+        return back, -steps[back]
 
 
 _NEVER: Final = b"1970-01-01 00:00:00,000"
