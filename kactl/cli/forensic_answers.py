@@ -114,15 +114,18 @@ def times_typed(begin: str | None, end: str | None, moments: "Moments") -> tuple
 
 
 @contextlib.contextmanager
-def spark_for(settings: Settings, master: str, memory: str) -> "Iterator[tuple[SparkSession, Any]]":
-    """Spark, and whom to tell how far it is."""
-    with forensics.session(master, memory) as spark, forensics.shown_progress(settings) as tell:
+def spark_for(
+    settings: Settings, master: str, memory: str, *, events: int | None = None
+) -> "Iterator[tuple[SparkSession, Any]]":
+    """Spark, and whom to tell how far it is; `events` as in `forensics.session`."""
+    with forensics.session(master, memory, events=events) as spark, forensics.shown_progress(settings) as tell:
         yield spark, tell
 
 
 def answers(spark: "SparkSession", folder: str, tell: Callable[[str, int, int], None]) -> "Results":
     """The jobs' answers; the jobs are run if they were not yet, or on other logs."""
-    from kactl.pipeline.jobs.catalog import JOBS, NoResults, open_results, run_jobs
+    from kactl.pipeline.jobs.catalog import JOBS, NoResults, open_results
+    from kactl.pipeline.jobs.running import run_jobs
 
     try:
         results = open_results(spark, folder)

@@ -89,8 +89,11 @@ def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | Non
 
 
 @contextlib.contextmanager
-def session(master: str, memory: str) -> "Iterator[SparkSession]":
+def session(master: str, memory: str, *, events: int | None = None) -> "Iterator[SparkSession]":
     """Spark, for one command; what goes wrong in it is one sentence.
+
+    Args:
+        events: how many there are, if that is known.
 
     Raises:
         Failure: it cannot be started, or a job failed.
@@ -101,7 +104,7 @@ def session(master: str, memory: str) -> "Iterator[SparkSession]":
     from kactl.pipeline.session import spark_session
 
     try:
-        with spark_session(master=master, memory=memory) as spark:
+        with spark_session(master=master, memory=memory, events=events) as spark:
             yield spark
     except (Py4JError, PySparkException) as error:
         reason = next((line for line in str(error).splitlines() if "Exception" in line or "Error" in line), str(error))

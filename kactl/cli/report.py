@@ -59,7 +59,7 @@ def report(
         from kactl.pipeline.report.model import Asked
 
         asked = Asked(begin=first, end=last, topic=topic)
-        with spark_for(settings, master, memory) as (spark, tell):
+        with spark_for(settings, master, memory, events=manifest.events) as (spark, tell):
             made = make(spark, answers(spark, folder, tell), asked, moments, tell=tell)
     if html is not None:
         from kactl.pipeline.report.page import page

@@ -50,8 +50,8 @@ def sql(settings: Settings, *, query: str | None, limit: int, folder: str, maste
         _show_tables(form)
         return
     with errors_said():
-        manifest_of(folder)
-        with spark_for(settings, master, memory) as (spark, tell):
+        manifest = manifest_of(folder)
+        with spark_for(settings, master, memory, events=manifest.events) as (spark, tell):
             _views(spark, folder, query, tell)
             tell("query", 0, 0)
             found = _asked(spark, query)
@@ -77,9 +77,9 @@ def tables() -> "dict[str, tuple[str, tuple[Column, ...]]]":
         "events": ("every line that says something", COLUMNS),
         "files": ("what each file is and can tell", FILE_COLUMNS),
         "levels": ("which levels were logged when", LEVEL_COLUMNS),
-        _TIMED: ("the events, on one clock; all of their columns, and these", timed.COLUMNS),
     }
-    return made | {job.name: (job.says, job.columns) for job in JOBS}
+    made |= {job.name: (job.says, job.columns) for job in JOBS}
+    return made | {_TIMED: ("the events, on one clock; all of their columns, and these", timed.COLUMNS)}
 
 
 def _show_tables(form: str) -> None:

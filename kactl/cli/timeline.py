@@ -77,7 +77,7 @@ def timeline(
         first, last = times_typed(begin, end, moments)
         from kactl.pipeline.timeline import entries, known
 
-        with spark_for(settings, master, memory) as (spark, tell):
+        with spark_for(settings, master, memory, events=manifest.events) as (spark, tell):
             results = answers(spark, folder, tell)
             tell(name, 0, 0)
             try:

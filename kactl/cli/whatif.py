@@ -163,8 +163,9 @@ def _of_logs(
     settings: Settings, folder: str, at: str | None, assumed: "Assumed", master: str, memory: str
 ) -> "Iterator[tuple[Ready, _Tell]]":
     """The cluster as logs show it; the jobs are run if they were not yet."""
-    moment = time_typed(at, moments_of(manifest_of(folder), None), "--at")
-    with spark_for(settings, master, memory) as (spark, tell):
+    manifest = manifest_of(folder)
+    moment = time_typed(at, moments_of(manifest, None), "--at")
+    with spark_for(settings, master, memory, events=manifest.events) as (spark, tell):
         from kactl.pipeline.whatif.ready import of_logs
 
         results = _results(spark, folder, tell)
@@ -177,7 +178,8 @@ def _of_logs(
 
 def _results(spark: "SparkSession", folder: str, tell: _Tell) -> "Results":
     """The jobs' answers, as far as they are needed here; `report` runs the others once it is asked."""
-    from kactl.pipeline.jobs.catalog import NoResults, open_results, run_jobs
+    from kactl.pipeline.jobs.catalog import NoResults, open_results
+    from kactl.pipeline.jobs.running import run_jobs
 
     try:
         results = open_results(spark, folder)

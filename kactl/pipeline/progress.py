@@ -18,6 +18,34 @@ def nobody(step: str, done: int, total: int) -> None:
     """For whoever wants no progress."""
 
 
+class Several:
+    """Steps that run at once, told as one: their names, and their tasks together."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._steps: dict[str, tuple[int, int]] = {}
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def step(self, spark: "SparkSession", name: str) -> Iterator[None]:
+        """One of them, while it runs; each in a thread of its own."""
+        if self._tell is nobody:
+            yield
+            return
+        try:
+            with step(spark, name, self._hear):
+                yield
+        finally:
+            with self._lock:
+                self._steps.pop(name, None)
+
+    def _hear(self, name: str, done: int, total: int) -> None:
+        with self._lock:
+            self._steps[name] = (done, total)
+            done, total = (sum(column) for column in zip(*self._steps.values(), strict=True))
+            self._tell(", ".join(self._steps), done, total)
+
+
 @contextlib.contextmanager
 def step(spark: "SparkSession", name: str, tell: Tell) -> Iterator[None]:
     """Tell of one step while it runs. Told from a thread of its own; once at the beginning in any case."""

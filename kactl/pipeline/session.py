@@ -21,6 +21,16 @@ LOCAL: Final = "local[*]"
 MEMORY: Final = "2g"
 # A shuffle over 200 partitions, the default, is made for clusters; adaptive execution joins what is small anyway.
 _LOCAL_SHUFFLE_PARTITIONS: Final = 16
+# Of so few events Spark spends its time on plans, and not on rows: it should not compile for a second what runs for ten
+# milliseconds. Interpreted, all jobs on some thousand lines take half of the processor time.
+FEW_EVENTS: Final = 100_000
+_FEW: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
+}
 # Events are written into a folder for each kind and day; so many are open at a time before rows are sorted by folder.
 _OPEN_FOLDERS: Final = 32
 _LOG4J: Final = """\
@@ -37,8 +47,12 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 """
 
 
-def settings(master: str, memory: str) -> dict[str, str]:
-    """How Spark is set, by its own names."""
+def settings(master: str, memory: str, *, events: int | None = None) -> dict[str, str]:
+    """How Spark is set, by its own names.
+
+    Args:
+        events: how many there are; None if that is not known.
+    """
     said = {
         "spark.app.name": "kactl forensics",
         "spark.master": master,
@@ -50,6 +64,8 @@ def settings(master: str, memory: str) -> dict[str, str]:
         "spark.sql.maxConcurrentOutputFileWriters": str(_OPEN_FOLDERS),
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # It would note for every column of every expression where in our code it stands.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         # Missing folders of a kind or day are no reason to ask every file for its columns.
         "spark.sql.parquet.mergeSchema": "false",
     }
@@ -59,16 +75,19 @@ def settings(master: str, memory: str) -> dict[str, str]:
             "spark.driver.host": "127.0.0.1",
             "spark.sql.shuffle.partitions": str(_LOCAL_SHUFFLE_PARTITIONS),
         }
+        if events is not None and events <= FEW_EVENTS:
+            said |= _FEW
     return said
 
 
 @contextlib.contextmanager
 def spark_session(
-    *, master: str = LOCAL, memory: str = MEMORY, more: Mapping[str, str] | None = None
+    *, master: str = LOCAL, memory: str = MEMORY, events: int | None = None, more: Mapping[str, str] | None = None
 ) -> "Iterator[SparkSession]":
     """A session, stopped at the end. Where the process has one already it is that one, as it is, and it goes on.
 
     Args:
+        events: how many it will have to do with, where that is known beforehand; few are handled in another way.
         more: further settings, by Spark's names; they go before ours.
 
     Raises:
@@ -88,7 +107,7 @@ def spark_session(
     with tempfile.TemporaryDirectory(prefix="kactl-spark-") as scratch:
         log4j = Path(scratch) / "log4j2.properties"
         log4j.write_text(_LOG4J, encoding="utf-8")
-        said = settings(master, memory) | dict(more or {})
+        said = settings(master, memory, events=events) | dict(more or {})
         said["spark.driver.extraJavaOptions"] = (
             f"-Dlog4j2.configurationFile={log4j.as_uri()} {said.get('spark.driver.extraJavaOptions', '')}".strip()
         )

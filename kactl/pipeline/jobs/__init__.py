@@ -6,6 +6,6 @@
                                     ├─▶ audit, flapping
                                     └─▶ controllers, requests, deletions, reassignments
 
-Each module has its job: a function of DataFrames, and the columns of what it returns. `catalog.py` knows them all, runs
-them in order, and keeps what they return beside the events.
+Each module has its job: a function of DataFrames, and the columns of what it returns. `catalog.py` knows them all,
+`running.py` runs them and keeps what they return beside the events.
 """

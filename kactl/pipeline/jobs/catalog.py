@@ -1,30 +1,22 @@
-"""All jobs, in an order in which each finds what it needs; run together, and opened afterwards.
+"""All jobs, in an order in which each finds what it needs; and what they returned, opened. `running` runs them.
 
-    DIR/jobs/NAME/*.parquet     one table for each job
-    DIR/jobs.json               written last: of which ingest they were made; without it nothing there is whole
-
-A job reads what others have returned from where it was written, so nothing is computed twice. `timed` is no table: it
-is as large as the events, and made of them, `skew` and `lives` by whoever reads it.
+DIR/jobs/NAME/*.parquet     one table for each job
+DIR/jobs.json               written last: of which ingest they were made; without it nothing there is whole
 """
 
 import dataclasses
-import time
-import uuid
 from collections.abc import Collection, Iterator, Mapping
-from importlib import metadata
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from kactl.errors import BadRequest
-from kactl.pipeline import progress
 from kactl.pipeline.places import Place
 from kactl.pipeline.tables import (
     EVENTS,
     FILES,
     JOBS_FOLDER,
     JOBS_MANIFEST,
-    JOBS_WORK,
     LEVELS,
     Manifest,
     Tables,
@@ -46,23 +38,23 @@ from . import (
     requests,
     skew,
     states,
+    timed,
     turns,
     unclean,
 )
 from .job import Job
-from .timed import timed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # Rises whenever a job's columns or their meaning change; what another version has written is made anew.
-RESULTS_VERSION: Final = 1
-TIMED: Final = "timed"
+RESULTS_VERSION: Final = 2
 # What jobs can need besides each other.
-GIVEN: Final = (EVENTS, FILES, LEVELS, TIMED)
+GIVEN: Final = (EVENTS, FILES, LEVELS)
 JOBS: Final[tuple[Job, ...]] = (
     skew.JOB,
     lives.JOB,
+    timed.JOB,
     states.JOB,
     leadership.JOB,
     absences.JOB,
@@ -78,7 +70,6 @@ JOBS: Final[tuple[Job, ...]] = (
     reassignments.JOB,
     audit.JOB,
 )
-_FOR_TIMED: Final = frozenset({skew.JOB.name, lives.JOB.name})
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +112,7 @@ class Results(Mapping[str, "DataFrame"]):
     Attributes:
         tables: of the ingest.
         manifest: of the jobs.
-        views: everything: `events`, `files`, `levels`, `timed`, and each job that was run.
+        views: everything: `events`, `files`, `levels`, and each job that was run.
     """
 
     folder: str
@@ -150,6 +141,11 @@ class Results(Mapping[str, "DataFrame"]):
         return len(self.views)
 
 
+def needs(job: Job) -> set[str]:
+    """The jobs that one needs itself."""
+    return set(job.needs) - set(GIVEN)
+
+
 def find(name: str) -> Job:
     """The job of a name.
 
@@ -171,46 +167,8 @@ def wanted(only: Collection[str] | None) -> tuple[Job, ...]:
     names = {each.name for each in JOBS} if only is None else {find(name).name for name in only}
     for job in reversed(JOBS):
         if job.name in names:
-            names |= _needs(job)
+            names |= needs(job)
     return tuple(job for job in JOBS if job.name in names)
-
-
-def run_jobs(
-    spark: "SparkSession",
-    folder: str,
-    *,
-    only: Collection[str] | None = None,
-    tell: progress.Tell = progress.nobody,
-) -> Results:
-    """Run jobs on the tables of an ingest and keep what they return beside them; what stood there before goes, as one.
-
-    Args:
-        folder: where `ingest` has written; `DIR/jobs` and `DIR/jobs.json` are ours.
-        only: the names of those that are wanted; what they need runs too. None is all.
-
-    Raises:
-        NotIngested: there are no tables, see `tables.open_tables`.
-        NoSuchJob: see `wanted`.
-    """
-    jobs = wanted(only)
-    tables = open_tables(spark, folder)
-    place = Place(folder)
-    work = place / f"{JOBS_WORK}{uuid.uuid4().hex[:12]}"
-    ran: dict[str, Ran] = {}
-    try:
-        work.make()
-        views = given(tables)
-        for job in jobs:
-            with progress.step(spark, job.name, tell):
-                ran[job.name] = _run(job, views, work)
-            _add(spark, views, job, work)
-        manifest = ResultsManifest(
-            made_by=metadata.version("kactl"), time_ms=_now_ms(), ingest=tables.manifest, jobs=ran
-        )
-        _put_in_place(work, place, manifest)
-    finally:
-        work.remove()
-    return open_results(spark, folder)
 
 
 def open_results(spark: "SparkSession", folder: str) -> Results:
@@ -224,9 +182,10 @@ def open_results(spark: "SparkSession", folder: str) -> Results:
     place = Place(folder)
     manifest = _read_manifest(place, tables.manifest)
     views = given(tables)
+    kept = place / JOBS_FOLDER
     for job in JOBS:
         if job.name in manifest.jobs:
-            _add(spark, views, job, place / JOBS_FOLDER)
+            views[job.name] = table(spark, job, kept)
     return Results(folder, tables, manifest, views)
 
 
@@ -235,42 +194,12 @@ def given(tables: Tables) -> "dict[str, DataFrame]":
     return {EVENTS: tables.events, FILES: tables.files, LEVELS: tables.levels}
 
 
+def table(spark: "SparkSession", job: Job, folder: Place) -> "DataFrame":
+    """What a job has written into a folder."""
+    return spark.read.schema(job.spark_schema).parquet(f"{folder.uri}/{job.name}")
+
+
 # -- steps -------------------------------------------------------------------------------------------------------------
-
-
-def _needs(job: Job) -> set[str]:
-    """The jobs that one needs itself."""
-    needs = set(job.needs)
-    return (needs | _FOR_TIMED if TIMED in needs else needs) - set(GIVEN)
-
-
-def _run(job: Job, views: "Mapping[str, DataFrame]", work: Place) -> Ran:
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as f
-
-    begin = time.monotonic_ns()
-    counted = Observation(job.name)
-    made = job.run(*(views[name] for name in job.needs)).observe(counted, f.count(f.lit(1)).alias("rows"))
-    made.write.parquet(f"{work.uri}/{job.name}")
-    return Ran(rows=counted.get["rows"], took_ms=(time.monotonic_ns() - begin) // 1_000_000)
-
-
-def _add(spark: "SparkSession", views: "dict[str, DataFrame]", job: Job, folder: Place) -> None:
-    """A job's table, to be read from where it was written; with the last of those it is made of comes `timed`."""
-    views[job.name] = spark.read.schema(job.spark_schema).parquet(f"{folder.uri}/{job.name}")
-    if job.name in _FOR_TIMED and views.keys() >= _FOR_TIMED:
-        views[TIMED] = timed(views[EVENTS], views[skew.JOB.name], views[lives.JOB.name])
-
-
-def _put_in_place(work: Place, place: Place, manifest: ResultsManifest) -> None:
-    """From the first step on until the last, the folder holds no results as far as anybody can see."""
-    (place / JOBS_MANIFEST).remove()
-    (place / JOBS_FOLDER).remove()
-    work.move_to(place / JOBS_FOLDER)
-    for name in place.names():
-        if name.startswith(JOBS_WORK):
-            (place / name).remove()  # of those that were killed before us
-    (place / JOBS_MANIFEST).write(msgspec.json.format(msgspec.json.encode(manifest)))
 
 
 def _read_manifest(place: Place, ingest: Manifest) -> ResultsManifest:
@@ -295,7 +224,3 @@ def _read_manifest(place: Place, ingest: Manifest) -> ResultsManifest:
 
 def _remedy(folder: str) -> str:
     return f"make them with `kactl forensics report --dir {folder}`"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

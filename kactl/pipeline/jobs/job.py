@@ -18,6 +18,7 @@ REAL: Final = pa.float64()
 TEXT: Final = pa.string()
 BOOL: Final = pa.bool_()
 TIME: Final = pa.timestamp("us", "UTC")
+DATE: Final = pa.date32()
 IDS: Final = pa.list_(pa.field("element", pa.int32()))
 TEXTS: Final = pa.list_(pa.field("element", pa.string()))
 
@@ -29,7 +30,7 @@ class Job:
     Attributes:
         name: of the job and of its table.
         says: what its rows tell, in a sentence.
-        needs: the tables that `run` takes, in this order: `events`, `files`, `levels`, `timed`, or other jobs'.
+        needs: the tables that `run` takes, in this order: `events`, `files`, `levels`, or other jobs'.
         columns: of what it returns, in this order.
         run: DataFrames in, a DataFrame out. It reads nothing before something is asked of what it returns; only `skew`
             and `absences` ask at once, for what is a row to a broker or so.

@@ -1,15 +1,17 @@
 """The events, on one clock and told apart where a topic's name was used again.
 
-A view, not a table: it is made anew of events, skew and lives by whoever needs it.
+Nearly every job reads them, most of them several times, and each time only a few kinds of lines: so they are written
+down once more, as large as they are.
 """
 
 from typing import TYPE_CHECKING, Final
 
 from kactl.pipeline.event_types import EventType, Role
+from kactl.pipeline.events import COLUMNS as OF_EVENTS
 from kactl.pipeline.events import Column
 
 from .clocks import UNKNOWN
-from .job import INT, LONG, TIME
+from .job import DATE, INT, LONG, TEXT, TIME, Job
 from .lines import is_a
 from .skew import NAMELESS, clock
 
@@ -22,6 +24,11 @@ COLUMNS: Final = (
     Column("at", TIME, "`ts` on the reference's clock"),
     Column("at_error_us", LONG, "by how much `at` may be wrong, either way; null if nothing bounds it"),
     Column("life", INT, "0 for the first topic of this name in the logs, 1 for the second, ...; null without a topic"),
+)
+# Behind the columns of events where these were opened: what their folders are called by.
+FOLDERS: Final = (
+    Column("kind", TEXT, "which kind of file it stands in"),
+    Column("day", DATE, "of `ts`, in UTC"),
 )
 # A line by a clock that is not known well may seem to be this much older than the birth that it followed.
 SLACK_US: Final = 1_000_000
@@ -83,3 +90,12 @@ def _slack_us() -> "Value":
 
 def _is_of_a_birth() -> "Value":
     return is_a(EventType.LEADS, EventType.FOLLOWS, EventType.RECEIVED_PARTITION, EventType.METADATA_PARTITION)
+
+
+JOB: Final = Job(
+    name="timed",
+    says="The events, on one clock.",
+    needs=("events", "skew", "lives"),
+    columns=(*OF_EVENTS, *FOLDERS, *COLUMNS),
+    run=timed,
+)

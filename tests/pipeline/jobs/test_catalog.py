@@ -4,19 +4,21 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from kactl.pipeline.event_types import Kind
 from kactl.pipeline.events import COLUMNS
 from kactl.pipeline.files import FILE_COLUMNS, LEVEL_COLUMNS
 from kactl.pipeline.ingest import ingest
 from kactl.pipeline.jobs import catalog, timed
-from kactl.pipeline.jobs.catalog import GIVEN, JOBS, NoResults, NoSuchJob, Results, open_results, run_jobs
+from kactl.pipeline.jobs.catalog import GIVEN, JOBS, NoResults, NoSuchJob, Results, open_results
 from kactl.pipeline.jobs.job import Job
+from kactl.pipeline.jobs.running import run_jobs
 from kactl.pipeline.tables import NotIngested
 from tests.pipeline.jobs import said
-from tests.pipeline.jobs.tables import events, moment, rows, table
+from tests.pipeline.jobs.tables import moment, rows, table
 
 
 def test_each_finds_what_it_needs() -> None:
@@ -31,7 +33,7 @@ def test_no_two_have_one_name() -> None:
 
 
 def test_what_is_wanted_brings_what_it_needs() -> None:
-    assert [job.name for job in catalog.wanted(["leadership"])] == ["skew", "lives", "states", "leadership"]
+    assert [job.name for job in catalog.wanted(["leadership"])] == ["skew", "lives", "timed", "states", "leadership"]
     assert [job.name for job in catalog.wanted(["skew"])] == ["skew"]
     assert catalog.wanted(None) == JOBS
 
@@ -46,12 +48,12 @@ def test_an_unknown_job_is_named_together_with_those_there_are() -> None:
 
 @pytest.fixture(scope="module")
 def on_nothing(spark: SparkSession) -> dict[str, DataFrame]:
-    """Every job's answer to logs in which nothing is, and `timed`."""
-    empty = events(spark, {(1, Kind.STATE_CHANGE): []})
+    """Every job's answer to logs in which nothing is."""
+    fields = [pa.field(each.name, each.type) for each in (*COLUMNS, *timed.FOLDERS)]
+    empty = spark.createDataFrame([], from_arrow_schema(pa.schema(fields)))
     given = {"events": empty, "files": table(spark, FILE_COLUMNS, []), "levels": table(spark, LEVEL_COLUMNS, [])}
     given |= {job.name: table(spark, job.columns, []) for job in JOBS}
-    given["timed"] = timed.timed(given["events"], given["skew"], given["lives"])
-    return {job.name: job.run(*(given[name] for name in job.needs)) for job in JOBS} | {"timed": given["timed"]}
+    return {job.name: job.run(*(given[name] for name in job.needs)) for job in JOBS}
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
@@ -61,12 +63,6 @@ def test_what_it_returns_has_its_columns_and_types(job: Job, on_nothing: dict[st
     assert [(field.name, field.dataType.simpleString()) for field in made] == [
         (field.name, field.dataType.simpleString()) for field in said
     ]
-
-
-def test_timed_has_the_columns_of_events_and_its_own(on_nothing: dict[str, DataFrame]) -> None:
-    names = [*(each.name for each in COLUMNS), "kind", "day", *(each.name for each in timed.COLUMNS)]
-
-    assert on_nothing["timed"].columns == names
 
 
 # -- on an ingest ------------------------------------------------------------------------------------------------------
@@ -97,9 +93,10 @@ def results(spark: SparkSession, folder: str, told: list[str]) -> Results:
     return run_jobs(spark, folder, tell=lambda step, done, total: told.append(step))
 
 
-def test_all_of_them_are_run_in_their_order(results: Results, told: list[str]) -> None:
-    assert list(dict.fromkeys(told)) == [job.name for job in JOBS]
+def test_all_of_them_are_run_and_told_of(results: Results, told: list[str]) -> None:
+    assert {name for step in told for name in step.split(", ")} == {job.name for job in JOBS}
     assert set(results) == {*GIVEN, *(job.name for job in JOBS)}
+    assert list(results.manifest.jobs) == [job.name for job in JOBS]
 
 
 def test_what_they_return_can_be_asked(results: Results) -> None:

@@ -19,12 +19,10 @@ from kactl.pipeline.files import FILE_COLUMNS, LEVEL_COLUMNS
 from kactl.pipeline.jobs import catalog, timed
 from kactl.pipeline.jobs.job import Job
 
-_FOLDERS: Final = (Column("kind", pa.string(), "folder"), Column("day", pa.date32(), "folder"))
 _GIVEN: Final = {
-    "events": (*COLUMNS, *_FOLDERS),
+    "events": (*COLUMNS, *timed.FOLDERS),
     "files": FILE_COLUMNS,
     "levels": LEVEL_COLUMNS,
-    "timed": (*COLUMNS, *_FOLDERS, *timed.COLUMNS),
 }
 # Tables with a row for each broker, controller or file, and not more.
 SMALL: Final = frozenset({"skew", "absences", "controllers", "files"})

@@ -12,7 +12,8 @@ from bench.forensics.generate import generate
 from bench.forensics.truth import Truth
 from bench.forensics.world import Settings
 from kactl.pipeline.ingest import Ingested, ingest
-from kactl.pipeline.jobs.catalog import Results, run_jobs
+from kactl.pipeline.jobs.catalog import Results
+from kactl.pipeline.jobs.running import run_jobs
 from tests.pipeline.jobs.tables import rows
 
 Row = dict[str, Any]
