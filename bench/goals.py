@@ -104,6 +104,18 @@ GOALS: Final = (
         below="zookeeper/100000/warm/told",
         at_least=2,
     ),
+    Goal(
+        bench="forensics",
+        what="ingest of 2 M lines, µs a line",
+        above="2000000/ingest/warm/line",
+        at_most=5,
+    ),
+    Goal(
+        bench="whatif",
+        what="every pair of 100 brokers, 1 M partitions placed at random, s",
+        above="100x1000000/random/pairs",
+        at_most=120,
+    ),
 )
 
 

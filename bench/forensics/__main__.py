@@ -1,13 +1,16 @@
 """How fast logs become tables and answers: ingest and every job, over the logs of a synthetic cluster in trouble.
 
-    python -m bench.forensics [--lines 2_000_000] [--runs 3] [--logs FOLDER] [--only NAMES] [--full]
+    python -m bench.forensics [--lines 2_000_000,20_000_000] [--runs 3] [--logs FOLDER] [--only NAMES] [--full]
 
 The logs are made first (`bench/forensics/generate.py`): brokers of several versions, at INFO and at TRACE, some of them
 in containers, rotated by the hour, a third of them packed. Then, in one process with Spark in it:
 
-* `first`: the first ingest, which starts Spark's Python workers, and has Java compile what it runs.
+* `first`: the first ingest of all, which starts Spark's Python workers, and has Java compile what it runs.
 * `warm`: each one after it.
-* `jobs`: every job, as often; what it needs has been written by the jobs before it.
+* `all jobs`: every job, several at once, as `kactl forensics report` runs them.
+* `jobs`: one by one, so that the processor time of each is known; what it needs has been written by those before it.
+
+Of more than five million lines there is one run of each, if `--runs` says nothing else.
 
 Beside the time of each stands the processor time of everything, Java and Python, and what a line costs in both. The
 driver may collect no more than 64 MB of what jobs find, so that whatever grows with the logs is found here.
@@ -24,7 +27,7 @@ from typing import TYPE_CHECKING, Final
 
 from bench.figures import Found
 from bench.machine import machine
-from bench.run import main, module, say, words
+from bench.run import main, module, numbers, say, words
 from bench.tables import number
 
 from .generate import generate
@@ -37,8 +40,10 @@ if TYPE_CHECKING:
 
 NAME: Final = "forensics"
 VERSIONS: Final = ("2.8:info", "3.9:trace", "2.2:trace", "3.2:info", "3.9:info")
-LINES: Final = 2_000_000
-FULL_LINES: Final = 20_000_000
+LINES: Final = (2_000_000,)
+FULL_LINES: Final = (2_000_000, 20_000_000)
+RUNS: Final = 3
+_MANY_LINES: Final = 5_000_000
 # What the driver may be sent: answers that people read, and counts by broker.
 _RESULTS: Final = "64m"
 _LINES_A_BROKER: Final = 600_000
@@ -56,13 +61,13 @@ def settings(lines: int, *, seed: int, brokers: int = 0, partitions: int = 0) ->
 
 
 @contextlib.contextmanager
-def logs(asked: argparse.Namespace, found: Found) -> Iterator[tuple[Path, Truth]]:
-    """A folder of logs: the one that is named, made if it is not there, or one that goes away."""
+def logs(asked: argparse.Namespace, found: Found, lines: int) -> Iterator[tuple[Path, Truth]]:
+    """A folder of logs: below the one that is named, made if it is not there, or one that goes away."""
     with tempfile.TemporaryDirectory(prefix="kactl-forensics-") as scratch:
-        folder = asked.logs or Path(scratch) / "logs"
+        folder = (asked.logs or Path(scratch)) / f"{lines}-lines"
         if not folder.exists():
             began = time.perf_counter()
-            asked_for = settings(asked.lines, seed=found.seed, brokers=asked.brokers, partitions=asked.partitions)
+            asked_for = settings(lines, seed=found.seed, brokers=asked.brokers, partitions=asked.partitions)
             truth = generate(asked_for, folder)
             say(f"{truth.lines:,} lines made in {time.perf_counter() - began:.0f} s")
         yield folder, read(folder)
@@ -119,46 +124,60 @@ def ingested(spark: "SparkSession", folder: Path, out: Path, *, at: str, lines: 
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--lines", type=int, default=LINES, help=f"how many; with --full {FULL_LINES:,}")
+    parser.add_argument(
+        "--lines", type=numbers, help=f"how many, by commas; {LINES} if not given, {FULL_LINES} in full"
+    )
     parser.add_argument("--brokers", type=int, default=0, help="0: 3 to 30, by the lines")
     parser.add_argument("--partitions", type=int, default=0, help="0: by the lines")
     parser.add_argument("--logs", type=Path, help="keep the logs there, and use those that are there")
     parser.add_argument("--out", type=Path, help="keep the tables there")
     parser.add_argument("--only", type=words, help="jobs, by commas; all of them otherwise, none with an empty list")
     parser.add_argument("--memory", default="2g", help="what Spark's Java may take")
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--full", action="store_true", help="the size of a published run")
+    parser.add_argument("--runs", type=int, help=f"{RUNS} if not given, and 1 of many lines")
+    parser.add_argument("--full", action="store_true", help="the sizes of a published run")
 
 
 async def measure(asked: argparse.Namespace, found: Found) -> None:
-    from kactl.pipeline.jobs.catalog import run_jobs
+    sizes = asked.lines or (FULL_LINES if asked.full else LINES)
+    found.settings["lines"] = sizes
+    for number_, lines in enumerate(sizes):
+        with logs(asked, found, lines) as (folder, truth):
+            runs = asked.runs or (1 if lines > _MANY_LINES else RUNS)
+            one_size(asked, found, folder, truth.lines, at=f"{lines}", runs=runs, is_first=not number_)
+
+
+def one_size(
+    asked: argparse.Namespace, found: Found, folder: Path, lines: int, *, at: str, runs: int, is_first: bool
+) -> None:
+    """Ingest and every job, over some logs."""
+    from kactl.pipeline.jobs.running import run_jobs
     from kactl.pipeline.session import spark_session
 
-    if asked.full and asked.lines == LINES:
-        asked.lines = FULL_LINES
-    found.settings["lines"] = asked.lines
     spent, cores = Spent(found), machine(loop="none").cores
-    with logs(asked, found) as (folder, truth), tempfile.TemporaryDirectory(prefix="kactl-forensics-") as scratch:
-        out, lines = asked.out or Path(scratch) / "out", truth.lines
-        at = f"{asked.lines}"
+    with tempfile.TemporaryDirectory(prefix="kactl-forensics-") as scratch:
+        out = (asked.out or Path(scratch)) / f"{at}-lines"
         found.add(f"{at}/lines", "count", lines)
         used, began = cpu_s(), time.perf_counter()
         more = {"spark.driver.maxResultSize": _RESULTS}
         with spark_session(memory=asked.memory, more=more) as spark:
-            found.add(f"{at}/start of Spark/time", "s", time.perf_counter() - began)
-            found.add(f"{at}/start of Spark/processor", "s", cpu_s() - used)
-            for run in range(asked.runs + 1):
-                where = f"{at}/ingest/warm" if run else f"{at}/ingest/first"
-                ingested(spark, folder, out, at=where, lines=lines, spent=spent)
-                _say_speed(found, where, lines, cores)
+            if is_first:
+                found.add("start of Spark/time", "s", time.perf_counter() - began)
+                found.add("start of Spark/processor", "s", cpu_s() - used)
+            for where in (*(["first"] if is_first else []), *(["warm"] * runs)):
+                ingested(spark, folder, out, at=f"{at}/ingest/{where}", lines=lines, spent=spent)
+                _say_speed(found, f"{at}/ingest/{where}", lines, cores)
             if asked.only == ():
                 return
-            for _ in range(asked.runs):
-                steps = Steps(spent, f"{at}/jobs", lines)
+            for _ in range(runs):
                 with spent.on(f"{at}/all jobs", lines):
-                    results = run_jobs(spark, str(out), only=asked.only, tell=steps.tell)
+                    run_jobs(spark, str(out), only=asked.only)
+                # Once more one by one: of jobs that run at once nobody knows whose time it was.
+                steps = Steps(spent, f"{at}/jobs", lines)
+                with spent.on(f"{at}/one by one", lines):
+                    results = run_jobs(spark, str(out), only=asked.only, at_once=1, tell=steps.tell)
                     steps.end()
-                say(f"jobs: {found.runs(f'{at}/all jobs/time')[-1]:.1f} s")
+                at_once, singly = (found.runs(f"{at}/{how}/time")[-1] for how in ("all jobs", "one by one"))
+                say(f"{at}/jobs: {at_once:.1f} s, one by one {singly:.1f} s")
             for name, ran in results.manifest.jobs.items():
                 found.add(f"{at}/jobs/{name}/rows", "count", ran.rows)
 

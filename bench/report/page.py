@@ -9,7 +9,7 @@ from bench.figures import Results
 from bench.goals import GOALS
 from bench.tables import markdown, times
 
-from . import benches, race
+from . import benches, pipeline, race
 from .parts import Parts
 
 _HEAD: Final = """\
@@ -80,6 +80,21 @@ Of each partition: reading its leadership, reading its topic, and writing 10,000
 compare-and-set under a fence. *ZooKeeper by itself* is requests made beforehand whose answers nobody takes apart:
 what no client can undercut, over the same server and the same nodes."""
 
+_FORENSICS: Final = """\
+## From logs to answers
+
+Logs of synthetic clusters in trouble, whose truth is known: several versions, at INFO and at TRACE, in containers,
+rotated, a third of them packed. *Ingest* reads all of them and writes Parquet; the first one of a process also starts
+Spark's Python workers and has Java compile what it runs. *All jobs* is every job of `kactl forensics report`, several
+at once; *one by one* shows whose processor time it is. Of few lines most of it is Spark's planning."""
+
+_WHATIF: Final = """\
+## What if
+
+Every way in which brokers of a cluster could die: opening a snapshot that lies in memory, and each sweep with its ten
+worst explained. Partitions that would share every fate are one class; replicas placed at random make nearly as many
+classes as partitions, which is as bad as it can be."""
+
 _LIMITS: Final = """\
 ## What is not measured, and what bounds it
 
@@ -115,6 +130,8 @@ SECTIONS: Final[Mapping[str, tuple[str, Section]]] = {
     "latency": (_LATENCY, benches.latency),
     "channel": (_CHANNEL, benches.channel),
     "store": (_STORE, benches.store),
+    "forensics": (_FORENSICS, pipeline.forensics),
+    "whatif": (_WHATIF, pipeline.whatif),
 }
 
 

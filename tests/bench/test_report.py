@@ -11,7 +11,7 @@ from bench.figures import Figure, Found, Results, Unit, read_all, write
 from bench.goals import GOALS, RACE, Goal, printed
 from bench.report.__main__ import main
 from bench.report.drawing import Axis, Point, axis, curves, pairs
-from bench.report.page import page
+from bench.report.page import SECTIONS, page
 from bench.report.parts import Parts
 from bench.spread import spread
 from tests.tree import ROOT
@@ -99,7 +99,7 @@ def test_without_any_result_there_is_still_a_page(tmp_path: Path) -> None:
     told = made(tmp_path)
 
     assert "*There are no results.*" in told
-    assert told.count("*Not measured in the published run") == 6
+    assert told.count("*Not measured in the published run") == len(SECTIONS)
 
 
 def test_half_of_the_figures_of_a_bench_are_enough(tmp_path: Path) -> None:
@@ -109,12 +109,16 @@ def test_half_of_the_figures_of_a_bench_are_enough(tmp_path: Path) -> None:
         "channel": {"encode/LeaderAndIsr v7/partition": ("ns", (150.0,))},
         "store": {"batches/100x20/write/partition": ("us", (7.0,)), "floor/1000/read/500": ("us", (1.7,))},
         "election": {"memory/1000/repeated/total": ("ms", (5.0,))},
+        "forensics": {"2000/lines": ("count", (2000.0,)), "2000/ingest/warm/line": ("us", (4.0,))},
+        "whatif": {"6x600/even/classes": ("count", (9.0,))},
     }
 
     told = made(tmp_path, *(stored(what, figures) for what, figures in lone.items()))  # type: ignore[arg-type]
 
     assert told.count("*Not measured in the published run") == 1
     assert row(told, "LeaderAndIsr v7")[1] == "150"
+    assert row(told, "2,000 lines, warm")[1:4] == ["250,000", "–", "4.00"]
+    assert row(told, "6 brokers, 600 partitions, even")[1] == "9"
 
 
 def test_the_machine_the_settings_and_the_versions_are_named(tmp_path: Path) -> None:

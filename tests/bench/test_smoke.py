@@ -135,7 +135,7 @@ def test_store_over_zookeeper(jars: str, tmp_path: Path, monkeypatch: pytest.Mon
 def test_forensics(tmp_path: Path) -> None:
     asked = ("--lines", "20000", "--brokers", "4", "--runs", "1", "--memory", "512m", "--only", "skew")
 
-    figures = measured(forensics, tmp_path, *asked, "--logs", str(tmp_path / "logs"))
+    figures = measured(forensics, tmp_path, *asked)
 
     assert figures["20000/lines"].median >= 20_000
     for name in ("ingest/first", "ingest/warm", "all jobs", "jobs/skew"):
