@@ -7,7 +7,7 @@ may be found that never was, and no bound may be wrong.
 
 import datetime
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
 from .truth import Loss, Outage, Truth
@@ -51,6 +51,7 @@ def outages(truth: Truth, rows: Rows, clock: Clock, *, complete: bool = True) ->
     found: dict[_Key, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         found[_key(row)].append(row)
+    led = {(each.topic, each.partition, each.life, each.leader_epoch, each.leader) for each in truth.led}
     said = []
     used: set[int] = set()
     for real in truth.outages:
@@ -67,7 +68,7 @@ def outages(truth: Truth, rows: Rows, clock: Clock, *, complete: bool = True) ->
         said += [f"{wrong}: {_outage(real)}" for row in mine for wrong in _wrong(real, row, clock)]
     for rows_of in found.values():
         for row in rows_of:
-            if id(row) not in used and not row["planned"] and not _excused(truth, row):
+            if id(row) not in used and not row["planned"] and not _excused(truth, row, led):
                 said.append(
                     f"invented: {row['topic']}-{row['partition']} life {row['life']} from {row['begin']} to "
                     f"{row['end']}, epoch {row['leader_epoch']}, {row['cause']}, {row['begin_kind']}"
@@ -81,8 +82,13 @@ def _same(real: Outage, row: Mapping[str, Any]) -> bool:
     return row["end"] is not None and row["leader_epoch"] == real.leader_epoch
 
 
-def _excused(truth: Truth, row: Mapping[str, Any]) -> bool:
-    """Whether it was real, but too short to be asked for, or ended with its topic."""
+def _excused(truth: Truth, row: Mapping[str, Any], led: Container[tuple[str, int, int, int, int]]) -> bool:
+    """Whether it was real, but too short to be asked for, or ended with its topic.
+
+    A change of leaders that no line explains is no outage by itself; but it has to be one, and claim nothing more.
+    """
+    if row["planned"] is None and not row["duration_min_ms"]:
+        return (*_key(row), row["leader_epoch"], row["new_leader"]) in led
     return any(
         (real.topic, real.partition, real.life) == _key(row) and (real.deleted or _same(real, row))
         for real in truth.outages
@@ -100,7 +106,8 @@ def _wrong(real: Outage, row: Mapping[str, Any], clock: Clock) -> list[str]:
             said.append(f"{name} is {low - shown:.1f} ms before its lower bound ({row[f'{name}_kind']})")
         if high is not None and shown > high + ALLOWED_MS:
             said.append(f"{name} is {shown - high:.1f} ms after its upper bound ({row[f'{name}_kind']})")
-    if real.planned != bool(row["planned"]):
+    # Of a planned one it may be unknown why it was; that a leader was lost has to be seen.
+    if row["planned"] not in ((True, None) if real.planned else (False,)):
         said.append(f"planned is {row['planned']}, by {row['cause']}")
     if row["broker"] is not None and row["broker"] != real.broker:
         said.append(f"it was not {row['broker']} that was lost")
@@ -150,9 +157,9 @@ def losses(truth: Truth, rows: Rows, *, complete: bool = True, silent: Iterable[
 def _fits(real: Loss, row: Mapping[str, Any]) -> bool:
     if row["evidence"] == "leader":  # what an old leader said last may be less than what it had in the end
         return bool((row["tail_records"] or 0) <= real.tail and row["log_end"] >= real.log_end)
-    if row["tail_records"] is None:
-        return bool(row["truncated_to"] == real.log_end)
-    return bool(row["tail_records"] == real.tail and row["log_end"] == real.log_end)
+    # Without the leader's log, where its own began is only known from where the replica cut.
+    end = row["truncated_to"] if row["log_end"] is None else row["log_end"]
+    return bool(end == real.log_end and row["tail_records"] in (None, real.tail))
 
 
 def unclean(truth: Truth, rows: Rows, *, complete: bool = True) -> list[str]:

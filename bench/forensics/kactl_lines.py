@@ -69,6 +69,8 @@ class KactlLines:
         )  # fmt: skip
 
     def cut(self, at: float, state: State, broker: int) -> None:
+        if state.partition.topic.deleting:
+            return  # nothing is stored of it any more, and so nothing changes
         now = OFFLINE if state.leader == NOBODY else ONLINE
         self._partition(at, now, now, state)
 

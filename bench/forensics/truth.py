@@ -64,6 +64,16 @@ class Controllership(msgspec.Struct, frozen=True, kw_only=True):
     at: float
 
 
+class Led(msgspec.Struct, frozen=True, array_like=True):
+    """A leader epoch in which somebody took over from somebody else."""
+
+    topic: str
+    partition: int
+    life: int
+    leader_epoch: int
+    leader: int
+
+
 class Moves(msgspec.Struct, frozen=True, kw_only=True):
     """How often a partition's leader changed to another broker, and how often its leader changed the ISR."""
 
@@ -100,6 +110,7 @@ class Truth(msgspec.Struct, kw_only=True):
     unclean: list[Unclean] = msgspec.field(default_factory=list)
     controllers: list[Controllership] = msgspec.field(default_factory=list)
     moves: list[Moves] = msgspec.field(default_factory=list)
+    led: list[Led] = msgspec.field(default_factory=list)
     absences: list[tuple[int, float, float | None, bool]] = msgspec.field(default_factory=list)
     deletions: list[tuple[str, float, float | None]] = msgspec.field(default_factory=list)
     reassignments: list[tuple[str, int, float, float]] = msgspec.field(default_factory=list)
@@ -147,6 +158,7 @@ class Watch:
         if self._last.setdefault(p, leader) != leader:
             self._elections[p] += 1
             self._last[p] = leader
+            self.truth.led.append(Led(p.topic.name, p.number, p.life, epoch, leader))
         p.starts.append((epoch, start, p.committed))
         p.committed = min(p.committed, start)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bench.forensics import check
-from bench.forensics.truth import Loss, Moves, Outage, Truth, Unclean
+from bench.forensics.truth import Led, Loss, Moves, Outage, Truth, Unclean
 
 BEGIN = 1_714_550_400_000.0
 OUTAGE = Outage(
@@ -26,6 +26,7 @@ TRUTH = Truth(
     losses=[LOSS],
     unclean=[Unclean(topic="t", partition=0, life=0, leader_epoch=6, leader=2, at=BEGIN + 8990)],
     moves=[Moves(topic="t", partition=0, life=0, elections=1, shrinks=2, expands=2)],
+    led=[Led(topic="t", partition=0, life=0, leader_epoch=7, leader=3)],
 )
 TP = {"topic": "t", "partition": 0, "life": 0}
 # Broker 2's clock is the reference.
@@ -73,6 +74,7 @@ def test_right_answers_are_right() -> None:
         ({"duration_min_ms": 8100}, "not at least"),
         ({"duration_max_ms": 7900}, "not at most"),
         ({"planned": True}, "planned is True"),
+        ({"planned": None}, "planned is None"),
         ({"broker": 3}, "not 3 that was lost"),
         ({"new_leader": 3}, "not 3 that led"),
         ({"leader_epoch": 7}, "not found"),
@@ -92,6 +94,14 @@ def test_outages_that_were_not_or_twice_are_noticed() -> None:
     assert check.outages(TRUTH, [], clock, complete=False) == []
 
 
+def test_a_change_of_leaders_may_stay_unexplained_if_it_was_one_and_nothing_is_claimed_of_it() -> None:
+    clock = check.Clock(TRUTH, [SKEW])
+    change = outage(planned=None, cause="unknown", leader_epoch=7, new_leader=3, duration_min_ms=0)
+    assert check.outages(TRUTH, [outage(), change], clock) == []
+    for wrong in ({"leader_epoch": 8}, {"new_leader": 2}, {"duration_min_ms": 1}, {"planned": False}):
+        assert any("invented" in each for each in check.outages(TRUTH, [outage(), change | wrong], clock)), wrong
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -99,7 +109,8 @@ def test_outages_that_were_not_or_twice_are_noticed() -> None:
         ({"log_end": 99}, "invented"),
         ({"replica": 2}, "invented"),
         ({"committed_records": 8}, "not committed"),
-        ({"tail_records": None, "evidence": "truncated", "truncated_to": 101}, "invented"),
+        ({"tail_records": None, "log_end": None, "evidence": "truncated", "truncated_to": 101}, "invented"),
+        ({"tail_records": 21, "log_end": None, "evidence": "truncated", "truncated_to": 100}, "invented"),
         ({"evidence": "leader", "tail_records": 30}, "invented"),
     ],
 )
