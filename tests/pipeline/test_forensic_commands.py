@@ -79,7 +79,7 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
 @pytest.fixture
 def run(spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The command line, with the Spark that runs already."""
-    monkeypatch.setattr(forensics, "session", lambda master, memory: contextlib.nullcontext(spark))
+    monkeypatch.setattr(forensics, "session", lambda master, memory, events=None: contextlib.nullcontext(spark))
 
     def invoke(command: str, *words: object, where: Path = folder) -> Result:
         return CliRunner().invoke(kactl, ["forensics", command, "--dir", str(where), *map(str, words)])
@@ -141,7 +141,7 @@ def test_what_is_asked_wrongly_is_said_in_a_sentence(run: Any, words: list[str],
 def test_without_tables_the_remedy_is_named_before_spark_starts(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forensics, "session", lambda master, memory: pytest.fail("Spark was started"))
+    monkeypatch.setattr(forensics, "session", lambda master, memory, events=None: pytest.fail("Spark was started"))
 
     done = CliRunner().invoke(kactl, ["forensics", *command, "--dir", str(tmp_path / "none")])
 
@@ -204,7 +204,7 @@ def test_rows_beyond_the_limit_are_not_shown_and_not_hidden(run: Any) -> None:
 
 
 def test_without_a_query_there_is_a_list_of_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forensics, "session", lambda master, memory: pytest.fail("Spark was started"))
+    monkeypatch.setattr(forensics, "session", lambda master, memory, events=None: pytest.fail("Spark was started"))
 
     done, listed = (CliRunner().invoke(kactl, ["forensics", "sql", "-o", form]) for form in ("table", "jsonl"))
 

@@ -24,8 +24,8 @@ _GIVEN: Final = {
     "files": FILE_COLUMNS,
     "levels": LEVEL_COLUMNS,
 }
-# Tables with a row for each broker, controller or file, and not more.
-SMALL: Final = frozenset({"skew", "absences", "controllers", "files"})
+# Tables with a row for each broker, controller, file, or name that was used for several topics, and not more.
+SMALL: Final = frozenset({"skew", "absences", "controllers", "files", "lives"})
 _AS_ON_A_CLUSTER: Final = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.adaptive.enabled": "false",

@@ -40,7 +40,7 @@ def whatif(*words: object, stdin: str | None = None) -> Result:
 
 @pytest.fixture
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    def started(master: str, memory: str) -> Iterator[SparkSession]:
+    def started(master: str, memory: str, *, events: int | None = None) -> Iterator[SparkSession]:
         raise AssertionError("Spark is started for nothing")
 
     monkeypatch.setattr(forensics, "session", started)
@@ -194,7 +194,7 @@ def test_nothing_is_imported_for_a_line_of_help() -> None:
 
 @pytest.fixture
 def with_spark(no_spark: None, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forensics, "session", lambda master, memory: contextlib.nullcontext(spark))
+    monkeypatch.setattr(forensics, "session", lambda master, memory, events=None: contextlib.nullcontext(spark))
 
 
 def born(partition: str, replicas: str) -> str:
