@@ -54,26 +54,8 @@ class Parser:
 
     def parse(self, records: Records) -> pa.RecordBatch:
         """The events of some records; in another order, but each with its offset."""
-        rest: list[int] = []
-        by_head, prefixes = self._by_head, self._prefixes
-        headless = by_head[None]
-        common = _Common(records, self._zone, prefixes)
-        known = common.known.tolist()
-        for at, (_, _, prefix, message, _) in enumerate(records.fields):
-            assert message is not None
-            candidates = by_head.get(message.split(b" ", 1)[0], headless)
-            for tried, (fullmatch, form, rows, groups) in enumerate(candidates):
-                matched = fullmatch(message)
-                if matched is None or not known[at] or (form.by_prefix and prefixes[prefix].topic is None):
-                    continue
-                rows.append(at)
-                groups.append(matched.groups())
-                if tried:
-                    # One version writes one of them time and again; no message has two, so that order is free.
-                    candidates.insert(0, candidates.pop(tried))
-                break
-            else:
-                rest.append(at)
+        common = _Common(records, self._zone, self._prefixes)
+        rest = self._understand(common)
         made = []
         for each in self._candidates:
             if each.rows:
@@ -84,10 +66,42 @@ class Parser:
         back, by_us = common.went_back(self._last_utc)
         if len(back):
             made.append(self._clock_back(back.tolist(), by_us, common))
-        self._last_utc = int(common.utc[-1]) if known[-1] else None
+        self._last_utc = int(common.utc[-1]) if common.known[-1] else None
         return batch.together(made)
 
     # -- understood ----------------------------------------------------------------------------------------------------
+
+    def _understand(self, common: "_Common") -> list[int]:
+        """Find the format of each record; those that have none are returned.
+
+        All messages with the same first word are held against one format after the other, rather than each message
+        against all: so what is done for a message is done in a loop that does nothing else.
+        """
+        alike: dict[bytes | None, list[int]] = collections.defaultdict(list)
+        for at, message in enumerate(common.messages):
+            alike[message.split(b" ", 1)[0]].append(at)
+        rest: list[int] = []
+        by_head, messages = self._by_head, common.messages
+        headless = [at for head in alike.keys() - by_head.keys() for at in alike.pop(head)]
+        for head, rows in (*alike.items(), (None, sorted(headless))):
+            left = [at for at in rows if common.known[at]] if common.is_untimed else rows
+            if common.is_untimed:
+                rest += (at for at in rows if not common.known[at])
+            candidates = by_head[head]
+            for fullmatch, form, found, groups in candidates:
+                asked = [at for at in left if common.names_partition(at)] if form.by_prefix else left
+                matches = [(at, matched) for at in asked if (matched := fullmatch(messages[at])) is not None]
+                if matches:
+                    here = [at for at, _ in matches]
+                    found += here
+                    groups += [matched.groups() for _, matched in matches]
+                    left = sorted(set(left).difference(here)) if len(here) < len(left) else []
+                if not left:
+                    break
+            # One version writes one of them time and again; no message has two, so that order is free.
+            candidates.sort(key=lambda each: -len(each.rows))
+            rest += left
+        return sorted(rest)
 
     def _format(self, found: "_Candidate", common: "_Common") -> pa.RecordBatch:
         _, form, rows, groups = found
@@ -202,7 +216,8 @@ class _Common:
 
     def __init__(self, records: Records, time_zone: datetime.tzinfo, prefixes: speaker.Prefixes) -> None:
         self.records = records
-        times, levels, self._texts, _, _ = zip(*records.fields, strict=True)
+        times, levels, self._texts, messages, _ = zip(*records.fields, strict=True)
+        self.messages: tuple[bytes, ...] = messages
         self.level = of_texts(levels, lambda text: text, "level")
         self._prefixes = prefixes
         self._said: dict[str, Any] = {}
@@ -210,6 +225,7 @@ class _Common:
         self.lengths = np.array(records.lengths, np.int32)
         self.logged, is_time = zone.logged([text or _NEVER for text in times])
         self.known = is_time & np.array([text is not None for text in times], np.bool_)
+        self.is_untimed = not self.known.all()  # whether some have no time
         self.utc = zone.to_utc(self.logged, time_zone)
 
     def said(self, name: str) -> Any:
@@ -222,6 +238,10 @@ class _Common:
     def places(rows: list[int]) -> Any:
         """Row numbers, to take columns by."""
         return pa.array(np.array(rows, np.int64))
+
+    def names_partition(self, at: int) -> bool:
+        """Whether the brackets before a message name a partition."""
+        return self._prefixes[self._texts[at]].topic is not None
 
     def went_back(self, before_us: int | None) -> "tuple[np.ndarray[Any, Any], zone.Micros]":
         """The records before which time went back, by more than threads that wait for the logger explain; by how much.

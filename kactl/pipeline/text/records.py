@@ -5,8 +5,12 @@ continue it, wherever these end; lines that continue nothing stand at the beginn
 split.
 """
 
+import bisect
+import itertools
 from collections.abc import Iterator
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from .envelope import Layout
 from .source import Broken, Readable, lines
@@ -74,26 +78,40 @@ def records(file: Readable, layout: Layout, *, start: int, end: int | None) -> I
 
 
 def _add(batch: Records, texts: list[bytes], layout: Layout, offset: int, start: int, end: int | None) -> bool:
-    """Make lines part of what there is; true once they belong to the next split."""
-    match, groups = layout.match, layout.groups
-    offsets, fields, lengths, joined = batch
-    for text in texts:
-        matched = match(text)
-        if matched is None and _NUL in text:
-            matched = match(text.strip(_NUL))
-        if matched is not None:
-            if end is not None and offset >= end:
-                return True
-            fields.append(matched.group(*groups))
-            offsets.append(offset)
-            lengths.append(1)
-        elif offsets:
-            lengths[-1] += 1
-            if text and len(offsets) - 1 not in joined:
-                joined[len(offsets) - 1] = layout.outer.sub(b"", text[:JOINED_LIMIT], count=1).strip()
-        elif start == 0:
-            fields.append((None, None, None, text, None))
-            offsets.append(offset)
-            lengths.append(1)
-        offset += len(text) + 1
-    return False
+    """Make lines part of what there is; true once they belong to the next split.
+
+    Nearly all lines begin a record, and are taken by the thousand; only between them those that do not, one by one.
+    """
+    begun = list(map(layout.match, texts))
+    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)) + 1) + offset
+    offsets = [offset, *ends.tolist()]
+    others = [at for at, matched in enumerate(begun) if matched is None] if None in begun else []
+    for at in others:
+        if _NUL in texts[at]:
+            begun[at] = layout.match(texts[at].strip(_NUL))
+    stop = len(texts)
+    if end is not None and offsets[-1] > end:
+        # Lines that continue the last record are still ours.
+        stop = next((at for at in range(bisect.bisect_left(offsets, end), stop) if begun[at] is not None), stop)
+    done = 0
+    for at in (*(at for at in others if at < stop and begun[at] is None), stop):
+        batch.fields.extend([matched.group(*layout.groups) for matched in begun[done:at] if matched is not None])
+        batch.offsets.extend(offsets[done:at])
+        batch.lengths.extend(itertools.repeat(1, at - done))
+        if at < stop:
+            _join(batch, texts[at], layout, offsets[at], is_first=start == 0)
+        done = at + 1
+    return stop < len(texts)
+
+
+def _join(batch: Records, text: bytes, layout: Layout, offset: int, *, is_first: bool) -> None:
+    """Make a line part that begins no record."""
+    last = len(batch.offsets) - 1
+    if last >= 0:
+        batch.lengths[-1] += 1
+        if text and last not in batch.joined:
+            batch.joined[last] = layout.outer.sub(b"", text[:JOINED_LIMIT], count=1).strip()
+    elif is_first:
+        batch.fields.append((None, None, None, text, None))
+        batch.offsets.append(offset)
+        batch.lengths.append(1)
