@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from kactl.pipeline.session import spark_session
 
-# The way of few events: what `make truth` and the benches run is the other one.
+# The way of few events; `bench.forensics`, which holds itself to nothing unparsed, runs the other one.
 _SMALL = {"spark.default.parallelism": "2", "spark.python.worker.reuse": "true"}
 
 
