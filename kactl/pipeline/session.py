@@ -22,7 +22,7 @@ MEMORY: Final = "2g"
 # A shuffle over 200 partitions, the default, is made for clusters; adaptive execution joins what is small anyway.
 _LOCAL_SHUFFLE_PARTITIONS: Final = 16
 # Of so few events Spark spends its time on plans, and not on rows: it should not compile for a second what runs for ten
-# milliseconds. Interpreted, all jobs on some thousand lines take half of the processor time.
+# milliseconds.
 FEW_EVENTS: Final = 100_000
 _FEW: Final = {
     "spark.sql.codegen.wholeStage": "false",

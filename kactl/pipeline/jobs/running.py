@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # More would wait for each other anyway.
 AT_ONCE: Final = 4
+_STOP_S: Final = 0.2
 
 
 def run_jobs(
@@ -100,7 +101,10 @@ class _Running:
                         self._views[job.name] = table(self._spark, job, self._work)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
-                self._spark.sparkContext.cancelJobsWithTag(self._tag)
+                # Again and again: one that was thinking meanwhile asks Spark for something only now.
+                while not all(each.done() for each in running):
+                    self._spark.sparkContext.cancelJobsWithTag(self._tag)
+                    time.sleep(_STOP_S)
                 raise
         return {job.name: ran[job.name] for job in jobs}
 

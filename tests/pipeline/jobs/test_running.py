@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from kactl.pipeline.events import Column
@@ -67,15 +68,20 @@ def test_one_waits_for_all_that_it_needs(spark: SparkSession, folder: str, monke
         assert [row["number"] for row in results["both"].collect()] == [1]
 
 
+@pytest.mark.parametrize("asks_again", [False, True])
 def test_one_that_fails_stops_the_others_and_what_was_there_stays(
-    spark: SparkSession, folder: str, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, folder: str, asks_again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = run_jobs(spark, folder, only=["skew"]).manifest
     tracker = spark.sparkContext.statusTracker()
 
     def endless(events: DataFrame) -> DataFrame:
         # One task, so that the others have where to run.
-        return spark.range(0, 10**15, 1, 1).selectExpr("sum(id % 7) as number")
+        made = spark.range(0, 10**15, 1, 1).selectExpr("sum(id % 7) as number")
+        if asks_again:
+            with pytest.raises(Py4JJavaError, match="cancelled"):
+                made.collect()
+        return made
 
     def fails(skewed: DataFrame) -> DataFrame:
         deadline = time.monotonic() + LIMIT_S
