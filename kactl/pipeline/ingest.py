@@ -1,46 +1,41 @@
 """Files made tables: found, looked at, cut into splits, read on all cores, kept as Parquet.
 
     paths ─look─▶ probes ─cut─▶ splits ─pack─▶ tasks ─read─▶ events ─┬─▶ DIR/events
-                                                                     ├─▶ DIR/levels
-                                                       probes ───────┴─▶ DIR/files
+                                                                     └─▶ tally ─┬─▶ DIR/levels
+                                                       probes ──────────────────┴─▶ DIR/files
 
 Everything is written into a folder beside its place and moved there once all of it is whole; what stood there before
 goes first, and `ingest.json`, without which nothing is taken for whole, comes last.
 """
 
-import gc
-import os
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-import pyarrow as pa
 
 from kactl.errors import BadRequest
 
 from . import overview, progress
-from .event_types import EventType, Kind
-from .events import PARTITIONED_BY
+from .event_types import Kind
 from .overview import FileReport
-from .parts import Parts, remove_others
 from .places import Place
+from .reading import read, read_tally
 from .tables import EVENTS, FILES, JOBS_FOLDER, JOBS_MANIFEST, JOBS_WORK, LEVELS, MANIFEST, Manifest, read_events
 from .text import probe, splits
-from .text.batch import WRITTEN
 from .text.probe import Probe
-from .text.splits import SPLIT_BYTES, Split
+from .text.splits import SPLIT_BYTES
 from .text.zone import zone_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 WORK: Final = ".ingest-"
 _WORKS: Final = (WORK, JOBS_WORK)
-# So few are looked at here; more are worth a round of Spark.
-_LOOK_HERE: Final = 32
+# So few are looked at here, within a second; more are worth a round of Spark.
+_LOOK_HERE: Final = 128
 # What the jobs made of old logs goes with them.
 _OURS: Final = frozenset({EVENTS, FILES, LEVELS, MANIFEST, JOBS_FOLDER, JOBS_MANIFEST})
 
@@ -98,13 +93,11 @@ def ingest(
         work.make()
         with progress.step(spark, "read", tell):
             pieces = list(splits.cut(logs, split_bytes))
-            _read(spark, pieces, work / EVENTS, time_zone, split_bytes)
+            read(spark, pieces, work, time_zone, split_bytes)
         with progress.step(spark, "sum up", tell):
-            events = read_events(spark, work)
-            tallied = overview.tally(events).persist()
+            tallied = read_tally(spark, work)
             overview.levels(tallied).coalesce(1).write.parquet(f"{work.uri}/{LEVELS}")
-            reports = overview.reports(events, tallied, probes, time_zone)
-            tallied.unpersist()
+            reports = overview.reports(read_events(spark, work), tallied, probes, time_zone)
             table = spark.createDataFrame(overview.table(reports))
             table.coalesce(1).write.parquet(f"{work.uri}/{FILES}")
         manifest = _manifest(sources, reports, time_zone)
@@ -170,103 +163,6 @@ def _why_nothing(sources: Sequence[str], probes: Sequence[Probe]) -> str:
     said = "; ".join(f"{each.path} {each.error or 'is empty'}" for each in probes[:3])
     more = f"; and {len(probes) - 3} more" if len(probes) > 3 else ""
     return f"no file is a log that can be read: {said}{more}"
-
-
-# -- reading -----------------------------------------------------------------------------------------------------------
-
-
-def pack(pieces: Iterable[Split], split_bytes: int) -> list[list[Split]]:
-    """Splits for each task: large ones alone, small files together, in the order of files."""
-    tasks: list[list[Split]] = []
-    room = 0
-    for piece in pieces:
-        if not tasks or piece.size > room:
-            tasks.append([])
-            room = split_bytes
-        tasks[-1].append(piece)
-        room -= piece.size
-    return tasks
-
-
-def _read(spark: "SparkSession", pieces: list[Split], events: Place, time_zone: str, split_bytes: int) -> None:
-    """Write all events; those of the metadata log with their topics named."""
-    logs = [piece for piece in pieces if piece.kind is not Kind.DUMP]
-    dumps = [piece for piece in pieces if piece.kind is Kind.DUMP]
-    if logs:
-        work = _Work(spark, pack(logs, split_bytes), time_zone)
-        remove_others(events, {row["part"] for row in work.run(_writer(work, events), _PART).collect()})
-    if dumps:
-        work = _Work(spark, pack(dumps, split_bytes), time_zone)
-        named = _with_names(work.run(_reader(work), WRITTEN))
-        named.write.mode("append").partitionBy(*PARTITIONED_BY).parquet(events.uri)
-
-
-def _with_names(records: "DataFrame") -> "DataFrame":
-    """The metadata log names a topic once, and then only by its id."""
-    from pyspark.sql import functions as f
-
-    created = records.where(f.col("type") == EventType.TOPIC_CREATED)
-    names = f.broadcast(created.groupBy("topic_id").agg(f.first("topic").alias("name")))
-    joined = records.join(names, "topic_id", "left").withColumn("topic", f.coalesce("topic", "name"))
-    return joined.select(*records.columns)
-
-
-_Map = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-_PART: Final = pa.schema([pa.field("part", pa.string())])
-
-
-class _Work:
-    """Tasks by number, as the workers get them: all are broadcast once, and each task is told its number."""
-
-    def __init__(self, spark: "SparkSession", tasks: list[list[Split]], time_zone: str) -> None:
-        self._spark = spark
-        self._count = len(tasks)
-        self.known = spark.sparkContext.broadcast(msgspec.msgpack.encode(tasks))
-        self.time_zone = time_zone
-
-    def run(self, work: _Map, schema: pa.Schema) -> "DataFrame":
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        numbers = self._spark.range(0, self._count, 1, numPartitions=self._count)
-        return numbers.mapInArrow(work, from_arrow_schema(schema))
-
-
-def _reader(work: _Work) -> _Map:
-    """What runs on the workers: numbers of tasks in, events out."""
-    known, time_zone = work.known, work.time_zone
-
-    def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _events(numbers, known, time_zone)
-
-    return read
-
-
-def _writer(work: _Work, events: Place) -> _Map:
-    """The same, but events are written there, and the names of the parts come out."""
-    known, time_zone = work.known, work.time_zone
-    folder = events.name if events.is_remote else os.path.abspath(events.name)
-
-    def write(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        parts = Parts(Place(folder))
-        # Parsing makes many small things and no cycles of them; looking for some takes a tenth of the time.
-        gc.disable()
-        try:
-            for batch in _events(numbers, known, time_zone):
-                parts.add(batch)
-        finally:
-            gc.enable()
-        yield pa.RecordBatch.from_arrays([pa.array(parts.close(), pa.string())], schema=_PART)
-
-    return write
-
-
-def _events(numbers: Iterable[pa.RecordBatch], known: Any, time_zone: str) -> Iterator[pa.RecordBatch]:
-    tasks = msgspec.msgpack.decode(known.value, type=list[list[Split]])
-    zone = zone_of(time_zone)
-    for batch in numbers:
-        for number in batch.column(0).to_pylist():
-            for split in tasks[number]:
-                yield from splits.events(split, zone)
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------

@@ -59,25 +59,6 @@ class FileReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.layout is not None
 
 
-def tally(events: "DataFrame") -> "DataFrame":
-    """All events, counted by what the overviews ask about: some hundred rows for each file, and the only pass over all.
-
-    Sets and hours are slow to collect from every row, and are quick to collect from these.
-    """
-    from pyspark.sql import functions as f
-
-    hour = f.date_trunc("hour", "ts").alias("hour")
-    keys = ["file_id", "kind", "type", "format", "level", "speaker", "role", "controller"]
-    return events.groupBy(*keys, hour).agg(
-        f.sum("lines").alias("lines"),
-        f.min("ts").alias("begin"),
-        f.max("ts").alias("end"),
-        f.count("*").alias("rows"),
-        f.max("took_ms").alias("took_ms"),
-        f.max(f.when(f.col("type") == EventType.BROKEN, f.col("reason"))).alias("reason"),
-    )
-
-
 def levels(tallied: "DataFrame") -> "DataFrame":
     """The table of levels, from the tally; see `files.LEVEL_COLUMNS`."""
     from pyspark.sql import functions as f
@@ -89,7 +70,9 @@ def levels(tallied: "DataFrame") -> "DataFrame":
 def reports(events: "DataFrame", tallied: "DataFrame", probes: Sequence[Probe], time_zone: str) -> list[FileReport]:
     """One for each file, in their order. What is collected is a row for each file, and a few lines of it."""
     sums = {row["file_id"]: row.asDict() for row in _sums(tallied).collect()}
-    samples = {row["file_id"]: [each["text"] for each in row["samples"]] for row in _samples(events).collect()}
+    samples: dict[int, list[str]] = {}
+    if any(each["unparsed"] for each in sums.values()):  # nobody needs to look through all events for none
+        samples = {row["file_id"]: [each["text"] for each in row["samples"]] for row in _samples(events).collect()}
     made = []
     for number, found in enumerate(probes):
         report = FileReport(

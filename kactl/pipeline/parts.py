@@ -1,7 +1,8 @@
 """Parquet written where it is read: each task writes the events of its files, into a folder for each kind and day.
 
 Spark's own writer takes every value apart and puts it together again, which costs as much as reading the log did. What
-a task leaves is told by name when it is done; whatever an attempt left that failed is told by nobody, and removed.
+a task leaves is told by name when it is done, with a tally of what is in it; whatever an attempt left that failed is
+told by nobody, and removed.
 """
 
 import uuid
@@ -14,6 +15,7 @@ from pyarrow import parquet
 
 from .events import PARTITIONED_BY, SCHEMA
 from .places import Place
+from .tally import TALLY_SCHEMA, tally
 
 # As Spark calls the folder of what has no day.
 NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -36,7 +38,7 @@ class Parts:
         self._open: dict[tuple[str, str], _Part] = {}
         self._task = uuid.uuid4().hex[:12]
         self._made = 0
-        self.written: list[str] = []
+        self._tallied: list[pa.Table] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Some events, all of one kind."""
@@ -46,28 +48,32 @@ class Parts:
             here = batch if len(pc.unique(days)) == 1 else batch.filter(_is(days, day))
             self._part(kind, NO_DAY if day.as_py() is None else str(day)).add(here.select(SCHEMA.names))
 
-    def close(self) -> list[str]:
-        """Write what is left; the names of all parts, below the folder."""
+    def close(self) -> pa.Table:
+        """Write what is left; the tally of all parts, each with its name below the folder."""
         while self._open:
-            self._open.pop(next(iter(self._open))).close()
-        return self.written
+            self._close_one()
+        return pa.concat_tables([TALLY_SCHEMA.empty_table(), *self._tallied])
 
     def _part(self, kind: str, day: str) -> "_Part":
         part = self._open.get((kind, day))
         if part is None:
             if len(self._open) >= OPEN_LIMIT:
-                self._open.pop(next(iter(self._open))).close()
+                self._close_one()
             name = f"kind={kind}/day={day}/part-{self._task}-{self._made:05}.parquet"
-            part = self._open[kind, day] = _Part(self._folder / name)
+            part = self._open[kind, day] = _Part(self._folder / name, name, kind)
             self._made += 1
-            self.written.append(name)
         return part
+
+    def _close_one(self) -> None:
+        self._tallied += self._open.pop(next(iter(self._open))).close()
 
 
 class _Part:
     """One file."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, name: str, kind: str) -> None:
+        self._name, self._kind = name, kind
+        self._tallied: list[pa.Table] = []
         self._file = place.create()
         self._writer: Any = parquet.ParquetWriter(self._file, SCHEMA, compression=_COMPRESSION)
         self._waiting: list[pa.RecordBatch] = []
@@ -79,14 +85,18 @@ class _Part:
         if self._rows >= ROWS_AT_ONCE:
             self._write()
 
-    def close(self) -> None:
+    def close(self) -> list[pa.Table]:
+        """Write what is left; the tallies of all that was written."""
         self._write()
         self._writer.close()
         self._file.close()
+        return self._tallied
 
     def _write(self) -> None:
         if self._rows:
-            self._writer.write_table(pa.Table.from_batches(self._waiting, SCHEMA), row_group_size=self._rows)
+            whole = pa.Table.from_batches(self._waiting, SCHEMA)
+            self._writer.write_table(whole, row_group_size=self._rows)
+            self._tallied.append(tally(whole, part=self._name, kind=self._kind))
         self._waiting, self._rows = [], 0
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from kactl.cli import forensics
 from kactl.cli.root import kactl
 from kactl.pipeline import ingest as ingesting
-from kactl.pipeline import overview, progress
+from kactl.pipeline import overview, progress, reading
 from kactl.pipeline.event_types import Kind
 from kactl.pipeline.events import SCHEMA, spark_schema
 from kactl.pipeline.files import FILE_COLUMNS, LEVEL_COLUMNS
@@ -262,16 +262,16 @@ def test_files_are_found_once_and_in_order(logs: Path) -> None:
     assert found == sorted({*shown, "/nowhere"})
 
 
-def test_small_files_share_a_task_and_large_ones_have_their_own() -> None:
+def test_small_files_share_a_task_large_ones_have_their_own_and_the_largest_come_first() -> None:
     def piece(number: int, size: int) -> Split:
         return Split(
             file_id=number, path="x", kind=Kind.SERVER, layout="standard", encoding="utf-8", packed=False, broker=None,
             size=size,
         )  # fmt: skip
 
-    tasks = ingesting.pack([piece(at, size) for at, size in enumerate([10, 20, 100, 5, 1000, 1, 1])], 100)
+    tasks = reading.pack([piece(at, size) for at, size in enumerate([10, 20, 100, 5, 1000, 1, 1])], 100)
 
-    assert [[each.file_id for each in task] for task in tasks] == [[0, 1], [2], [3], [4], [5, 6]]
+    assert [[each.file_id for each in task] for task in tasks] == [[4], [2], [0, 1], [3], [5, 6]]
 
 
 # -- the command -------------------------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_small_files_share_a_task_and_large_ones_have_their_own() -> None:
 @pytest.fixture
 def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The command line, with the Spark that runs already."""
-    monkeypatch.setattr(forensics, "session", lambda master, memory: contextlib.nullcontext(spark))
+    monkeypatch.setattr(forensics, "session", lambda master, memory, events=None: contextlib.nullcontext(spark))
 
     def invoke(*words: object) -> Result:
         return CliRunner().invoke(kactl, ["forensics", *map(str, words)])

@@ -1,0 +1,142 @@
+"""Splits read on all cores and written as events, with a tally of them.
+
+What a task reads it writes itself, see `parts`; only the metadata log goes through Spark once more, since it names a
+topic in one place and means it in all others.
+"""
+
+import gc
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from .event_types import EventType, Kind
+from .events import PARTITIONED_BY, SCHEMA
+from .parts import Parts, remove_others
+from .places import Place
+from .tables import EVENTS, read_events
+from .tally import TALLY_SCHEMA, tally
+from .text import splits
+from .text.batch import WRITTEN
+from .text.splits import Split
+from .text.zone import zone_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TALLY: Final = "tally"
+
+
+def pack(pieces: Iterable[Split], split_bytes: int) -> list[list[Split]]:
+    """Splits for each task: large ones alone, small files together; the largest tasks first, so none is late."""
+    tasks: list[list[Split]] = []
+    room = 0
+    for piece in pieces:
+        if not tasks or piece.size > room:
+            tasks.append([])
+            room = split_bytes
+        tasks[-1].append(piece)
+        room -= piece.size
+    return sorted(tasks, key=lambda task: -sum(piece.size for piece in task))
+
+
+def read(spark: "SparkSession", pieces: list[Split], folder: Place, time_zone: str, split_bytes: int) -> None:
+    """Write all events, those of the metadata log with their topics named; and their tally."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    events, tallies = folder / EVENTS, folder / TALLY
+    logs = [piece for piece in pieces if piece.kind is not Kind.DUMP]
+    dumps = [piece for piece in pieces if piece.kind is Kind.DUMP]
+    if logs:
+        work = _Work(spark, pack(logs, split_bytes), time_zone)
+        work.run(_writer(work, events), TALLY_SCHEMA).write.parquet(tallies.uri)
+        parts = read_tally(spark, folder).select("part").distinct()
+        remove_others(events, {row["part"] for row in parts.collect()})
+    if dumps:
+        work = _Work(spark, pack(dumps, split_bytes), time_zone)
+        named = _with_names(work.run(_reader(work), WRITTEN))
+        named.write.mode("append").partitionBy(*PARTITIONED_BY).parquet(events.uri)
+        dumped = read_events(spark, folder).where(f"kind = '{Kind.DUMP}'").select(*SCHEMA.names)
+        tallied = dumped.mapInArrow(_tally_dump, from_arrow_schema(TALLY_SCHEMA))
+        tallied.write.mode("append").parquet(tallies.uri)
+
+
+def read_tally(spark: "SparkSession", folder: Place) -> "DataFrame":
+    """What `read` has counted; see `tally.TALLY_SCHEMA`."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return spark.read.schema(from_arrow_schema(TALLY_SCHEMA)).parquet((folder / TALLY).uri)
+
+
+def _with_names(records: "DataFrame") -> "DataFrame":
+    """The metadata log names a topic once, and then only by its id."""
+    from pyspark.sql import functions as f
+
+    created = records.where(f.col("type") == EventType.TOPIC_CREATED)
+    names = f.broadcast(created.groupBy("topic_id").agg(f.first("topic").alias("name")))
+    joined = records.join(names, "topic_id", "left").withColumn("topic", f.coalesce("topic", "name"))
+    return joined.select(*records.columns)
+
+
+_Map = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+class _Work:
+    """Tasks by number, as the workers get them: all are broadcast once, and each task is told its number."""
+
+    def __init__(self, spark: "SparkSession", tasks: list[list[Split]], time_zone: str) -> None:
+        self._spark = spark
+        self._count = len(tasks)
+        self.known = spark.sparkContext.broadcast(msgspec.msgpack.encode(tasks))
+        self.time_zone = time_zone
+
+    def run(self, work: _Map, schema: pa.Schema) -> "DataFrame":
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        numbers = self._spark.range(0, self._count, 1, numPartitions=self._count)
+        return numbers.mapInArrow(work, from_arrow_schema(schema))
+
+
+def _reader(work: _Work) -> _Map:
+    """What runs on the workers: numbers of tasks in, events out."""
+    known, time_zone = work.known, work.time_zone
+
+    def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _events(numbers, known, time_zone)
+
+    return read
+
+
+def _writer(work: _Work, events: Place) -> _Map:
+    """The same, but events are written there, and what comes out is their tally."""
+    known, time_zone = work.known, work.time_zone
+    folder = events.name if events.is_remote else os.path.abspath(events.name)
+
+    def write(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        parts = Parts(Place(folder))
+        # Parsing makes many small things and no cycles of them; looking for some takes a tenth of the time.
+        gc.disable()
+        try:
+            for batch in _events(numbers, known, time_zone):
+                parts.add(batch)
+        finally:
+            gc.enable()
+        yield from parts.close().to_batches()
+
+    return write
+
+
+def _events(numbers: Iterable[pa.RecordBatch], known: Any, time_zone: str) -> Iterator[pa.RecordBatch]:
+    tasks = msgspec.msgpack.decode(known.value, type=list[list[Split]])
+    zone = zone_of(time_zone)
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            for split in tasks[number]:
+                yield from splits.events(split, zone)
+
+
+def _tally_dump(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield from tally(pa.Table.from_batches([batch]), part="", kind=Kind.DUMP).to_batches()
