@@ -19,6 +19,7 @@ from .source import LATIN1, UTF8, UTF16, Broken, Readable, Transcoded, Unzipped,
 
 SAMPLE_LINES: Final = 1000
 SAMPLE_BYTES: Final = 4 * 1024 * 1024
+_READ_BYTES: Final = 256 * 1024
 _UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 # What brokers write is packed by gzip, if at all; whoever keeps their logs may have taken something else.
 _PACKED: Final = {
@@ -78,9 +79,7 @@ def probe(path: str) -> Probe:
         with place.open() as file:
             packed = place.is_packed(file)
             plain: Readable = Unzipped(file) if packed else file
-            begin = plain.read(SAMPLE_BYTES)
-            if len(begin) < 2:
-                begin += plain.read(SAMPLE_BYTES)
+            begin = _begin(plain)
     except (OSError, Broken) as error:
         return Probe(path=path, kind=Kind.UNREADABLE, error=f"cannot be read: {why(error)}")
     return _look(path, begin, size=size, packed=packed)
@@ -102,6 +101,14 @@ def _is_text(path: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _begin(file: Readable) -> bytes:
+    """Enough for a sample, unless lines are so long that it is not."""
+    begin = b""
+    while len(begin) < SAMPLE_BYTES and begin.count(b"\n") <= SAMPLE_LINES and (more := file.read(_READ_BYTES)):
+        begin += more
+    return begin
 
 
 def _look(path: str, begin: bytes, *, size: int, packed: bool) -> Probe:
@@ -127,10 +134,11 @@ def _look(path: str, begin: bytes, *, size: int, packed: bool) -> Probe:
     if layout == KACTL:
         who = _CONTROLLER_ID.search(begin)
         return msgspec.structs.replace(found, kind=Kind.KACTL, layout=layout, broker=_id(who[1]) if who else None)
-    kind = _kind(sample, layout)
+    fields = _fields(sample, layout)
+    kind = _kind(fields)
     if kind is Kind.FOREIGN:
         return msgspec.structs.replace(found, kind=kind, error="is a log, but none of Kafka's brokers and controllers")
-    return msgspec.structs.replace(found, kind=kind, layout=layout, broker=_broker(sample, layout, path))
+    return msgspec.structs.replace(found, kind=kind, layout=layout, broker=_broker(fields, sample, path))
 
 
 def _lines(begin: bytes) -> list[bytes]:
@@ -153,8 +161,8 @@ def _why_foreign(sample: Sequence[bytes]) -> str:
     return "is no log whose layout is known: none of its first lines begins with a time and a level"
 
 
-def _kind(sample: Sequence[bytes], layout: str) -> Kind:
-    loggers = Counter(line[4] for line in _fields(sample, layout))
+def _kind(fields: "Sequence[_Fields]") -> Kind:
+    loggers = Counter(line[4] for line in fields)
     total = sum(loggers.values())
     state = sum(count for logger, count in loggers.items() if logger.startswith(b"state.change.logger"))
     ours = sum(count for logger, count in loggers.items() if is_ours(logger))
@@ -166,10 +174,10 @@ def _kind(sample: Sequence[bytes], layout: str) -> Kind:
     return Kind.SERVER if kafka else Kind.FOREIGN
 
 
-def _broker(sample: Sequence[bytes], layout: str, path: str) -> int | None:
+def _broker(fields: "Sequence[_Fields]", sample: Sequence[bytes], path: str) -> int | None:
     """Who most lines are of; if lines name several, nobody."""
     prefixes = speaker.Prefixes()
-    spoken = {said.speaker for fields in _fields(sample, layout) if (said := prefixes[fields[2]]).speaker is not None}
+    spoken = {said.speaker for line in fields if (said := prefixes[line[2]]).speaker is not None}
     if not spoken:
         spoken = {found[1] for line in sample if (found := _NODE_ID.search(line)) is not None}
     if spoken:
@@ -186,7 +194,11 @@ def _id(digits: bytes) -> int | None:
     return number if len(digits) <= _ID_DIGITS and number < 2**31 else None
 
 
-def _fields(sample: Sequence[bytes], layout: str) -> list[tuple[bytes, ...]]:
+# ts, level, prefix, message, logger
+_Fields = tuple[bytes, ...]
+
+
+def _fields(sample: Sequence[bytes], layout: str) -> list[_Fields]:
     known = LAYOUTS[layout]
     found = (known.match(line) for line in sample)
     return [each.group(*known.groups) for each in found if each is not None]
