@@ -69,7 +69,7 @@ def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | Non
         # Before seconds are spent on starting Spark.
         zone_of(tz or "UTC")
         check_target(Place(out))
-        with session(master, memory) as spark, shown_progress(settings) as tell:
+        with session(master, memory, events=0) as spark, shown_progress(settings) as tell:
             done = run(spark, logs, out, time_zone=tz or "UTC", tell=tell)
     except NothingToIngest as error:
         raise Failure(error.reason) from None

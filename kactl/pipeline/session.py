@@ -5,6 +5,7 @@ Times are UTC, nothing listens but on loopback, and Spark says nothing but error
 
 import contextlib
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -33,6 +34,7 @@ _FEW: Final = {
 }
 # Events are written into a folder for each kind and day; so many are open at a time before rows are sorted by folder.
 _OPEN_FOLDERS: Final = 32
+_JAVA_ENDS_S: Final = 10.0
 _LOG4J: Final = """\
 # Both the same: Spark compares them, and tells the world if it has to change one.
 rootLogger.level = error
@@ -84,10 +86,12 @@ def settings(master: str, memory: str, *, events: int | None = None) -> dict[str
 def spark_session(
     *, master: str = LOCAL, memory: str = MEMORY, events: int | None = None, more: Mapping[str, str] | None = None
 ) -> "Iterator[SparkSession]":
-    """A session, stopped at the end. Where the process has one already it is that one, as it is, and it goes on.
+    """A session, stopped at the end with the Java that was started for it. Where the process has a session already it
+    is that one, as it is, and it goes on.
 
     Args:
-        events: how many it will have to do with, where that is known beforehand; few are handled in another way.
+        events: how many it will have to do with, where that is known beforehand; few are handled in another way. For
+            `ingest` it is next to none, however long the logs: what Python parses and writes, Spark never sees.
         more: further settings, by Spark's names; they go before ours.
 
     Raises:
@@ -117,8 +121,28 @@ def spark_session(
         builder = SparkSession.Builder()
         for name, value in said.items():
             builder = builder.config(name, value)
+        is_our_java = SparkContext._gateway is None
         spark = builder.getOrCreate()
         try:
             yield spark
         finally:
             spark.stop()
+            if is_our_java:
+                _end_java()
+
+
+def _end_java() -> None:
+    """End the Java that Spark runs in: it keeps memory and options, of which the next session may want others."""
+    from pyspark import SparkContext
+
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    process = gateway and gateway.proc
+    if gateway is None or process is None:  # whoever submitted us to a cluster has started it
+        return
+    gateway.shutdown()
+    process.stdin.close()  # on which it waits
+    try:
+        process.wait(_JAVA_ENDS_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

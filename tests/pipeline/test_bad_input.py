@@ -437,7 +437,7 @@ def test_clocks_that_jump_are_told_of(told: dict[str, FileReport]) -> None:
 def test_the_command_says_it_and_how_many(
     spark: SparkSession, spoilt: tuple[Ingested, Tables], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forensics, "session", lambda master, memory: contextlib.nullcontext(spark))
+    monkeypatch.setattr(forensics, "session", lambda master, memory, events=None: contextlib.nullcontext(spark))
     logs = spoilt[0].manifest.sources[0]
     command = ["forensics", "ingest", logs, f"{logs}/gc.log", "--out", str(tmp_path / "out"), "--tz", "Europe/Berlin"]
 

@@ -95,12 +95,17 @@ def test_a_java_of_the_machine_needs_no_launcher(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_spark_runs_on_the_java_of_the_package(tmp_path: Path) -> None:
-    """A process of its own: one process has one Java."""
+def test_spark_runs_on_the_java_of_the_package_and_each_session_on_one_of_its_own(tmp_path: Path) -> None:
+    """A process of its own, in which no session is before these."""
     code = (
+        "import os, pathlib\n"
         "from kactl.pipeline.session import spark_session\n"
-        "with spark_session(master='local[1]', memory='512m') as spark:\n"
-        "    print(spark.range(5).count(), spark._jvm.java.lang.System.getProperty('java.version'))\n"
+        "for memory in ('512m', '700m'):\n"
+        "    with spark_session(master='local[1]', memory=memory) as spark:\n"
+        "        java = spark._jvm.java.lang\n"
+        "        pid, most = java.ProcessHandle.current().pid(), java.Runtime.getRuntime().maxMemory() // 2**20\n"
+        "        print(spark.range(5).count(), java.System.getProperty('java.version'), most)\n"
+        "    assert not pathlib.Path(f'/proc/{pid}').exists()\n"
     )
     program = fake(tmp_path / "old", says='java version "1.8.0_392"')
     env = {**os.environ, "JAVA_HOME": "", "PATH": f"{program}/bin:/usr/bin:/bin"}
@@ -110,9 +115,8 @@ def test_spark_runs_on_the_java_of_the_package(tmp_path: Path) -> None:
     )
 
     assert done.returncode == 0, done.stderr
-    count, version = done.stdout.split()
-    assert count == "5"
-    assert version.startswith("21.")
+    told = [line.split() for line in done.stdout.splitlines()]
+    assert [(count, version[:3], most) for count, version, most in told] == [("5", "21.", "512"), ("5", "21.", "700")]
 
 
 def test_its_workers_run_on_the_python_that_started_it(spark: SparkSession) -> None:
