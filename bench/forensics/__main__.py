@@ -3,10 +3,13 @@
     python -m bench.forensics [--lines 2_000_000,20_000_000] [--runs 3] [--logs FOLDER] [--only NAMES] [--full]
 
 The logs are made first (`bench/forensics/generate.py`): brokers of several versions, at INFO and at TRACE, some of them
-in containers, rotated by the hour, a third of them packed. Then, in one process with Spark in it:
+in containers, rotated by the hour, a third of them packed. Then, in a session as `kactl forensics ingest` has it:
 
-* `first`: the first ingest of all, which starts Spark's Python workers, and has Java compile what it runs.
+* `first`: the session's first ingest, which starts Spark's Python workers, and has Java load and compile what it runs.
 * `warm`: each one after it.
+
+And in another one, with a Java of its own, as `kactl forensics report` has it:
+
 * `all jobs`: every job, several at once, as `kactl forensics report` runs them.
 * `jobs`: one by one, so that the processor time of each is known; what it needs has been written by those before it.
 
@@ -159,15 +162,16 @@ def one_size(
         found.add(f"{at}/lines", "count", lines)
         used, began = cpu_s(), time.perf_counter()
         more = {"spark.driver.maxResultSize": _RESULTS}
-        with spark_session(memory=asked.memory, more=more) as spark:
+        with spark_session(memory=asked.memory, events=0, more=more) as spark:
             if is_first:
                 found.add("start of Spark/time", "s", time.perf_counter() - began)
                 found.add("start of Spark/processor", "s", cpu_s() - used)
-            for where in (*(["first"] if is_first else []), *(["warm"] * runs)):
+            for where in ("first", *(["warm"] * runs)):
                 ingested(spark, folder, out, at=f"{at}/ingest/{where}", lines=lines, spent=spent)
                 _say_speed(found, f"{at}/ingest/{where}", lines, cores)
-            if asked.only == ():
-                return
+        if asked.only == ():
+            return
+        with spark_session(memory=asked.memory, more=more) as spark:
             for _ in range(runs):
                 with spent.on(f"{at}/all jobs", lines):
                     run_jobs(spark, str(out), only=asked.only)
