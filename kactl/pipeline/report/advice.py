@@ -9,7 +9,7 @@ from kactl.pipeline.jobs.outage_sums import PARTS
 
 from .facts import Advice, Facts
 from .findings import Clock
-from .wording import brokers, count, duration, listed, sentence, share
+from .wording import brokers, count, duration, listed, sentence, share, writers
 from .words import together
 
 _Rule = Callable[[Facts], Iterator[Advice]]
@@ -249,7 +249,7 @@ def _better_logs(facts: Facts) -> Iterator[Advice]:
         yield Advice(
             rule="clocks",
             do="Have the brokers' clocks set by NTP.",
-            because=f"The clock of broker {worst.broker} was {duration(_off_us(worst) / 1000)} off, or more.",
+            because=f"The clock of {writers([worst.broker])} was {duration(_off_us(worst) / 1000)} off, or more.",
         )
 
 

@@ -176,9 +176,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Clock(msgspec.Struct, frozen=True, kw_only=True):
-    """A broker's clock against the reference's; see the columns of `jobs/skew.py`."""
+    """A clock against the reference's; see the columns of `jobs/skew.py`. Some logs name no broker whose it is."""
 
-    broker: int
+    broker: int | None
     reference: int | None
     offset_us: int | None
     low_us: int | None

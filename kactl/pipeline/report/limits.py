@@ -6,7 +6,7 @@ from typing import Final
 from kactl.pipeline.event_types import Kind
 
 from .facts import Facts
-from .wording import brokers, count, duration, listed, share
+from .wording import brokers, count, duration, listed, share, writers
 
 # Whose files say what a controller decided.
 _CONTROLLERS: Final = frozenset({Kind.CONTROLLER, Kind.DUMP, Kind.KACTL})
@@ -103,20 +103,20 @@ def _clocks(facts: Facts) -> Iterator[str]:
     }
     one_sided = [each.broker for each in clocks if each.how == "one-sided"]
     if unknown and len(clocks) > 1:
-        yield f"Nothing ties the clock of {brokers(unknown)} to the others': it is taken for right."
+        yield f"Nothing ties the clock of {writers(unknown)} to the others': it is taken for right."
     if torn:
-        yield f"The clock of {brokers(torn)} drifted or jumped: its times may be wrong by more than is said."
+        yield f"The clock of {writers(torn)} drifted or jumped: its times may be wrong by more than is said."
     if one_sided:
         yield (
-            f"The clock of {brokers(one_sided)} is bounded from one side only (as at INFO): its times may be off by "
+            f"The clock of {writers(one_sided)} is bounded from one side only (as at INFO): its times may be off by "
             "what requests took on their way."
         )
     if widths:
         worst = max(widths, key=lambda broker: widths[broker])
         if widths[worst] >= _CLOCK_US:
             yield (
-                f"Clocks are known to within {duration(widths[worst] / 1000)} of each other (broker {worst} least "
-                "well)."
+                f"Clocks are known to within {duration(widths[worst] / 1000)} of each other ({writers([worst])} "
+                "least well)."
             )
 
 

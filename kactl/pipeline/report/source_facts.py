@@ -40,7 +40,7 @@ def sources(manifest: "Manifest", tables: "dict[str, DataFrame]") -> Sources:
         files=manifest.files,
         listed=_files(files.orderBy("file_id").limit(FILES_SHOWN)),
         levels=levels,
-        clocks=values(tables["skew"].orderBy("broker"), Clock),
+        clocks=values(tables["skew"].orderBy(f.asc_nulls_last("broker")), Clock),
         partitions=led["partitions"],
         topics=led["topics"],
         led=led["led"],

@@ -5,7 +5,7 @@ from typing import Final
 
 from .facts import Facts
 from .section import Section, Table, table
-from .wording import Moments, count, known_id
+from .wording import Moments, count, known_id, writers
 
 
 def source_section(facts: Facts, moments: Moments) -> Iterator[Section]:
@@ -51,12 +51,12 @@ def _clocks(facts: Facts) -> tuple[Table, ...]:
     if len(clocks) < 2:
         return ()
     return table(
-        ("broker", "clock is off by", "no less", "no more", "how it is known"),
+        ("whose", "clock is off by", "no less", "no more", "how it is known"),
         (
-            (known_id(each.broker), *map(_off, (each.offset_us, each.low_us, each.high_us)), _HOW[each.how])
+            (writers([each.broker]), *map(_off, (each.offset_us, each.low_us, each.high_us)), _HOW[each.how])
             for each in clocks
         ),
-        f"Clocks, against broker {clocks[0].reference}'s; it is taken off before anything is compared",
+        f"Clocks, against that of {writers([clocks[0].reference])}; it is taken off before anything is compared",
     )
 
 

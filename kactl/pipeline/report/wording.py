@@ -9,6 +9,8 @@ from kactl.pipeline.text.zone import zone_of
 from .model import Time
 
 NONE: Final = "–"
+# Of the metadata log and kactl's own: as `jobs/skew.py` has it, they have a clock of their own.
+NAMELESS: Final = "logs that name no broker"
 
 
 def count(number: int, thing: str, many: str = "") -> str:
@@ -74,6 +76,13 @@ def listed(names: Sequence[object], *, most: int = 5) -> str:
 def brokers(ids: Sequence[int], *, most: int = 8) -> str:
     """'broker 3', 'brokers 1, 2 and 3'."""
     return f"broker{'' if len(ids) == 1 else 's'} {listed(ids, most=most)}"
+
+
+def writers(ids: Sequence[int | None]) -> str:
+    """Whose clocks: 'brokers 1 and 2', 'broker 1 and logs that name no broker'."""
+    named = [each for each in ids if each is not None]
+    nameless = [NAMELESS] if None in ids else []
+    return " and ".join([*([brokers(named)] if named else []), *nameless])
 
 
 def known_name(topic: str, partition: int | None, life: int) -> str:

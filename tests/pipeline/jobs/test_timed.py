@@ -9,7 +9,7 @@ from kactl.pipeline.event_types import EventType, Kind
 from kactl.pipeline.events import COLUMNS as EVENT_COLUMNS
 from kactl.pipeline.jobs import lives, timed
 from kactl.pipeline.jobs.skew import COLUMNS as SKEW_COLUMNS
-from tests.pipeline.jobs import said
+from tests.pipeline.jobs import dumps, said
 from tests.pipeline.jobs.tables import events, line, moment, rows, table, timed_table
 
 CLOCKS = [
@@ -79,6 +79,15 @@ def test_the_reference_is_right_by_definition(found: list[dict[str, Any]]) -> No
 def test_what_nothing_bounds_has_no_error(found: list[dict[str, Any]]) -> None:
     assert {error for (error,) in of(found, 3, "at_error_us")} == {None}
     assert of(found, 4, "at", "at_error_us") == [(moment(50), None)]
+
+
+def test_the_metadata_log_is_read_by_a_clock_that_is_no_brokers(spark: SparkSession) -> None:
+    nameless = {"reference": 1, "offset_us": 4_000_000, "low_us": 3_999_000, "high_us": 4_002_000, "how": "bounds"}
+    known = table(spark, SKEW_COLUMNS, [*CLOCKS, nameless])
+
+    (found,) = rows(timed.timed(dumps.events(spark, [dumps.topic(12)]), known))
+
+    assert (found["ts"], found["at"], found["at_error_us"]) == (moment(12), moment(8), 2_000)
 
 
 def test_a_topic_that_was_made_twice_has_two_lives(found: list[dict[str, Any]]) -> None:

@@ -10,6 +10,7 @@ from kactl.pipeline.report.collect import collect
 from kactl.pipeline.report.facts import Facts
 from kactl.pipeline.report.model import Asked, Incident, Lost
 from kactl.pipeline.report.objective_facts import counted, known
+from kactl.pipeline.report.source_facts import sources
 from tests.pipeline.jobs.tables import moment, table
 
 from .night import HOSTILE, MANIFEST, NIGHT, tables
@@ -110,6 +111,19 @@ def test_the_worst_come_first(first: Incident) -> None:
     assert [(each.name, each.total_ms) for each in first.topics] == [("orders", 70_000), (HOSTILE, 60_000)]
     assert [(each.name, each.partitions) for each in first.brokers] == [("1", 2), ("unknown", 1)]
     assert [(each.name, each.total_ms) for each in first.causes] == [("broker-failure", 70_000), ("unknown", 60_000)]
+
+
+def test_a_clock_that_is_no_brokers_is_told_behind_the_others(spark: SparkSession) -> None:
+    # What the metadata log's records were written by, which most others are tied to where it is there.
+    nameless = {"offset_us": 0, "low_us": 0, "high_us": 0, "links": 9, "how": "reference"}
+    tied = {"broker": 2, "offset_us": 4000, "high_us": 4000, "links": 9, "how": "one-sided"}
+
+    found = sources(MANIFEST, tables(spark, NIGHT | {"skew": [nameless, tied]}))
+
+    assert [(each.broker, each.reference, each.how) for each in found.clocks] == [
+        (2, None, "one-sided"),
+        (None, None, "reference"),
+    ]
 
 
 def test_a_bar_has_its_bounds(first: Incident) -> None:

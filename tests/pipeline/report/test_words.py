@@ -123,6 +123,18 @@ def test_clocks_that_are_not_known_are_named(how: str, low: int | None, high: in
     assert any(words in each for each in limits(with_sources(QUIET, clocks=(one, other))))
 
 
+def test_a_clock_that_is_no_brokers_is_not_laid_to_one() -> None:
+    known = {"offset_us": 0, "low_us": -50_000, "high_us": 50_000}
+    nameless = Clock(broker=None, reference=2, how="bounds", **known)
+    torn = tuple(Clock(broker=broker, reference=2, how="contradictory", **known) for broker in (3, 4, None))
+    off = Clock(broker=None, reference=2, offset_us=9_000_000, low_us=9_000_000, high_us=None, how="one-sided")
+
+    assert "each other (logs that name no broker least well)" in limits(with_sources(QUIET, clocks=(nameless,)))[0]
+    assert "of brokers 3 and 4 and logs that name no broker dri" in limits(with_sources(QUIET, clocks=torn))[0]
+    (advice,) = advise(with_sources(QUIET, clocks=(off,)))
+    assert advice.because.startswith("The clock of logs that name no broker was 9.0 s off")
+
+
 def test_changes_that_nobody_explains_are_said_and_not_called_outages() -> None:
     short = Percentiles(known=2, p50=1, p90=2, p99=2, max=2)
     facts = msgspec.structs.replace(QUIET, unexplained=sums(outages=2, duration=short))
