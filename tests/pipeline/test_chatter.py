@@ -29,6 +29,9 @@ SAID = [
     "[QuorumController id=1] Registering a new incarnation of broker 2. Broker epoch will become 240.",
     "[QuorumController id=1] handleBrokerFenced: changing 3 partition(s)",
     "[QuorumController id=1] processExpiredBrokerHeartbeat: controller event queue overloaded. Timed out heartbeat.",
+    "[QuorumController id=1] Rejecting AlterPartition request from node 3 for orders-2 because the current partition "
+    "epoch is 3, not 2.",
+    "[QuorumController id=1] Rejecting AlterPartition request for unknown partition orders-2.",
     "[Broker id=1] Transitioning 1 partition(s) to local leaders.",
     "[Broker id=1] Creating new partition orders-0 with topic id 4NrZhavzS4SZ-yfUOACJhw.",
     "[Broker id=1] Started fetchers as part of become-follower for 2 partitions",

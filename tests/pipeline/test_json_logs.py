@@ -104,6 +104,8 @@ def test_what_carries_no_record_is_kept_as_not_understood(line: str) -> None:
         "Dumping 00000000000000000000.log",
         "baseOffset: 0 lastOffset: 0 count: 1 baseSequence: -1 isvalid: true",
         "| offset: 0 CreateTime: 1714550400123 keySize: 4 valueSize: 19 sequence: -1 headerKeys: [] LeaderChange: {}",
+        "| offset: 0 CreateTime: 1714550400123 keySize: 4 valueSize: 34 sequence: -1 headerKeys: [] "
+        "controlType: LEADER_CHANGE(2)",
     ],
 )
 def test_what_stands_around_the_records_is_of_no_interest(line: str) -> None:

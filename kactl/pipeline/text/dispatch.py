@@ -56,6 +56,7 @@ _CHATTER: Final = re.compile(
     # Without ZooKeeper: the quorum about itself, and brokers about what the metadata log has told them.
     rb"Replayed (?!PartitionRecord)|Creating new QuorumController |Performing controller activation|"
     rb"(?:No previous registration found for|Registering a new incarnation of) broker |CreateTopics result|"
+    rb"Rejecting AlterPartition request |"
     rb"[a-z]\w+: (?:event (?:failed|unable)|changing \d+ partition|controller event queue)|"
     rb"Transitioning \d+ partition\(s\) to local |Creating new partition |Started fetchers as part of |"
     rb"Partitions (?:undergoing|that completed|already)|(?:Skipping|Resuming) preferred replica election",

@@ -32,7 +32,8 @@ _DECODER: Final = msgspec.json.Decoder(_Payload)
 # What the tool says around the records, and records about the quorum itself.
 _AROUND: Final = re.compile(
     rb"Dumping .*|Log starting offset.*|Snapshot end offset.*|baseOffset: .*|"
-    rb"\| offset: \d+ .*(?:LeaderChange|SnapshotHeader|SnapshotFooter|KRaftVersion|KRaftVoters|endTxnMarker).*",
+    rb"\| offset: \d+ .*(?:LeaderChange|SnapshotHeader|SnapshotFooter|KRaftVersion|KRaftVoters|endTxnMarker|"
+    rb"controlType: ).*",
     re.DOTALL,
 )
 
