@@ -48,6 +48,11 @@ COLUMNS: Final = (
     Column("prev_leader", INT, "who led in the epoch before; -1 nobody, null unknown"),
     Column("prev_leader_epoch", INT, "the epoch before, as far as known"),
     Column("prev_isr", IDS, "the last known ISR before it (not only of the epoch's beginning)"),
+    Column(
+        "prev_isr_sure",
+        BOOL,
+        "whether that ISR was the last one: false if others were stored in between, null if no line has versions",
+    ),
     Column("received_at", TIME, "when the new leader's broker began with the request (B1, B2); null if unknown"),
     Column("led_at", TIME, "when the new leader took its role (B4, B6, B7): from here on clients can use it"),
     Column("led_error_us", LONG, "by how much the two may be wrong, either way"),
@@ -111,6 +116,7 @@ def _epochs(states: "DataFrame") -> "DataFrame":
             f.min_by("controller_epoch", f.when(~is_change_only, dated)).alias("controller_epoch"),
             f.min_by("replicas", f.when(f.col("replicas").isNotNull(), order)).alias("replicas"),
             f.max_by("isr", f.when(f.col("isr").isNotNull(), order)).alias("last_isr"),
+            f.max_by("partition_epoch", f.when(f.col("isr").isNotNull(), order)).alias("last_isr_version"),
             f.array_distinct(f.flatten(f.collect_list("formats"))).alias("formats"),
         )
         .withColumns(
@@ -126,7 +132,11 @@ def _epochs(states: "DataFrame") -> "DataFrame":
 
 
 def _with_before(epochs: "DataFrame") -> "DataFrame":
-    """Each with the one before it, and when the next one begins; what has no epoch goes by its time."""
+    """Each with the one before it, and when the next one begins; what has no epoch goes by its time.
+
+    Each write raises the version by one, and each change of leaders the leader epoch as well: where the version rose by
+    more, somebody changed the ISR in between.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -134,14 +144,26 @@ def _with_before(epochs: "DataFrame") -> "DataFrame":
     number = f.coalesce("leader_epoch", f.max("leader_epoch").over(by_time), f.lit(-1))
     order = Window.partitionBy(*_KEY).orderBy("number", "begin")
     before = order.rowsBetween(Window.unboundedPreceding, -1)
-    return epochs.withColumn("number", number).withColumns(
-        {
-            "prev_leader": f.lag("leader").over(order),
-            "prev_leader_epoch": f.lag("leader_epoch").over(order),
-            "prev_isr": f.last("last_isr", ignorenulls=True).over(before),
-            "prev_begin": f.lag("begin").over(order),
-            "next_begin": f.lead("begin").over(order),
-        }
+    in_sync = f.struct(f.col("last_isr").alias("ids"), f.col("last_isr_version").alias("version"), "leader_epoch")
+    written = f.col("partition_epoch") - f.col("in_sync.version")
+    return (
+        epochs.withColumn("number", number)
+        .withColumns(
+            {
+                "prev_leader": f.lag("leader").over(order),
+                "prev_leader_epoch": f.lag("leader_epoch").over(order),
+                "in_sync": f.last(f.when(f.col("last_isr").isNotNull(), in_sync), ignorenulls=True).over(before),
+                "prev_begin": f.lag("begin").over(order),
+                "next_begin": f.lead("begin").over(order),
+            }
+        )
+        .withColumns(
+            {
+                "prev_isr": f.col("in_sync.ids"),
+                "prev_isr_sure": written == f.col("leader_epoch") - f.col("in_sync.leader_epoch"),
+            }
+        )
+        .drop("in_sync")
     )
 
 
