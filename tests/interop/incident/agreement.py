@@ -4,7 +4,7 @@ import datetime
 import math
 from typing import Any, Final
 
-from .facts import Cut, Facts
+from .facts import Cut, Facts, Kill
 from .prober import Gap
 
 # Between the line in which a leader says that it leads and its first answer as one there are a lock and a scheduler,
@@ -20,8 +20,12 @@ Row = dict[str, Any]
 Span = tuple[float, float]
 
 
-def outages(facts: Facts, rows: list[Row]) -> list[str]:
-    """Each gap is one outage, whose bounds it keeps; and there is no other one, but for planned changes."""
+def outages(facts: Facts, rows: list[Row], *, explained: bool = True) -> list[str]:
+    """Each gap is one outage, whose bounds it keeps; and there is no other one, but for planned changes.
+
+    Args:
+        explained: whether anything that was read says why a living leader is moved; else that has to stay open.
+    """
     wrong = []
     found = []
     for gap in facts.gaps:
@@ -31,8 +35,10 @@ def outages(facts: Facts, rows: list[Row]) -> list[str]:
             continue
         found.append(same[0])
         wrong += [f"{_say(gap)}: {each} in {_show(same[0])}" for each in _differences(facts, gap, same[0])]
+        if not (_is_move(facts, same[0], explained) if _was_move(facts, gap) else _is_failure(same[0])):
+            wrong.append(f"{_say(gap)}: it has another cause in {_show(same[0])}")
     for row in rows:
-        if row not in found and not _is_planned(facts, row):
+        if row not in found and not _is_move(facts, row, explained):
             wrong.append(f"nobody saw {_show(row)}")
     return wrong
 
@@ -85,8 +91,6 @@ def _differences(facts: Facts, gap: Gap, row: Row) -> list[str]:
         wrong.append("the best guess is not within the bounds")
     if (row["broker"], row["new_leader"]) != gap.leaders:
         wrong.append(f"the leaders were {gap.leaders}")
-    if row["cause"] not in FORCED or row["planned"]:
-        wrong.append("it was a failure")
     if row["unclean"] is not None and row["unclean"] != (
         facts.unclean.get(gap.partition) == gap.leaders[1] and (_is_last_gap(facts, gap))
     ):
@@ -96,17 +100,36 @@ def _differences(facts: Facts, gap: Gap, row: Row) -> list[str]:
 
 def _began(facts: Facts, gap: Gap) -> Span:
     """When it began: as the client saw it, and within the time of the kill."""
+    kill = _kill(facts, gap)
+    if kill is None:
+        return gap.begin_low, gap.begin_high
+    return max(gap.begin_low, kill.before), min(gap.begin_high, kill.after)
+
+
+def _kill(facts: Facts, gap: Gap) -> Kill | None:
+    """The kill with which it began, if it did with one."""
     for kill in facts.kills:
         if kill.broker == gap.leaders[0] and kill.before <= gap.begin_high and gap.begin_low <= kill.after:
-            return max(gap.begin_low, kill.before), min(gap.begin_high, kill.after)
-    return gap.begin_low, gap.begin_high
+            return kill
+    return None
 
 
-def _is_planned(facts: Facts, row: Row) -> bool:
-    """Whether it is a change that somebody wanted, at that time, and short."""
+def _was_move(facts: Facts, gap: Gap) -> bool:
+    """Whether a living leader was moved on purpose: on a busy machine that, too, may take long enough to be a gap."""
+    within = any(each.begin <= gap.begin_high and gap.end_low <= each.end for each in facts.planned)
+    return within and _kill(facts, gap) is None
+
+
+def _is_failure(row: Row) -> bool:
+    return row["cause"] in FORCED and row["planned"] is False
+
+
+def _is_move(facts: Facts, row: Row, explained: bool) -> bool:
+    """Whether it is told as a change that somebody wanted, at that time, and short."""
     begin, end = _span(row, "begin"), _span(row, "end")
     return (
-        bool(row["planned"])
+        (bool(row["planned"]) or (not explained and (row["planned"], row["cause"]) == (None, "unknown")))
+        and row["unclean"] is not True
         and row["duration_ms"] < HANDOVER_MS
         and any(each.begin - SLACK_S <= begin[1] and end[0] <= each.end + SLACK_S for each in facts.planned)
     )
