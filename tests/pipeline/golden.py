@@ -690,7 +690,7 @@ GOLDEN: Final = (
         "K4",
         Q + "The request from broker 2 to unfence has been granted because it has caught up with the offset of "
         "its register broker record 99.",
-        {"broker": 2},
+        {"broker": 2, "broker_epoch": 99},
         QUORUM,
     ),
     Golden(

@@ -6,7 +6,9 @@
     S6       the answer is there       ◀───   B1, B7, B9  the request was at work
     C11      an ISR is written         ◀───   I1, I2      the leader asks for it
     C11                                ───▶   I3          the leader has heard of it
+    K4       a broker may lead again   ───▶               a record of it stands in KRaft's metadata log
 
+KRaft's metadata log stands in for the controller, as its records are written by the clock of whoever is the active one.
 Each pair says that one clock is ahead of another by no more than the difference of the two times. Pairs are found by
 keys that name one thing and no other: a leader epoch or partition epoch of a partition, or a correlation id together
 with the controller's epoch. What carries no such key (S2, B2, B3) is left alone: to join it by its order would take one
@@ -82,7 +84,9 @@ def links(events: "DataFrame") -> "DataFrame":
 
     said = events.where("ts is not null").withColumns({"clock": clock(), "us": f.unix_micros("ts")})
     said = said.where("clock is not null")
-    found = _decided(said).unionByName(_sent(said)).unionByName(_answered(said)).unionByName(_isr(said))
+    found = _decided(said)
+    for more in (_sent, _answered, _isr, _granted):
+        found = found.unionByName(more(said))
     pairs = (
         found.where("before != after")
         .select("before", "after", (f.col("after_us") - f.col("before_us")).alias("bound_us"), _second("before_us"))
@@ -124,7 +128,7 @@ def _decided(said: "DataFrame") -> "DataFrame":
     in_log = said.where((online | is_a(EventType.ISR_CUT)) & f.col("topic").isNotNull())
     made = (
         in_log.select(*key, "partition_epoch", "clock", "us")
-        .unionByName(_recorded(said))
+        .unionByName(_recorded(said).where("raised").drop("raised"))
         .where("leader_epoch >= 0")
         .groupBy(*key, "partition_epoch")
         .agg(f.min("us").alias("before_us"), f.max("us").alias("last_us"), f.min("clock").alias("before"))
@@ -148,15 +152,18 @@ def _decided(said: "DataFrame") -> "DataFrame":
 
 
 def _recorded(said: "DataFrame") -> "DataFrame":
-    """What KRaft's metadata log has of leader epochs: a record is written before any broker reads it.
+    """What KRaft's metadata log has of changes: a record is written before any broker reads it.
 
     Creations are left out: a snapshot has them, too, with the time of the snapshot.
     """
     from pyspark.sql import functions as f
 
     as_timed = {"at": f.col("ts"), "at_error_us": f.lit(None).cast("bigint"), "life": f.lit(0)}
-    raised = kraft.filled(said.withColumns(as_timed)).where("raised").withColumn("us", f.unix_micros("at"))
-    return raised.select(*_TP, "leader_epoch", "partition_epoch", f.lit(NAMELESS).alias("clock"), "us")
+    records = kraft.filled(said.withColumns(as_timed)).withColumns(
+        {"us": f.unix_micros("at"), "clock": f.lit(NAMELESS)}
+    )
+    changes = records.where(~is_a(EventType.PARTITION_CREATED))
+    return changes.select(*_TP, "leader_epoch", "partition_epoch", "raised", "clock", "us")
 
 
 def _sent(said: "DataFrame") -> "DataFrame":
@@ -219,8 +226,10 @@ def _isr(said: "DataFrame") -> "DataFrame":
     from pyspark.sql import functions as f
 
     key = (*_TP, "partition_epoch")
+    by_controllers = said.where(is_a(EventType.ISR_UPDATED) & (f.col("role") == Role.CONTROLLER))
     written = (
-        said.where(is_a(EventType.ISR_UPDATED) & (f.col("role") == Role.CONTROLLER))
+        by_controllers.select(*key, "clock", "us")
+        .unionByName(_recorded(said).select(*key, "clock", "us"))
         .groupBy(*key)
         .agg(f.min("us").alias("written_us"), f.max("us").alias("last_us"), f.min("clock").alias("controller"))
         .where("written_us = last_us")
@@ -242,6 +251,34 @@ def _isr(said: "DataFrame") -> "DataFrame":
     return told.unionByName(
         asked.selectExpr("clock before", "controller after", "asked_us before_us", "written_us after_us")
     )
+
+
+def _granted(said: "DataFrame") -> "DataFrame":
+    """A broker that may lead again is recorded as such, by the same controller, after it said so.
+
+    It may be fenced several times under one epoch, so that the first of either side belong together only if both have
+    them all.
+    """
+    from pyspark.sql import functions as f
+
+    key = ("broker", "broker_epoch")
+    unfenced = said.where(is_a(EventType.BROKER_UNFENCED) & f.col("broker_epoch").isNotNull())
+    is_record = f.col("kind") == Kind.DUMP
+    granted = (
+        unfenced.where(~is_record)
+        .groupBy(*key)
+        .agg(
+            f.min("us").alias("before_us"),
+            f.countDistinct("us").alias("times"),
+            f.min_by("clock", "us").alias("before"),
+        )
+    )
+    recorded = (
+        unfenced.where(is_record)
+        .groupBy(*key)
+        .agg(f.min("us").alias("after_us"), f.countDistinct("us").alias("times"), f.min("clock").alias("after"))
+    )
+    return granted.join(recorded, [*key, "times"]).select("before", "after", "before_us", "after_us")
 
 
 JOB: Final = Job(

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from kactl.pipeline.event_types import Kind
 from kactl.pipeline.jobs.skew import JOB, skew
-from tests.pipeline.jobs import said
+from tests.pipeline.jobs import dumps, said
 from tests.pipeline.jobs.tables import events, line, moment, rows, timed_table
 
 CONTROLLER, TRACED, AT_INFO, OLD, WRITER, TWICE = 1, 2, 3, 4, 5, 6
@@ -165,3 +165,39 @@ def test_logs_that_name_no_writer_have_a_clock_of_their_own(spark: SparkSession)
 
     # 1.5 s after kactl's line, 1.2 s after the record that raised the epoch to 1.
     assert [bounds(row) for row in found] == [("reference", 0, 0, 0), ("one-sided", None, 1_200_000, 1_200_000)]
+
+
+def test_the_metadata_log_is_tied_to_those_who_ask_for_what_stands_in_it(spark: SparkSession) -> None:
+    dumped = dumps.events(
+        spark,
+        [
+            dumps.topic(0),
+            dumps.partition(0, 0, [2, 3]),
+            dumps.change(50.003, 0, isr=[2]),
+            dumps.broker(60, 3, fenced=-1),
+            # Fenced and back twice; the controller's log begins between the two.
+            dumps.broker(70, 4, fenced=-1),
+            dumps.broker(170, 4, fenced=-1),
+        ],
+    )
+    leader = [
+        said.shrinking(80, 2, "kraft-0", (2, 3), (2,)),
+        said.isr_updated(80.005, 2, "kraft-0", (2,), 1),
+    ]
+    granted = "unfence has been granted because it has caught up with the offset of its register broker record 9."
+    controller = [
+        line(
+            seconds, f"[QuorumController id=5] The request from broker {broker} to {granted}", logger="kafka.controller"
+        )
+        for seconds, broker in ((59.996, 3), (169, 4))
+    ]
+    logs = events(spark, {(2, Kind.SERVER): leader, (5, Kind.CONTROLLER): controller})
+
+    found = rows(skew(logs.unionByName(dumped)), "broker")
+
+    # The leader is ahead by 30 s: 3 ms from asking to writing, 2 ms to hearing. The controller wrote 4 ms before.
+    assert [(row["broker"], bounds(row)) for row in found] == [
+        (None, ("reference", 0, 0, 0)),
+        (2, ("bounds", 29_997_000, 30_002_000, 29_999_500)),
+        (5, ("one-sided", -4_000, None, -4_000)),
+    ]

@@ -49,7 +49,8 @@ FORMATS: Final[tuple[Format, ...]] = (
         "K4",
         EventType.BROKER_UNFENCED,
         _C,
-        r"The request from broker {broker:int} to unfence has been granted.*",
+        r"The request from broker {broker:int} to unfence has been granted"
+        r"(?:.* its register broker record {broker_epoch:int}\.)?.*",
         since=_SINCE,
     ),
     line(
