@@ -196,12 +196,16 @@ def _led(timed: "DataFrame") -> "DataFrame":
     one = ("topic", "partition", "speaker", "controller", "controller_epoch", "correlation_id")
     done = (
         timed.where(is_a(EventType.TRANSITION_DONE) & (f.col("to_state") == "leader"))
-        .groupBy(*one)
-        .agg(f.min("at").alias("done_at"))
+        .select(*one, f.col("at").alias("done_at"))
+        .alias("done")
     )
+    # A controller counts its requests anew whenever a broker comes back, so that a number may stand for many.
+    took_us = f.unix_micros("done_at") - f.unix_micros("at")
+    same = [f.col(f"heard.{name}") == f.col(f"done.{name}") for name in one]
     completed = (
-        heard.join(done, list(one), "left")
-        .groupBy(*key)
+        heard.alias("heard")
+        .join(done, [*same, took_us.between(0, _REQUEST_S * 1_000_000)], "left")
+        .groupBy(*(f.col(f"heard.{name}") for name in key))
         .agg(
             f.min("at").alias("heard_at"),
             f.min("done_at").alias("done_at"),

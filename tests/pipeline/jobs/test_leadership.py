@@ -90,6 +90,17 @@ B2 += [
     said.completed(10, 2, "traced-0", 899),
 ]
 
+# counted-0: the broker came back in between, so that both requests have one number; lost-0: the end of the second of
+# them is not told, and a third one has the number as well.
+for tp, ended in (("counted-0", 70.4), ("lost-0", 170.4)):
+    S += [said.online(30, tp, 2, 3, (2,), 6), said.online(70, tp, 2, 4, (2,), 7)]
+    B2 += [
+        said.received(30.1, 2, tp, said.state(2, 3, (2,), 6), 4),
+        said.completed(30.4, 2, tp, 4),
+        said.received(70.1, 2, tp, said.state(2, 4, (2,), 7), 4),
+        said.completed(ended, 2, tp, 4),
+    ]
+
 # gone-0: deleted. named-0: 1.0 without what was sent.
 begun("gone-0")
 S += [said.moved(90, "gone-0", said.ONLINE, said.OFFLINE), said.moved(91, "gone-0", said.OFFLINE, said.ABSENT)]
@@ -225,6 +236,11 @@ def test_a_completed_transition_dates_the_role_where_nothing_else_does(found: Le
     (row,) = found["traced-0"]
 
     assert (row["received_at"], row["led_at"], row["log_end"]) == (moment(30.1), moment(30.4), None)
+
+
+def test_a_number_that_a_controller_used_twice_dates_each_role_by_its_own_request(found: Led) -> None:
+    assert [row["led_at"] for row in found["counted-0"]] == [moment(30.4), moment(70.4)]
+    assert [row["led_at"] for row in found["lost-0"]] == [moment(30.4), None]
 
 
 def test_a_deletion_ends_the_last_leadership(found: Led) -> None:
