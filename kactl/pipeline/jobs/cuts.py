@@ -113,6 +113,7 @@ def of_followers(followed: "DataFrame", starts: "DataFrame") -> "DataFrame":
             f.when(f.col("tail_cut_to") < f.col("end"), f.col("tail_cut_to")).alias("truncated_to"),
             "high_watermark",
             "known",
+            f.col("tail_known").alias("took_part"),
             "by_memory",
             f.col("epoch").alias("told_in"),
             "tail",
@@ -135,6 +136,7 @@ def of_leaders(starts: "DataFrame") -> "DataFrame":
         f.when(f.col("had.cut_to") < f.col("had.end"), f.col("had.cut_to")).alias("truncated_to"),
         f.col("watermark").alias("high_watermark"),
         f.col("epoch").alias("known"),
+        f.col("epoch").alias("took_part"),
         f.lit(True).alias("by_memory"),
         f.col("next.epoch").alias("told_in"),
         f.lit(None).cast("long").alias("tail"),
@@ -165,6 +167,7 @@ def of_truncations(
             f.col("at").alias("replica_at"),
             f.col("high_watermark"),
             f.col("known"),
+            f.col("tail_known").alias("took_part"),
             f.lit(True).alias("by_memory"),
         )
     )
@@ -183,6 +186,7 @@ def of_truncations(
         f.col("cut_at").alias("replica_at"),
         f.lit(None).cast("long").alias("high_watermark"),
         f.lit(None).cast("int").alias("known"),
+        f.when(f.col("role") == EventType.LEADS, f.col("epoch")).alias("took_part"),
         f.lit(False).alias("by_memory"),
     )
     return told.unionByName(placed)

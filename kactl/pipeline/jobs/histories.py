@@ -80,8 +80,12 @@ def _is_clean() -> "Value":
     return found
 
 
-def watermark_before(history: str, epoch: str) -> "Value":
-    """The high watermark that was known of the history which ended where `epoch` began; null if none is."""
+def watermark_before(history: str, epoch: str, *, took_part: str) -> "Value":
+    """The high watermark that was known of the history which ended where `epoch` began, and of which a replica's log is
+    a piece that took part in it last in `took_part`; null if none is known.
+
+    Where a leader began of whom no line says where, the replica may have left that history already.
+    """
     from pyspark.sql import functions as f
 
     nothing = f.struct(
@@ -103,7 +107,13 @@ def watermark_before(history: str, epoch: str) -> "Value":
             each["leader"].alias("leader"),
         )
 
-    before = f.filter(history, lambda each: each["epoch"] < f.col(epoch))
+    def is_blind(each: "Value") -> "Value":
+        return (each["epoch"] > f.col(took_part)) & each["log_end"].isNull() & (each["leader"] >= 0)
+
+    left = f.array_min(f.transform(f.filter(history, is_blind), lambda each: each["epoch"]))
+    before = f.filter(
+        history, lambda each: (each["epoch"] < f.col(epoch)) & (each["epoch"] < f.coalesce(left, f.col(epoch)))
+    )
     return f.aggregate(before, nothing, go_on, lambda known: known["watermark"])
 
 

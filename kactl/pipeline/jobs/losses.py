@@ -142,7 +142,8 @@ def _answer(judged: "DataFrame") -> "DataFrame":
     unclean = f.when(f.col("is_unclean"), f.lit(True)).when(
         f.col("is_unclean").isNull() & epoch["is_clean"], f.lit(False)
     )
-    watermark = f.greatest("own_watermark", watermark_before("history", "leader_epoch"))
+    of_history = watermark_before("history", "leader_epoch", took_part="took_part")
+    watermark = f.greatest("own_watermark", f.when(f.col("took_part").isNotNull(), of_history))
     committed = f.greatest(f.least("end", "watermark") - f.col("base"), f.lit(0))
     by_itself = f.col("evidence") == cuts.TRUNCATED
     # Of a log that only says where it was cut, what is below the watermark may have been fetched again.

@@ -220,6 +220,18 @@ B[1] += [
     truncating(90.5, "told-0", 120),
 ]
 
+# branch-0: nothing says where the leader of epoch 4 began, from where on others know more to be committed.
+C += [online(0, "branch-0", 1, 3, (1, 2, 3), 5, by=9), elected(60, "branch-0", 2, 4, (2, 3), 6)]
+B[1] += [
+    leads(0.1, 1, "branch-0", 3, (1, 2, 3), end=100, high=100, before=2),
+    follows(300, 1, "branch-0", 5, end=110, high=104),
+    truncating(300.5, "branch-0", 102),
+]
+B[3] += [
+    follows(60.1, 3, "branch-0", 4, end=104, high=103, before=3),
+    follows(120, 3, "branch-0", 5, end=400, high=390, before=4),
+]
+
 # doubt-0: the one who was elected uncleanly has less than the old leader, of which nothing older is there.
 C += [
     online(0, "doubt-0", 1, 4, (1,), 10, by=9),
@@ -398,6 +410,11 @@ def test_a_log_that_says_how_long_it_was_and_where_it_was_cut_needs_no_leader(fo
     assert of(found, "told") == [(4, 1, 130, 10, 5, "truncated", True)]
 
 
+def test_what_was_committed_after_a_replica_left_says_nothing_of_what_it_had(found: Losses) -> None:
+    assert of(found, "branch") == [(5, 1, 110, 8, 2, "truncated", True)]
+    assert the(found, "branch")["high_watermark"] == 104
+
+
 def test_who_is_restarted_and_of_whom_nothing_older_is_there_is_doubted(found: Losses) -> None:
     assert of(found, "doubt") == [(6, 1, 110, 20, 10, "follower", False)]
     assert of(found, "missed") == [(5, 1, 110, 10, 0, "follower", False)]
@@ -424,7 +441,7 @@ def test_sums_count_records_once_however_many_replicas_had_them(lost: DataFrame)
     assert topics["twice"] == (25, 0)
     assert topics["cut"] == (0, 1)
     assert total["tail_records"] == sum(tail for tail, _ in topics.values())
-    assert total["committed_records"] == 18 + 18 + 500 + 410 + 100 + 5 + 10
+    assert total["committed_records"] == 18 + 18 + 500 + 410 + 100 + 5 + 2 + 10
     assert total["sure_committed_records"] == total["committed_records"] - 10
     assert total["unknown"] == 1
 
