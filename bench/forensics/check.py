@@ -7,7 +7,7 @@ may be found that never was, and no bound may be wrong.
 
 import datetime
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Any, Final
 
 from .truth import Loss, Outage, Truth
@@ -19,6 +19,7 @@ ALLOWED_MS: Final = 2.0
 SHORT_MS: Final = 5.0
 
 _Key = tuple[str, int, int]
+_Led = tuple[str, int, int, int, int]
 
 
 class Clock:
@@ -62,10 +63,14 @@ def outages(truth: Truth, rows: Rows, clock: Clock, *, complete: bool = True) ->
             if complete and not real.planned:
                 said.append(f"not found: {_outage(real)}")
             continue
-        used.update(id(row) for row in mine)
+        rows_of = [] if complete else found[real.topic, real.partition, real.life]
+        begun = [row for row in rows_of if _is_begin(real, row, led)]
+        used.update(id(row) for row in (*mine, *begun))
         if len(mine) > 1:
             said.append(f"found {len(mine)} times: {_outage(real)}")
-        said += [f"{wrong}: {_outage(real)}" for row in mine for wrong in _wrong(real, row, clock)]
+        lost = {real.broker, *(row["new_leader"] for row in begun)}
+        said += [f"{wrong}: {_outage(real)}" for row in mine for wrong in _wrong(real, row, clock, lost)]
+        said += [f"{wrong}: {_outage(real)}" for row in begun for wrong in _wrong_at_first(real, row, clock)]
     for rows_of in found.values():
         for row in rows_of:
             if id(row) not in used and not row["planned"] and not _excused(truth, row, led):
@@ -82,7 +87,18 @@ def _same(real: Outage, row: Mapping[str, Any]) -> bool:
     return row["end"] is not None and row["leader_epoch"] == real.leader_epoch
 
 
-def _excused(truth: Truth, row: Mapping[str, Any], led: Container[tuple[str, int, int, int, int]]) -> bool:
+def _is_begin(real: Outage, row: Mapping[str, Any], led: Collection[_Led]) -> bool:
+    """Whether a row is of an outage up to the election of somebody who was dead by then, and so did not end it.
+
+    Of whom there is no line, nobody can know that.
+    """
+    if real.leader_epoch is None or row["leader_epoch"] is None or row["new_leader"] in (None, real.broker):
+        return False
+    before = max((epoch for *key, epoch, _ in led if tuple(key) == _key(row) and epoch < real.leader_epoch), default=-1)
+    return bool(before < row["leader_epoch"] < real.leader_epoch)
+
+
+def _excused(truth: Truth, row: Mapping[str, Any], led: Collection[_Led]) -> bool:
     """Whether it was real, but too short to be asked for, or ended with its topic.
 
     A change of leaders that no line explains is no outage by itself; but it has to be one, and claim nothing more.
@@ -95,21 +111,31 @@ def _excused(truth: Truth, row: Mapping[str, Any], led: Container[tuple[str, int
     )
 
 
-def _wrong(real: Outage, row: Mapping[str, Any], clock: Clock) -> list[str]:
+def _beyond(name: str, is_: float, row: Mapping[str, Any], clock: Clock) -> list[str]:
+    """What is wrong with the bounds of `begin` or `end`."""
+    shown = clock.shows(is_)
+    low, high = _ms(row[f"{name}_low"]), _ms(row[f"{name}_high"])
     said = []
-    for name, is_ in (("begin", real.begin), ("end", real.end)):
-        if is_ is None:
-            continue
-        shown = clock.shows(is_)
-        low, high = _ms(row[f"{name}_low"]), _ms(row[f"{name}_high"])
-        if low is not None and shown < low - ALLOWED_MS:
-            said.append(f"{name} is {low - shown:.1f} ms before its lower bound ({row[f'{name}_kind']})")
-        if high is not None and shown > high + ALLOWED_MS:
-            said.append(f"{name} is {shown - high:.1f} ms after its upper bound ({row[f'{name}_kind']})")
+    if low is not None and shown < low - ALLOWED_MS:
+        said.append(f"{name} is {low - shown:.1f} ms before its lower bound ({row[f'{name}_kind']})")
+    if high is not None and shown > high + ALLOWED_MS:
+        said.append(f"{name} is {shown - high:.1f} ms after its upper bound ({row[f'{name}_kind']})")
+    return said
+
+
+def _wrong_at_first(real: Outage, row: Mapping[str, Any], clock: Clock) -> list[str]:
+    said = _beyond("begin", real.begin, row, clock) + ([] if real.end is None else _beyond("end", real.end, row, clock))
+    if row["broker"] not in (None, real.broker):
+        said.append(f"it was not {row['broker']} that was lost at first")
+    return said
+
+
+def _wrong(real: Outage, row: Mapping[str, Any], clock: Clock, lost: Container[int]) -> list[str]:
+    said = _beyond("begin", real.begin, row, clock) + ([] if real.end is None else _beyond("end", real.end, row, clock))
     # Of a planned one it may be unknown why it was; that a leader was lost has to be seen.
     if row["planned"] not in ((True, None) if real.planned else (False,)):
         said.append(f"planned is {row['planned']}, by {row['cause']}")
-    if row["broker"] is not None and row["broker"] != real.broker:
+    if row["broker"] is not None and row["broker"] not in lost:
         said.append(f"it was not {row['broker']} that was lost")
     if real.new_leader is not None and row["new_leader"] not in (None, real.new_leader):
         said.append(f"it was not {row['new_leader']} that led then")

@@ -68,7 +68,7 @@ def _flat(caused: "DataFrame") -> "DataFrame":
     ended_us = f.when(is_deleted, f.col("deleted_us")).when(is_revived, revived["at_us"])
     seen_at_work = f.greatest(
         f.col("before.head.led_us") - f.col("before.head.led_error_us"),
-        f.col("before.head.begin_us") - f.col("before.head.error_us"),
+        f.when(~_may_be_hollow(first), f.col("before.head.begin_us") - f.col("before.head.error_us")),
         "before.lit_us",
     )
     is_seen = first.isNotNull() & first["mark"].isin(WENT_OFFLINE, FAILED, CUT, NOBODY)
@@ -113,6 +113,19 @@ def _flat(caused: "DataFrame") -> "DataFrame":
         .otherwise(head["controller_epoch"])
         .alias("controller_epoch"),
     )
+
+
+def _may_be_hollow(first_dark: "Value") -> "Value":
+    """Whether the leader that was lost may have been dead when it was elected, as no line of its own shows otherwise.
+
+    Then it was missed within a session; `dark` knows it for sure of those whose last signs are in the logs.
+    """
+    from pyspark.sql import functions as f
+
+    head = f.col("before.head")
+    silent = head["led_us"].isNull() & head["received_us"].isNull() & f.col("before.lit_us").isNull()
+    missed_us = f.least(f.col("loss.detected_us"), first_dark["at_us"], f.col("after.head")["begin_us"])
+    return silent & f.coalesce(missed_us <= head["begin_us"] + SESSION_US, f.lit(False))
 
 
 # -- end and begin -----------------------------------------------------------------------------------------------------

@@ -293,6 +293,20 @@ def _stories() -> Iterable[Story]:
         .led(105.2, 182, 6, "offline", **offline, received_at=105.25, led_at=105.3)
     )
 
+    # Of broker 50 there is no line: it may have led, and been lost at 100, or have been dead when it was elected.
+    yield (
+        Story("may-never-have-led")
+        .led(0, 60, 4, "unknown", led_at=0.1)
+        .led(95, 50, 5, "offline", **offline)
+        .led(100.2, 2, 6, "offline", **offline, led_at=100.4)
+    )
+    yield (
+        Story("cannot-have-been-dead")
+        .led(0, 60, 4, "unknown", led_at=0.1)
+        .led(75, 50, 5, "offline", **offline)
+        .led(100.2, 2, 6, "offline", **offline, led_at=100.4)
+    )
+
     # Leaders of whom no line tells led between the two.
     yield (
         Story("epochs-are-missing")
@@ -622,6 +636,17 @@ def test_a_leader_that_was_dead_when_it_was_elected_ends_nothing(found: Rows) ->
 
     assert (at(row["begin"]), at(row["end"])) == (90, 105.3)
     assert (row["broker"], row["new_leader"], at(row["detected_at"])) == (180, 182, 100)
+
+
+def test_of_a_leader_that_may_have_been_dead_when_it_was_elected_nobody_knows_since_when_it_was(found: Rows) -> None:
+    first, second = found("may-never-have-led")
+
+    assert times(first, "end") == (95, 95, None, "inferred")
+    assert times(second, "begin") == (None, 100, 100, "inferred")
+    assert second["duration_max_ms"] is None
+    # Whoever is dead is found to be within a session.
+    _, later = found("cannot-have-been-dead")
+    assert times(later, "begin") == (75, 100, 100, "inferred")
 
 
 def test_a_leader_that_dies_twice_makes_two_outages_and_one_planned_move(found: Rows) -> None:
