@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from .truth import Loss, Outage, Truth
 
 Rows = Iterable[Mapping[str, Any]]
@@ -49,6 +51,8 @@ def skew(truth: Truth, rows: Rows) -> list[str]:
 
 def outages(truth: Truth, rows: Rows, clock: Clock, *, complete: bool = True) -> list[str]:
     """Whether every forced outage is found within its bounds, and none that was not."""
+    if not complete:
+        truth, rows = _without_lives(truth, rows)
     found: dict[_Key, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         found[_key(row)].append(row)
@@ -69,7 +73,7 @@ def outages(truth: Truth, rows: Rows, clock: Clock, *, complete: bool = True) ->
         if len(mine) > 1:
             said.append(f"found {len(mine)} times: {_outage(real)}")
         lost = {real.broker, *(row["new_leader"] for row in begun)}
-        said += [f"{wrong}: {_outage(real)}" for row in mine for wrong in _wrong(real, row, clock, lost)]
+        said += [f"{wrong}: {_outage(real)}" for row in mine for wrong in _wrong(real, row, clock, lost, complete)]
         said += [f"{wrong}: {_outage(real)}" for row in begun for wrong in _wrong_at_first(real, row, clock)]
     for rows_of in found.values():
         for row in rows_of:
@@ -79,6 +83,13 @@ def outages(truth: Truth, rows: Rows, clock: Clock, *, complete: bool = True) ->
                     f"{row['end']}, epoch {row['leader_epoch']}, {row['cause']}, {row['begin_kind']}"
                 )
     return said
+
+
+def _without_lives(truth: Truth, rows: Rows) -> tuple[Truth, Rows]:
+    """All topics of one name are one: without the controllers' logs nobody may know that one was deleted."""
+    outages = [msgspec.structs.replace(each, life=0) for each in truth.outages]
+    led = [msgspec.structs.replace(each, life=0) for each in truth.led]
+    return msgspec.structs.replace(truth, outages=outages, led=led), [{**row, "life": 0} for row in rows]
 
 
 def _same(real: Outage, row: Mapping[str, Any]) -> bool:
@@ -130,10 +141,10 @@ def _wrong_at_first(real: Outage, row: Mapping[str, Any], clock: Clock) -> list[
     return said
 
 
-def _wrong(real: Outage, row: Mapping[str, Any], clock: Clock, lost: Container[int]) -> list[str]:
+def _wrong(real: Outage, row: Mapping[str, Any], clock: Clock, lost: Container[int], complete: bool) -> list[str]:
     said = _beyond("begin", real.begin, row, clock) + ([] if real.end is None else _beyond("end", real.end, row, clock))
-    # Of a planned one it may be unknown why it was; that a leader was lost has to be seen.
-    if row["planned"] not in ((True, None) if real.planned else (False,)):
+    # Of a planned one it may be unknown why it was; that a leader was lost has to be seen, unless lines are missing.
+    if row["planned"] is not real.planned and (row["planned"] is not None or (complete and not real.planned)):
         said.append(f"planned is {row['planned']}, by {row['cause']}")
     if row["broker"] is not None and row["broker"] not in lost:
         said.append(f"it was not {row['broker']} that was lost")

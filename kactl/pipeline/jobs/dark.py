@@ -192,6 +192,8 @@ def _lines(timed: "DataFrame") -> "DataFrame":
             "reason",
             "error",
             "unclean",
+            # A broker that has just been started knows of no epoch before.
+            (is_a(EventType.FOLLOWS) & f.col("prev_leader_epoch").eqNullSafe(-1)).alias("is_started"),
         )
     )
 
@@ -240,7 +242,7 @@ def _summed(parted: "DataFrame") -> "DataFrame":
         own line dates its election; what that line says of being unclean.
     lit_us, proved_us: last and first time at which its leader was seen at work, no later or no earlier than that.
     revived: somebody else was seen leading though no election was seen; `after_us` is the dark mark it came after.
-    downs: who stepped down when.
+    downs: who stepped down when, and whether it says that it was started just before.
     """
     from pyspark.sql import functions as f
 
@@ -254,6 +256,7 @@ def _summed(parted: "DataFrame") -> "DataFrame":
     at, error = f.col("at_us"), f.col("error_us")
     dark = f.when(f.col("is_dark_mark"), f.struct(at, error, "mark", "from_state", "controller", "controller_epoch"))
     explained = f.col("mark").isin(FAILED, WHY) & f.col("reason").isNotNull()
+    down = f.struct(at, error, "who", "leader_epoch", "is_started")
     is_own = f.coalesce(f.col("who") == f.col("head.leader"), f.lit(False))
     is_heads = f.coalesce(at == f.col("head.begin_us"), f.lit(False))
     is_lit = is_own & ~f.col("is_dark")
@@ -276,5 +279,5 @@ def _summed(parted: "DataFrame") -> "DataFrame":
         f.max(when(WENT_ALIVE, is_lit, at - error)).alias("lit_us"),
         f.min(when(WENT_ALIVE, is_lit, at + error)).alias("proved_us"),
         f.min(when(WENT_ALIVE, f.col("is_dark") & ~is_own, somebody)).alias("revived"),
-        f.collect_set(when(DOWN, f.col("who").isNotNull(), f.struct(at, error, "who", "leader_epoch"))).alias("downs"),
+        f.collect_set(when(DOWN, f.col("who").isNotNull(), down)).alias("downs"),
     )

@@ -146,7 +146,10 @@ def _with_deletion(found: "DataFrame", timed: "DataFrame") -> "DataFrame":
 
 
 def _stepped_down() -> "Value":
-    """The old leader's first line that it follows the new one, or is stopped; of that epoch, where it has one."""
+    """The old leader's first line that it follows the new one, or is stopped; of that epoch, where it has one.
+
+    One that was started anew does not step down: it led no longer.
+    """
     from pyspark.sql import functions as f
 
     def is_its(one: "Value") -> "Value":
@@ -160,7 +163,10 @@ def _stepped_down() -> "Value":
     # By a clock that is a little wrong it may seem to come before the election.
     empty = f.filter("after.downs", lambda _: f.lit(False))
     early = f.filter(f.coalesce("before.downs", empty), is_its)
-    return f.array_min(f.concat(early, f.filter("after.downs", is_its_or_says_nothing)))
+    its = f.concat(early, f.filter("after.downs", is_its_or_says_nothing))
+    was_started = f.exists(its, lambda one: one["is_started"])
+    had_stepped_down = f.exists(its, lambda one: one["leader_epoch"].isNotNull() & ~one["is_started"])
+    return f.when(~was_started | had_stepped_down, f.array_min(f.filter(its, lambda one: ~one["is_started"])))
 
 
 # -- what follows ------------------------------------------------------------------------------------------------------

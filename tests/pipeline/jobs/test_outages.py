@@ -69,9 +69,10 @@ class Story:
         after = f"after removing replica {removed} from the ISR as part of transition to OfflineReplica"
         return self.says(at, f"Partition {self.name}-0 state changed to {body} {after}")
 
-    def follows(self, at: float, broker: int, epoch: int) -> "Story":
+    def follows(self, at: float, broker: int, epoch: int, *, before: int | None = None) -> "Story":
         start = f"starts at leader epoch {epoch} from offset 10 with high watermark 10"
-        said = f"[Broker id={broker}] Follower {self.name}-0 {start}. Previous leader epoch was {epoch - 1}."
+        known = epoch - 1 if before is None else before
+        said = f"[Broker id={broker}] Follower {self.name}-0 {start}. Previous leader epoch was {known}."
         self.lines.append(line(at, said))
         return self
 
@@ -291,6 +292,19 @@ def _stories() -> Iterable[Story]:
         .led(0, 180, 4, "unknown", led_at=0.1)
         .led(100.1, 181, 5, "offline", **offline)
         .led(105.2, 182, 6, "offline", **offline, received_at=105.25, led_at=105.3)
+    )
+
+    # Broker 60 follows somebody of whom there is no line: at once, or after it was started; or both.
+    yield Story("steps-down").led(0, 60, 4, "unknown", led_at=0.1).led(90, 61, 5, "unknown").follows(90, 60, 5)
+    yield (
+        Story("is-started").led(0, 60, 4, "unknown", led_at=0.1).led(90, 61, 5, "unknown").follows(90, 60, 5, before=-1)
+    )
+    yield (
+        Story("steps-down-and-is-started")
+        .led(0, 60, 4, "unknown", led_at=0.1)
+        .led(90, 61, 5, "unknown")
+        .follows(90, 60, 5)
+        .follows(150, 60, 5, before=-1)
     )
 
     # Of broker 50 there is no line: it may have led, and been lost at 100, or have been dead when it was elected.
@@ -703,6 +717,14 @@ def test_a_move_that_no_line_explains_is_neither_planned_nor_forced(found: Rows)
     assert (row["planned"], row["cause"], row["duration_ms"]) == (None, "unknown", 20)
     (row,) = found("fenced-after-it-handed-over")
     assert (row["planned"], row["cause"], row["duration_ms"]) == (None, "unknown", 100)
+
+
+def test_an_old_leader_that_was_started_anew_has_not_stepped_down(found: Rows) -> None:
+    for topic in ("steps-down", "steps-down-and-is-started"):
+        (row,) = found(topic)
+        assert times(row, "begin") == (90, 90, 90, "observed")
+
+    assert found("is-started") == []
 
 
 # -- whether it was clean ----------------------------------------------------------------------------------------------
