@@ -1,6 +1,6 @@
 """How fast logs become tables and answers: ingest and every job, over the logs of a synthetic cluster in trouble.
 
-    python -m bench.forensics [--lines 2_000_000,20_000_000] [--runs 3] [--logs FOLDER] [--only NAMES] [--full]
+    python -m bench.forensics [--lines 2_000_000,20_000_000] [--runs 3] [--job-runs 1] [--logs FOLDER] [--full]
 
 The logs are made first (`bench/forensics/generate.py`): brokers of several versions, at INFO and at TRACE, some of them
 in containers, rotated by the hour, a third of them packed. Then, in a session as `kactl forensics ingest` has it:
@@ -13,7 +13,8 @@ And in another one, with a Java of its own, as `kactl forensics report` has it:
 * `all jobs`: every job, several at once, as `kactl forensics report` runs them.
 * `jobs`: one by one, so that the processor time of each is known; what it needs has been written by those before it.
 
-Of more than five million lines there is one run of each, if `--runs` says nothing else.
+Of more than five million lines there is one warm ingest, if `--runs` says nothing else; and the jobs, which take long
+then, are run only if `--job-runs` asks for them.
 
 Beside the time of each stands the processor time of everything, Java and Python, and what a line costs in both. The
 driver may collect no more than 64 MB of what jobs find, so that whatever grows with the logs is found here.
@@ -134,9 +135,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--partitions", type=int, default=0, help="0: by the lines")
     parser.add_argument("--logs", type=Path, help="keep the logs there, and use those that are there")
     parser.add_argument("--out", type=Path, help="keep the tables there")
-    parser.add_argument("--only", type=words, help="jobs, by commas; all of them otherwise, none with an empty list")
+    parser.add_argument("--only", type=words, help="jobs, by commas; all of them otherwise")
     parser.add_argument("--memory", default="2g", help="what Spark's Java may take")
-    parser.add_argument("--runs", type=int, help=f"{RUNS} if not given, and 1 of many lines")
+    parser.add_argument("--runs", type=int, help=f"of a warm ingest: {RUNS} if not given, and 1 of many lines")
+    parser.add_argument("--job-runs", type=int, help="of all jobs: 1 if not given, and none of many lines")
     parser.add_argument("--full", action="store_true", help="the sizes of a published run")
 
 
@@ -145,18 +147,18 @@ async def measure(asked: argparse.Namespace, found: Found) -> None:
     found.settings["lines"] = sizes
     for number_, lines in enumerate(sizes):
         with logs(asked, found, lines) as (folder, truth):
-            runs = asked.runs or (1 if lines > _MANY_LINES else RUNS)
-            one_size(asked, found, folder, truth.lines, at=f"{lines}", runs=runs, is_first=not number_)
+            one_size(asked, found, folder, truth.lines, at=f"{lines}", is_first=not number_)
 
 
-def one_size(
-    asked: argparse.Namespace, found: Found, folder: Path, lines: int, *, at: str, runs: int, is_first: bool
-) -> None:
+def one_size(asked: argparse.Namespace, found: Found, folder: Path, lines: int, *, at: str, is_first: bool) -> None:
     """Ingest and every job, over some logs."""
     from kactl.pipeline.jobs.running import run_jobs
     from kactl.pipeline.session import spark_session
 
     spent, cores = Spent(found), machine(loop="none").cores
+    is_many = lines > _MANY_LINES
+    runs = asked.runs or (1 if is_many else RUNS)
+    job_runs = int(not is_many) if asked.job_runs is None else asked.job_runs
     with tempfile.TemporaryDirectory(prefix="kactl-forensics-") as scratch:
         out = (asked.out or Path(scratch)) / f"{at}-lines"
         found.add(f"{at}/lines", "count", lines)
@@ -169,10 +171,10 @@ def one_size(
             for where in ("first", *(["warm"] * runs)):
                 ingested(spark, folder, out, at=f"{at}/ingest/{where}", lines=lines, spent=spent)
                 _say_speed(found, f"{at}/ingest/{where}", lines, cores)
-        if asked.only == ():
+        if not job_runs:
             return
         with spark_session(memory=asked.memory, more=more) as spark:
-            for _ in range(runs):
+            for _ in range(job_runs):
                 with spent.on(f"{at}/all jobs", lines):
                     run_jobs(spark, str(out), only=asked.only)
                 # Once more one by one: of jobs that run at once nobody knows whose time it was.

@@ -16,7 +16,7 @@ def forensics(results: Results, parts: Parts) -> str:
     """Ingest and all jobs by the lines of the logs, and each job by itself."""
     figures = results.figures
     sizes = sorted(int(name) for name in _roots(figures) if name.isdecimal())
-    ingested, together = [], []
+    ingested, together, asked = [], [], []
     for size in sizes:
         lines = median(figures, f"{size}/lines")
         for how in ("first", "warm"):
@@ -25,13 +25,16 @@ def forensics(results: Results, parts: Parts) -> str:
                 speed = number(1e6 / figures[f"{at}/line"].median)
                 costs = (cell(figures, f"{at}/{what}") for what in ("time", "line", "line, processor"))
                 ingested.append([f"{lines} lines, {how}", speed, *costs])
+        if f"{size}/all jobs/time" not in figures:
+            continue
+        asked.append(size)
         for how in ("all jobs", "one by one"):
             whats = ("time", "processor", "line, processor")
             together.append([f"{lines} lines, {how}", *(cell(figures, f"{size}/{how}/{what}") for what in whats)])
     head = [
-        f"{median(figures, f'{size}/lines')} lines: {what}" for size in sizes for what in ("rows", "s", "its CPU s")
+        f"{median(figures, f'{size}/lines')} lines: {what}" for size in asked for what in ("rows", "s", "its CPU s")
     ]
-    jobs = [[name, *_of_job(figures, name, sizes)] for name in children(figures, f"{sizes[0]}/jobs")] if sizes else []
+    jobs = [[name, *_of_job(figures, name, asked)] for name in children(figures, f"{asked[0]}/jobs")] if asked else []
     return "\n\n".join(
         (
             markdown(["ingest", "lines a second", "s", "µs a line", "its processor, µs a line"], ingested),

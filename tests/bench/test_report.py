@@ -121,6 +121,24 @@ def test_half_of_the_figures_of_a_bench_are_enough(tmp_path: Path) -> None:
     assert row(told, "6 brokers, 600 partitions, even")[1] == "9"
 
 
+def test_logs_over_which_no_job_was_run_stand_where_they_were_measured(tmp_path: Path) -> None:
+    forensics = {
+        "2000/lines": ("count", (2000.0,)),
+        "2000/ingest/warm/line": ("us", (4.0,)),
+        "2000/all jobs/time": ("s", (3.0,)),
+        "2000/jobs/skew/time": ("s", (1.5,)),
+        "20000/lines": ("count", (20000.0,)),
+        "20000/ingest/warm/line": ("us", (5.0,)),
+    }
+
+    told = made(tmp_path, stored("forensics", forensics))  # type: ignore[arg-type]
+
+    assert row(told, "20,000 lines, warm")[1] == "200,000"
+    assert row(told, "2,000 lines, all jobs")[1] == "3.00"
+    assert row(told, "skew") == ["skew", "–", "1.50", "–"]
+    assert "20,000 lines, all jobs" not in told
+
+
 def test_the_machine_the_settings_and_the_versions_are_named(tmp_path: Path) -> None:
     one, other = race(), election()
     other = msgspec.structs.replace(other, machine=msgspec.structs.replace(other.machine, cores=64))
