@@ -63,7 +63,7 @@ def main(bench: Bench, argv: Sequence[str] | None = None) -> Results:
     parser.add_argument("--quiet", action="store_true", help="do not list all figures at the end")
     asked = parser.parse_args(argv)
     loop = event_loop(asked.loop)
-    found = Found(bench.NAME, seed=asked.seed, settings=_settings(asked))
+    found = Found(bench.NAME, seed=asked.seed, settings=settings_of(asked))
     run(bench.measure(asked, found), loop)
     results = found.results(loop=loop)
     if not asked.quiet:
@@ -117,9 +117,12 @@ def module(name: str) -> Bench:
     return bench
 
 
-def _settings(asked: argparse.Namespace) -> dict[str, Setting]:
-    given = vars(asked).items()
-    return {name: value if value is None else _plain(value) for name, value in given if name not in _NOT_SETTINGS}
+def settings_of(asked: argparse.Namespace) -> dict[str, Setting]:
+    """What was asked for, but not where things are kept: that changes no figure, and is nobody else's business."""
+    given = {name: value for name, value in vars(asked).items() if name not in _NOT_SETTINGS}
+    return {
+        name: value if value is None else _plain(value) for name, value in given.items() if not isinstance(value, Path)
+    }
 
 
 def _plain(value: Any) -> Setting:

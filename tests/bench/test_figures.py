@@ -1,5 +1,6 @@
 """Figures survive being written and read, and a file that is something else says so."""
 
+import argparse
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from bench.figures import COSTS, RATES, UNITS, Figure, Found, NotFigures, read, read_all, write
 from bench.machine import machine
+from bench.run import settings_of
 from bench.spread import ratio, spread
 from bench.tables import listed, number, plain, runs
 
@@ -196,3 +198,9 @@ def test_the_list_of_all_figures_says_how_many_runs_each_has() -> None:
 
     assert [line.split()[0] for line in lines[1:]] == ["10000/warm/told", "10000/warm/requests", "10000/cold/told"]
     assert [line.split()[-1] for line in lines[1:]] == ["2", "1", "1"]
+
+
+def test_settings_are_what_was_asked_for_but_no_places() -> None:
+    asked = argparse.Namespace(lines=(10, 20), runs=3, only=None, logs=Path("/home/somebody/logs"))
+
+    assert settings_of(asked) == {"lines": (10, 20), "runs": 3, "only": None}
