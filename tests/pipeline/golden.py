@@ -748,6 +748,16 @@ GOLDEN: Final = (
         QUORUM,
         "ERROR",
     ),
+    Golden(
+        "K4",
+        Q + "The request from broker 2 to unfence has been granted because it has caught up with the offset of it's "
+        "register broker record 99.",
+        {"broker": 2, "broker_epoch": 99},
+        QUORUM,
+    ),
+    Golden("K11", Q + "Unfenced broker 2 has requested and been granted a controlled shutdown.", {"broker": 2}, QUORUM),
+    Golden("K11", Q + "Unfenced broker 2 has requested and been granted an immediate shutdown.", {"broker": 2}, QUORUM),
+    Golden("K12", Q + "Unfenced broker 2 has requested and been granted fencing", {"broker": 2}, QUORUM),
     Golden("K10", Q + "Renouncing the leadership due to a metadata log event.", {"controller": 3000}, QUORUM, "WARN"),
     # -- 0.8 to 0.11 ---------------------------------------------------------------------------------------------------
     Golden(

@@ -32,6 +32,9 @@ SAID = [
     "[QuorumController id=1] Rejecting AlterPartition request from node 3 for orders-2 because the current partition "
     "epoch is 3, not 2.",
     "[QuorumController id=1] Rejecting AlterPartition request for unknown partition orders-2.",
+    "[QuorumController id=1] Fenced broker 2 has requested and been granted an immediate shutdown.",
+    "[QuorumController id=1] The request from broker 2 to shut down has been granted since the lowest active offset 99 "
+    "is now greater than the broker's controlled shutdown offset 90.",
     "[Broker id=1] Transitioning 1 partition(s) to local leaders.",
     "[Broker id=1] Creating new partition orders-0 with topic id 4NrZhavzS4SZ-yfUOACJhw.",
     "[Broker id=1] Started fetchers as part of become-follower for 2 partitions",

@@ -56,7 +56,8 @@ _CHATTER: Final = re.compile(
     # Without ZooKeeper: the quorum about itself, and brokers about what the metadata log has told them.
     rb"Replayed (?!PartitionRecord)|Creating new QuorumController |Performing controller activation|"
     rb"(?:No previous registration found for|Registering a new incarnation of) broker |CreateTopics result|"
-    rb"Rejecting AlterPartition request |"
+    rb"Rejecting AlterPartition request |Fenced broker \d+ has requested and been granted an immediate shutdown|"
+    rb"The request from broker \d+ to (?:shut down|unfence can)|Broker \d+ is in controlled shutdown state, but |"
     rb"[a-z]\w+: (?:event (?:failed|unable)|changing \d+ partition|controller event queue)|"
     rb"Transitioning \d+ partition\(s\) to local |Creating new partition |Started fetchers as part of |"
     rb"Partitions (?:undergoing|that completed|already)|(?:Skipping|Resuming) preferred replica election",

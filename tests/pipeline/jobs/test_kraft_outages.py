@@ -47,6 +47,7 @@ def _led_by(leader: int, epoch: int = 1) -> str:
     return f"Some({leader}) and previous leader epoch was {epoch}"
 
 
+TOPICS: Final = ("moved", "handed-over", "let-in", "left-out")
 # 1 dies at 8 and is found dead at 12. It is back at 18, and nobody says that it is in sync again; 3 dies, too.
 _OF_CONTROLLER: Final = [
     created(1, "moved-0", (1, 2)),
@@ -58,6 +59,8 @@ _OF_CONTROLLER: Final = [
         "The request from broker 1 to unfence has been granted because it has caught up with the offset of its "
         "register broker record 48.",
     ),
+    created(1, "handed-over-0", (2, 1)),
+    quorum(35, "Unfenced broker 2 has requested and been granted a controlled shutdown."),
     quorum(40, "Fencing broker 3 because its session has timed out."),
 ]
 _OF_1: Final = [
@@ -66,14 +69,17 @@ _OF_1: Final = [
     leads_3(1.5, 1, "left-out-0", 0, 0, (1, 3)),
     # Let in again as version 2, and elected as the preferred leader with 3.
     leads_3(30.4, 1, "moved-0", 2, 3, (2, 1), before=_led_by(2)),
+    leads_3(35.1, 1, "handed-over-0", 1, 1, (1,), before=_led_by(2, 0)),
     # Let in again as version 2, and alone with 3.
     leads_3(40.1, 1, "let-in-0", 2, 3, (1,), before=_led_by(3)),
     # Elected at once.
     leads_3(40.1, 1, "left-out-0", 2, 2, (1,), before=_led_by(3)),
 ]
 _OF_2: Final = [
+    leads_3(1.5, 2, "handed-over-0", 0, 0, (2, 1)),
     leads_3(12.1, 2, "moved-0", 1, 1, (2,), before=_led_by(1, 0)),
     follows_3(30, 2, "moved-0", 2, 3, 1),
+    follows_3(35.2, 2, "handed-over-0", 1, 1, 1),
 ]
 _OF_3: Final = [
     leads_3(12.1, 3, "let-in-0", 1, 1, (3,), before=_led_by(1, 0)),
@@ -88,7 +94,7 @@ def found(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
     logs = {(broker, Kind.STATE_CHANGE): lines for broker, lines in of.items()}
     told = chain(spark, {(2, Kind.CONTROLLER): _OF_CONTROLLER} | logs)
     listed = rows(outages(told.timed, told.leadership, told.absences), "begin")
-    return {topic: [row for row in listed if row["topic"] == topic] for topic in ("moved", "let-in", "left-out")}
+    return {topic: [row for row in listed if row["topic"] == topic] for topic in TOPICS}
 
 
 def test_a_leader_that_died_is_lost_to_one_in_sync(found: dict[str, list[dict[str, Any]]]) -> None:
@@ -103,6 +109,13 @@ def test_a_living_leader_that_is_moved_is_not_lost_and_nobody_says_why(found: di
 
     assert (moved["broker"], moved["new_leader"]) == (2, 1)
     assert (moved["cause"], moved["planned"]) == ("unknown", None)
+
+
+def test_a_broker_that_asked_to_shut_down_hands_over_by_plan(found: dict[str, list[dict[str, Any]]]) -> None:
+    (row,) = found["handed-over"]
+
+    assert (row["broker"], row["new_leader"]) == (2, 1)
+    assert (row["cause"], row["planned"], row["unclean"]) == ("controlled-shutdown", True, False)
 
 
 def test_a_leader_in_company_was_in_sync_whatever_the_last_known_isr_says(

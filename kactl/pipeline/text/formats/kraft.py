@@ -50,7 +50,7 @@ FORMATS: Final[tuple[Format, ...]] = (
         EventType.BROKER_UNFENCED,
         _C,
         r"The request from broker {broker:int} to unfence has been granted"
-        r"(?:.* its register broker record {broker_epoch:int}\.)?.*",
+        r"(?:.* it'?s register broker record {broker_epoch:int}\.)?.*",
         since=_SINCE,
     ),
     line(
@@ -93,4 +93,19 @@ FORMATS: Final[tuple[Format, ...]] = (
         since=_SINCE,
     ),
     line("K10", EventType.CONTROLLER_RESIGNED, _C, r"Renouncing the leadership {reason:rest}", since=_SINCE),
+    line(
+        "K11",
+        EventType.BROKER_STOPPING,
+        _C,
+        r"Unfenced broker {broker:int} has requested and been granted (?:a controlled|an immediate) shutdown\.",
+        since=_SINCE,
+    ),
+    line(
+        "K12",
+        EventType.BROKER_FENCED,
+        _C,
+        r"Unfenced broker {broker:int} has requested and been granted fencing",
+        since=_SINCE,
+        reason="it asked for it",
+    ),
 )
