@@ -43,6 +43,8 @@ class Traffic:
     ) -> None:
         self._writing.clear()
         self._reading.clear()
+        with self._progress:
+            self._progress.notify_all()
         for thread in self._threads:
             thread.join(_JOIN_S)
 
@@ -103,6 +105,9 @@ class Traffic:
             self._progress.notify_all()
 
     def _read(self) -> None:
+        # A reader that joins its group just as the topic is created may be given nothing of it, and never look again.
+        with self._progress:
+            self._progress.wait_for(lambda: self.acknowledged or not self._reading.is_set())
         consumer = Consumer(
             {
                 "bootstrap.servers": self._bootstrap,
@@ -110,7 +115,6 @@ class Traffic:
                 "auto.offset.reset": "earliest",
                 "session.timeout.ms": 6_000,
                 "topic.metadata.refresh.interval.ms": 1_000,
-                "allow.auto.create.topics": True,
             }
         )
         consumer.subscribe([self.topic])
@@ -122,7 +126,7 @@ class Traffic:
                 with self._progress:
                     error = message.error()
                     if error is not None:
-                        # Until it is first written to the topic does not exist; the reader waits for it.
+                        # Not every broker knows of a new topic at once.
                         if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART or self.read:
                             self.errors.append(str(error))
                         continue
