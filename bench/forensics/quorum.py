@@ -15,7 +15,7 @@ from .states import State, ids, state_of
 from .truth import Controllership, Watch
 
 _LOGGER: Final = " (org.apache.kafka.controller.QuorumController)"
-_CLUSTER: Final = " (org.apache.kafka.controller.ClusterControlManager)"
+_HEARTBEATS: Final = " (org.apache.kafka.controller.BrokerHeartbeatManager)"
 _REPLICATION: Final = " (org.apache.kafka.controller.ReplicationControlManager)"
 _TURN_MS: Final = 0.02
 _READS_MS: Final = 4.0
@@ -79,7 +79,7 @@ class QuorumControl:
         self._record(at, "REGISTER_BROKER", brokerId=broker, brokerEpoch=1000 + broker, fenced=True)
         at += 20
         self.live.add(broker)
-        self._say(at, text, logger=_CLUSTER)
+        self._say(at, text, logger=_HEARTBEATS)
         self._record(at, "BROKER_REGISTRATION_CHANGE", brokerId=broker, brokerEpoch=1000 + broker, fenced=-1)
         # What it held it reads from the beginning.
         for p in self.cluster.held[broker]:
@@ -93,6 +93,8 @@ class QuorumControl:
     def stop(self, at: float, broker: int) -> float:
         """A broker asks to be let go."""
         self.stopping.add(broker)
+        text = f"Unfenced broker {broker} has requested and been granted a controlled shutdown."
+        self._say(at, text, logger=_HEARTBEATS)
         self._record(
             at, "BROKER_REGISTRATION_CHANGE", brokerId=broker, brokerEpoch=1000 + broker, inControlledShutdown=1
         )
