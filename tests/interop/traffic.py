@@ -4,7 +4,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from .processes import HarnessError
 
@@ -23,6 +23,9 @@ class Traffic:
         self.topic = topic
         self.acknowledged: set[int] = set()
         self.read: set[int] = set()
+        # Partition and offset of each, as the leader told the producer, and where the group began each partition.
+        self.places: dict[int, tuple[int, int]] = {}
+        self.began: dict[int, int] = {}
         self.errors: list[str] = []
         self._bootstrap = bootstrap
         self._group = group
@@ -75,7 +78,22 @@ class Traffic:
         with self._progress:
             if not self._progress.wait_for(lambda: self.acknowledged <= self.read, timeout_s):
                 lost = sorted(self.acknowledged - self.read)
-                raise HarnessError(f"{len(lost)} acknowledged records were not read: {lost[:10]}; {self.errors[-3:]}")
+                places = {number: self.places[number] for number in lost[:10]}
+                raise HarnessError(
+                    f"{len(lost)} acknowledged records were not read; the first, with partition and offset: {places}; "
+                    f"the group began at {self.began}, the log begins and ends at {self._ends()}; {self.errors[-3:]}"
+                )
+
+    def _ends(self) -> dict[int, tuple[int, int]]:
+        """First offset and high watermark of each partition that was written to."""
+        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": f"{self._group}-ends"})
+        try:
+            return {
+                partition: consumer.get_watermark_offsets(TopicPartition(self.topic, partition), timeout=10)
+                for partition in sorted({partition for partition, _ in self.places.values()})
+            }
+        finally:
+            consumer.close()
 
     def _write(self) -> None:
         producer = Producer(
@@ -99,9 +117,9 @@ class Traffic:
             if error is not None:
                 self.errors.append(str(error))
                 return
-            value = message.value()
-            assert value is not None
-            self.acknowledged.add(int(value))
+            number, place = numbered(message)
+            self.acknowledged.add(number)
+            self.places[number] = place
             self._progress.notify_all()
 
     def _read(self) -> None:
@@ -130,9 +148,18 @@ class Traffic:
                         if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART or self.read:
                             self.errors.append(str(error))
                         continue
-                    value = message.value()
-                    assert value is not None
-                    self.read.add(int(value))
+                    number, (partition, offset) = numbered(message)
+                    self.began.setdefault(partition, offset)
+                    self.read.add(number)
                     self._progress.notify_all()
         finally:
             consumer.close()
+
+
+def numbered(message: Message) -> tuple[int, tuple[int, int]]:
+    """The number that a record carries, and its partition and offset."""
+    value, partition, offset = message.value(), message.partition(), message.offset()
+    assert value is not None
+    assert partition is not None
+    assert offset is not None
+    return int(value), (partition, offset)
