@@ -36,7 +36,8 @@ def test_the_failover_of_a_thousand_partitions_is_measured(bench: Bench) -> None
         f"and all brokers had answered after {told_s:.2f} s"
     )
     assert len(states) == len(before) + 1000
-    assert bench.eyes.holder() == (OTHER, epoch + 1)
+    # Where the process takes longer to start than the session of the dead one lasts, a broker is the first to see it.
+    assert bench.eyes.holder() in {(OTHER, epoch + 1), (OTHER, epoch + 2)}
     assert bench.eyes.states() == states  # it takes over what there is
     assert {name: each["leader"] for name, each in seen.items()} == {
         name: state.leader for name, state in states.items()
