@@ -101,7 +101,7 @@ class QuorumControl:
         return self._leaves(at, broker)
 
     def _leaves(self, at: float, broker: int) -> float:
-        """It leaves all ISRs that it is not the last of, and others lead what it led."""
+        """It leaves all ISRs that it is not the last of, and others lead what it led, or nobody."""
         usable = self.live - self.stopping
         for p in list(self.cluster.held[broker]):
             if broker not in p.isr:
@@ -112,10 +112,7 @@ class QuorumControl:
                     at = self._change(at, p, isr=rest)
                 continue
             leader = next((each for each in p.replicas if each in rest and each in usable), None)
-            if leader is not None:
-                at = self._change(at, p, leader=leader, isr=rest)
-            elif broker not in self.live:
-                at = self._lose(at, p, usable)
+            at = self._lose(at, p, usable) if leader is None else self._change(at, p, leader=leader, isr=rest)
         return self._settle(at)
 
     def _lose(self, at: float, p: Partition, usable: set[int]) -> float:
