@@ -6,6 +6,8 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tests import scenarios
+
 # The same stories on every run, so that a red test is red for everyone; a failure prints what reproduces it.
 # No deadline: two busy cores make honest code slow, and time is measured in bench/, not here.
 settings.register_profile("default", derandomize=True, deadline=None, print_blob=True)
@@ -24,11 +26,17 @@ def anyio_backend() -> str:
 TOGETHER: Final = ("tests/interop/", "tests/pipeline/answers/")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Note the stories that are told, before tests are left out by their names or marks."""
+    config.stash[scenarios.COLLECTED] = scenarios.told_by(items), {item.path for item in items}
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """With several workers: a file's tests stay together, and so do all of real brokers, which share a few clusters.
+    """With several workers: a file's tests stay together, and so do those that share what is dear to make.
 
-    These mostly wait, for sessions to end above all; everything else gets done meanwhile.
+    Those of real brokers mostly wait, for sessions to end above all; everything else gets done meanwhile.
     """
     return _ByFile(config, log)
 

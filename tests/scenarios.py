@@ -1,13 +1,35 @@
-"""A plug-in that says which numbered stories the collected tests tell: `pytest -p tests.scenarios --scenarios-to FILE`.
+"""Which numbered stories the collected tests tell.
 
-The file is JSON: the ids of the tests by the number of the story.
+As a plug-in it writes that down: `pytest -p tests.scenarios --scenarios-to FILE`. The file is JSON: the ids of the
+tests by the number of the story.
 """
 
 import collections
 import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import pytest
+
+# What this run has collected, before anything is left out: the stories, and the files they were looked for in.
+COLLECTED: Final = pytest.StashKey[tuple[dict[int, list[str]], set[Path]]]()
+
+
+def told_by(items: Iterable[pytest.Item]) -> dict[int, list[str]]:
+    """The ids of the tests that tell each story.
+
+    Raises:
+        UsageError: a test is marked by something that is no number.
+    """
+    told: dict[int, list[str]] = collections.defaultdict(list)
+    for item in items:
+        for marker in item.iter_markers("scenario"):
+            if marker.kwargs or not marker.args or not all(type(number) is int for number in marker.args):
+                raise pytest.UsageError(f"{item.nodeid}: a scenario is marked by its number, as in scenario(37)")
+            for number in marker.args:
+                told[number].append(item.nodeid)
+    return dict(told)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -15,11 +37,4 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    told: dict[int, list[str]] = collections.defaultdict(list)
-    for item in session.items:
-        for marker in item.iter_markers("scenario"):
-            if marker.kwargs or not marker.args or not all(type(number) is int for number in marker.args):
-                raise pytest.UsageError(f"{item.nodeid}: a scenario is marked by its number, as in scenario(37)")
-            for number in marker.args:
-                told[number].append(item.nodeid)
-    session.config.getoption("--scenarios-to").write_text(json.dumps(told), encoding="utf-8")
+    session.config.getoption("--scenarios-to").write_text(json.dumps(told_by(session.items)), encoding="utf-8")
