@@ -78,7 +78,7 @@ def solve(brokers: Iterable[int], links: Sequence[Link], jumped: Collection[int]
     found = []
     for at, name in enumerate(names):
         high, low = paths[reference, at], -paths[at, reference]
-        doubt = bool(doubtful[at] or (doubtful[reference] and bent[reference, at]))
+        doubt = bool(doubtful[at] or bent[reference, at])
         found.append(_clock(name, names[reference], low, high, int(weights[at]), doubt=doubt))
     return found
 

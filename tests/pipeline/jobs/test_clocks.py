@@ -63,10 +63,17 @@ def test_two_clocks_are_as_far_apart_as_the_middle_of_the_ways_there_and_back() 
 
 
 def test_clocks_that_may_agree_are_taken_to_agree() -> None:
-    found = by_id(solve([1, 2, 3], [Link(1, 2, 30, 5), Link(2, 1, 1800, 4), Link(1, 3, 1800, 1), Link(3, 1, -1, 1)]))
+    links = [Link(1, 2, 30, 5), Link(2, 1, 1800, 4), Link(1, 3, 1800, 1), Link(3, 1, -1, 1)]
+    links += [Link(1, 4, 1800, 1), Link(4, 1, 0, 1), Link(1, 5, 0, 1), Link(5, 1, 1800, 1)]
+
+    found = by_id(solve([1, 2, 3, 4, 5], links))
 
     assert (found[2].offset_us, found[2].low_us, found[2].high_us, found[2].how) == (0, -1800, 30, "bounds")
     assert (found[3].offset_us, found[3].low_us, found[3].high_us, found[3].how) == (900, 1, 1800, "bounds")
+    assert [(found[at].offset_us, found[at].low_us, found[at].high_us) for at in (4, 5)] == [
+        (0, 0, 1800),
+        (0, -1800, 0),
+    ]
 
 
 def test_with_one_direction_only_the_shortest_way_is_taken_for_none() -> None:
@@ -102,6 +109,15 @@ def test_what_two_bounds_claim_against_each_other_remains_between_them() -> None
 
     assert found[2] == Clock(2, 1, 300, 100, 500, 6, "contradictory")
     assert found[3].how == "bounds"
+
+
+def test_where_the_reference_contradicts_others_those_are_doubted_and_nobody_else() -> None:
+    links = [Link(1, 2, 100, 9), Link(2, 1, -500, 9), Link(1, 3, 100, 9), Link(3, 1, -500, 9)]
+    links += [Link(1, 4, 20, 9), Link(4, 1, -10, 9)]
+
+    found = by_id(solve([1, 2, 3, 4], links))
+
+    assert [each.how for each in found.values()] == ["reference", "contradictory", "contradictory", "bounds"]
 
 
 def test_a_contradiction_of_three_is_found_and_widened() -> None:
