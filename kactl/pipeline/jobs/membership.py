@@ -23,6 +23,8 @@ FENCED: Final = "fenced"
 CONTROLLER: Final = "controller"
 # So long after its election a controller finds its predecessor gone, if that is why there was an election.
 _PREDECESSOR_S: Final = 60
+# So long after it has told of a bounce a controller calls what follows from it, if it does.
+_CALLBACK_S: Final = 60
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +56,7 @@ class Absence(msgspec.Struct, kw_only=True):
 class _Broker(msgspec.Struct):
     present: bool | None = None
     stopping_at: datetime.datetime | None = None
+    bounced_at: datetime.datetime | None = None
     absence: Absence | None = None
 
 
@@ -73,8 +76,8 @@ class Membership:
                 self._elected(said)
             case EventType.BROKER_STOPPING if said.broker is not None:
                 self._of(said.broker).stopping_at = said.at
-            case EventType.BROKER_STOPPED_COUNTING if said.broker is not None and self._of(said.broker).present:
-                # It is said of a broker that is gone, too, and then changes nothing.
+            case EventType.BROKER_STOPPED_COUNTING if said.broker is not None:
+                # It is said of a broker that is gone, too, and then changes nothing: its absence has taken it.
                 self._of(said.broker).stopping_at = None
             case EventType.BROKER_FENCED if said.broker is not None:
                 yield from self._gone(said.broker, said, FENCED)
@@ -92,15 +95,17 @@ class Membership:
         for broker in said.bounced:
             yield from self._gone(broker, said, BOUNCED)
             yield from self._back(broker, said, is_new=True)
+            self._of(broker).bounced_at = said.at
         for broker in said.removed:
-            yield from self._gone(broker, said, FAILED)
+            if not self._is_of_bounce(broker, said):
+                yield from self._gone(broker, said, FAILED)
         for broker in said.added:
             yield from self._back(broker, said, is_new=True)
         if said.brokers is not None:
             for broker in said.brokers:
                 yield from self._back(broker, said, is_new=False)
             for broker in [each for each, known in self._brokers.items() if known.present]:
-                if broker not in said.brokers and broker not in said.removed:
+                if broker not in said.brokers:
                     yield from self._gone(broker, said, FAILED)
 
     def _gone(self, broker: int, said: Said, how: str) -> Iterator[Absence]:
@@ -143,6 +148,17 @@ class Membership:
         if self._elected_at is None or broker != self._predecessor:
             return False
         return said.at - self._elected_at <= datetime.timedelta(seconds=_PREDECESSOR_S)
+
+    def _is_of_bounce(self, broker: int, said: Said) -> bool:
+        """Whether a failure is no other one than the bounce before it.
+
+        Kafka's controller handles a bounce as a failure and a start, and says so in a line for each.
+        """
+        known = self._of(broker)
+        bounced_at, known.bounced_at = known.bounced_at, None
+        if said.type != EventType.BROKER_FAILED or bounced_at is None:
+            return False
+        return said.at - bounced_at <= datetime.timedelta(seconds=_CALLBACK_S)
 
     def _of(self, broker: int) -> _Broker:
         return self._brokers.setdefault(broker, _Broker())

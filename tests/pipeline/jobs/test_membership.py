@@ -52,7 +52,7 @@ def test_a_failure_of_which_only_the_callbacks_tell_is_one_too() -> None:
 
 
 def test_one_that_is_added_and_was_never_seen_was_away_from_before() -> None:
-    assert told(live(4, 1, 2, added=(2,))) == [(2, None, 4, "failed")]
+    assert told(live(4, 1, 2, added=(2,)), said(4.001, STARTED, added=(2,))) == [(2, None, 4, "failed")]
 
 
 def test_one_that_is_found_among_the_live_was_always_there() -> None:
@@ -67,8 +67,30 @@ def test_a_broker_that_asked_to_stop_stopped() -> None:
     assert [each.shutdown_at for each in absences(lines)] == [moment(3), None]
 
 
+def test_one_that_no_longer_stops_fails_like_any_other() -> None:
+    lines = [said(3, STOPPING, broker=2), said(4, NO_LONGER, broker=2), said(5, FAILED, removed=(2,))]
+
+    assert told(*lines) == told(live(0, 1, 2), *lines) == [(2, 5, None, "failed")]
+
+
 def test_a_broker_that_was_back_before_it_was_missed_bounced() -> None:
     assert told(live(0, 1, 2), live(6, 1, 2, bounced=(2,))) == [(2, 6, 6, "bounced")]
+
+
+def test_a_bounce_is_one_absence_though_the_controller_calls_it_a_failure_and_a_start() -> None:
+    lines = [live(0, 1, 2), said(4, STOPPING, broker=2), live(6, 1, 2, bounced=(2,))]
+    lines += [said(6.001, FAILED, removed=(2,)), said(6.002, STARTED, added=(2,))]
+
+    assert told(*lines, said(9, FAILED, removed=(2,))) == [(2, 6, 6, "bounced"), (2, 9, None, "failed")]
+    assert [each.shutdown_at for each in absences(lines)] == [moment(4)]
+
+
+def test_a_bounce_without_such_lines_takes_no_later_failure_with_it() -> None:
+    bounced = live(6, 1, 2, bounced=(2,))
+
+    assert told(bounced, said(66, FAILED, removed=(2,)))[1:] == []
+    assert told(bounced, said(66.001, FAILED, removed=(2,)))[1:] == [(2, 66.001, None, "failed")]
+    assert told(bounced, live(7, 1, removed=(2,)))[1:] == [(2, 7, None, "failed")]
 
 
 def test_a_fenced_broker_is_away_until_it_is_unfenced() -> None:
@@ -84,9 +106,17 @@ def test_the_controller_is_found_gone_by_the_next_one() -> None:
 
 def test_the_controller_that_is_missed_a_moment_after_the_election_is_one_as_well() -> None:
     lines = [said(0, ELECTED), live(0.1, 1, 2, 3), said(20, ELECTED, controller=2)]
-    lines += [live(20.2, 1, 2, 3, controller=2), live(21, 2, 3, removed=(1,), controller=2)]
+    lines += [live(20.2, 1, 2, 3, controller=2)]
 
-    assert told(*lines) == [(1, 21, None, "controller")]
+    assert told(*lines, live(80, 2, 3, removed=(1,), controller=2)) == [(1, 80, None, "controller")]
+    assert told(*lines, live(80.001, 2, 3, removed=(1,), controller=2)) == [(1, 80.001, None, "failed")]
+
+
+def test_the_controller_that_was_fenced_or_was_back_already_was_not_found_gone() -> None:
+    lines = [said(0, ELECTED), said(20, ELECTED, controller=2)]
+
+    assert told(*lines, said(21, FENCED, broker=1)) == [(1, 21, None, "fenced")]
+    assert told(*lines, live(21, 1, 2, bounced=(1,))) == [(1, 21, 21, "bounced")]
 
 
 def test_one_that_only_gave_the_controllership_away_is_not_away_and_fails_later_like_any_other() -> None:
