@@ -1,7 +1,8 @@
 """Events in the words of Kafka 3.9, for whatever reads its state-change.log and controller.log already.
 
 Times are UTC. What Kafka has no line for is left out, such as a broker whose registration was modified; and where its
-line says more than our event does, that part is empty: the assigned replicas of a new partition.
+line says more than our event does, that part is empty: the assigned replicas of a new partition, or who else lives
+where a broker bounced.
 """
 
 import datetime
@@ -94,7 +95,7 @@ _BROKER_SAYS: Final = {
     "failed": "Broker failure callback for {}",
     "shutting-down": "Shutting down broker {}",
     "restored": "Removed {} from list of shutting down brokers.",
-    "bounced": "Newly added brokers: , deleted brokers: , bounced brokers: {0}, all live brokers: {0}",
+    "bounced": "Newly added brokers: , deleted brokers: , bounced brokers: {}, all live brokers: ",
 }
 
 

@@ -28,7 +28,7 @@ _CALLBACK_S: Final = 60
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
-    """What one line says of brokers; see `event_types`. `brokers` is None where it is no list of all that live."""
+    """What one line says of brokers; see `event_types`. `brokers`: all that live; None or empty if it does not say."""
 
     at: datetime.datetime
     type: str
@@ -101,7 +101,7 @@ class Membership:
                 yield from self._gone(broker, said, FAILED)
         for broker in said.added:
             yield from self._back(broker, said, is_new=True)
-        if said.brokers is not None:
+        if said.brokers:  # a controller lives itself, so that an empty list is none
             for broker in said.brokers:
                 yield from self._back(broker, said, is_new=False)
             for broker in [each for each, known in self._brokers.items() if known.present]:

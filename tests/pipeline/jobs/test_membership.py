@@ -59,6 +59,10 @@ def test_one_that_is_found_among_the_live_was_always_there() -> None:
     assert told(live(4, 1, 2)) == []
 
 
+def test_a_list_of_nobody_tells_of_nobody_that_he_is_gone() -> None:
+    assert told(live(0, 1, 2, 3), live(5, bounced=(2,))) == [(2, 5, 5, "bounced")]
+
+
 def test_a_broker_that_asked_to_stop_stopped() -> None:
     lines = [live(0, 1, 2), said(3, STOPPING, broker=2), said(5, FAILED, removed=(2,)), said(5, NO_LONGER, broker=2)]
     lines += [said(9, STARTED, added=(2,)), said(20, FAILED, removed=(2,))]
