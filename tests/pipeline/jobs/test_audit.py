@@ -225,7 +225,8 @@ def clean_at_info() -> Logs:
 
 
 def clean_from_the_middle() -> Logs:
-    """A controller is set to TRACE in the middle of things, and another one's first lines are missing."""
+    """A controller is set to TRACE in the middle of things, and another one's first lines are missing; both have a line
+    without their epoch, as in 1.0."""
     logs: Logs = collections.defaultdict(list)
     logs[69, Kind.STATE_CHANGE] += [
         online(0, "half-0", 1, 7, (1, 2), 7, by=69, under=65),
@@ -237,6 +238,8 @@ def clean_from_the_middle() -> Logs:
         online(500, "half-0", 1, 2, (1, 2), 2, by=68, under=66),
         *went(510, "half-0", 1, INELIGIBLE, LIVING, by=68, under=66),
     ]
+    for by, tp in ((69, "old-0"), (68, "old-1")):
+        logs[by, Kind.STATE_CHANGE].append(moved(by * 10, tp, OFFLINE, ABSENT, by=by).replace(" epoch=5]", "]"))
     return logs
 
 
@@ -257,6 +260,8 @@ def wrong() -> Logs:
     log += [
         online(10, "back-0", 1, 5, (1, 2), 9, by=9),
         online(20, "back-0", 2, 4, (2,), 10, by=9),
+        online(10, "shrunk-0", 1, 5, (1, 2), 9, by=9),
+        cut(20, "shrunk-0", 1, 4, (1,), 2, 10, by=9),
         online(10, "same-0", 1, 5, (1, 2), 9, by=9),
         moved(15, "same-0", ONLINE, OFFLINE, by=9),
         online(20, "same-0", 1, 5, (1,), 10, before=OFFLINE, by=9),
@@ -270,7 +275,7 @@ def wrong() -> Logs:
     logs[1, Kind.STATE_CHANGE].append(leads(10, 1, "two-0", 5, (1,), end=10))
     logs[2, Kind.STATE_CHANGE].append(leads(12, 2, "two-0", 5, (2,), end=10))
     logs[1, Kind.STATE_CHANGE].append(leads(10, 1, "apart-0", 5, (1,), end=10))
-    logs[2, Kind.STATE_CHANGE].append(leads(2 * HOUR, 2, "apart-0", 5, (2,), end=10))
+    logs[2, Kind.STATE_CHANGE].append(leads(611, 2, "apart-0", 5, (2,), end=10))
     # Who is in sync.
     log.append(online(10, "out-0", 1, 5, (2, 3), 9, by=9))
     log += [sent(10.1, "out-0", state(1, 5, (2, 3), 9), to, by=9) for to in (1, 2, 3)]
@@ -354,6 +359,7 @@ def test_every_rule_is_broken_by_what_breaks_it_and_by_nothing_else(found: Found
         ("replica-chain", "links"),
         ("leader-epoch", "back"),
         ("leader-epoch", "same"),
+        ("leader-epoch", "shrunk"),
         ("leader-epoch", "next"),
         ("partition-epoch", "version"),
         ("one-leader", "two"),
