@@ -69,17 +69,6 @@ B[2] += [
     leads(10.1, 2, "newer-0", 1, (1, 2), end=1000, high=990, before=0),
 ]
 
-# new-0: the same as 3.9 writes it: a follower names the new epoch as the one before.
-C += [
-    online(0, "new-0", 1, 0, (1, 2), 0, before=NEW, by=9),
-    online(10, "new-0", 2, 1, (1, 2), 1, by=9),
-]
-B[1] += [
-    leads(0.1, 1, "new-0", 0, (1, 2)),
-    follows(10.2, 1, "new-0", 1, end=1005, high=990, before=1),
-]
-B[2].append(leads(10.1, 2, "new-0", 1, (1, 2), end=1000, high=990, before=0))
-
 # restart-0: a follower has fetched in an epoch, and comes back in it.
 B[1].append(leads(1, 1, "restart-0", 3, (1,), end=100, high=100, before=2))
 B[2] += [
@@ -306,10 +295,6 @@ def test_a_leader_that_steps_down_loses_what_nobody_has_copied(found: Losses) ->
     assert row["high_watermark"] == 990
     assert row["unclean"] is False
     assert row["truncated_to"] is None
-
-
-def test_a_follower_that_names_the_new_epoch_as_the_one_before_is_known_by_its_own_lines(found: Losses) -> None:
-    assert of(found, "new") == [(1, 1, 1005, 5, 0, "follower", True)]
 
 
 @pytest.mark.parametrize("topic", ["restart", "blind", "there"])
