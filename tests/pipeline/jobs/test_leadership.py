@@ -44,16 +44,17 @@ B2 += [
 ]
 
 # asked-0, asked-10: an election of preferred leaders, of the one by name; the other went there at the same time.
-begun("asked-0", 2)
-begun("asked-10", 2)
-L.append(said.preferred_asked(400, "asked-0,else-1"))
-S += [said.online(400.1, "asked-0", 1, 5, (2, 3, 1), 11), said.online(400.1, "asked-10", 1, 5, (2, 3, 1), 11)]
+# asked-1 followed within two minutes, asked-2 later.
+for tp, seconds in (("asked-0", 400.1), ("asked-10", 400.1), ("asked-1", 520), ("asked-2", 520.1)):
+    begun(tp, 2)
+    S.append(said.online(seconds, tp, 1, 5, (2, 3, 1), 11))
+L.append(said.preferred_asked(400, "asked-0,asked-1,asked-2,else-1"))
 
-# stopped-0: its leader's broker was shut down; stopped-1 moved ten minutes later.
-begun("stopped-0", 3)
-begun("stopped-1", 3)
-L.append(controller_line(500, 1, "Shutting down broker 3"))
-S += [said.online(500.2, "stopped-0", 1, 5, (1, 2), 11), said.online(1100, "stopped-1", 1, 5, (1, 2), 11)]
+# stopped-0: its leader's broker was shut down; stopped-1 moved after five minutes, stopped-2 later.
+for tp, seconds in (("stopped-0", 490.2), ("stopped-1", 790), ("stopped-2", 790.1)):
+    begun(tp, 3)
+    S.append(said.online(seconds, tp, 1, 5, (1, 2), 11))
+L.append(controller_line(490, 1, "Shutting down broker 3"))
 
 # again-0: its leader's broker was shut down, came back, and died.
 begun("again-0", 4)
@@ -112,18 +113,27 @@ S += [
 # many-0: so many elections were asked for that their list was cut.
 begun("many-0", 2)
 begun("many-1", 2)
-L.append(said.preferred_asked(800, ",".join(f"other-{number}" for number in range(900))))
+MANY = ",".join(f"other-{number}" for number in range(900))
+L.append(said.preferred_asked(800, MANY))
 S += [said.online(801, "many-0", 1, 5, (2, 3, 1), 11), said.online(801, "many-1", 3, 5, (2, 3, 1), 11)]
 
+# other-0: it was named in a list that was cut, too, but of elections of another kind.
+begun("other-0", 2)
+L.append(said.preferred_asked(1300, MANY).replace("PREFERRED", "UNCLEAN"))
+S.append(said.online(1301, "other-0", 1, 5, (2, 3, 1), 11))
+
 # missed-0, fenced-0: no controller tells of them, but of those who led them. late-0 was led by one long since missed.
+# missed-0 is told of again, with an ISR that has grown; missed-1 took a minute.
 L += [
     said.changed(920, (1, 3), deleted=(2,)),
     controller_line(930, 1, "Fencing broker 3 because its session has timed out."),
 ]
 B1 += [
     said.leads_3(921, 1, "missed-0", 5, 9, (1,), before="Some(2) and previous leader epoch was 4"),
+    said.leads_3(980, 1, "missed-1", 5, 9, (1,), before="Some(2) and previous leader epoch was 4"),
     said.leads_3(931, 1, "fenced-0", 5, 9, (1,), before="Some(3) and previous leader epoch was 4"),
-    said.leads_3(999, 1, "late-0", 5, 9, (1,), before="Some(2) and previous leader epoch was 4"),
+    said.leads_3(980.1, 1, "late-0", 5, 9, (1,), before="Some(2) and previous leader epoch was 4"),
+    said.leads_3(999, 1, "missed-0", 5, 11, (1, 2), before="Some(2) and previous leader epoch was 4"),
 ]
 
 # back-0: its leader had been fenced, and back for a while. short-0: it was back before the line was written.
@@ -181,7 +191,8 @@ def test_the_new_leaders_first_lines_count(found: Led) -> None:
 
 
 def test_a_preferred_leader_that_was_asked_for_by_name_was_wanted(found: Led) -> None:
-    assert hows(found["asked-0"])[1] == (5, 1, "preferred", True)
+    assert hows(found["asked-0"])[1] == hows(found["asked-1"])[1] == (5, 1, "preferred", True)
+    assert hows(found["asked-2"])[1] == (5, 1, "unknown", None)
 
 
 def test_one_whose_name_was_not_in_the_list_has_other_grounds(found: Led) -> None:
@@ -191,11 +202,12 @@ def test_one_whose_name_was_not_in_the_list_has_other_grounds(found: Led) -> Non
 def test_a_list_that_was_cut_may_have_any_preferred_leader_in_it(found: Led) -> None:
     assert hows(found["many-0"])[1] == (5, 1, "preferred", True)
     assert hows(found["many-1"])[1] == (5, 3, "unknown", None)
+    assert hows(found["other-0"])[1] == (5, 1, "unknown", None)
 
 
 def test_a_leader_whose_broker_is_stopping_is_replaced_by_plan(found: Led) -> None:
-    assert hows(found["stopped-0"])[1] == (5, 1, "controlled-shutdown", True)
-    assert hows(found["stopped-1"])[1] == (5, 1, "unknown", None)
+    assert hows(found["stopped-0"])[1] == hows(found["stopped-1"])[1] == (5, 1, "controlled-shutdown", True)
+    assert hows(found["stopped-2"])[1] == (5, 1, "unknown", None)
 
 
 def test_a_shutdown_that_a_broker_came_back_from_explains_nothing_more(found: Led) -> None:
@@ -210,11 +222,16 @@ def test_a_leader_that_a_reassignment_leaves_out_is_replaced_by_plan(found: Led)
 def test_epochs_without_another_leader_are_of_the_isr(found: Led) -> None:
     assert hows(found["cut-0"])[1:] == [(5, 1, "isr", None), (6, -1, "isr", None), (7, 1, "offline", False)]
     assert [row["prev_leader"] for row in found["cut-0"]] == [None, 1, 1, -1]
+    assert [row["prev_isr"] for row in found["cut-0"]] == [None, [1, 3], [1], [1]]
 
 
 def test_a_leader_that_had_just_been_missed_or_fenced_did_not_go_of_its_own_will(found: Led) -> None:
-    assert hows(found["missed-0"]) == hows(found["fenced-0"]) == [(5, 1, "offline", False)]
+    assert hows(found["missed-0"]) == hows(found["missed-1"]) == hows(found["fenced-0"]) == [(5, 1, "offline", False)]
     assert hows(found["late-0"]) == [(5, 1, "unknown", None)]
+
+
+def test_an_epoch_begins_with_the_first_that_is_told_of_it(found: Led) -> None:
+    assert [(row["isr"], row["partition_epoch"]) for row in found["missed-0"]] == [([1], 9)]
 
 
 def test_one_that_is_back_leads_again_and_what_it_loses_then_has_other_grounds(found: Led) -> None:
