@@ -87,12 +87,13 @@ def quorum(seconds: float, message: str) -> str:
     return line(seconds, f"[QuorumController id=3000] {message}", logger="org.apache.kafka.controller.QuorumController")
 
 
-# Broker 3 goes, 2 goes, 1 goes, and 2 comes back.
+# Broker 3 goes, 2 goes, 1 goes, and 2 comes back; 1 does so when all is over.
 L += [
     changed(10, (1, 2, 9), deleted=(3,), by=9),
     changed(20, (1, 9), deleted=(2,), by=9),
     changed(30, (9,), deleted=(1,), by=9),
     changed(40, (2, 9), added=(2,), by=9),
+    changed(900, (1, 2, 9), added=(1,), by=9),
 ]
 # dead-0: the ISR shrinks to 1, which dies, and 2 is elected.
 S += [
@@ -136,6 +137,12 @@ S += [
     cut_recovering(45, "recovers-0", 3, (2,), 2, 3, "RECOVERING"),
     recovering(50, "recovers-0", 2, 4, (2,), 4, OFFLINE, "RECOVERING"),
 ]
+# fell-0: by the versions, the ISR changed unseen in between; the leader before was whole. fell-1: so were leaders.
+for number, (epoch, version) in enumerate(((1, 3), (3, 9))):
+    S += [
+        recovering(0, f"fell-{number}", 1, 0, (1, 2), 0, NEW, "RECOVERED"),
+        recovering(40.1, f"fell-{number}", 2, epoch, (2,), version, OFFLINE, "RECOVERING"),
+    ]
 # since-0: when it began to recover is from before the logs.
 S.append(recovering(50, "since-0", 2, 4, (2,), 4, OFFLINE, "RECOVERING"))
 # recovered-0: of a leader with all records the state says so; that it was out of the ISR is less sure than that.
@@ -143,9 +150,11 @@ S += [
     recovering(0, "recovered-0", 1, 2, (1,), 2, ONLINE, "RECOVERED"),
     recovering(40.1, "recovered-0", 2, 4, (2,), 5, OFFLINE, "RECOVERED"),
 ]
-# asked-0, asked-1: an unclean election is asked for; of one of them the ISR is known, and it elected cleanly.
-L.append(asked(60, "asked-0,asked-1"))
+# asked-0, asked-1: an unclean election is asked for; of one of them the ISR is known, and it elected cleanly. asked-2
+# follows too late to be that election.
+L.append(asked(60, "asked-0,asked-1,asked-2"))
 S += [
+    led(120.1, "asked-2", 2, 7, (2,), 20, before=OFFLINE),
     led(60.1, "asked-0", 2, 7, (2,), 20, before=OFFLINE),
     without(30.1, "asked-1", -1, 6, (2,), 1, 19),
     led(60.1, "asked-1", 2, 7, (2,), 20, before=OFFLINE),
@@ -249,6 +258,13 @@ def test_a_leader_that_recovers_was_elected_uncleanly_once(found: Found) -> None
     assert row["leader_epoch"] == 2
     assert row["evidence"] == ["not-in-isr", "recovering"]
     assert row["certain"] is True
+
+
+def test_a_leader_that_recovers_right_after_one_that_did_not_is_certain(found: Found) -> None:
+    sure, doubtful = found["fell"]
+
+    assert (sure["leader_epoch"], sure["evidence"], sure["certain"]) == (1, ["recovering"], True)
+    assert (doubtful["leader_epoch"], doubtful["evidence"], doubtful["certain"]) == (3, ["recovering"], False)
 
 
 def test_a_leader_that_was_recovering_when_the_logs_begin_may_have_been_elected_before(found: Found) -> None:
