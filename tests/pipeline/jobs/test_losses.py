@@ -11,7 +11,7 @@ from kactl.pipeline.jobs.loss_sums import by_partition, by_topic, totals
 from kactl.pipeline.jobs.losses import COLUMNS, losses
 from kactl.pipeline.jobs.turns import turns
 from tests.pipeline.jobs.chain import Chain, chain, kept
-from tests.pipeline.jobs.said import NEW, OFFLINE, Ids, cut, follows, ids, leads, online
+from tests.pipeline.jobs.said import NEW, OFFLINE, Ids, cut, follows, ids, isr_updated, leads, online
 from tests.pipeline.jobs.tables import line, moment, rows, table
 
 Losses = list[dict[str, Any]]
@@ -121,6 +121,24 @@ B[1] += [
     shrunk(30, 1, "gone-0", (1, 2), (1,), high=108, end=110),
 ]
 B[2].append(leads(90.1, 2, "gone-0", 6, (2,), end=90, high=90, before=4))
+
+# behind-0: a follower was in sync, and restarted after another leader came that had less than it.
+B[1] += [
+    leads(1, 1, "behind-0", 4, (1,), end=100, high=80, before=3),
+    isr_updated(9, 1, "behind-0", (1, 2), 30),
+]
+B[2] += [
+    follows(1, 2, "behind-0", 4, end=100, high=80, before=3),
+    follows(300, 2, "behind-0", 5, end=110, high=80),
+]
+B[3].append(leads(200, 3, "behind-0", 5, (3,), end=105, high=80, before=4))
+
+# unsure-0: whoever was in sync five epochs ago may have been out of the ISR since.
+B[1] += [
+    leads(1, 1, "unsure-0", 4, (1, 2), end=100, high=80, before=3),
+    follows(90.1, 1, "unsure-0", 9, end=110, high=85, before=4),
+]
+B[2].append(leads(90, 2, "unsure-0", 9, (2,), end=90, high=80, before=4))
 
 # twice-0: history is cut twice while 1 is away, which comes back after both.
 B[1] += [
@@ -369,6 +387,15 @@ def test_two_topics_of_one_name_that_nothing_tells_apart_are_not_compared(found:
     assert of(found, "reborn") == []
 
 
+def test_a_follower_that_was_restarted_is_certain_by_what_it_said_before(found: Losses) -> None:
+    assert of(found, "behind") == [(5, 2, 110, 5, 0, "follower", True)]
+
+
+def test_nobody_knows_whether_an_election_was_unclean_where_epochs_before_it_are_missing(found: Losses) -> None:
+    assert of(found, "unsure") == [(9, 1, 110, 20, 0, "follower", True)]
+    assert the(found, "unsure")["unclean"] is None
+
+
 def test_a_leader_can_lose_what_it_had_itself(found: Losses) -> None:
     assert of(found, "alone") == [(2, 1, 1000, 100, 100, "leader", True)]
     assert the(found, "alone")["leader"] == 1
@@ -403,6 +430,12 @@ def test_what_was_committed_after_a_replica_left_says_nothing_of_what_it_had(fou
 def test_who_is_restarted_and_of_whom_nothing_older_is_there_is_doubted(found: Losses) -> None:
     assert of(found, "doubt") == [(6, 1, 110, 20, 10, "follower", False)]
     assert of(found, "missed") == [(5, 1, 110, 10, 0, "follower", False)]
+
+
+def test_an_isr_that_began_or_shrank_shows_nobody_who_had_copied_anything(tables: Chain) -> None:
+    held = {row["topic"]: row["in_sync"] for row in rows(tables.turns.where("broker = 1 and turn = 1"))}
+
+    assert (held["unclean"], held["behind"]) == ([], [1, 2])
 
 
 def test_copies_of_files_change_nothing(tables: Chain) -> None:
