@@ -95,6 +95,7 @@ STATES = [
     for row in STATES
 ]
 TIMED = [
+    {"kind": "server", "speaker": 1, "type": "other", "at": moment(50)},
     {"kind": "server", "speaker": 1, "type": "other", "at": moment(100)},
     {"kind": "state-change", "speaker": 9, "type": "other", "at": moment(100)},
     {"kind": "state-change", "type": "follows", "topic": "silent", "partition": 0, "life": 0, "at": moment(40)},
@@ -170,6 +171,8 @@ def test_an_isr_stays_small_as_long_as_somebody_would_have_told(
     found: Mapping[str, dict[str, Any]], topic: str, seconds: int
 ) -> None:
     assert says(found, topic, "lone_ms", "under_replicated_ms") == (seconds * SECOND_MS, seconds * SECOND_MS)
+    # What the same broker does elsewhere at the same time is no part of it.
+    assert says(found, topic, "cycles_per_hour") == (1.0,)
 
 
 def test_nobody_knows_who_is_missing_where_nobody_knows_who_is_assigned(found: Mapping[str, dict[str, Any]]) -> None:
