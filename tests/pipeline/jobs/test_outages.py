@@ -293,6 +293,12 @@ def _stories() -> Iterable[Story]:
         .led(100.1, 181, 5, "offline", **offline)
         .led(105.2, 182, 6, "offline", **offline, received_at=105.25, led_at=105.3)
     )
+    yield (
+        Story("elected-though-dead-and-nobody-since")
+        .led(0, 180, 4, "unknown", led_at=0.1)
+        .in_controller_log(100.05, "Broker failure callback for 180")
+        .led(100.1, 181, 5, "offline", **offline)
+    )
 
     # Broker 60 follows somebody of whom there is no line: at once, or after it was started; or both.
     yield Story("steps-down").led(0, 60, 4, "unknown", led_at=0.1).led(90, 61, 5, "unknown").follows(90, 60, 5)
@@ -650,6 +656,13 @@ def test_a_leader_that_was_dead_when_it_was_elected_ends_nothing(found: Rows) ->
 
     assert (at(row["begin"]), at(row["end"])) == (90, 105.3)
     assert (row["broker"], row["new_leader"], at(row["detected_at"])) == (180, 182, 100)
+
+
+def test_where_nobody_else_was_elected_the_outage_goes_on_and_its_begin_is_known_all_the_same(found: Rows) -> None:
+    (row,) = found("elected-though-dead-and-nobody-since")
+
+    assert (row["broker"], row["new_leader"], row["end_kind"]) == (180, None, "open")
+    assert (row["detected_at"], row["begun_at"]) == (moment(100), moment(100.05))
 
 
 def test_of_a_leader_that_may_have_been_dead_when_it_was_elected_nobody_knows_since_when_it_was(found: Rows) -> None:
