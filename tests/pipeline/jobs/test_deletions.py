@@ -62,6 +62,9 @@ STATE_CHANGE = [
     replica(10.3, "blocked", 0, 2, "ReplicaDeletionStarted", "ReplicaDeletionSuccessful"),
     replica(10.3, "blocked", 1, 2, "ReplicaDeletionStarted", "ReplicaDeletionIneligible"),
     replica(10.1, "blocked", 2, 5, "OfflineReplica", "ReplicaDeletionStarted"),
+    # Within a millisecond.
+    replica(10.1, "blocked", 2, 6, "OfflineReplica", "ReplicaDeletionStarted"),
+    replica(10.1, "blocked", 2, 6, "ReplicaDeletionStarted", "ReplicaDeletionSuccessful"),
     born(50, "again"),
     # Not deleted: its replica goes, as it was moved; and partitions are added to it.
     replica(10.1, "moved", 0, 2, "OfflineReplica", "ReplicaDeletionStarted"),
