@@ -81,9 +81,9 @@ controller += [said.answered(400, RECONNECTED, 3), said.answered(800, RECONNECTE
 brokers[RECONNECTED].append(said.completed(at(RECONNECTED, 399), RECONNECTED, "re-0", 3))
 brokers[RECONNECTED].append(said.completed(at(RECONNECTED, 799), RECONNECTED, "re-0", 3))
 
-# A follower hears of it as well. In one case of six it seems to have done so an hour before.
-for number in range(6):
-    early = 3600 if number == 3 else 0
+# A follower hears of it as well. In two cases of twelve it seems to have done so an hour before.
+for number in range(12):
+    early = 3600 if number in (3, 8) else 0
     controller.append(said.online(500 + number, f"follow-{number}", CONTROLLER, 2, (1, 11), 4))
     brokers[FOLLOWER].append(
         said.follows(at(FOLLOWER, 500.010 + number - early + number / 1000), FOLLOWER, f"follow-{number}", 2)
@@ -165,6 +165,7 @@ def test_logs_that_name_no_writer_have_a_clock_of_their_own(spark: SparkSession)
 
     # 1.5 s after kactl's line, 1.2 s after the record that raised the epoch to 1.
     assert [bounds(row) for row in found] == [("reference", 0, 0, 0), ("one-sided", None, 1_200_000, 1_200_000)]
+    assert [row["links"] for row in found] == [2, 2]
 
 
 def test_the_metadata_log_is_tied_to_those_who_ask_for_what_stands_in_it(spark: SparkSession) -> None:
