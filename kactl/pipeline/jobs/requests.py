@@ -134,9 +134,7 @@ def _sent(timed: "DataFrame") -> "DataFrame":
 
     said = timed.where(is_a(EventType.SENT) & (f.col("role") == Role.CONTROLLER) & f.col("controller").isNotNull())
     # The same line may stand in two files.
-    once = said.groupBy("controller", "request", "broker", "brokers", "at", "count", "count_also", "delete").agg(
-        f.first("text").alias("text")
-    )
+    once = said.select("controller", "request", "broker", "brokers", "at", "count", "count_also", "delete").distinct()
     to = f.explode(f.coalesce("brokers", f.array("broker")))
     counted = f.col("count") + f.coalesce("count_also", f.lit(0))
     return once.select("controller", to.alias("broker"), "request", counted.cast("long").alias("partitions"))
