@@ -12,6 +12,8 @@ import msgspec
 
 from kactl.admin.schema import FieldError, Problem
 
+from . import output
+
 
 class Exit(enum.IntEnum):
     """What the exit code tells."""
@@ -42,7 +44,9 @@ class Failure(click.ClickException):
         return self.code
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"{click.style('error:', fg='red', bold=True)} {self.message}", file=file, err=file is None)
+        # A message may name what stands in somebody's logs; it has lines of its own, and no other signs.
+        message = "\n".join(map(output.harmless, self.message.split("\n")))
+        click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", file=file, err=file is None)
 
     def show_json(self) -> None:
         """The problem document on stderr, in one line."""

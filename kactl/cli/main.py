@@ -1,5 +1,6 @@
 """Where the command `kactl` begins. Without the packages it needs it says how to get them."""
 
+import io
 import sys
 from typing import Final
 
@@ -24,6 +25,8 @@ def main() -> None:
         from .compat.group import by_program_name
         from .root import kactl
 
+        _print_anything()
+
         stands_for = by_program_name(sys.argv[0])
         if stands_for is not None:
             stands_for(prog_name=sys.argv[0])
@@ -34,6 +37,13 @@ def main() -> None:
             raise  # a fault of ours, not of the installation
         print(MISSING.format(name=name, extra=EXTRA_OF.get(name, "server")), file=sys.stderr)
         sys.exit(EXIT_CANNOT_RUN)
+
+
+def _print_anything() -> None:
+    """What a terminal of another encoding than UTF-8 does not know is printed as its number, and no reason to fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

@@ -26,9 +26,10 @@ Cell = str | int | tuple[str, Mapping[str, Any]]
 def table(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> list[str]:
     """The lines of a table; a cell may come with its colour. Columns of numbers are aligned to the right."""
     kept = [[_split(cell) for cell in row] for row in rows]
-    widths = [max(len(name), *(len(row[at][0]) for row in kept), 0) for at, name in enumerate(header)]
-    right = [_is_numeric([row[at][0] for row in kept]) for at in range(len(header))]
-    lines = [_line([(name, {"bold": True}) for name in header], widths, right)]
+    names = list(map(harmless, header))
+    widths = [max(len(name), *(len(row[at][0]) for row in kept), 0) for at, name in enumerate(names)]
+    right = [_is_numeric([row[at][0] for row in kept]) for at in range(len(names))]
+    lines = [_line([(name, {"bold": True}) for name in names], widths, right)]
     return lines + [_line(row, widths, right) for row in kept]
 
 
@@ -86,8 +87,14 @@ def count(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
+def harmless(text: str) -> str:
+    """Text of a log, which may hold anything, on one line and without what a terminal would take for an order."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
 def _split(cell: Cell) -> tuple[str, Mapping[str, Any]]:
-    return cell if isinstance(cell, tuple) else (str(cell), PLAIN)
+    text, how = cell if isinstance(cell, tuple) else (str(cell), PLAIN)
+    return harmless(text), how
 
 
 def _is_numeric(column: Sequence[str]) -> bool:

@@ -13,7 +13,7 @@ import click
 
 from . import output
 from .exits import Exit, Failure
-from .forensic_answers import answers, errors_said, folder_option, harmless, manifest_of, spark_for
+from .forensic_answers import answers, errors_said, folder_option, manifest_of, spark_for
 from .forensics import spark_options
 from .output import NONE
 from .settings import Settings, local_options
@@ -188,10 +188,9 @@ def _print_csv(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
 
 
 def _cell(value: Any) -> str:
-
     if value is None:
         return NONE
-    return harmless(_text(value))
+    return _text(value)
 
 
 def _text(value: Any) -> str:

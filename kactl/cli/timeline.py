@@ -11,7 +11,6 @@ from .forensic_answers import (
     answers,
     errors_said,
     folder_option,
-    harmless,
     manifest_of,
     moments_of,
     spark_for,
@@ -104,7 +103,8 @@ def _show(settings: Settings, found: "Timeline", moments: "Moments", form: str) 
         output.print_lines(output.table(_HEADER, (_row(each, moments) for each in found.entries)))
         settings.note(f"Times are of {moments.name}.")
     if found.more:
-        at = moments.full(found.entries[-1].at)
+        # With its offset: where clocks were set back a time alone would lead back by an hour.
+        at = moments.local(found.entries[-1].at).isoformat(sep=" ", timespec="milliseconds")
         settings.note(f"There is more: --limit N for more lines, or --from '{at}' to go on from here.")
     if not found.entries:
         settings.note("Nothing is known of it in this time.")
@@ -121,7 +121,7 @@ def _row(each: "Entry", moments: "Moments") -> tuple[Cell, ...]:
         each.who,
         (what, _COLOURS.get(each.what, PLAIN)),
         (each.mark or NONE, WARN if each.mark in ("bounded", "uncertain", "inferred") else PLAIN),
-        f"{harmless(each.said)}{more}{level}",
+        f"{each.said}{more}{level}",
     )
 
 

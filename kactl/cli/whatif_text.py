@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from . import output
-from .output import BAD, NONE, PLAIN, WARN, Cell
+from .output import BAD, NONE, PLAIN, WARN, Cell, harmless
 
 if TYPE_CHECKING:
     from kactl.pipeline.whatif import Answer, Now, Outcome, Rolling, Sweep
@@ -29,7 +29,7 @@ def lines(made: "Answer") -> Iterator[str]:
     if made.killed:
         yield ""
         yield from _outcomes(made.killed)
-        yield from (each.explained for each in made.killed)
+        yield from (harmless(each.explained) for each in made.killed)
     for sweep in made.sweeps:
         yield ""
         yield from _sweep(sweep)
@@ -43,8 +43,8 @@ def _now(now: "Now") -> Iterator[str]:
     brokers = output.count(len(now.brokers), "broker")
     away = f", {output.numbers(now.away)} away" if now.away else ""
     size = f"{output.count(now.partitions, 'partition')} of {output.count(now.topics, 'topic')}"
-    yield f"{click.style(now.source, bold=True)}{at}: {size} on {brokers}{away}."
-    yield now.outcome.explained
+    yield f"{click.style(harmless(now.source), bold=True)}{at}: {size} on {brokers}{away}."
+    yield harmless(now.outcome.explained)
 
 
 def _sweep(sweep: "Sweep") -> Iterator[str]:
@@ -61,14 +61,14 @@ def _sweep(sweep: "Sweep") -> Iterator[str]:
         verdict = f"{bad:,} take partitions offline" if bad > 1 else "1 takes partitions offline"
     yield f"{name} ({output.count(sweep.scenarios, 'case')}): {verdict}."
     yield from _outcomes(sweep.worst)
-    yield sweep.worst[0].explained
+    yield harmless(sweep.worst[0].explained)
 
 
 def _rolling(rolling: "Iterable[Rolling]") -> Iterator[str]:
     yield click.style("Rolling restarts, each back in all ISRs before the next one goes", bold=True)
     kept = list(rolling)
     yield from output.table(_ROLLING, map(_rolling_row, kept))
-    yield from (each.explained for each in kept)
+    yield from (harmless(each.explained) for each in kept)
 
 
 def _outcomes(outcomes: "Iterable[Outcome]") -> list[str]:
