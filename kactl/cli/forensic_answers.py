@@ -11,6 +11,7 @@ from kactl.errors import BadRequest, KactlError
 
 from . import forensics
 from .exits import Exit, Failure
+from .names import NAME
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from kactl.pipeline.report.wording import Moments
     from kactl.pipeline.tables import Manifest
 
+# In each of them a time has a neighbour in every zone, and Spark knows it as well.
+_YEAR_MIN: Final = 1900
+_YEAR_MAX: Final = 9000
 _FORMS: Final = "2024-05-01, 2024-05-01 10:00 or 2024-05-01T10:00:00.123+02:00"
 
 
@@ -28,6 +32,7 @@ def folder_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--dir",
         "folder",
+        type=NAME,
         default=forensics.OUT,
         show_default=True,
         metavar="DIR",
@@ -81,14 +86,17 @@ def moments_of(manifest: "Manifest", tz: str | None) -> "Moments":
     """
     from kactl.pipeline.report.wording import Moments
 
-    return Moments(tz or manifest.time_zone)
+    return Moments(manifest.time_zone if tz is None else tz)
 
 
-def time_typed(text: str | None, moments: "Moments", option: str) -> datetime.datetime | None:
+def time_typed(text: str | None, moments: "Moments", option: str, *, latest: bool = False) -> datetime.datetime | None:
     """A time as typed, in UTC.
 
+    Args:
+        latest: which one is meant where clocks were set back and a time is there twice: the second, or else the first.
+
     Raises:
-        Failure: USAGE, it is none.
+        Failure: USAGE, it is none, or clocks were set forward over it.
     """
     if text is None:
         return None
@@ -96,9 +104,18 @@ def time_typed(text: str | None, moments: "Moments", option: str) -> datetime.da
         time = datetime.datetime.fromisoformat(text.strip().replace(",", "."))
     except ValueError:
         raise Failure(f"{option}: {text!r} is no time: write one as {_FORMS}", Exit.USAGE) from None
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=moments.zone)
-    return time.astimezone(datetime.UTC)
+    if not _YEAR_MIN <= time.year <= _YEAR_MAX:
+        raise Failure(f"{option}: no log is of the year {time.year}: write a time as {_FORMS}", Exit.USAGE)
+    if time.tzinfo is not None:
+        return time.astimezone(datetime.UTC)
+    at = time.replace(tzinfo=moments.zone, fold=int(latest)).astimezone(datetime.UTC)
+    if at.astimezone(moments.zone).replace(tzinfo=None) != time:
+        raise Failure(
+            f"{option}: there is no {text.strip()} in {moments.name}, where clocks were set forward over it: "
+            f"write an earlier or later time, or one with its offset, as {time.isoformat(sep=' ')}+02:00",
+            Exit.USAGE,
+        )
+    return at
 
 
 def times_typed(begin: str | None, end: str | None, moments: "Moments") -> tuple[datetime.datetime | None, ...]:
@@ -107,7 +124,7 @@ def times_typed(begin: str | None, end: str | None, moments: "Moments") -> tuple
     Raises:
         Failure: USAGE, one is no time, or they are the wrong way round.
     """
-    first, last = time_typed(begin, moments, "--from"), time_typed(end, moments, "--to")
+    first, last = time_typed(begin, moments, "--from"), time_typed(end, moments, "--to", latest=True)
     if first is not None and last is not None and last <= first:
         raise Failure(f"--to: {end} is not after {begin}, so nothing lies in between", Exit.USAGE)
     return first, last
@@ -134,8 +151,3 @@ def answers(spark: "SparkSession", folder: str, tell: Callable[[str, int, int], 
     if all(job.name in results for job in JOBS):
         return results
     return run_jobs(spark, folder, tell=tell)
-
-
-def harmless(text: str) -> str:
-    """Text of a log, which may hold anything, on one line and without what a terminal would take for an order."""
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)

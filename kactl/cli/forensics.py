@@ -9,6 +9,7 @@ import click
 
 from . import output
 from .exits import Exit, Failure
+from .names import NAME
 from .output import BAD, NONE, PLAIN, WARN, Cell
 from .settings import Settings, local_options
 
@@ -45,8 +46,10 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @forensics.command(short_help="Make tables of logs.")
-@click.argument("logs", nargs=-1, required=True, metavar="LOGS...")
-@click.option("--out", default=OUT, show_default=True, metavar="DIR", help="Where the tables go; replaced as one.")
+@click.argument("logs", type=NAME, nargs=-1, required=True, metavar="LOGS...")
+@click.option(
+    "--out", type=NAME, default=OUT, show_default=True, metavar="DIR", help="Where the tables go; replaced as one."
+)
 @click.option("--tz", metavar="ZONE", help="The zone of the logs' times: Europe/Berlin, UTC, +02:00.  [UTC]")
 @spark_options
 @local_options
@@ -65,12 +68,13 @@ def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | Non
     from kactl.pipeline.places import Place
     from kactl.pipeline.text.zone import zone_of
 
+    zone = "UTC" if tz is None else tz
     try:
         # Before seconds are spent on starting Spark.
-        zone_of(tz or "UTC")
+        zone_of(zone)
         check_target(Place(out))
         with session(master, memory, events=0) as spark, shown_progress(settings) as tell:
-            done = run(spark, logs, out, time_zone=tz or "UTC", tell=tell)
+            done = run(spark, logs, out, time_zone=zone, tell=tell)
     except NothingToIngest as error:
         raise Failure(error.reason) from None
     except BadRequest as error:
@@ -154,7 +158,7 @@ def _show(settings: Settings, done: "Ingested", logs: tuple[str, ...], form: str
 def _row(item: "FileReport") -> tuple[Cell, ...]:
     low = item.coverage is not None and item.coverage < 0.9
     return (
-        _harmless(item.path),
+        item.path,
         (str(item.kind), PLAIN if item.is_log and item.error is None else BAD),
         item.version or NONE,
         NONE if item.broker is None else str(item.broker),
@@ -178,15 +182,10 @@ def _remarks(files: Iterable["FileReport"]) -> Iterator[str]:
         for remark in (*([] if each.error is None else [each.error]), *each.warnings):
             said.setdefault(remark, []).append(each.path)
         for sample in each.samples:
-            said.setdefault(f"not understood, for example: {_harmless(sample[:160])}", []).append(each.path)
+            said.setdefault(f"not understood, for example: {output.harmless(sample[:160])}", []).append(each.path)
     for remark, paths in said.items():
         more = f" and {output.count(len(paths) - 1, 'more file')}" if len(paths) > 1 else ""
-        yield f"{_harmless(paths[0])}{more}: {remark}"
-
-
-def _harmless(text: str) -> str:
-    """Text of a log, which may hold anything, without what a terminal would take for an order."""
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+        yield f"{output.harmless(paths[0])}{more}: {remark}"
 
 
 def _sums(done: "Ingested") -> str:

@@ -1,6 +1,8 @@
 """`kactl forensics report`: one page on what happened."""
 
+import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,19 +13,18 @@ from .exits import Exit, Failure
 from .forensic_answers import answers, errors_said, folder_option, manifest_of, moments_of, spark_for, time_options
 from .forensic_answers import times_typed as times
 from .forensics import spark_options
+from .names import NAME
+from .output import harmless
 from .settings import Settings, local_options
 
 if TYPE_CHECKING:
     from kactl.pipeline.report.facts import Report
+    from kactl.pipeline.report.wording import Moments
 
 
 @click.command(short_help="What was unavailable, why, and what was lost.")
-@click.option(
-    "--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a page with pictures."
-)
-@click.option(
-    "--markdown", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write it as Markdown."
-)
+@click.option("--html", type=NAME, metavar="FILE", help="Write a page with pictures.")
+@click.option("--markdown", type=NAME, metavar="FILE", help="Write it as Markdown.")
 @click.option("--topic", metavar="RE", help="Only topics whose whole name this expression matches.")
 @time_options
 @folder_option
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 def report(
     settings: Settings,
     *,
-    html: Path | None,
-    markdown: Path | None,
+    html: str | None,
+    markdown: str | None,
     topic: str | None,
     begin: str | None,
     end: str | None,
@@ -49,8 +50,10 @@ def report(
     """
     form = settings.only("table", "json")
     _check_topic(topic)
-    for file in (html, markdown):
-        _check_file(file)
+    for option, file in (("--html", html), ("--markdown", markdown)):
+        _check_file(option, file)
+    if html is not None and html == markdown:
+        raise Failure(f"--html and --markdown: both are {html}, and one would replace the other", Exit.USAGE)
     with errors_said():
         manifest = manifest_of(folder)
         moments = moments_of(manifest, tz)
@@ -61,21 +64,20 @@ def report(
         asked = Asked(begin=first, end=last, topic=topic)
         with spark_for(settings, master, memory, events=manifest.events) as (spark, tell):
             made = make(spark, answers(spark, folder, tell), asked, moments, tell=tell)
-    if html is not None:
-        from kactl.pipeline.report.page import page
+    from kactl.pipeline.report.markdown import markdown as as_markdown
+    from kactl.pipeline.report.page import page
 
-        _write(html, page(made, moments))
-    if markdown is not None:
-        from kactl.pipeline.report.markdown import markdown as as_markdown
-
-        _write(markdown, as_markdown(made, moments))
+    written = [_written(html, page, made, moments), _written(markdown, as_markdown, made, moments)]
+    # Also where a page has no place to go: it is what took so long.
     if form == "json":
         output.print_json(made)
     else:
         output.print_lines(_lines(made))
-    for file in (html, markdown):
-        if file is not None:
+    for file, failure in zip((html, markdown), written, strict=True):
+        if file is not None and failure is None:
             settings.note(f"Written to {file}.")
+    for failure in filter(None, written):
+        raise failure
     if html is None and markdown is None:
         settings.note("The whole of it, with pictures: --html FILE.")
     settings.note(f"The tables are in {folder}/jobs; ask them with `kactl forensics sql`.")
@@ -89,24 +91,47 @@ def _check_topic(topic: str | None) -> None:
             raise Failure(f"--topic: {topic!r} is no regular expression: {error}", Exit.USAGE) from None
 
 
-def _check_file(file: Path | None) -> None:
+def _check_file(option: str, file: str | None) -> None:
     """Before all the work is done and has nowhere to go."""
-    if file is not None and not file.parent.is_dir():
-        raise Failure(f"{file}: there is no folder {file.parent}: make it, or name another one", Exit.USAGE)
+    if file is None:
+        return
+    above = Path(file).parent
+    if os.path.isdir(file):
+        raise Failure(f"{option}: {file} is a folder: name a file in it", Exit.USAGE)
+    if not above.is_dir():
+        raise Failure(f"{option}: {file}: there is no folder {above}: make it, or name another one", Exit.USAGE)
+    if not os.access(file if os.path.exists(file) else above, os.W_OK):
+        raise Failure(f"{option}: {file} cannot be written: name another file, or see to its permissions", Exit.USAGE)
 
 
-def _write(file: Path, text: str) -> None:
+def _written(
+    file: str | None, render: "Callable[[Report, Moments], str]", made: "Report", moments: "Moments"
+) -> Failure | None:
+    """Write a page: whole, or not at all, and then what stood there before still does. None if that went well."""
+    if file is None:
+        return None
+    from kactl.pipeline.places import Place
+
+    content = render(made, moments).encode("utf-8", "backslashreplace")
+    path = Path(file)
+    is_plain = not path.is_symlink() and (path.is_file() or not path.exists())
     try:
-        file.write_text(text, encoding="utf-8")
+        if is_plain and os.access(path.parent, os.W_OK):
+            Place(file).write(content)
+        else:  # as /dev/stdout, or a file in a folder that is not ours
+            path.write_bytes(content)
     except OSError as error:
-        raise Failure(f"{file}: cannot be written: {error.strerror}") from None
+        return Failure(f"{file}: cannot be written ({error.strerror}): name another file; the jobs need not run again")
+    return None
 
 
 def _lines(made: "Report") -> list[str]:
     """The summary, for a terminal."""
-    lines = [click.style(made.headline, bold=True), "", *made.summary]
+    lines = [click.style(harmless(made.headline), bold=True), "", *map(harmless, made.summary)]
     if made.advice:
-        lines += ["", click.style("What to do", bold=True), *(f"* {each.do} {each.because}" for each in made.advice)]
+        advice = (harmless(f"* {each.do} {each.because}") for each in made.advice)
+        lines += ["", click.style("What to do", bold=True), *advice]
     if made.limits:
-        lines += ["", click.style("What the logs cannot tell", bold=True), *(f"* {each}" for each in made.limits)]
+        limits = (harmless(f"* {each}") for each in made.limits)
+        lines += ["", click.style("What the logs cannot tell", bold=True), *limits]
     return lines

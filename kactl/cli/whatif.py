@@ -11,6 +11,7 @@ from . import forensics, output
 from .exits import Exit, Failure
 from .forensic_answers import errors_said, folder_option, manifest_of, moments_of, spark_for, time_typed
 from .forensics import spark_options
+from .names import NAME
 from .settings import Settings, local_options
 
 if TYPE_CHECKING:
@@ -35,13 +36,19 @@ _Tell = Callable[[str, int, int], None]
 @click.option(
     "--sweep", metavar="KINDS", help=f"Each of: {', '.join(_SWEEPS)}.  [without --kill: brokers, pairs, known racks]"
 )
-@click.option("--snapshot", metavar="FILE", help="Of this cluster, and not of an ingest; - reads it from stdin.")
+@click.option(
+    "--snapshot", type=NAME, metavar="FILE", help="Of this cluster, and not of an ingest; - reads it from stdin."
+)
 @click.option("--at", metavar="TIME", help="Of the logs: as of this time.  [their end]")
-@click.option("--racks", metavar="RACKS", help="1=a,2=a,3=b, or a file of them, or of `get brokers -o json`.")
+@click.option(
+    "--racks", type=NAME, metavar="RACKS", help="1=a,2=a,3=b, or a file of them, or of `get brokers -o json`."
+)
 @click.option(
     "--min-isr", type=click.IntRange(min=1), metavar="N", help="min.insync.replicas where it is not known.  [1]"
 )
-@click.option("--topics", metavar="FILE", help="Overrides and weights of topics: orders min.insync.replicas=2,weight=9")
+@click.option(
+    "--topics", type=NAME, metavar="FILE", help="Overrides and weights of topics: orders min.insync.replicas=2,weight=9"
+)
 @click.option("--unclean", is_flag=True, help="Allow unclean elections, where a topic does not say.")
 @click.option("--away", metavar="IDS", help="These are away already, whatever the snapshot shows.")
 @click.option("--alive", metavar="IDS", help="These are alive, whatever the snapshot shows.")
@@ -110,6 +117,8 @@ def _sweeps(text: str | None, kills: tuple[str, ...], *, racks: bool) -> "list[K
     for word in named:
         if word not in _SWEEPS:
             raise Failure(f"--sweep: there is no {word!r}; there are {', '.join(_SWEEPS)}", Exit.USAGE)
+    if not named:
+        raise Failure(f"--sweep: {text!r} names no kind; there are {', '.join(_SWEEPS)}", Exit.USAGE)
     needing = [word for word in named if word in (Kind.RACKS, Kind.RACK_AND_BROKER)]
     if needing and not racks:
         raise Failure(

@@ -1,5 +1,6 @@
 """Where files lie: on this machine, or behind a URI (`hdfs://`, `s3://`) that all machines of a cluster see."""
 
+import contextlib
 import errno
 import gzip
 import io
@@ -18,7 +19,7 @@ class Place:
     """A file or folder. Local names are plain paths; what stands behind a URI is reached through Arrow."""
 
     def __init__(self, name: str) -> None:
-        self.name = name.rstrip("/") or "/"
+        self.name = name.rstrip("/") or name[:1]  # of all of them, or of none
 
     def __str__(self) -> str:
         return self.name
@@ -171,11 +172,16 @@ class Place:
                 file.write(content)
             return
         beside = self.name + ".new"
-        with open(beside, "wb") as new:
-            new.write(content)
-            new.flush()
-            os.fsync(new.fileno())
-        os.replace(beside, self.name)
+        try:
+            with open(beside, "wb") as new:
+                new.write(content)
+                new.flush()
+                os.fsync(new.fileno())
+            os.replace(beside, self.name)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.remove(beside)
+            raise
 
     def move_to(self, other: "Place") -> None:
         if not self.is_remote:

@@ -1,0 +1,155 @@
+"""What people type, and unset variables type for them: said in a sentence, before Spark is started."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kactl.cli import forensics, output
+from kactl.cli.exits import Failure
+from kactl.cli.forensic_answers import time_typed, times_typed
+from kactl.cli.report import _written
+from kactl.cli.root import kactl
+from kactl.pipeline.ingest import find
+from kactl.pipeline.places import Place
+from kactl.pipeline.report.wording import Moments
+from tests import tree
+
+
+@pytest.fixture(autouse=True)
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forensics, "session", lambda master, memory, events=None: pytest.fail("Spark was started"))
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(kactl, ["forensics", *map(str, words)])
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ingest", ""],
+        ["ingest", "logs", " "],
+        ["ingest", "logs", "--out", ""],
+        ["report", "--dir", ""],
+        ["report", "--html", ""],
+        ["whatif", "--snapshot", ""],
+        ["whatif", "--racks", ""],
+        ["whatif", "--topics", ""],
+    ],
+    ids=" ".join,
+)
+def test_a_variable_that_nobody_set_names_no_place(words: list[str]) -> None:
+    done = run(*words)
+
+    assert done.exit_code == 2
+    assert "it is empty: write a name; if a variable stands here, see that it is set" in done.stderr
+
+
+def test_an_empty_name_is_not_that_of_the_root() -> None:
+    assert str(Place("")) == ""
+    assert str(Place("//")) == "/"
+    assert list(find([""])) == [""]  # as it was named, and so not there
+
+
+def test_a_zone_that_is_empty_is_none() -> None:
+    done = run("ingest", "logs", "--tz", "")
+
+    assert (done.exit_code, done.stderr.strip()[:32]) == (2, "error: --tz: there is no time zo")
+
+
+def test_a_sweep_over_nothing_is_no_answer() -> None:
+    for text in ("", ","):
+        done = run("whatif", "--sweep", text)
+
+        assert done.exit_code == 2
+        assert "names no kind; there are brokers, pairs" in done.stderr
+
+
+# -- times -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["0001-01-01", "9999-12-31 23:59:59-12:00", "0001-01-01T00:00+12:00"])
+def test_a_time_beyond_all_calendars_is_none(text: str) -> None:
+    with pytest.raises(Failure, match="no log is of the year"):
+        time_typed(text, Moments("Europe/Berlin"), "--from")
+
+
+def test_a_time_that_no_clock_has_shown_is_told_of() -> None:
+    with pytest.raises(Failure, match=r"--from: there is no 2024-03-31 02:30 in Europe/Berlin, where clocks were set"):
+        time_typed("2024-03-31 02:30", Moments("Europe/Berlin"), "--from")
+
+
+def test_a_stretch_within_the_hour_that_is_there_twice_is_both_hours() -> None:
+    begin, end = times_typed("2024-10-27 02:00", "2024-10-27 02:30", Moments("Europe/Berlin"))
+
+    assert begin is not None
+    assert end is not None
+    assert (f"{begin:%H:%M}", f"{end:%H:%M}") == ("00:00", "01:30")
+
+
+# -- where a report goes -----------------------------------------------------------------------------------------------
+
+
+def test_a_page_that_has_no_place_to_go_is_refused_before_the_work(tmp_path: Path) -> None:
+    on_a_folder, both = run("report", "--html", tmp_path), run("report", "--html", "a", "--markdown", "a")
+
+    assert (on_a_folder.exit_code, both.exit_code) == (2, 2)
+    assert f"--html: {tmp_path} is a folder: name a file in it" in on_a_folder.stderr
+    assert "--html and --markdown: both are a" in both.stderr
+
+
+def test_a_page_that_cannot_be_written_whole_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "report.html"
+    page.write_text("the one before")
+
+    def full(file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    failed = _written(str(page), lambda *_: "half", None, None)  # type: ignore[arg-type]
+
+    assert failed is not None
+    assert "report.html: cannot be written (No space left on device): name another file" in failed.message
+    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
+    assert page.read_text() == "the one before"
+
+
+def test_a_page_goes_through_a_link_and_does_not_replace_it(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "page")
+
+    assert _written(str(tmp_path / "link"), lambda *_: "\udce9", None, None) is None  # type: ignore[arg-type]
+
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "page").read_text() == "\\udce9"
+
+
+# -- terminals ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_and_an_error_give_a_terminal_no_orders() -> None:
+    header, row = output.table(["a\x1bb"], [["c\x1b]0;d\x07"]])
+    said = run("report", "--dir", "e\x1b[31m")
+
+    assert "a\N{REPLACEMENT CHARACTER}b" in header
+    assert row == "c\N{REPLACEMENT CHARACTER}]0;d\N{REPLACEMENT CHARACTER}"
+    assert "error: e\N{REPLACEMENT CHARACTER}[31m: holds no whole tables" in said.stderr
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
+def test_a_terminal_that_does_not_know_a_sign_gets_its_number(encoding: str) -> None:
+    code = "from kactl.cli import main\nmain._print_anything()\nprint('\\u2013\\udce9')"
+    env = {**os.environ, "PYTHONIOENCODING": encoding}
+
+    done = subprocess.run([sys.executable, "-c", code], cwd=tree.ROOT, env=env, capture_output=True, check=False)
+
+    sign = "\u2013".encode(encoding, "backslashreplace")
+    assert (done.returncode, done.stdout.strip()) == (0, sign + b"\\udce9")
