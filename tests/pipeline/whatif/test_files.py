@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -277,6 +278,15 @@ def test_racks(tmp_path: Path, text: str, of: dict[int, str]) -> None:
     (tmp_path / "racks").write_text(text)
 
     assert racks.read(str(tmp_path / "racks")).of == of
+
+
+def test_racks_through_a_pipe() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"1=a\n2=b\n")
+    os.close(writing)
+
+    assert racks.read(f"/dev/fd/{reading}").of == {1: "a", 2: "b"}
+    os.close(reading)
 
 
 def test_racks_on_the_command_line() -> None:

@@ -58,8 +58,9 @@ def read(text: str) -> Racks:
     """
     path = Path(text)
     try:
-        is_file = path.is_file()
-    except OSError:
+        # Also a pipe, as a shell's <(kactl get brokers -o json) is.
+        is_file = path.exists() and not path.is_dir()
+    except (OSError, ValueError):
         is_file = False
     if is_file:
         try:
