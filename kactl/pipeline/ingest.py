@@ -20,6 +20,7 @@ from kactl.errors import BadRequest
 
 from . import overview, progress
 from .event_types import Kind
+from .holding import held
 from .overview import FileReport
 from .places import Place
 from .reading import read, read_tally
@@ -79,6 +80,7 @@ def ingest(
         NothingToIngest: and what each file is instead; the folder is as it was.
         NotOurs, NotWritable: see `check_target`; nothing was read.
         UnknownZone: there is no such time zone.
+        InUse: another process writes into the folder.
     """
     zone_of(time_zone)
     place = Place(out)
@@ -89,21 +91,23 @@ def ingest(
     if not logs:
         raise NothingToIngest("LOGS", _why_nothing(sources, probes))
     work = place / f"{WORK}{uuid.uuid4().hex[:12]}"
-    try:
-        work.make()
-        with progress.step(spark, "read", tell):
-            pieces = list(splits.cut(logs, split_bytes))
-            read(spark, pieces, work, time_zone, split_bytes)
-        with progress.step(spark, "sum up", tell):
-            tallied = read_tally(spark, work)
-            overview.levels(tallied).coalesce(1).write.parquet(f"{work.uri}/{LEVELS}")
-            reports = overview.reports(read_events(spark, work), tallied, probes, time_zone)
-            table = spark.createDataFrame(overview.table(reports))
-            table.coalesce(1).write.parquet(f"{work.uri}/{FILES}")
-        manifest = _manifest(sources, reports, time_zone)
-        _put_in_place(work, place, manifest)
-    finally:
-        work.remove()
+    place.make()
+    with held(place):
+        try:
+            work.make()
+            with progress.step(spark, "read", tell):
+                pieces = list(splits.cut(logs, split_bytes))
+                read(spark, pieces, work, time_zone, split_bytes)
+            with progress.step(spark, "sum up", tell):
+                tallied = read_tally(spark, work)
+                overview.levels(tallied).coalesce(1).write.parquet(f"{work.uri}/{LEVELS}")
+                reports = overview.reports(read_events(spark, work), tallied, probes, time_zone)
+                table = spark.createDataFrame(overview.table(reports))
+                table.coalesce(1).write.parquet(f"{work.uri}/{FILES}")
+            manifest = _manifest(sources, reports, time_zone)
+            _put_in_place(work, place, manifest)
+        finally:
+            work.remove()
     return Ingested(manifest=manifest, files=tuple(reports))
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kactl.pipeline import progress
+from kactl.pipeline.holding import held
 from kactl.pipeline.places import Place
 from kactl.pipeline.tables import JOBS_FOLDER, JOBS_MANIFEST, JOBS_WORK, open_tables
 
@@ -48,20 +49,22 @@ def run_jobs(
     Raises:
         NotIngested: there are no tables, see `tables.open_tables`.
         NoSuchJob: see `wanted`.
+        InUse: another process writes into the folder.
     """
     jobs = wanted(only)
     tables = open_tables(spark, folder)
     place = Place(folder)
     work = place / f"{JOBS_WORK}{uuid.uuid4().hex[:12]}"
-    try:
-        work.make()
-        ran = _Running(spark, work, given(tables), tell).all(jobs, at_once)
-        manifest = ResultsManifest(
-            made_by=metadata.version("kactl"), time_ms=_now_ms(), ingest=tables.manifest, jobs=ran
-        )
-        _put_in_place(work, place, manifest)
-    finally:
-        work.remove()
+    with held(place):
+        try:
+            work.make()
+            ran = _Running(spark, work, given(tables), tell).all(jobs, at_once)
+            manifest = ResultsManifest(
+                made_by=metadata.version("kactl"), time_ms=_now_ms(), ingest=tables.manifest, jobs=ran
+            )
+            _put_in_place(work, place, manifest)
+        finally:
+            work.remove()
     return open_results(spark, folder)
 
 
