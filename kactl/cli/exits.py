@@ -54,6 +54,14 @@ class Failure(click.ClickException):
         click.echo(msgspec.json.encode(shown), err=True)
 
 
+def of_system(error: OSError, name: str) -> Failure:
+    """The failure that a file or folder stands for, which could not be read or written; `name` if it names none."""
+    return Failure(
+        f"{error.filename or name}: {error.strerror or error}: see that it is there, that "
+        "you may read and write it, and that there is room"
+    )
+
+
 # Kafka's names of errors that say: ask somebody else, or look again first.
 _PRECONDITIONS = frozenset({"NOT_CONTROLLER", "STALE_CONTROLLER_EPOCH"})
 

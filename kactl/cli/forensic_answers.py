@@ -10,7 +10,7 @@ import click
 from kactl.errors import BadRequest, KactlError
 
 from . import forensics
-from .exits import Exit, Failure
+from .exits import Exit, Failure, of_system
 from .names import NAME
 from .settings import Settings
 
@@ -56,7 +56,7 @@ def errors_said() -> Iterator[None]:
     """Our own errors as the command line says them.
 
     Raises:
-        Failure: USAGE for what was asked wrongly.
+        Failure: USAGE for what was asked wrongly; FAILED for what else is of ours, or of the system's files.
     """
     try:
         yield
@@ -64,6 +64,10 @@ def errors_said() -> Iterator[None]:
         raise Failure(str(error), Exit.USAGE) from None
     except KactlError as error:
         raise Failure(str(error)) from None
+    except BrokenPipeError:
+        raise  # whoever reads what is printed has seen enough
+    except OSError as error:
+        raise of_system(error, "this machine") from None
 
 
 def manifest_of(folder: str) -> "Manifest":

@@ -1,15 +1,18 @@
 """`kactl forensics`: what logs of a cluster tell afterwards, by Spark."""
 
 import contextlib
+import re
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from . import output
-from .exits import Exit, Failure
-from .names import NAME
+from .exits import Exit, Failure, of_system
+from .names import MASTER, NAME, SIZE
 from .output import BAD, NONE, PLAIN, WARN, Cell
 from .settings import Settings, local_options
 
@@ -38,8 +41,12 @@ def forensics() -> None:
 def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Where Spark runs, for every command that needs it."""
     for option in (
-        click.option("--memory", default=_MEMORY, show_default=True, metavar="SIZE", help="What Spark may take here."),
-        click.option("--master", default=_MASTER, show_default=True, metavar="URL", help="A cluster to run on."),
+        click.option(
+            "--memory", type=SIZE, default=_MEMORY, show_default=True, metavar="SIZE", help="What Spark may take here."
+        ),
+        click.option(
+            "--master", type=MASTER, default=_MASTER, show_default=True, metavar="URL", help="A cluster to run on."
+        ),
     ):
         command = option(command)
     return command
@@ -82,7 +89,7 @@ def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | Non
     except KactlError as error:
         raise Failure(str(error)) from None
     except OSError as error:
-        raise Failure(f"{error.filename or out}: {error.strerror or error}") from None
+        raise of_system(error, out) from None
     _show(settings, done, logs, form)
     if tz is None:
         settings.note("Times are taken for UTC: if the brokers' clocks show another zone, say so with --tz.")
@@ -108,11 +115,40 @@ def session(master: str, memory: str, *, events: int | None = None) -> "Iterator
     from kactl.pipeline.session import spark_session
 
     try:
-        with spark_session(master=master, memory=memory, events=events) as spark:
+        with _terminated(), spark_session(master=master, memory=memory, events=events) as spark:
             yield spark
     except (Py4JError, PySparkException) as error:
-        reason = next((line for line in str(error).splitlines() if "Exception" in line or "Error" in line), str(error))
-        raise Failure(f"Spark: {reason.strip()}") from error
+        raise Failure(f"Spark: {reason(str(error))}") from error
+
+
+def reason(said: str) -> str:
+    """Of all that Spark says of an error, with the stacks of two languages, the line that tells of it."""
+    if "JAVA_GATEWAY_EXITED" in said:
+        return "Java ended at once, and has said why: see whether there is so much --memory, and `kactl doctor`"
+    # Of what Python raised in a worker, the last line of its stack says what it was.
+    _, _, python = said.partition("Traceback (most recent call last):\n")
+    for lines in (python.splitlines(), said.splitlines()):
+        for line in lines:
+            if re.match(r"(: )?[\w.$]*(Exception|Error)\b", line):
+                return line.removeprefix(": ").strip()
+    return next((line.strip() for line in said.splitlines() if line.strip()), "it does not say what is wrong")
+
+
+@contextlib.contextmanager
+def _terminated() -> Iterator[None]:
+    """Who is told to end by SIGTERM ends as by Ctrl-C: nothing half-written is left, nor files for a while."""
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

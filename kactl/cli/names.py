@@ -1,17 +1,16 @@
-"""Names of files and folders, as typed."""
+"""Names of files and folders, as typed, and of what Spark runs on."""
 
+import re
 from typing import Any, Final
 
 import click
 
 
-class _Name(click.ParamType):
+class _Name(click.types.StringParamType):
     """A name of something. An empty one is that of a variable that nobody has set, and not of the place one is in."""
 
-    name = "name"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        text = str(value)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        text = super().convert(value, param, ctx)
         if not text.strip():
             self.fail("it is empty: write a name; if a variable stands here, see that it is set", param, ctx)
         if "\0" in text:
@@ -19,4 +18,35 @@ class _Name(click.ParamType):
         return text
 
 
+# Of less Spark says that it is too little, and of what is no size at all Java does, each in its own way.
+_MEMORY_MIN_MB: Final = 512
+_MB: Final = {"m": 1, "g": 1024, "t": 1024**2}
+_MASTER: Final = re.compile(r"local|local\[(\*|[1-9]\d*)(,\d+)?\]|local-cluster\[.+\]|yarn|(spark|k8s)://.+", re.ASCII)
+
+
+class _Size(click.types.StringParamType):
+    """How much memory: `512m`, `2g`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        text = str(super().convert(value, param, ctx)).strip().lower()
+        found = re.fullmatch(r"(\d{1,9})([mgt])b?", text, re.ASCII)
+        if found is None:
+            self.fail(f"{value!r} is no size: write 512m, 2g or 1t", param, ctx)
+        if int(found[1]) * _MB[found[2]] < _MEMORY_MIN_MB:
+            self.fail(f"{value} is less than Spark starts with: give it {_MEMORY_MIN_MB}m or more", param, ctx)
+        return found[1] + found[2]
+
+
+class _Master(click.types.StringParamType):
+    """Where Spark runs, by its own names."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        text = str(super().convert(value, param, ctx)).strip()
+        if _MASTER.fullmatch(text) is None:
+            self.fail(f"{value!r} is none: write local[*], local[2], yarn, spark://HOST:PORT or k8s://URL", param, ctx)
+        return text
+
+
 NAME: Final = _Name()
+SIZE: Final = _Size()
+MASTER: Final = _Master()

@@ -46,6 +46,8 @@ appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+# What is raised is told of by whoever raised it, in a sentence.
+appender.stderr.layout.alwaysWriteExceptions = false
 """
 
 
@@ -102,6 +104,7 @@ def spark_session(
     if master.startswith("local"):
         # By itself it takes the first python3 on the path, which need not know of any of this.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from py4j.protocol import Py4JError
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -126,20 +129,24 @@ def spark_session(
         try:
             yield spark
         finally:
-            spark.stop()
+            # A Java that was killed, as with all of our group, has stopped already.
+            with contextlib.suppress(Py4JError, OSError):
+                spark.stop()
             if is_our_java:
                 _end_java()
 
 
 def _end_java() -> None:
     """End the Java that Spark runs in: it keeps memory and options, of which the next session may want others."""
+    from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
     process = gateway and gateway.proc
     if gateway is None or process is None:  # whoever submitted us to a cluster has started it
         return
-    gateway.shutdown()
+    with contextlib.suppress(Py4JError, OSError):
+        gateway.shutdown()
     process.stdin.close()  # on which it waits
     try:
         process.wait(_JAVA_ENDS_S)

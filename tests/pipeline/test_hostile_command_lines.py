@@ -1,22 +1,28 @@
 """What people type, and unset variables type for them: said in a sentence, before Spark is started."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from kactl.cli import forensics, output
-from kactl.cli.exits import Failure
-from kactl.cli.forensic_answers import time_typed, times_typed
+from kactl.cli.exits import Exit, Failure
+from kactl.cli.forensic_answers import errors_said, time_typed, times_typed
 from kactl.cli.report import _written
 from kactl.cli.root import kactl
 from kactl.pipeline.ingest import find
 from kactl.pipeline.places import Place
 from kactl.pipeline.report.wording import Moments
 from tests import tree
+
+# As it is, and not as it is for the tests below.
+SESSION = forensics.session
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +76,27 @@ def test_a_sweep_over_nothing_is_no_answer() -> None:
 
         assert done.exit_code == 2
         assert "names no kind; there are brokers, pairs" in done.stderr
+
+
+@pytest.mark.parametrize("size", ["", "nonsense", "2", "2x", "-1g", "0g", "1k", "400m", "1g -version"])
+def test_memory_that_java_would_not_start_with_is_refused(size: str) -> None:
+    done = run("sql", "SELECT 1", "--memory", size)
+
+    assert done.exit_code == 2
+    assert "is no size: write 512m, 2g or 1t" in done.stderr or "is less than Spark starts with" in done.stderr
+
+
+@pytest.mark.parametrize("master", ["", "nonsense", "local[0]", "local[x]", "spark://"])
+def test_a_master_that_is_none_is_refused(master: str) -> None:
+    done = run("sql", "SELECT 1", "--master", master)
+
+    assert done.exit_code == 2
+    assert "is none: write local[*]" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["--memory", "512M"], ["--memory", "2gb", "--master", "local[2,3]"]], ids=" ".join)
+def test_what_spark_would_take_is_taken(words: list[str], tmp_path: Path) -> None:
+    assert "holds no whole tables" in run("sql", "SELECT 1", "--dir", tmp_path, *words).stderr
 
 
 # -- times -------------------------------------------------------------------------------------------------------------
@@ -130,6 +157,56 @@ def test_a_page_goes_through_a_link_and_does_not_replace_it(tmp_path: Path) -> N
 
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "page").read_text() == "\\udce9"
+
+
+# -- ends --------------------------------------------------------------------------------------------------------------
+
+
+def test_who_is_told_to_end_tidies_up_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = []
+
+    @contextlib.contextmanager
+    def pretended(**_: object) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            ended.append("Spark")
+
+    monkeypatch.setattr("kactl.pipeline.session.spark_session", pretended)
+    before = signal.getsignal(signal.SIGTERM)
+
+    with pytest.raises(SystemExit) as left, SESSION("local[1]", "1g"):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert (left.value.code, ended) == (143, ["Spark"])
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("An error occurred while calling o1.x.\n: org.apache.spark.SparkException: Asked to\n\tat a.b(C.java)",
+         "org.apache.spark.SparkException: Asked to"),
+        ("x.PythonException: Traceback (most recent call last):\n  File \"a.py\", line 1\n    raise Error\n"
+         "OSError: [Errno 28] No space left\n\n\tat a.b(C.java)", "OSError: [Errno 28] No space left"),
+        ("[JAVA_GATEWAY_EXITED] Java gateway process exited", "Java ended at once, and has said why: see "
+         "whether there is so much --memory, and `kactl doctor`"),
+        ("[DIVIDE_BY_ZERO] Division by zero.\n== SQL ==\nSELECT 1/0", "[DIVIDE_BY_ZERO] Division by zero."),
+        ("", "it does not say what is wrong"),
+    ],
+    ids=range(5),
+)  # fmt: skip
+def test_of_what_spark_says_one_line_is_told(said: str, told: str) -> None:
+    assert forensics.reason(said) == told
+
+
+def test_a_folder_that_cannot_be_written_is_named_in_a_sentence() -> None:
+    with pytest.raises(Failure, match=r"out/\.jobs-1: Permission denied: see that it is there") as said, errors_said():
+        raise PermissionError(13, "Permission denied", "out/.jobs-1")
+    with pytest.raises(BrokenPipeError), errors_said():
+        raise BrokenPipeError(32, "Broken pipe")
+
+    assert said.value.code == Exit.FAILED
 
 
 # -- terminals ---------------------------------------------------------------------------------------------------------
