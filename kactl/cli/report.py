@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +18,11 @@ from .output import harmless
 from .settings import Settings, local_options
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kactl.pipeline.jobs.catalog import Results
     from kactl.pipeline.report.facts import Report
+    from kactl.pipeline.report.model import Asked
     from kactl.pipeline.report.wording import Moments
 
 
@@ -63,7 +67,9 @@ def report(
 
         asked = Asked(begin=first, end=last, topic=topic)
         with spark_for(settings, master, memory, events=manifest.events) as (spark, tell):
-            made = make(spark, answers(spark, folder, tell), asked, moments, tell=tell)
+            results = answers(spark, folder, tell)
+            _check_there(spark, results, asked, moments)
+            made = make(spark, results, asked, moments, tell=tell)
     from kactl.pipeline.report.markdown import markdown as as_markdown
     from kactl.pipeline.report.page import page
 
@@ -89,6 +95,46 @@ def _check_topic(topic: str | None) -> None:
             re.compile(topic)
         except re.error as error:
             raise Failure(f"--topic: {topic!r} is no regular expression: {error}", Exit.USAGE) from None
+
+
+def _check_there(spark: "SparkSession", results: "Results", asked: "Asked", moments: "Moments") -> None:
+    """Whether the logs can tell of it at all: that nothing is found of a name typed wrongly is no good news.
+
+    Raises:
+        Failure: USAGE, and what there is instead.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as f
+
+    from kactl.pipeline.report.rows import moment
+    from kactl.pipeline.report.scope import of_topics
+    from kactl.pipeline.timeline.known import alike
+
+    (row,) = results["files"].agg(f.unix_micros(f.min("begin")), f.unix_micros(f.max("end"))).collect()
+    begin, end = map(moment, row)
+    if begin is not None and end is not None:
+        reach = f"these logs reach from {moments.full(begin)} to {moments.full(end)} ({moments.name})"
+        if asked.begin is not None and asked.begin > end:
+            raise Failure(f"--from: {moments.full(asked.begin)} is later than all there is: {reach}", Exit.USAGE)
+        if asked.end is not None and asked.end <= begin:
+            raise Failure(f"--to: {moments.full(asked.end)} is earlier than all there is: {reach}", Exit.USAGE)
+    if asked.topic is None:
+        return
+    session: Any = spark
+    try:
+        session._jvm.java.util.regex.Pattern.compile(asked.topic)
+    except (Py4JError, PySparkException):
+        raise Failure(
+            f"--topic: {asked.topic!r} is no regular expression of Java's, which Spark takes: write 'orders|pay.*'",
+            Exit.USAGE,
+        ) from None
+    if not any(of_topics(results[name], asked).limit(1).count() for name in ("leadership", "events")):
+        near = ", ".join(alike(results, asked.topic, asked.topic)) or "none at all"
+        raise Failure(
+            f"--topic: these logs tell of no topic whose whole name {asked.topic!r} matches; the nearest are {near}",
+            Exit.USAGE,
+        )
 
 
 def _check_file(option: str, file: str | None) -> None:

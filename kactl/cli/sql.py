@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from kactl.pipeline.events import Column
 
 _LIMIT: Final = 1000
+# They are commands to Spark as well, and change nothing.
+_TELLING: Final = ("show", "describe", "desc", "explain")
+_PLANS: Final = "org.apache.spark.sql.catalyst.plans.logical"
+_CHANGES: Final = ("Command", "ParsedStatement", "InsertIntoDir")
 _INGESTED: Final = ("events", "files", "levels")
 _TIMED: Final = "timed"
 
@@ -128,9 +132,27 @@ def _asked(spark: "SparkSession", query: str) -> "DataFrame":
     # It would print the whole of it as well, with its stack, before we say what one needs of it.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     try:
+        if _changes(spark, query):
+            raise Failure("sql: the tables are only read: ask with SELECT, WITH, SHOW, DESCRIBE or EXPLAIN", Exit.USAGE)
         return spark.sql(query)
     except (ParseException, AnalysisException) as error:
         raise Failure(f"sql: {reason(str(error), query)}", Exit.USAGE) from None
+
+
+def _changes(spark: "SparkSession", query: str) -> bool:
+    """Whether it is more than a question. Spark would do it at once, and the tables are files that it may replace."""
+    session: Any = spark
+    told = re.sub(r"(?s)/\*.*?\*/|--[^\n]*", " ", query).split(maxsplit=1)
+    if told and told[0].lower() in _TELLING:
+        return False
+    kinds = [session._jvm.java.lang.Class.forName(f"{_PLANS}.{name}") for name in _CHANGES]
+    plans = [session._jsparkSession.sessionState().sqlParser().parsePlan(query)]
+    for plan in plans:
+        if any(kind.isInstance(plan) for kind in kinds):
+            return True
+        below = plan.children()
+        plans += [below.apply(at) for at in range(below.size())]
+    return False
 
 
 def reason(said: str, query: str) -> str:
@@ -170,14 +192,27 @@ _JSON: Final = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH
 
 
 def _show(names: list[str], rows: Iterable[tuple[Any, ...]], form: str) -> None:
+    keys = distinct(names)
     if form == "jsonl":
-        output.print_jsonl(dict(zip(names, row, strict=True)) for row in rows)
+        output.print_jsonl(dict(zip(keys, row, strict=True)) for row in rows)
     elif form == "json":
-        output.print_json([dict(zip(names, row, strict=True)) for row in rows])
+        output.print_json([dict(zip(keys, row, strict=True)) for row in rows])
     elif form == "csv":
         _print_csv(names, rows)
     else:
         output.print_lines(output.table(names, (tuple(map(_cell, row)) for row in rows)))
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """The same names; of columns that are named alike, the second is `topic_2`: an object would hold one of them."""
+    found: dict[str, None] = {}
+    for name in names:
+        number = itertools.count(2)
+        key = name
+        while key in found:
+            key = f"{name}_{next(number)}"
+        found[key] = None
+    return list(found)
 
 
 def _print_csv(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:

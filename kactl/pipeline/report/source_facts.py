@@ -21,7 +21,10 @@ def sources(manifest: "Manifest", tables: "dict[str, DataFrame]") -> Sources:
     """From the tables of files, levels, skew, leadership and absences."""
     from pyspark.sql import functions as f
 
-    files = tables["files"].where(~f.col("kind").isin([str(each) for each in _NO_LOG]) | f.col("error").isNotNull())
+    # Beside logs there may be anything; it is missed only if somebody named it.
+    named = [each.rstrip("/") for each in manifest.sources]
+    missed = f.col("error").isNotNull() & ((f.col("kind") != str(Kind.FOREIGN)) | f.col("path").isin(named))
+    files = tables["files"].where(~f.col("kind").isin([str(each) for each in _NO_LOG]) | missed)
     ends = tables["files"].agg(
         f.unix_micros(f.min("begin")).alias("begin"),
         f.unix_micros(f.max("end")).alias("end"),

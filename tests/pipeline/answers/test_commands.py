@@ -44,11 +44,11 @@ def test_a_report_says_what_happened_and_writes_its_pages(run: Any, folder: Path
 
 
 def test_a_report_is_a_document_for_programs(run: Any) -> None:
-    done = run("report", "-o", "json", "--topic", "no-such")
+    done = run("report", "-o", "json", "--topic", "or.+|no-such")
 
     document = json.loads(done.stdout)
-    assert document["facts"]["asked"] == {"begin": None, "end": None, "topic": "no-such"}
-    assert document["facts"]["forced"]["outages"] == 0
+    assert document["facts"]["asked"] == {"begin": None, "end": None, "topic": "or.+|no-such"}
+    assert document["facts"]["forced"]["outages"] == 1
 
 
 def test_a_report_on_a_part_of_the_time(run: Any) -> None:
@@ -66,7 +66,22 @@ def test_a_report_on_a_part_of_the_time(run: Any) -> None:
         (["report", "--tz", "Mars"], "there is no time zone 'Mars'"),
         (["report", "--html", "/no/such/folder/a.html"], "there is no folder /no/such/folder"),
         (["sql", "SELECT nothing FROM events"], "nothing"),
+        (["report", "--topic", "(?P<a>orders)"], "--topic: '(?P<a>orders)' is no regular expression of Java's"),
+        (["report", "--topic", "order"], "no topic whose whole name 'order' matches; the nearest are orders"),
+        (["report", "--from", "2030-01-01"], "--from: 2030-01-01 00:00:00.000 is later than all there is: these logs"),
+        (["report", "--to", "2020-01-01"], "--to: 2020-01-01 00:00:00.000 is earlier than all there is"),
         (["sql", "SELEC 1"], "at 'SELEC 1'"),
+        (["sql", "DROP TABLE events"], "sql: the tables are only read"),
+        (
+            ["sql", "/* all */ INSERT OVERWRITE TABLE levels SELECT * FROM levels LIMIT 0"],
+            "sql: the tables are only read",
+        ),
+        (["sql", "WITH a AS (SELECT 1) INSERT INTO levels SELECT * FROM levels"], "sql: the tables are only read"),
+        (
+            ["sql", "WITH a AS (SELECT 1) INSERT OVERWRITE DIRECTORY 'x' USING csv TABLE a"],
+            "sql: the tables are only read",
+        ),
+        (["sql", "FROM levels INSERT INTO files SELECT * INSERT INTO x SELECT *"], "sql: the tables are only read"),
     ],
     ids=lambda each: each if isinstance(each, str) else " ".join(each)[:30],
 )
@@ -128,6 +143,23 @@ def test_tables_can_be_asked_in_sql(run: Any) -> None:
         "last": "2024-05-01T10:00:11.500000Z",
     }
     assert list(csv.reader(io.StringIO(sheet.stdout)))[1] == ["leads", "2", "2024-05-01T10:00:11.500000Z"]
+
+
+def test_what_tells_of_the_tables_is_a_question(run: Any) -> None:
+    for query in (
+        "SHOW TABLES",
+        "/* which? */ DESCRIBE levels",
+        "EXPLAIN SELECT 1",
+        "TABLE levels",
+        "VALUES (1)",
+    ):
+        assert run("sql", query).exit_code == 0, query
+
+
+def test_an_object_has_all_columns_of_one_name(run: Any) -> None:
+    done = run("sql", "SELECT 1 AS a, 2 AS a, 3 AS a_2", "-o", "jsonl")
+
+    assert json.loads(done.stdout) == {"a": 1, "a_2": 2, "a_2_2": 3}
 
 
 def test_what_jobs_found_can_be_asked_too(run: Any) -> None:
