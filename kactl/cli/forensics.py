@@ -12,7 +12,7 @@ import click
 
 from . import output
 from .exits import Exit, Failure, of_system
-from .names import MASTER, NAME, SIZE
+from .names import MASTER, NAME, NAME_OF_LOG, SIZE
 from .output import BAD, NONE, PLAIN, WARN, Cell
 from .settings import Settings, local_options
 
@@ -53,7 +53,7 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @forensics.command(short_help="Make tables of logs.")
-@click.argument("logs", type=NAME, nargs=-1, required=True, metavar="LOGS...")
+@click.argument("logs", type=NAME_OF_LOG, nargs=-1, required=True, metavar="LOGS...")
 @click.option(
     "--out", type=NAME, default=OUT, show_default=True, metavar="DIR", help="Where the tables go; replaced as one."
 )

@@ -7,7 +7,14 @@ import click
 
 
 class _Name(click.types.StringParamType):
-    """A name of something. An empty one is that of a variable that nobody has set, and not of the place one is in."""
+    """A name of something. An empty one is that of a variable that nobody has set, and not of the place one is in.
+
+    Args:
+        may_be_bytes: whether it may be no text, as the name of a file may: of many that are named one is then missed.
+    """
+
+    def __init__(self, *, may_be_bytes: bool = False) -> None:
+        self._may_be_bytes = may_be_bytes
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         text = super().convert(value, param, ctx)
@@ -15,6 +22,8 @@ class _Name(click.types.StringParamType):
             self.fail("it is empty: write a name; if a variable stands here, see that it is set", param, ctx)
         if "\0" in text:
             self.fail("no name has a zero byte in it", param, ctx)
+        if not self._may_be_bytes and any("\ud800" <= sign <= "\udfff" for sign in text):
+            self.fail("it is not in UTF-8: name something else, or rename it", param, ctx)
         return text
 
 
@@ -48,5 +57,6 @@ class _Master(click.types.StringParamType):
 
 
 NAME: Final = _Name()
+NAME_OF_LOG: Final = _Name(may_be_bytes=True)
 SIZE: Final = _Size()
 MASTER: Final = _Master()

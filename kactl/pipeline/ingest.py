@@ -136,12 +136,12 @@ def find(sources: Iterable[str], *, but: Place | None = None) -> Iterator[str]:
         but: a folder of which nothing is wanted, such as our own one.
     """
     without = None if but is None else f"{but.real}/"
-    found: dict[str, str] = {}
+    found: dict[tuple[int, int] | str, str] = {}
     for source in sources:
         try:
             for each in Place(source).files():
                 if without is None or not each.real.startswith(without):
-                    found.setdefault(each.real, str(each))
+                    found.setdefault(each.identity, str(each))
         except OSError:
             found[source] = source
     yield from sorted(found.values())
@@ -177,7 +177,7 @@ def _manifest(sources: Sequence[str], reports: Sequence[FileReport], time_zone: 
         made_by=metadata.version("kactl"),
         time_zone=time_zone,
         time_ms=time.time_ns() // 1_000_000,
-        sources=tuple(sources),
+        sources=tuple(probe.shown(each) for each in sources),
         files=sum(each.kind not in (Kind.EMPTY, Kind.FOREIGN, Kind.UNREADABLE) for each in reports),
         lines=sum(each.lines for each in reports),
         events=sum(each.events for each in reports),

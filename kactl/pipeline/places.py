@@ -37,6 +37,17 @@ class Place:
         return self.name if self.is_remote else os.path.realpath(self.name)
 
     @property
+    def identity(self) -> tuple[int, int] | str:
+        """What all names of one file have in common, those of hard links too; of one that is not there, its name."""
+        if not self.is_remote:
+            try:
+                found = os.stat(self.name)
+            except OSError:
+                return self.real
+            return found.st_dev, found.st_ino
+        return self.name
+
+    @property
     def uri(self) -> str:
         """As Spark wants it: a local path must not be taken for one in the cluster's own store."""
         return self.name if self.is_remote else "file://" + os.path.abspath(self.name)

@@ -24,7 +24,7 @@ from kactl.pipeline.overview import FileReport
 from kactl.pipeline.places import Place
 from kactl.pipeline.tables import Tables, open_tables
 from kactl.pipeline.text import splits
-from kactl.pipeline.text.probe import probe
+from kactl.pipeline.text.probe import probe, shown
 from kactl.pipeline.text.source import LINE_LIMIT
 from kactl.pipeline.text.zone import zone_of
 
@@ -140,6 +140,13 @@ def test_where_nobody_may_write_is_said_before_anything_is_read(
         check_target(Place(f"{open_folder}/new/out"))
 
 
+def test_a_file_of_two_names_that_are_no_links_to_each_other_is_one(tmp_path: Path) -> None:
+    (tmp_path / "server.log").write_text(GOOD)
+    (tmp_path / "same.log").hardlink_to(tmp_path / "server.log")
+
+    assert list(find([str(tmp_path)])) == [f"{tmp_path}/same.log"]
+
+
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
 
@@ -158,6 +165,7 @@ def test_a_name_that_is_no_text_is_told_in_signs_that_are(tmp_path: Path) -> Non
 
     assert told.path == f"{tmp_path}/caf\\xe9.log"
     assert told.error == "cannot be read: its name is not in UTF-8; rename it"
+    assert shown(found) == told.path
 
 
 def test_tables_that_lie_among_the_logs_are_no_logs(tmp_path: Path) -> None:
@@ -192,6 +200,7 @@ def zipped(content: bytes) -> bytes:
     [
         ("tar", tarred(GOOD.encode())),
         ("tar", gzip.compress(tarred(GOOD.encode()))),
+        ("gzip twice", gzip.compress(gzip.compress(GOOD.encode()))),
         ("zip", zipped(GOOD.encode())),
         ("xz", b"\xfd7zXZ\0\0\4"),
         ("bzip2", b"BZh91AY&SY\0\0"),
@@ -471,7 +480,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 from kactl.pipeline.places import Place
 from kactl.pipeline.parts import Parts
 from kactl.pipeline.text import splits
-from kactl.pipeline.text.probe import probe
+from kactl.pipeline.text.probe import probe, shown
 from kactl.pipeline.text.zone import zone_of
 parts = Parts(Place(sys.argv[2]))
 try:

@@ -64,6 +64,13 @@ def test_an_empty_name_is_not_that_of_the_root() -> None:
     assert list(find([""])) == [""]  # as it was named, and so not there
 
 
+def test_a_folder_for_tables_has_a_name_that_is_text() -> None:
+    done = run("report", "--dir", "caf\udce9")
+
+    assert done.exit_code == 2
+    assert "it is not in UTF-8: name something else" in done.stderr
+
+
 def test_a_zone_that_is_empty_is_none() -> None:
     done = run("ingest", "logs", "--tz", "")
 

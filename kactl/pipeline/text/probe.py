@@ -28,6 +28,8 @@ _PACKED: Final = {
     "zstd": re.compile(rb"\x28\xb5\x2f\xfd"),
     "lz4": re.compile(rb"\x04\x22\x4d\x18"),
     "zip": re.compile(rb"PK\x03\x04"),
+    # Once is what is unpacked on the way; what begins so then was packed again.
+    "gzip twice": re.compile(rb"\x1f\x8b"),
     "tar": re.compile(rb"[^\0].{256}ustar", re.DOTALL),
 }
 _KAFKA: Final = (b"state.change.logger", b"kafka.", b"org.apache.kafka.")
@@ -71,8 +73,9 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 def probe(path: str) -> Probe:
     """Look at a file. What is wrong with it is said, not raised."""
     if not _is_text(path):
-        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
-        return Probe(path=shown, kind=Kind.UNREADABLE, error="cannot be read: its name is not in UTF-8; rename it")
+        return Probe(
+            path=shown(path), kind=Kind.UNREADABLE, error="cannot be read: its name is not in UTF-8; rename it"
+        )
     try:
         place = Place(path)
         size = place.size()
@@ -83,6 +86,11 @@ def probe(path: str) -> Probe:
     except (OSError, Broken) as error:
         return Probe(path=path, kind=Kind.UNREADABLE, error=f"cannot be read: {why(error)}")
     return _look(path, begin, size=size, packed=packed)
+
+
+def shown(path: str) -> str:
+    """A name as it can be written down: what is no text in it, by its numbers."""
+    return path if _is_text(path) else os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 @contextlib.contextmanager
