@@ -81,6 +81,11 @@ def read_manifest(folder: Place) -> Manifest:
     try:
         with (folder / MANIFEST).open() as file:
             manifest = msgspec.json.decode(file.read(), type=Manifest)
+    except PermissionError as error:
+        raise NotIngested(
+            str(folder),
+            f"{MANIFEST} cannot be read ({error.strerror}): see to its permissions, or ask whoever wrote it",
+        ) from None
     except OSError:
         raise NotIngested(
             str(folder), f"holds no whole tables: write them with `kactl forensics ingest LOGS --out {folder}`"

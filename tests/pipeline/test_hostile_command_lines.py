@@ -71,6 +71,17 @@ def test_a_folder_for_tables_has_a_name_that_is_text() -> None:
     assert "it is not in UTF-8: name something else" in done.stderr
 
 
+def test_tables_of_somebody_else_are_not_taken_for_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: Place) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Place, "open", refused)
+    done = run("report", "--dir", tmp_path)
+
+    assert done.exit_code == 2
+    assert "ingest.json cannot be read (Permission denied): see to its permissions" in done.stderr
+
+
 def test_a_zone_that_is_empty_is_none() -> None:
     done = run("ingest", "logs", "--tz", "")
 
