@@ -1,6 +1,7 @@
 """`kactl forensics`: what logs of a cluster tell afterwards, by Spark."""
 
 import contextlib
+import os
 import re
 import signal
 import sys
@@ -27,6 +28,8 @@ OUT: Final = "forensics"
 _MASTER: Final = "local[*]"
 _MEMORY: Final = "2g"
 _BAR: Final = 20
+# Of terminals that do not say.
+_COLUMNS: Final = 80
 
 
 @click.group()
@@ -168,7 +171,23 @@ def shown_progress(settings: Settings) -> Iterator[Callable[[str, int, int], Non
 def _tell(step: str, done: int, total: int) -> None:
     bar = "█" * (_BAR * done // total) if total else ""
     share = f" {bar:<{_BAR}} {done}/{total}" if total else " ..."
-    click.echo(f"\r\x1b[K{step}{share}", nl=False, err=True)
+    click.echo(f"\r\x1b[K{fitted(step, share, _columns())}", nl=False, err=True)
+
+
+def fitted(step: str, share: str, columns: int) -> str:
+    """One line of a terminal, whatever is going on: of one that is broken only the last part is written over."""
+    name, room = output.harmless(step), columns - 1 - len(share)
+    if room < 2:
+        return name[: max(0, columns - 1)]
+    return (name if len(name) <= room else f"{name[: room - 1]}…") + share
+
+
+def _columns() -> int:
+    """Of the terminal on stderr, whatever stdout is."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS
+    except (OSError, ValueError):
+        return _COLUMNS
 
 
 # -- what came of it ---------------------------------------------------------------------------------------------------

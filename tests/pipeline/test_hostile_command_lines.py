@@ -227,6 +227,17 @@ def test_a_folder_that_cannot_be_written_is_named_in_a_sentence() -> None:
     assert said.value.code == Exit.FAILED
 
 
+@pytest.mark.parametrize("columns", [0, 1, 10, 30, 40, 80])
+def test_progress_stays_on_its_line(columns: int) -> None:
+    names, share = "audit, churn, flapping, controllers\x1b[31m", f" {'█' * 20} 3/40"
+
+    line = forensics.fitted(names, share, columns)
+
+    assert len(line) <= max(0, columns - 1)
+    assert "\x1b" not in line
+    assert line.endswith("3/40") == (columns >= 30)
+
+
 # -- terminals ---------------------------------------------------------------------------------------------------------
 
 
