@@ -1,6 +1,7 @@
 """`kactl forensics`: what logs of a cluster tell afterwards, by Spark."""
 
 import contextlib
+import logging
 import os
 import re
 import signal
@@ -117,11 +118,25 @@ def session(master: str, memory: str, *, events: int | None = None) -> "Iterator
 
     from kactl.pipeline.session import spark_session
 
+    # Py4J tells the root logger of what it raises as well, which prints it with its stack if nobody else wants it.
+    logging.getLogger().addHandler(logging.NullHandler())
     try:
         with _terminated(), spark_session(master=master, memory=memory, events=events) as spark:
-            yield spark
+            try:
+                yield spark
+            except (Py4JError, PySparkException) as error:
+                # Before Java ends: what an error says is asked of it.
+                raise _failed_in_spark(error) from None
     except (Py4JError, PySparkException) as error:
-        raise Failure(f"Spark: {reason(str(error))}") from error
+        raise _failed_in_spark(error) from None
+
+
+def _failed_in_spark(error: Exception) -> Failure:
+    try:
+        said = str(error)
+    except Exception:  # a Java that was killed cannot be asked any more
+        said = f"{type(error).__name__}: Java has ended before it could say why"
+    return Failure(f"Spark: {reason(said)}")
 
 
 def reason(said: str) -> str:
@@ -169,6 +184,9 @@ def shown_progress(settings: Settings) -> Iterator[Callable[[str, int, int], Non
 
 
 def _tell(step: str, done: int, total: int) -> None:
+    if not step:
+        click.echo("\r\x1b[K", nl=False, err=True)
+        return
     bar = "█" * (_BAR * done // total) if total else ""
     share = f" {bar:<{_BAR}} {done}/{total}" if total else " ..."
     click.echo(f"\r\x1b[K{fitted(step, share, _columns())}", nl=False, err=True)

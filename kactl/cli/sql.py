@@ -61,6 +61,9 @@ def sql(settings: Settings, *, query: str | None, limit: int, folder: str, maste
             found = _asked(spark, query)
             # One more than is shown tells whether there are more.
             rows = _rows(found if limit == 0 else found.limit(limit + 1), all_=limit == 0)
+            first = list(itertools.islice(rows, 1))
+            tell("", 0, 0)  # the answer begins on a line of its own
+            rows = itertools.chain(first, rows)
             shown = rows if limit == 0 else itertools.islice(rows, limit)
             _show(found.columns, shown, form)
             if limit and next(rows, None) is not None:

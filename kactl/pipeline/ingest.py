@@ -8,6 +8,7 @@ Everything is written into a folder beside its place and moved there once all of
 goes first, and `ingest.json`, without which nothing is taken for whole, comes last.
 """
 
+import contextlib
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,6 +38,10 @@ WORK: Final = ".ingest-"
 _WORKS: Final = (WORK, JOBS_WORK)
 # So few are looked at here, within a second; more are worth a round of Spark.
 _LOOK_HERE: Final = 128
+# Spark kills a task's Python two seconds after the task.
+_TRY_S: Final = 0.2
+_TRIES: Final = 25
+_GONE: Final = 3
 # What the jobs made of old logs goes with them.
 _OURS: Final = frozenset({EVENTS, FILES, LEVELS, MANIFEST, JOBS_FOLDER, JOBS_MANIFEST})
 
@@ -82,6 +87,8 @@ def ingest(
         UnknownZone: there is no such time zone.
         InUse: another process writes into the folder.
     """
+    from py4j.protocol import Py4JError
+
     zone_of(time_zone)
     place = Place(out)
     check_target(place)
@@ -93,6 +100,7 @@ def ingest(
     work = place / f"{WORK}{uuid.uuid4().hex[:12]}"
     place.make()
     with held(place):
+        spark.sparkContext.addJobTag(_tag(work))
         try:
             work.make()
             with progress.step(spark, "read", tell):
@@ -106,8 +114,12 @@ def ingest(
                 table.coalesce(1).write.parquet(f"{work.uri}/{FILES}")
             manifest = _manifest(sources, reports, time_zone)
             _put_in_place(work, place, manifest)
+        except BaseException:
+            _give_up(spark, work)
+            raise
         finally:
-            work.remove()
+            with contextlib.suppress(Py4JError, OSError):
+                spark.sparkContext.removeJobTag(_tag(work))
     return Ingested(manifest=manifest, files=tuple(reports))
 
 
@@ -167,6 +179,27 @@ def _why_nothing(sources: Sequence[str], probes: Sequence[Probe]) -> str:
     said = "; ".join(f"{each.path} {each.error or 'is empty'}" for each in probes[:3])
     more = f"; and {len(probes) - 3} more" if len(probes) > 3 else ""
     return f"no file is a log that can be read: {said}{more}"
+
+
+def _tag(work: Place) -> str:
+    """By which Spark knows what it does for one ingest: in a session of others there may be more."""
+    return f"kactl-{work.name.rpartition(WORK)[2]}"
+
+
+def _give_up(spark: "SparkSession", work: Place) -> None:
+    """Leave nothing behind. Tasks that run go on writing, into folders that they make anew, until they hear of it."""
+    from py4j.protocol import Py4JError
+
+    left = _GONE
+    for _ in range(_TRIES):
+        with contextlib.suppress(Py4JError, OSError):
+            spark.sparkContext.cancelJobsWithTag(_tag(work))
+        left = left - 1 if not work.exists() else _GONE
+        if not left:
+            return
+        with contextlib.suppress(OSError):
+            work.remove()
+        time.sleep(_TRY_S)
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------

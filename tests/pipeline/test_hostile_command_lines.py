@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from pyspark.errors import PySparkException
 
 from kactl.cli import forensics, output
 from kactl.cli.exits import Exit, Failure
@@ -236,6 +237,46 @@ def test_progress_stays_on_its_line(columns: int) -> None:
     assert len(line) <= max(0, columns - 1)
     assert "\x1b" not in line
     assert line.endswith("3/40") == (columns >= 30)
+
+
+def test_progress_makes_room_for_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    forensics._tell("query", 0, 0)
+    forensics._tell("", 0, 0)
+
+    assert capsys.readouterr().err == "\r\x1b[Kquery ...\r\x1b[K"
+
+
+class Captured(PySparkException):  # type: ignore[misc]  # as Spark's own are: what they say is asked of Java
+    def __str__(self) -> str:
+        assert ALIVE, "Java has ended"
+        return "[SOME_CLASS] It went wrong."
+
+
+ALIVE: list[str] = []
+
+
+def test_what_spark_raised_is_asked_for_while_its_java_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextlib.contextmanager
+    def pretended(**_: object) -> Iterator[None]:
+        ALIVE.append("Java")
+        try:
+            yield
+        finally:
+            ALIVE.clear()
+
+    monkeypatch.setattr("kactl.pipeline.session.spark_session", pretended)
+
+    with pytest.raises(Failure) as said, SESSION("local[1]", "1g"):
+        raise Captured("x")
+
+    assert said.value.message == "Spark: [SOME_CLASS] It went wrong."
+
+
+def test_a_java_that_was_killed_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kactl.pipeline.session.spark_session", lambda **_: contextlib.nullcontext())
+
+    with pytest.raises(Failure, match="Java has ended before it could say why"), SESSION("local[1]", "1g"):
+        raise Captured("x")
 
 
 # -- terminals ---------------------------------------------------------------------------------------------------------
