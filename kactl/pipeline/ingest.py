@@ -23,7 +23,7 @@ from . import overview, progress
 from .event_types import Kind
 from .holding import held
 from .overview import FileReport
-from .places import Place
+from .places import NEW, Place
 from .reading import read, read_tally
 from .tables import EVENTS, FILES, JOBS_FOLDER, JOBS_MANIFEST, JOBS_WORK, LEVELS, MANIFEST, Manifest, read_events
 from .text import probe, splits
@@ -42,8 +42,9 @@ _LOOK_HERE: Final = 128
 _TRY_S: Final = 0.2
 _TRIES: Final = 25
 _GONE: Final = 3
-# What the jobs made of old logs goes with them.
-_OURS: Final = frozenset({EVENTS, FILES, LEVELS, MANIFEST, JOBS_FOLDER, JOBS_MANIFEST})
+# What the jobs made of old logs goes with them; and what stands beside a file while it is written, if one was killed.
+_MANIFESTS: Final = (MANIFEST, JOBS_MANIFEST)
+_OURS: Final = frozenset({EVENTS, FILES, LEVELS, JOBS_FOLDER, *_MANIFESTS, *(f"{name}{NEW}" for name in _MANIFESTS)})
 
 
 class NothingToIngest(BadRequest):

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, Final, cast
 
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]+://", re.ASCII)
+# Behind the name of a file, as long as it is not whole.
+NEW: Final = ".new"
 GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
@@ -182,7 +184,7 @@ class Place:
             with files.open_output_stream(path) as file:
                 file.write(content)
             return
-        beside = self.name + ".new"
+        beside = self.name + NEW
         try:
             with open(beside, "wb") as new:
                 new.write(content)

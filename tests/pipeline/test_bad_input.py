@@ -168,6 +168,13 @@ def test_a_name_that_is_no_text_is_told_in_signs_that_are(tmp_path: Path) -> Non
     assert shown(found) == told.path
 
 
+def test_one_who_was_killed_over_his_last_file_keeps_nobody_out(tmp_path: Path) -> None:
+    for name in ("ingest.json.new", "jobs.json.new", ".ingest-1", ".jobs-1"):
+        (tmp_path / name).write_text("")
+
+    check_target(Place(str(tmp_path)))
+
+
 def test_tables_that_lie_among_the_logs_are_no_logs(tmp_path: Path) -> None:
     (tmp_path / "forensics").mkdir()
     (tmp_path / "forensics" / "ingest.json").write_text("{}")
