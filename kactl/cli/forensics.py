@@ -29,6 +29,8 @@ OUT: Final = "forensics"
 _MASTER: Final = "local[*]"
 _MEMORY: Final = "2g"
 _BAR: Final = 20
+# Spark's names of what it says of files that are not what they were.
+_DAMAGED: Final = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
 # Of terminals that do not say.
 _COLUMNS: Final = 80
 
@@ -136,7 +138,10 @@ def _failed_in_spark(error: Exception) -> Failure:
         said = str(error)
     except Exception:  # a Java that was killed cannot be asked any more
         said = f"{type(error).__name__}: Java has ended before it could say why"
-    return Failure(f"Spark: {reason(said)}")
+    remedy = (
+        " (part of a table is gone or damaged: ingest the logs anew)" if any(map(said.__contains__, _DAMAGED)) else ""
+    )
+    return Failure(f"Spark: {reason(said)}{remedy}")
 
 
 def reason(said: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from kactl.cli import forensics, output
@@ -270,6 +271,13 @@ def test_what_spark_raised_is_asked_for_while_its_java_lives(monkeypatch: pytest
         raise Captured("x")
 
     assert said.value.message == "Spark: [SOME_CLASS] It went wrong."
+
+
+def test_a_table_that_is_damaged_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kactl.pipeline.session.spark_session", lambda **_: contextlib.nullcontext())
+
+    with pytest.raises(Failure, match=r"PATH_NOT_FOUND.* ingest the logs anew"), SESSION("local[1]", "1g"):
+        raise Py4JError("[PATH_NOT_FOUND] Path does not exist: file:/out/jobs/outages.")
 
 
 def test_a_java_that_was_killed_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
