@@ -16,7 +16,7 @@ from .event_types import EventType, Kind
 from .events import PARTITIONED_BY, SCHEMA
 from .parts import Parts, remove_others
 from .places import Place
-from .tables import EVENTS, read_events
+from .tables import EVENTS, read_events, reader
 from .tally import TALLY_SCHEMA, tally
 from .text import splits
 from .text.batch import WRITTEN
@@ -67,7 +67,7 @@ def read_tally(spark: "SparkSession", folder: Place) -> "DataFrame":
     """What `read` has counted; see `tally.TALLY_SCHEMA`."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return spark.read.schema(from_arrow_schema(TALLY_SCHEMA)).parquet((folder / TALLY).uri)
+    return reader(spark).schema(from_arrow_schema(TALLY_SCHEMA)).parquet((folder / TALLY).uri)
 
 
 def _with_names(records: "DataFrame") -> "DataFrame":

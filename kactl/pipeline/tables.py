@@ -17,7 +17,7 @@ from .events import SCHEMA_VERSION, spark_schema
 from .places import Place
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 EVENTS: Final = "events"
 FILES: Final = "files"
@@ -109,8 +109,13 @@ def open_tables(spark: "SparkSession", folder: str) -> Tables:
     """
     place = Place(folder)
     manifest = read_manifest(place)
-    files, levels = (spark.read.parquet(f"{place.uri}/{name}") for name in (FILES, LEVELS))
+    files, levels = (reader(spark).parquet(f"{place.uri}/{name}") for name in (FILES, LEVELS))
     return Tables(manifest, read_events(spark, place), files, levels)
+
+
+def reader(spark: "SparkSession") -> "DataFrameReader":
+    """Of Parquet by its very name: to Spark brackets, braces, stars and question marks make it a pattern else."""
+    return spark.read.option("__globPaths__", "false")
 
 
 def read_events(spark: "SparkSession", folder: Place) -> "DataFrame":
@@ -119,4 +124,4 @@ def read_events(spark: "SparkSession", folder: Place) -> "DataFrame":
 
     # Told, and not found out: that would take a job, and be wrong where a column is null throughout.
     by = [StructField("kind", StringType()), StructField("day", DateType())]
-    return spark.read.schema(StructType([*spark_schema().fields, *by])).parquet(f"{folder.uri}/{EVENTS}")
+    return reader(spark).schema(StructType([*spark_schema().fields, *by])).parquet(f"{folder.uri}/{EVENTS}")

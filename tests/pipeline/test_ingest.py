@@ -38,6 +38,10 @@ DUMP = (
 KACTL = json.dumps({"kind": "controller", **COMMON, "what": "elected", "controller_id": 7}, separators=(",", ":"))
 
 
+# A name like others, and neither a pattern nor half of a URI.
+OUT = "out [a]{b}*?%41#ö:c"
+
+
 def collect(folder: Path) -> Path:
     """What a careful person has collected from three brokers, and what lay beside it."""
     for name, content in {
@@ -67,12 +71,12 @@ def logs(tmp_path: Path) -> Path:
 def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ingested:
     """The same, ingested, for tests that only look."""
     folder = tmp_path_factory.mktemp("ingested")
-    return ingest(spark, [str(collect(folder / "logs"))], str(folder / "out"), time_zone="Europe/Berlin")
+    return ingest(spark, [str(collect(folder / "logs"))], str(folder / OUT), time_zone="Europe/Berlin")
 
 
 @pytest.fixture
 def tables(spark: SparkSession, done: Ingested) -> Tables:
-    return open_tables(spark, done.manifest.sources[0].replace("/logs", "/out"))
+    return open_tables(spark, done.manifest.sources[0].replace("/logs", f"/{OUT}"))
 
 
 @pytest.fixture

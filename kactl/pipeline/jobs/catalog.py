@@ -21,6 +21,7 @@ from kactl.pipeline.tables import (
     Manifest,
     Tables,
     open_tables,
+    reader,
 )
 
 from . import (
@@ -196,7 +197,7 @@ def given(tables: Tables) -> "dict[str, DataFrame]":
 
 def table(spark: "SparkSession", job: Job, folder: Place) -> "DataFrame":
     """What a job has written into a folder."""
-    return spark.read.schema(job.spark_schema).parquet(f"{folder.uri}/{job.name}")
+    return reader(spark).schema(job.spark_schema).parquet(f"{folder.uri}/{job.name}")
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------

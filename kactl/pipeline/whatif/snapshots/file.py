@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import pyarrow as pa
 
 from kactl.pipeline.places import Place
+from kactl.pipeline.tables import reader
 from kactl.pipeline.whatif.partitions import REQUIRED, SCHEMA, BadSnapshot
 
 from . import describe, documents
@@ -120,7 +121,7 @@ def frame(spark: "SparkSession", name: str) -> "DataFrame":
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_type
 
-    found = spark.read.parquet(Place(name).uri)
+    found = reader(spark).parquet(Place(name).uri)
     check_columns(name, found.columns)
     there = {field.name: f.col(field.name) if field.name in found.columns else f.lit(None) for field in SCHEMA}
     partitions = found.select(*(there[each.name].cast(from_arrow_type(each.type)).alias(each.name) for each in SCHEMA))
