@@ -20,6 +20,7 @@ from kactl.cli.report import _written
 from kactl.cli.root import kactl
 from kactl.pipeline.ingest import find
 from kactl.pipeline.places import Place
+from kactl.pipeline.report.markdown import plain
 from kactl.pipeline.report.wording import Moments
 from tests import tree
 
@@ -297,6 +298,12 @@ def test_a_table_and_an_error_give_a_terminal_no_orders() -> None:
     assert "a\N{REPLACEMENT CHARACTER}b" in header
     assert row == "c\N{REPLACEMENT CHARACTER}]0;d\N{REPLACEMENT CHARACTER}"
     assert "error: e\N{REPLACEMENT CHARACTER}[31m: holds no whole tables" in said.stderr
+
+
+def test_markdown_gives_a_terminal_no_orders_either() -> None:
+    assert (
+        plain("a\x1b]0;b\x07\u202e\nc") == "a\N{REPLACEMENT CHARACTER}\\]0;b" + 2 * "\N{REPLACEMENT CHARACTER}" + " c"
+    )
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
