@@ -25,7 +25,18 @@ from .holding import held
 from .overview import FileReport
 from .places import NEW, Place
 from .reading import read, read_tally
-from .tables import EVENTS, FILES, JOBS_FOLDER, JOBS_MANIFEST, JOBS_WORK, LEVELS, MANIFEST, Manifest, read_events
+from .tables import (
+    EVENTS,
+    FILES,
+    JOBS_FOLDER,
+    JOBS_MANIFEST,
+    JOBS_WORK,
+    LEVELS,
+    MANIFEST,
+    Manifest,
+    parts,
+    read_events,
+)
 from .text import probe, splits
 from .text.probe import Probe
 from .text.splits import SPLIT_BYTES
@@ -113,7 +124,7 @@ def ingest(
                 reports = overview.reports(read_events(spark, work), tallied, probes, time_zone)
                 table = spark.createDataFrame(overview.table(reports))
                 table.coalesce(1).write.parquet(f"{work.uri}/{FILES}")
-            manifest = _manifest(sources, reports, time_zone)
+            manifest = _manifest(sources, reports, time_zone, work)
             _put_in_place(work, place, manifest)
         except BaseException:
             _give_up(spark, work)
@@ -206,7 +217,7 @@ def _give_up(spark: "SparkSession", work: Place) -> None:
 # -- the end -----------------------------------------------------------------------------------------------------------
 
 
-def _manifest(sources: Sequence[str], reports: Sequence[FileReport], time_zone: str) -> Manifest:
+def _manifest(sources: Sequence[str], reports: Sequence[FileReport], time_zone: str, work: Place) -> Manifest:
     return Manifest(
         made_by=metadata.version("kactl"),
         time_zone=time_zone,
@@ -216,6 +227,7 @@ def _manifest(sources: Sequence[str], reports: Sequence[FileReport], time_zone: 
         lines=sum(each.lines for each in reports),
         events=sum(each.events for each in reports),
         unparsed=sum(each.unparsed for each in reports),
+        parts=parts(work / EVENTS),
     )
 
 

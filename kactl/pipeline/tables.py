@@ -39,6 +39,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         time_ms: when it was made, ms since 1970.
         sources: what was named on the command line.
         files, lines, events, unparsed: how many.
+        parts: of how many files the table of events is; 0 if nobody has counted them.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -50,6 +51,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     lines: int
     events: int
     unparsed: int
+    parts: int = 0
 
 
 class NotIngested(BadRequest):
@@ -76,7 +78,8 @@ def read_manifest(folder: Place) -> Manifest:
     """What is said of the tables in a folder.
 
     Raises:
-        NotIngested: there are none, they are half-written, or another version of kactl has written them.
+        NotIngested: there are none, they are half-written or not all there, or another version of kactl has written
+            them.
     """
     try:
         with (folder / MANIFEST).open() as file:
@@ -98,7 +101,22 @@ def read_manifest(folder: Place) -> Manifest:
             f"was written by kactl {manifest.made_by} with tables of version {manifest.schema_version}, and this one "
             f"reads version {SCHEMA_VERSION}: ingest the logs anew",
         )
+    there = parts(folder / EVENTS)
+    if there < manifest.parts:
+        raise NotIngested(
+            str(folder),
+            f"of the {manifest.parts} files of {EVENTS} there are {there}, as somebody has removed the others (what "
+            "cleans folders of temporary files does): ingest the logs anew, into another folder",
+        )
     return manifest
+
+
+def parts(table: Place) -> int:
+    """Of how many files of Parquet a table is. Spark reads what is there, and misses nothing."""
+    try:
+        return sum(each.name.endswith(".parquet") for each in table.files())
+    except OSError:
+        return 0
 
 
 def open_tables(spark: "SparkSession", folder: str) -> Tables:

@@ -21,6 +21,7 @@ from kactl.pipeline.tables import (
     Manifest,
     Tables,
     open_tables,
+    parts,
     reader,
 )
 
@@ -74,10 +75,11 @@ JOBS: Final[tuple[Job, ...]] = (
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """How one job went: rows that it returned, and what it took."""
+    """How one job went: rows that it returned, what it took, and in how many files they are; see `Manifest.parts`."""
 
     rows: int
     took_ms: int
+    parts: int = 0
 
 
 class ResultsManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,6 +222,10 @@ def _read_manifest(place: Place, ingest: Manifest) -> ResultsManifest:
         )
     if manifest.ingest != ingest:
         raise NoResults(folder, f"the logs were ingested anew since the results were made: {_remedy(folder)}")
+    for name, ran in manifest.jobs.items():
+        there = parts(place / JOBS_FOLDER / name)
+        if there < ran.parts:
+            raise NoResults(folder, f"of the {ran.parts} files of {name} there are {there}: {_remedy(folder)}")
     return manifest
 
 

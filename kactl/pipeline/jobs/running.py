@@ -18,7 +18,7 @@ import msgspec
 from kactl.pipeline import progress
 from kactl.pipeline.holding import held
 from kactl.pipeline.places import Place
-from kactl.pipeline.tables import JOBS_FOLDER, JOBS_MANIFEST, JOBS_WORK, open_tables
+from kactl.pipeline.tables import JOBS_FOLDER, JOBS_MANIFEST, JOBS_WORK, open_tables, parts
 
 from .catalog import Ran, Results, ResultsManifest, given, needs, open_results, table, wanted
 from .job import Job
@@ -122,7 +122,8 @@ class _Running:
             counted = Observation(job.name)
             made = job.run(*(self._views[name] for name in job.needs))
             made.observe(counted, f.count(f.lit(1)).alias("rows")).write.parquet(f"{self._work.uri}/{job.name}")
-            return Ran(rows=counted.get["rows"], took_ms=(time.monotonic_ns() - begin) // 1_000_000)
+            took_ms = (time.monotonic_ns() - begin) // 1_000_000
+            return Ran(rows=counted.get["rows"], took_ms=took_ms, parts=parts(self._work / job.name))
 
 
 def _put_in_place(work: Place, place: Place, manifest: ResultsManifest) -> None:

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from kactl.errors import BadRequest
 from kactl.pipeline.ingest import ingest
 from kactl.pipeline.jobs.catalog import GIVEN, JOBS, NoResults, NoSuchJob, Results, open_results
 from kactl.pipeline.jobs.job import Job
@@ -131,6 +132,24 @@ def test_one_that_was_not_run_says_what_to_run(
 
     with pytest.raises(NoResults, match="states was not run"):
         opened["states"]
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("events", "of the 4 files of events there are 3, as somebody has removed the others"),
+        ("jobs/leadership", "of the 1 files of leadership there are 0: make them with"),
+    ],
+)
+def test_what_is_not_all_there_is_not_taken_for_all(
+    results: Results, spark: SparkSession, folder: Path, tmp_path: Path, table: str, said: str
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    next((copy / table).rglob("*.parquet")).unlink()
+
+    with pytest.raises(BadRequest, match=said):
+        open_results(spark, str(copy))
 
 
 def test_a_new_ingest_removes_what_was_made_of_the_old_one(
