@@ -69,6 +69,13 @@ def test_it_does_not_matter_how_much_is_read_at_once(monkeypatch: pytest.MonkeyP
     assert events_of(LOST + STORY) == whole
 
 
+def test_a_mark_of_byte_order_is_no_part_of_the_first_line() -> None:
+    marked, plain = events_of("\ufeff" + STORY), events_of(STORY)
+
+    assert [each["format"] for each in marked] == [each["format"] for each in plain]
+    assert marked[0] == plain[0]
+
+
 def test_lines_that_continue_nothing_are_kept_as_not_understood() -> None:
     first, *rest = events_of(LOST + STORY)
 

@@ -6,6 +6,7 @@ split.
 """
 
 import bisect
+import codecs
 import itertools
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -89,6 +90,8 @@ def _add(batch: Records, texts: list[bytes], layout: Layout, offset: int, start:
     for at in others:
         if _NUL in texts[at]:
             begun[at] = layout.match(texts[at].strip(_NUL))
+        elif offsets[at] == 0:
+            begun[at] = layout.match(texts[at].removeprefix(codecs.BOM_UTF8))
     stop = len(texts)
     if end is not None and offsets[-1] > end:
         # Lines that continue the last record are still ours.
