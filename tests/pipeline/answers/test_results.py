@@ -137,8 +137,8 @@ def test_one_that_was_not_run_says_what_to_run(
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ("events", "of the 4 files of events there are 3, as somebody has removed the others"),
-        ("jobs/leadership", "of the 1 files of leadership there are 0: make them with"),
+        ("events", ", as somebody has removed the others"),
+        ("jobs/leadership", ": make them with"),
     ],
 )
 def test_what_is_not_all_there_is_not_taken_for_all(
@@ -146,9 +146,11 @@ def test_what_is_not_all_there_is_not_taken_for_all(
 ) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
-    next((copy / table).rglob("*.parquet")).unlink()
+    first, *others = (copy / table).rglob("*.parquet")
+    first.unlink()
 
-    with pytest.raises(BadRequest, match=said):
+    name = table.rpartition("/")[2]
+    with pytest.raises(BadRequest, match=f"of the {1 + len(others)} files of {name} there are {len(others)}{said}"):
         open_results(spark, str(copy))
 
 
