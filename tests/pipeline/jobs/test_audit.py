@@ -78,6 +78,12 @@ def obeyed(seconds: float, broker: int, *, of: int, under: int) -> str:
     return line(seconds, message)
 
 
+def active(seconds: float, by: int, under: int) -> str:
+    """A controller of KRaft takes over."""
+    message = f"[QuorumController id={by}] Becoming the active controller at epoch {under}, next write offset 12."
+    return line(seconds, message, logger="org.apache.kafka.controller.QuorumController")
+
+
 def refused(seconds: float, broker: int, tp: str, epoch: int, *, of: int = 9, under: int = 5) -> str:
     message = (
         f"[Broker id={broker}] Ignoring LeaderAndIsr request from controller {of} with correlation id 9 epoch {under} "
@@ -192,7 +198,9 @@ def clean_at_trace() -> Logs:
 
 
 def clean_at_info() -> Logs:
-    """Version 2.8 as it comes: moves to OfflinePartition are not there, and no replica's. The controller is 59."""
+    """Version 2.8 as it comes: moves to OfflinePartition are not there, and no replica's. The controller is 59;
+    58 and 57 come after it, in KRaft and in kactl.
+    """
     logs: Logs = collections.defaultdict(list)
     log, tp = logs[59, Kind.STATE_CHANGE], "brief-0"
     log += [
@@ -221,6 +229,10 @@ def clean_at_info() -> Logs:
         follows(900, 52, tp, 0),
         follows(910, 52, tp, 1, end=3, high=3, before=0),
     ]
+    # Then the cluster goes over to KRaft, and then to kactl. Each counts its epochs for itself, and comes by one that
+    # another controller has had.
+    logs[58, Kind.CONTROLLER].append(active(1000, 58, 55))
+    logs[57, Kind.KACTL].append(elected(2000, 57, 55))
     return logs
 
 
