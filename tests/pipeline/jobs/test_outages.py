@@ -271,6 +271,9 @@ def _stories() -> Iterable[Story]:
         .in_controller_log(71, "Ready to serve as the new controller with epoch 6", controller=2)
         .led(70.5, 2, 5, "offline", **offline, led_at=70.7)
     )
+    yield Story("found-at-takeover-by-logs-that-begin-then", controller=2, epoch=6).led(
+        70.5, 2, 5, "offline", **offline, led_at=70.7
+    )
     yield (
         Story("long-after-takeover", controller=2, epoch=6)
         .led(0, 160, 4, "unknown", led_at=0.1)
@@ -624,6 +627,13 @@ def test_what_a_controller_finds_as_it_takes_over_is_found_when_it_is_elected(fo
     assert times(row, "begin") == (0.1, 70, 70.5, "inferred")
     assert (row["cause"], at(row["detected_at"])) == ("controller-change", 70)
     assert (later["cause"], later["detected_at"]) == ("unknown", None)
+
+
+def test_that_no_line_tells_of_a_leader_before_makes_no_partition_a_new_one(found: Rows) -> None:
+    (row,) = found("found-at-takeover-by-logs-that-begin-then")
+
+    assert times(row, "begin") == (None, 70, 70.5, "inferred")
+    assert (row["cause"], row["broker"], at(row["detected_at"])) == ("controller-change", None, 70)
 
 
 def test_in_kraft_a_fenced_leader_is_what_ended_its_lead(found: Rows) -> None:
