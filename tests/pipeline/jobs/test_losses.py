@@ -262,6 +262,27 @@ B[2] += [
     leads(60.1, 2, "missed-0", 5, (2, 1), end=100, high=50, before=4),
     leads(120.1, 2, "missed-0", 6, (2,), end=140, high=140, before=5),
 ]
+# present-0: restarted in an epoch in which it was in sync for long, of which its own log does not tell.
+C += [
+    online(0, "present-0", 1, 4, (1, 2), 10, by=9),
+    online(60, "present-0", 2, 5, (2, 1), 11, by=9),
+]
+B[1] += [
+    leads(0.1, 1, "present-0", 4, (1, 2), end=50, high=50, before=3),
+    follows(200, 1, "present-0", 5, end=110, high=100),
+]
+B[2].append(leads(60.1, 2, "present-0", 5, (2, 1), end=100, high=50, before=4))
+# ahead-0: restarted in an epoch in which it was not, before one in which it was; its clock is a minute ahead.
+C += [
+    online(0, "ahead-0", 1, 4, (1, 2), 10, by=9),
+    online(60, "ahead-0", 2, 5, (2,), 11, by=9),
+    online(150, "ahead-0", 2, 6, (2, 1), 13, by=9),
+]
+B[1] += [
+    leads(0.1, 1, "ahead-0", 4, (1, 2), end=50, high=50, before=3),
+    follows(200, 1, "ahead-0", 5, end=110, high=100),
+]
+B[2].append(leads(60.1, 2, "ahead-0", 5, (2,), end=100, high=50, before=4))
 
 
 @pytest.fixture(scope="module")
@@ -430,6 +451,11 @@ def test_what_was_committed_after_a_replica_left_says_nothing_of_what_it_had(fou
 def test_who_is_restarted_and_of_whom_nothing_older_is_there_is_doubted(found: Losses) -> None:
     assert of(found, "doubt") == [(6, 1, 110, 20, 10, "follower", False)]
     assert of(found, "missed") == [(5, 1, 110, 10, 0, "follower", False)]
+    assert of(found, "present") == [(5, 1, 110, 10, 0, "follower", False)]
+
+
+def test_in_which_epoch_a_replica_was_in_sync_too_late_no_clock_can_hide(found: Losses) -> None:
+    assert of(found, "ahead") == [(5, 1, 110, 10, 0, "follower", True)]
 
 
 def test_an_isr_that_began_or_shrank_shows_nobody_who_had_copied_anything(tables: Chain) -> None:
