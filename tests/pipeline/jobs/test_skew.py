@@ -56,6 +56,13 @@ brokers[WRITER].append(said.isr_updated(at(WRITER, 50.005), WRITER, "isr-0", (5,
 for second in (100, 900):
     controller.append(said.online(second, "again-0", TWICE, 0, (6,), 0, before=said.NEW))
 brokers[TWICE].append(said.leads(at(TWICE, 100.010), TWICE, "again-0", 0, (6,)))
+# And of which was the ISR of version 1 that it heard of?
+for second in (110, 910):
+    log.append(said.written(second, "again-0", TWICE, 0, (6,), 1))
+brokers[TWICE] += [
+    said.shrinking(at(TWICE, 109.990), TWICE, "again-0", (6, 5), (6,)),
+    said.isr_updated(at(TWICE, 110.010), TWICE, "again-0", (6,), 1),
+]
 
 # One whose clock was set back by four minutes between two leaderships.
 controller.append(said.online(200, "back-0", SET_BACK, 1, (7,), 1))
