@@ -87,7 +87,7 @@ def _older(events: "DataFrame", first: "DataFrame") -> "DataFrame":
     from pyspark.sql import functions as f
 
     named = f.col("topic").isNotNull() & f.col("partition").isNotNull() & f.col("clock_known")
-    told = events.where(named & ~is_a(EventType.PARTITION_CREATED, EventType.REASSIGNMENT_STARTED))
+    told = events.where(named & ~is_a(EventType.REASSIGNMENT_STARTED))
     at_us = f.unix_micros("at") + f.coalesce("at_error_us", f.lit(0))
     earliest = told.groupBy("topic").agg(f.min(at_us).alias("earliest_us"))
     return earliest.join(first, "topic").select(
