@@ -17,11 +17,16 @@ CLOCKS = [
     {"broker": 2, "reference": 1, "offset_us": 2_000_000, "low_us": 1_989_999, "high_us": 2_000_007, "how": "bounds"},
     {"broker": 3, "reference": 1, "offset_us": -500_000, "high_us": -500_000, "how": "one-sided"},
     {"broker": 4, "reference": 1, "offset_us": 0, "how": "unknown"},
+    {"broker": 5, "reference": 1, "offset_us": 0, "low_us": 0, "high_us": 0, "how": "bounds"},
+    {"broker": 6, "reference": 1, "offset_us": 0, "low_us": -30_000_000, "high_us": 30_000_000, "how": "bounds"},
 ]
 B3 = [
     # before-0 was there long before it was born.
     said.leads(20 - 0.5, 3, "before-0", 4, (3,)),
     # again-0 was born at 100 and at 200: these seem to be from just before, for what is known of 3's clock.
+    # A clock that nothing bounds is taken to be wrong by no more than a second.
+    said.follows(198.999 - 0.5, 3, "again-3", 0),
+    said.follows(199 - 0.5, 3, "again-3", 0),
     said.leads(199.3 - 0.5, 3, "again-0", 0, (3,)),
     said.follows(199.3 - 0.5, 3, "again-1", 7),
     # A partition that came later, in the second topic's time.
@@ -40,6 +45,20 @@ C1 = [
     said.online(501, "once-0", 2, 0, (2,), 0, before=said.NEW),
 ]
 B2 = [said.leads(503, 2, "once-0", 0, (2,)), line(504, "what is this?")]
+# A second controller, by whose clock something of a topic is there ten seconds before it is born, or a little longer;
+# and which tells of births a millisecond after each other, and two.
+C5 = [
+    said.online(589.999, "far-0", 2, 3, (2,), 7, by=5),
+    said.online(590, "near-0", 2, 3, (2,), 7, by=5),
+    said.new(600, "near-0", by=5),
+    said.new(600, "far-0", by=5),
+    said.new(700, "told-0", by=5),
+    said.new(700, "born-0", by=5),
+    said.new(700.001, "told-0", by=5),
+    said.new(700.002, "born-0", by=5),
+]
+# A clock that may be wrong by half a minute is not taken to be wrong by more than ten seconds.
+B6 = [said.follows(189.999, 6, "again-0", 0), said.follows(190, 6, "again-0", 0)]
 B4 = [said.leads(50, 4, "once-0", 3, (4,))]  # nobody knows when that was
 
 
@@ -50,7 +69,7 @@ def clocks(spark: SparkSession) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def read(spark: SparkSession) -> DataFrame:
-    of = {1: C1, 2: B2, 3: B3, 4: B4}
+    of = {1: C1, 2: B2, 3: B3, 4: B4, 5: C5, 6: B6}
     logs = {(broker, Kind.STATE_CHANGE): lines for broker, lines in of.items()}
     return events(spark, logs | {(1, Kind.EMPTY): C1}).cache()  # and a copy
 
@@ -109,11 +128,14 @@ def test_a_line_about_a_new_leader_is_of_the_new_topic_even_if_it_seems_to_come_
 ) -> None:
     assert of(found, 3, "topic", "partition", "life") == [
         ("before", 0, 0),
+        ("again", 3, 0),
+        ("again", 3, 1),
         ("again", 0, 1),
         ("again", 1, 0),
         ("again", 2, 1),
         ("before", 0, 1),
     ]
+    assert of(found, 6, "topic", "life") == [("again", 0), ("again", 1)]
 
 
 def test_a_clock_that_nothing_links_is_no_witness_of_an_older_topic(found: list[dict[str, Any]]) -> None:
@@ -137,6 +159,10 @@ def test_only_names_that_were_used_again_have_lives(read: DataFrame, clocks: Dat
         ("again", 1, moment(200)),
         ("before", 0, None),
         ("before", 1, moment(400)),
+        ("born", 0, moment(700)),
+        ("born", 1, moment(700.002)),
+        ("far", 0, None),
+        ("far", 1, moment(600)),
     ]
 
 
