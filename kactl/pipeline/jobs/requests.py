@@ -113,10 +113,8 @@ def _told_at_all(found: "DataFrame") -> "DataFrame":
     def told(name: str, by: "WindowSpec") -> "Value":
         return f.when(f.max(name).over(by).isNotNull(), f.coalesce(f.col(name), f.lit(0)).cast("long"))
 
-    ends_told = f.coalesce(
-        (f.max(f.coalesce("applied", f.lit(0))).over(of_broker) > 0)
-        | (f.max(f.coalesce("answered", f.lit(0))).over(of_controller) > 0),
-        f.lit(False),
+    ends_told = (f.max(f.coalesce("applied", f.lit(0))).over(of_broker) > 0) | (
+        f.max(f.coalesce("answered", f.lit(0))).over(of_controller) > 0
     )
     return found.select(
         *PAIR,
