@@ -114,6 +114,23 @@ BROKERS = {
     20: [
         begun(1, 20, 0, 5), ended(1.1, 20, 0, 5), begun(4, 20, 0, 5), begun(6, 20, 0, 5), ended(6.1, 20, 0, 5),
     ],
+    # The same at TRACE: one request of one partition on each connection.
+    21: [
+        received(1, 21, 0, "a", 1), changed(1.1, 21, 0, "a", done=True),
+        received(5, 21, 0, "a", 2), changed(5.1, 21, 0, "a", done=True),
+    ],
+    # As long as a controller waits for an answer, and longer.
+    22: [begun(31, 22, 0, 3)],
+    23: [begun(31.001, 23, 0, 3)],
+    # By clocks that nothing bounds, a second before it was sent, and more.
+    24: [begun(1, 24, 0, 3)],
+    25: [begun(0.999, 25, 0, 3)],
+    # A replica to be stopped, at TRACE, from 2.6 on.
+    26: [
+        line(1.2, "[Broker id=26] Received StopReplica request StopReplicaPartitionState(partitionIndex=0, "
+             "leaderEpoch=3, deletePartition=false) correlation id 5 from controller 1 epoch 5 for partition a-0",
+             level="TRACE"),
+    ],
     # The second one was lost: none can be joined but those of another size.
     19: [begun(1.1, 19, 0, 3), begun(3.1, 19, 1, 4)],
 }  # fmt: skip
@@ -121,6 +138,9 @@ CONTROLLER = [
     *(sent(n, 11, n + 1) for n in range(len(GROWING))),
     told(10, 16, "a", 1), told(10.004, 16, "b", 4), told(19, 16, "a", 2), told(24, 16, "a", 2),
     answered(10.7, 16, 8, LEADER),
+    sent(1, 22, 3), sent(1, 23, 3), sent(2, 24, 3), sent(2, 25, 3),
+    line(1, "[Controller id=1 epoch=5] Sending StopReplica request StopReplicaPartitionState(partitionIndex=0, "
+         "leaderEpoch=3, deletePartition=false) to broker 26 for partition a-0", level="TRACE"),
     sent(1, 18, 3), sent(1, 19, 3), sent(2, 19, 3), sent(3, 19, 4),
     line(1, "[Controller id=1 epoch=5] Sending UpdateMetadata request to brokers Set(11, 17, 99) for 12 partitions"),
     line(2, "[Controller id=1 epoch=5] Sending StopReplica request for 4 replicas to broker 17"),
@@ -133,8 +153,9 @@ def found(spark: SparkSession) -> Found:
     # Everything of broker 12 and of the controller stands in two files.
     logs |= {(1, Kind.STATE_CHANGE): CONTROLLER, (90, Kind.SERVER): CONTROLLER, (91, Kind.SERVER): BROKERS[12]}
     timed = as_timed(events(spark, logs))
-    # In broker 18's clock one can trust to half a second.
-    error = f.when(f.col("speaker") == 18, 500_000).otherwise(0).cast("long")
+    # In broker 18's clock one can trust to half a second, in those of 24 and 25 not at all.
+    bounded = f.when(f.col("speaker") == 18, 500_000).otherwise(0).cast("long")
+    error = f.when(~f.col("speaker").isin(24, 25), bounded)
     made = requests.requests(timed.withColumn("at_error_us", error))
     return {(row["controller"], row["broker"], row["request"]): row for row in rows(made)}
 
@@ -165,6 +186,7 @@ def test_a_queue_that_grows_shows(found: Found) -> None:
 
 def test_an_id_that_begins_again_is_of_another_connection(found: Found) -> None:
     assert says(found, 20, "received", "applied", "unanswered", "partitions") == (3, 2, 1, 15)
+    assert says(found, 21, "received", "applied", "unanswered", "partitions") == (2, 2, 0, 2)
 
 
 @pytest.mark.parametrize(
@@ -201,6 +223,14 @@ def test_a_wait_is_never_below_nothing(found: Found) -> None:
     assert says(found, 18, "wait_p50_ms") == (0.0,)
 
 
+def test_a_request_that_begins_too_early_for_what_clocks_may_be_wrong_is_another_one(found: Found) -> None:
+    assert [says(found, broker, "wait_p50_ms") for broker in (24, 25)] == [(0.0,), (None,)]
+
+
+def test_nothing_waits_for_longer_than_a_controller_does(found: Found) -> None:
+    assert [says(found, broker, "wait_p50_ms") for broker in (22, 23)] == [(30_000.0,), (None,)]
+
+
 def test_requests_are_joined_in_order_where_there_are_as_many(found: Found) -> None:
     assert says(found, 19, "wait_p50_ms", "wait_p99_ms") == (100.0, 100.0)
 
@@ -212,6 +242,10 @@ def test_metadata_and_stopping_are_requests_too(found: Found) -> None:
     # Nothing ever tells that replicas were stopped.
     assert says(found, 17, *names, request=STOP) == (1, 1, None, None, 4)
     assert says(found, 17, "wait_p50_ms", request=STOP) == (0.0,)
+
+
+def test_a_replica_to_be_stopped_is_no_part_of_a_request_about_leaders(found: Found) -> None:
+    assert [request for _, broker, request in found if broker == 26] == [STOP]
 
 
 def test_a_broker_without_a_log_received_nobody_knows_what(found: Found) -> None:
