@@ -170,6 +170,11 @@ def test_before_2_1_a_line_of_its_own_has_the_epoch(spark: SparkSession) -> None
         ],
         (1, Kind.STATE_CHANGE): [act(12, 1, 5), act(31, 1, 7)],
         (2, Kind.STATE_CHANGE): [act(1, 2, 4), act(25, 2, 6)],
+        # The line that has the epoch is missing; what has it was done within a minute, or later, by another election.
+        (3, Kind.CONTROLLER): [controller_line(100, 3, "3 successfully elected as the controller")],
+        (3, Kind.STATE_CHANGE): [act(160, 3, 8)],
+        (4, Kind.CONTROLLER): [controller_line(200, 4, "4 successfully elected as the controller")],
+        (4, Kind.STATE_CHANGE): [act(260.001, 4, 9)],
     }
 
     found = of(as_timed(events(spark, logs)))
@@ -180,6 +185,9 @@ def test_before_2_1_a_line_of_its_own_has_the_epoch(spark: SparkSession) -> None
         (2, 6): None,
         (1, 7): moment(30),
         (1, None): moment(90),
+        (3, 8): moment(100),
+        (4, None): moment(200),
+        (4, 9): None,
     }
     assert (found[1, 5]["resigned_at"], found[1, 5]["failover_ms"]) == (moment(20), 1000)
     assert found[1, 7]["resigned_at"] is None
