@@ -12,6 +12,7 @@ from kactl.pipeline.jobs.leadership import leadership
 from kactl.pipeline.jobs.states import states
 from kactl.pipeline.jobs.turns import turns
 from kactl.pipeline.jobs.unclean import unclean
+from tests.pipeline.jobs import dumps
 from tests.pipeline.jobs.tables import as_timed, events
 
 # Files of copies are numbered from here on.
@@ -29,9 +30,15 @@ class Chain(NamedTuple):
     turns: DataFrame
 
 
-def chain(spark: SparkSession, logs: Mapping[tuple[int, Kind], Iterable[str]], *, copied: bool = False) -> Chain:
-    """All of them, where all clocks agree; `copied` is with each file there twice."""
-    timed = kept(as_timed(events(spark, logs)))
+def chain(
+    spark: SparkSession,
+    logs: Mapping[tuple[int, Kind], Iterable[str]],
+    *,
+    dumped: Iterable[str] = (),
+    copied: bool = False,
+) -> Chain:
+    """All of them, where all clocks agree; `dumped` is KRaft's metadata log, `copied` is with each file there twice."""
+    timed = kept(as_timed(events(spark, logs).unionByName(dumps.events(spark, dumped))))
     if copied:
         timed = timed.union(timed.withColumn("file_id", (f.col("file_id") + _COPIES).cast("int")))
     known = kept(states(timed))

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from kactl.pipeline.event_types import Kind
 from kactl.pipeline.jobs.unclean import COLUMNS
+from tests.pipeline.jobs import dumps
 from tests.pipeline.jobs.chain import Chain, chain
 from tests.pipeline.jobs.said import (
     NEW,
@@ -125,6 +126,12 @@ S += [led(0, "told-0", 1, 2, (1,), 2), led(40.1, "told-0", 2, 4, (2,), 5, before
 B1.append(isr_updated(20, 1, "told-0", (1, 2), 3))
 # many-0: an unclean leader is alone in the ISR.
 S += [led(0, "many-0", 1, 2, (1,), 2), led(40.1, "many-0", 2, 3, (2, 3), 3, before=OFFLINE)]
+# at-once-0: the ISR shrank and the next one was elected within one millisecond.
+S += [
+    led(0, "at-once-0", 1, 0, (1, 2), 0, before=NEW),
+    without(30, "at-once-0", 1, 1, (1,), 2, 1),
+    led(30, "at-once-0", 2, 2, (2,), 2, before=OFFLINE),
+]
 # first-0: the first leader of a partition.
 S.append(led(0, "first-0", 2, 0, (2,), 0, before=NEW))
 # stays-0: the same leader, once more.
@@ -149,6 +156,11 @@ S.append(recovering(50, "since-0", 2, 4, (2,), 4, OFFLINE, "RECOVERING"))
 S += [
     recovering(0, "recovered-0", 1, 2, (1,), 2, ONLINE, "RECOVERED"),
     recovering(40.1, "recovered-0", 2, 4, (2,), 5, OFFLINE, "RECOVERED"),
+]
+# setting-0: it says so of everybody until all brokers may speak of recovery.
+S += [
+    recovering(0, "setting-0", 1, 2, (1,), 2, ONLINE, "RECOVERED"),
+    recovering(40.1, "setting-0", 2, 3, (2,), 3, OFFLINE, "RECOVERED"),
 ]
 # asked-0, asked-1: an unclean election is asked for; of one of them the ISR is known, and it elected cleanly. asked-2
 # follows too late to be that election.
@@ -191,11 +203,20 @@ K += [
 # brokers-0: no controller's log, only what leaders say of themselves.
 B1.append(leads(0, 1, "brokers-0", 3, (1,), end=10, high=10, before=2))
 LOGS[2, Kind.SERVER].append(leads(40, 2, "brokers-0", 5, (2,), end=5, high=5))
+# kraft-7, kraft-8: in the metadata log somebody leads who was not in the ISR: as an eligible leader replica, with
+# nothing to recover, or uncleanly.
+DUMP = [
+    dumps.topic(0),
+    *(dumps.partition(0, number, (1, 2)) for number in (7, 8)),
+    *(dumps.change(20, number, isr=(1,)) for number in (7, 8)),
+    dumps.change(40, 7, isr=(2,), leader=2),
+    dumps.change(40, 8, isr=(2,), leader=2, leaderRecoveryState=1),
+]
 
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession) -> Chain:
-    return chain(spark, LOGS)
+    return chain(spark, LOGS, dumped=DUMP)
 
 
 @pytest.fixture(scope="module")
@@ -277,6 +298,19 @@ def test_a_doubt_is_dropped_where_the_state_says_that_nothing_is_to_be_recovered
     assert found["recovered"] == []
 
 
+def test_with_zookeeper_the_state_may_say_so_of_everybody(found: Found) -> None:
+    [row] = found["setting"]
+
+    assert (row["leader_epoch"], row["evidence"], row["certain"]) == (3, ["not-in-isr"], True)
+
+
+def test_what_came_to_be_within_one_millisecond_came_in_the_order_of_epochs(found: Found) -> None:
+    [row] = found["at-once"]
+
+    assert (row["leader_epoch"], row["prev_isr"]) == (2, [1])
+    assert (row["evidence"], row["certain"]) == (["not-in-isr"], True)
+
+
 def test_an_election_that_was_asked_for_may_have_been_unclean(found: Found) -> None:
     [row] = found["asked"]
 
@@ -302,11 +336,18 @@ def test_a_warning_counts_where_nothing_else_is_known(found: Found) -> None:
 
 
 def test_kraft_says_which_elections_were_unclean(found: Found) -> None:
-    [row] = found["kraft"]
+    [row] = [row for row in found["kraft"] if row["partition"] < 7]
 
     assert (row["leader_epoch"], row["leader"]) == (4, 2)
     assert row["evidence"] == ["not-in-isr", "said"]
     assert row["certain"] is True
+
+
+def test_in_the_metadata_log_an_unclean_leader_is_one_that_has_to_recover(found: Found) -> None:
+    [row] = [row for row in found["kraft"] if row["partition"] >= 7]
+
+    assert (row["partition"], row["leader_epoch"], row["leader"]) == (8, 1, 2)
+    assert (row["evidence"], row["certain"]) == (["not-in-isr", "recovering"], True)
 
 
 def test_what_brokers_say_of_themselves_is_enough_for_a_doubt(found: Found) -> None:
@@ -317,7 +358,7 @@ def test_what_brokers_say_of_themselves_is_enough_for_a_doubt(found: Found) -> N
 
 
 def test_copies_of_files_change_nothing(spark: SparkSession, found: Found) -> None:
-    twice = chain(spark, LOGS, copied=True)
+    twice = chain(spark, LOGS, dumped=DUMP, copied=True)
 
     again = by_topic(rows(twice.unclean, "topic", "leader_epoch"))
 
