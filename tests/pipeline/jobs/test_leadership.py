@@ -9,7 +9,7 @@ from kactl.pipeline.event_types import Kind
 from kactl.pipeline.jobs.leadership import JOB, leadership
 from kactl.pipeline.jobs.states import states
 from tests.pipeline.jobs import said
-from tests.pipeline.jobs.tables import as_timed, controller_line, events, moment, rows, timed_table
+from tests.pipeline.jobs.tables import as_timed, controller_line, events, line, moment, rows, timed_table
 
 Led = dict[str, list[dict[str, Any]]]
 LOGS: dict[tuple[int, Kind], list[str]] = {
@@ -48,7 +48,21 @@ B2 += [
 for tp, seconds in (("asked-0", 400.1), ("asked-10", 400.1), ("asked-1", 520), ("asked-2", 520.1)):
     begun(tp, 2)
     S.append(said.online(seconds, tp, 1, 5, (2, 3, 1), 11))
-L.append(said.preferred_asked(400, "asked-0,asked-1,asked-2,else-1"))
+L.append(said.preferred_asked(400, "asked-0,asked-1,asked-2,else-1,early-0,early-1"))
+
+# What is asked for may be written down a tenth of a second after what came of it, and no later than that. early-0 and
+# early-1 were asked for above; the leader of early-2 and early-3 is stopping below, that of early-4 and early-5 is left
+# out by a reassignment.
+for tp, seconds in (("early-0", 399.9), ("early-1", 399.899)):
+    begun(tp, 2)
+    S.append(said.online(seconds, tp, 1, 5, (2, 3, 1), 11))
+for tp, seconds in (("early-2", 489.9), ("early-3", 489.899)):
+    begun(tp, 3)
+    S.append(said.online(seconds, tp, 1, 5, (1, 2), 11))
+for tp, seconds in (("early-4", 299.9), ("early-5", 299.899)):
+    begun(tp)
+    L.append(controller_line(300, 1, f"Handling reassignment of partition {tp} to new replicas List(2, 3)"))
+    S.append(said.online(seconds, tp, 2, 5, (2, 3), 11))
 
 # stopped-0: its leader's broker was shut down; stopped-1 moved after five minutes, stopped-2 later.
 for tp, seconds in (("stopped-0", 490.2), ("stopped-1", 790), ("stopped-2", 790.1)):
@@ -148,6 +162,22 @@ B1 += [
     said.leads_3(970, 1, "back-0", 5, 9, (1,), before="Some(5) and previous leader epoch was 4"),
 ]
 
+# kraft-0: KRaft's controller says who leads, and not why: 2, and then the first of the replicas.
+QUORUM, OF_ID = "org.apache.kafka.controller.QuorumController", "kraft-0 with topic ID AbC-dEf_GhIjKlMnOpQrSt"
+L += [
+    line(seconds, f"[QuorumController id=1] {message}", logger=QUORUM)
+    for seconds, message in (
+        (
+            1400,
+            f"Replayed PartitionRecord for new partition {OF_ID} and PartitionRegistration(replicas=[1, 2], "
+            "isr=[1, 2], removingReplicas=[], addingReplicas=[], leader=1, leaderRecoveryState=RECOVERED, "
+            "leaderEpoch=0, partitionEpoch=0).",
+        ),
+        (1410, f"partition change for {OF_ID}: leader: 1 -> 2, leaderEpoch: 0 -> 1, partitionEpoch: 0 -> 1"),
+        (1420, f"partition change for {OF_ID}: leader: 2 -> 1, leaderEpoch: 1 -> 2, partitionEpoch: 1 -> 2"),
+    )
+]
+
 # isr-0: nothing but a change of its ISR is known.
 B1.append(said.isr_updated(50, 1, "isr-0", (1,), 12))
 S.append(said.online(70, "isr-0", 2, 6, (2,), 13, before=said.OFFLINE))
@@ -193,6 +223,25 @@ def test_the_new_leaders_first_lines_count(found: Led) -> None:
 def test_a_preferred_leader_that_was_asked_for_by_name_was_wanted(found: Led) -> None:
     assert hows(found["asked-0"])[1] == hows(found["asked-1"])[1] == (5, 1, "preferred", True)
     assert hows(found["asked-2"])[1] == (5, 1, "unknown", None)
+
+
+def test_what_is_written_down_a_little_later_than_what_came_of_it_explains_it_all_the_same(found: Led) -> None:
+    assert [hows(found[f"early-{number}"])[1][2] for number in range(6)] == [
+        "preferred",
+        "unknown",
+        "controlled-shutdown",
+        "unknown",
+        "reassign",
+        "unknown",
+    ]
+
+
+def test_in_kraft_the_first_of_the_replicas_leads_as_the_preferred_one(found: Led) -> None:
+    assert hows(found["kraft-0"]) == [
+        (0, 1, "initial", None),
+        (1, 2, "unknown", None),
+        (2, 1, "preferred", True),
+    ]
 
 
 def test_one_whose_name_was_not_in_the_list_has_other_grounds(found: Led) -> None:
