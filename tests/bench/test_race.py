@@ -99,7 +99,8 @@ def test_it_says_on_what_it_ran_and_how(results: Results) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_nothing_is_left_of_a_race_that_is_stopped(jars: str, number: signal.Signals, tmp_path: Path) -> None:
-    with raced(tmp_path, "--contenders", "kactl") as race:
+    # It stands by for so long that it cannot be over before it is stopped.
+    with raced(tmp_path, "--contenders", "kactl", "--stand-by", f"{RACE_S}") as race:
         race.wait_for_line("the cluster is there", RACE_S)
         mine = processes_of(tmp_path)
         race.signal(number)
