@@ -105,20 +105,12 @@ def _check_there(spark: "SparkSession", results: "Results", asked: "Asked", mome
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
-    from pyspark.sql import functions as f
 
-    from kactl.pipeline.report.rows import moment
     from kactl.pipeline.report.scope import of_topics
     from kactl.pipeline.timeline.known import alike
 
-    (row,) = results["files"].agg(f.unix_micros(f.min("begin")), f.unix_micros(f.max("end"))).collect()
-    begin, end = map(moment, row)
-    if begin is not None and end is not None:
-        reach = f"these logs reach from {moments.full(begin)} to {moments.full(end)} ({moments.name})"
-        if asked.begin is not None and asked.begin > end:
-            raise Failure(f"--from: {moments.full(asked.begin)} is later than all there is: {reach}", Exit.USAGE)
-        if asked.end is not None and asked.end <= begin:
-            raise Failure(f"--to: {moments.full(asked.end)} is earlier than all there is: {reach}", Exit.USAGE)
+    if asked.begin is not None or asked.end is not None:
+        _check_times(results, asked, moments)
     if asked.topic is None:
         return
     session: Any = spark
@@ -135,6 +127,26 @@ def _check_there(spark: "SparkSession", results: "Results", asked: "Asked", mome
             f"--topic: these logs tell of no topic whose whole name {asked.topic!r} matches; the nearest are {near}",
             Exit.USAGE,
         )
+
+
+def _check_times(results: "Results", asked: "Asked", moments: "Moments") -> None:
+    """Whether the logs reach there.
+
+    Raises:
+        Failure: USAGE, and how far they reach.
+    """
+    from pyspark.sql import functions as f
+
+    from kactl.pipeline.report.rows import moment
+
+    (row,) = results["files"].agg(f.unix_micros(f.min("begin")), f.unix_micros(f.max("end"))).collect()
+    begin, end = map(moment, row)
+    if begin is not None and end is not None:
+        reach = f"these logs reach from {moments.full(begin)} to {moments.full(end)} ({moments.name})"
+        if asked.begin is not None and asked.begin > end:
+            raise Failure(f"--from: {moments.full(asked.begin)} is later than all there is: {reach}", Exit.USAGE)
+        if asked.end is not None and asked.end <= begin:
+            raise Failure(f"--to: {moments.full(asked.end)} is earlier than all there is: {reach}", Exit.USAGE)
 
 
 def _check_file(option: str, file: str | None) -> None:
