@@ -11,13 +11,13 @@ draining it needs no switch of tasks for each message.
 import asyncio
 import collections
 import heapq
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from kactl.errors import KactlError, Remedy
+from kactl.logs import logger
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 M = TypeVar("M")
 

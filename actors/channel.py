@@ -21,6 +21,7 @@ from kactl.clock import Clock
 from kactl.coalescing import Alive, alive_in, coalesced
 from kactl.errors import BrokerUnreachable
 from kactl.events import Event, LeaderAndIsrAnswered, ReplicasDeleted, UpdateMetadataAnswered
+from kactl.logs import logger
 from kactl.model import Broker
 from kactl.telemetry import Telemetry
 from kactl.transport import Connection
@@ -38,7 +39,7 @@ from kactl.wire import (
 from .actor import ActorStopped, InboxFull
 from .gate import Gate
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 DeletionsIn = Callable[[StopReplica, StopReplicaResponse], PartitionErrors]
 

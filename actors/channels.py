@@ -8,7 +8,6 @@ Source: the classic controller's ControllerChannelManager.
 
 import asyncio
 import functools
-import logging
 import statistics
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -16,6 +15,7 @@ from typing import Final
 from kactl.batch import Addressed
 from kactl.clock import Clock
 from kactl.events import BrokerLagged, Event
+from kactl.logs import logger
 from kactl.model import Broker
 from kactl.telemetry import Telemetry
 from kactl.transport import Transport
@@ -24,7 +24,7 @@ from .actor import ActorStopped
 from .channel import Channel, DeletionsIn
 from .gate import Gate
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # The pause before a channel that ended by an error sends again: a request that cannot be sent at all must not spin.
 RENEWAL_PAUSE_MS: Final = 1000

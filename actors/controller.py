@@ -9,11 +9,11 @@ Source: the classic controller's ControllerEventManager.
 """
 
 import asyncio
-import logging
 from typing import Any, Final
 
 from kactl.errors import ControllerMoved, IllegalState, KactlError, NotController, SessionExpired, StoreError
 from kactl.events import ControllerState, Event, LeaderAndIsrAnswered, Turn, WritesFailed
+from kactl.logs import logger
 from kactl.requests import Asked
 from kactl.telemetry import Telemetry
 
@@ -23,7 +23,7 @@ from .handlers.reach import Reach
 from .queue import Turns
 from .unclean import Unclean
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # How often an event is tried while the store fails for the moment, and the first pause; each further one is longer.
 STORE_TRIES: Final = 4

@@ -5,9 +5,10 @@ better still.
 """
 
 import asyncio
-import logging
 
-log = logging.getLogger(__name__)
+from kactl.logs import logger
+
+log = logger(__name__)
 
 
 class Gate:

@@ -5,7 +5,6 @@ which the store names and the row has no slot for is given one.
 """
 
 import dataclasses
-import logging
 from typing import Final
 
 import numpy as np
@@ -13,12 +12,13 @@ import numpy as np
 from kactl.change import Change, Refusal
 from kactl.cluster import Cluster
 from kactl.errors import Remedy, StoreError
+from kactl.logs import logger
 from kactl.model import NO_VERSION, TopicPartition
 from kactl.rows import Bools, Bytes, Ints, RowNumbers, Rows, choose, members
 from kactl.store import Found, Outcome, Store, Write
 from kactl.table import in_sync_of
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # A row is planned again as often as it is refused. Leaders write an ISR a few times in a second at the worst, so that
 # a row which is refused this often is not raced but broken.

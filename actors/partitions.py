@@ -9,7 +9,6 @@ Source: the classic controller's ZkPartitionStateMachine.
 
 import dataclasses
 import functools
-import logging
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from kactl.cluster import Cluster
 from kactl.election import Election
 from kactl.errors import StoreError
 from kactl.history import History
+from kactl.logs import logger
 from kactl.machines import partition
 from kactl.model import PartitionState
 from kactl.rows import Bools, Bytes, RowNumbers, Rows, choose
@@ -32,7 +32,7 @@ from .messages import Move, Moved
 from .outbox import Outbox
 from .unclean import Unclean
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ Source: the classic controller's ZkReplicaStateMachine.
 
 import dataclasses
 import functools
-import logging
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from kactl.clock import Clock
 from kactl.cluster import Cluster
 from kactl.errors import StoreError
 from kactl.history import History
+from kactl.logs import logger
 from kactl.machines import replica
 from kactl.model import ReplicaState
 from kactl.rows import Bools, Bytes, Live, Rows, holds, some
@@ -31,7 +31,7 @@ from .ledger import ROUNDS_MAX, Ledger, Settled
 from .messages import MoveReplicas
 from .outbox import Outbox
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ The only place that knows all actors. They live in one task group that belongs t
 block ends, or its scope is cancelled, everything has stopped.
 """
 
-import logging
 import uuid
 from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
@@ -21,6 +20,7 @@ from kactl.errors import BadRequest, KactlError
 from kactl.events import BrokerLagged, Event, Started
 from kactl.history import History
 from kactl.level import LATEST, ProtocolLevel
+from kactl.logs import logger
 from kactl.model import Broker
 from kactl.requests import ResignRequested
 from kactl.store import Store
@@ -43,7 +43,7 @@ from .watcher import Watcher
 
 __all__ = ["Controller", "Snapshot"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # How long a stop waits for the controllership to be given up properly; after that it ends with the session.
 STOP_TIMEOUT_S: Final = 5

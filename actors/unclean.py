@@ -3,7 +3,6 @@
 What the store says for all brokers goes before our own setting, and what it says for a topic before both.
 """
 
-import logging
 from typing import Final
 
 import numpy as np
@@ -11,10 +10,11 @@ import numpy as np
 from kactl.cluster import Cluster
 from kactl.election import Election, nobody_in_sync_online
 from kactl.errors import StoreError
+from kactl.logs import logger
 from kactl.rows import Bools, Rows
 from kactl.store import Store
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 KEY: Final = "unclean.leader.election.enable"
 

@@ -3,7 +3,6 @@
 One that waits in the controller's inbox already is not put there again: its handler will read whatever is there then.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -27,13 +26,14 @@ from kactl.events import (
     TopicModified,
     TopicsChanged,
 )
+from kactl.logs import logger
 from kactl.model import TopicPartition
 from kactl.store import Changed, StoreEvent
 
 from .actor import ActorStopped, Inbox
 from .gate import Gate
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _EVENTS: Final[dict[Changed, Callable[[str], Event]]] = {
     Changed.CONTROLLER: lambda _: ControllerChanged(),

@@ -9,8 +9,6 @@ before they are answered, so that the next proposal is judged by what holds; non
 Source: the classic controller's processAlterPartition. Unlike there, what the store refused is read.
 """
 
-import logging
-
 import numpy as np
 
 from kactl.actors.ledger import Ledger
@@ -18,13 +16,14 @@ from kactl.broker_requests import AlterPartitionRequested, IsrProposal, IsrResul
 from kactl.change import Change
 from kactl.errors import ControllerMoved, ErrorCode, Remedy, StaleBrokerEpoch, StoreError
 from kactl.events import Event, LeadershipWritten
+from kactl.logs import logger
 from kactl.proposals import VERSION_WITH_IDS, Errors, Judged, Proposed, is_ahead, is_same, judge
 from kactl.rows import RowNumbers
 from kactl.table import NO_ROW, in_sync_of
 
 from .reach import Handler, Handlers, Reach
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class IsrProposals(Handlers):

@@ -11,6 +11,7 @@ import numpy as np
 from kactl.change import Change
 from kactl.errors import ControllerMoved, ErrorCode, StoreError
 from kactl.events import Event, IsrNotified, LeaderAndIsrAnswered, LogDirNotified, UpdateMetadataAnswered
+from kactl.logs import logger
 from kactl.model import ReplicaState
 from kactl.rows import RowNumbers
 from kactl.store import Found
@@ -20,7 +21,7 @@ from .offline import Offline
 from .reach import Handler, Handlers, Reach
 from .reassignments import Reassignments
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class BrokerAnswers(Handlers):

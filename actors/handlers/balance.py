@@ -5,7 +5,6 @@ Looked at five seconds after a takeover, and then every so often for as long as 
 Source: the classic controller's processAutoPreferredReplicaLeaderElection.
 """
 
-import logging
 from typing import Final
 
 import numpy as np
@@ -15,13 +14,14 @@ from kactl.balance import balance
 from kactl.change import Refusal
 from kactl.election import Election
 from kactl.events import BalanceDue, Event
+from kactl.logs import logger
 from kactl.model import PartitionState
 from kactl.rows import Bools, Rows, first, preferred_slot
 
 from .reach import Handler, Handlers, Reach
 from .timers import Timers
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # After a takeover brokers have yet to answer, and followers to catch up. Kafka's number.
 FIRST_CHECK_MS: Final = 5_000

@@ -5,7 +5,6 @@ Source: the classic controller's processBrokerChange, onBrokerStartup, onBrokerF
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Iterator
 from typing import Final
 
@@ -16,6 +15,7 @@ from kactl.change import Change
 from kactl.errors import StoreError
 from kactl.events import BrokerLagged, BrokerModified, BrokersChanged, Event, WritesFailed
 from kactl.history_events import BrokerEvent
+from kactl.logs import logger
 from kactl.model import ReplicaState
 from kactl.row_sets import common, without
 from kactl.rows import RowNumbers
@@ -27,7 +27,7 @@ from .offline import Offline
 from .reach import Handler, Handlers, Reach
 from .reassignments import Reassignments
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # How many chunks of partitions a broker that comes is told of at one time. Brokers of Kafka copy what they know of the
 # whole cluster with each request.

@@ -5,7 +5,6 @@ Whether it is ours is known here and nowhere else. Resigning never fails, and le
 Source: the classic controller's KafkaController.
 """
 
-import logging
 from typing import Final, Protocol
 
 from kactl.actors.unclean import Unclean
@@ -13,6 +12,7 @@ from kactl.controllerships import Controllerships
 from kactl.errors import BadRequest, ControllerMoved
 from kactl.events import ControllerChanged, ControllerGone, Event, SessionLost, SessionOpened, Started
 from kactl.history_events import ControllerEvent
+from kactl.logs import logger
 from kactl.model import ControllerRecord
 from kactl.requests import ResignRequested
 
@@ -21,7 +21,7 @@ from .reach import Handler, Handlers, Reach
 from .standby import Standby
 from .timers import Timers
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # The pause before contesting again after a takeover that failed, so that a lasting failure does not spin.
 CONTEST_BACKOFF_MS: Final = 1000

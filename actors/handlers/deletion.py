@@ -10,7 +10,6 @@ Source: the classic controller's TopicDeletionManager and processTopicDeletion. 
 partitions are being reassigned is marked so after it was queued, which is what lets the mark hold.
 """
 
-import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from typing import Final
 
@@ -21,6 +20,7 @@ from kactl.errors import Remedy, StoreError
 from kactl.events import DeletionsChanged, TopicsChanged
 from kactl.halt import Halt, HaltReason
 from kactl.history_events import TopicEvent
+from kactl.logs import logger
 from kactl.machines import deletion
 from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState
 from kactl.rows import Bools, Ints, RowNumbers, holds, some
@@ -28,7 +28,7 @@ from kactl.rows import Bools, Ints, RowNumbers, holds, some
 from .reach import Handlers, Reach
 from .timers import Timers
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # When a topic is looked at again that the store failed to delete.
 DELETE_AGAIN_MS: Final = 10_000

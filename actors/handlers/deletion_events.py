@@ -3,12 +3,11 @@
 Source: the classic controller's processTopicDeletion, processTopicDeletionStopReplicaResponseReceived.
 """
 
-import logging
-
 import numpy as np
 
 from kactl.errors import BeingDeleted, NotFound, TopicDeletionDisabled
 from kactl.events import DeletionsChanged, Event, ReplicasDeleted
+from kactl.logs import logger
 from kactl.model import TopicRef
 from kactl.requests import TopicDeletionRequested
 from kactl.table import NO_ROW
@@ -16,7 +15,7 @@ from kactl.table import NO_ROW
 from .deletion import Deletion
 from .reach import Handler, Handlers, Reach
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class DeletionEvents(Handlers):

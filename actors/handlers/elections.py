@@ -4,7 +4,6 @@ Source: the classic controller's processReplicaLeaderElection. Unlike there, eve
 answered, also one that has no leader yet or does not exist.
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 import numpy as np
@@ -16,6 +15,7 @@ from kactl.cluster import Cluster
 from kactl.election import Election, nobody_in_sync_online
 from kactl.errors import ErrorCode, Remedy, StoreError
 from kactl.events import Event, PreferredElectionStored
+from kactl.logs import logger
 from kactl.machines import partition
 from kactl.model import NO_LEADER, PartitionState, TopicPartition
 from kactl.requests import ElectionKind, ElectionRequested, ElectionResult, UncleanElectionsEnabled
@@ -24,7 +24,7 @@ from kactl.table import NO_ROW
 
 from .reach import Handler, Handlers, Reach
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _ELECTIONS = {ElectionKind.PREFERRED: Election.PREFERRED, ElectionKind.UNCLEAN: Election.UNCLEAN}
 _NOT_AVAILABLE = {

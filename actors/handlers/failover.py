@@ -6,10 +6,9 @@ partitions, so that the dead are out of the ISRs before anybody is elected.
 Source: the classic controller's onControllerFailover.
 """
 
-import logging
-
 import numpy as np
 
+from kactl.logs import logger
 from kactl.machines import partition
 from kactl.model import ReplicaState
 from kactl.store import Names
@@ -23,7 +22,7 @@ from .reassignments import Reassignments
 from .standby import Standby
 from .topics import TopicEvents
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class Failover(Handlers):

@@ -6,19 +6,18 @@ has to be waited for.
 Source: the classic controller's maybeSetupFeatureVersioning and processFeatureUpdatesWithActiveController.
 """
 
-import logging
-
 import msgspec
 
 from kactl import feature_rules
 from kactl.errors import BadRequest, ErrorCode, Remedy, StoreDamaged, StoreError
 from kactl.events import Event
+from kactl.logs import logger
 from kactl.model import Broker, Features
 from kactl.requests import FeatureResult, FeatureUpdatesRequested
 
 from .reach import Handler, Handlers
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class FeatureEvents(Handlers):

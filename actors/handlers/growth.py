@@ -3,13 +3,12 @@
 Source: the classic controller's processPartitionModifications, and the admin tools' adding of partitions.
 """
 
-import logging
-
 import numpy as np
 
 from kactl.errors import BeingDeleted, NotFound
 from kactl.events import Event, TopicModified
 from kactl.history_events import TopicEvent
+from kactl.logs import logger
 from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.placement import check_growth
 from kactl.requests import PartitionsRequested
@@ -20,7 +19,7 @@ from kactl.table import NO_ROW, Topic
 from .reach import Handler, Handlers, Reach
 from .topics import TopicEvents, bounded
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class Growth(Handlers):

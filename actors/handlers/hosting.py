@@ -4,13 +4,13 @@ Whoever finds a new partition comes here first. A partition of which anything bu
 its life, and is left as it is. One that could only live where there is no broker now waits until one comes.
 """
 
-import logging
 from typing import Final
 
 import numpy as np
 
 from kactl.errors import BadRequest, NotFound
 from kactl.events import TopicsChanged
+from kactl.logs import logger
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.rewriting import rewritten
 from kactl.rows import RowNumbers
@@ -19,7 +19,7 @@ from kactl.table import NO_ROW
 
 from .reach import Handlers, Reach
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # How many partitions a line of the log names.
 _NAMED_MAX: Final = 5

@@ -3,17 +3,17 @@
 Source: the classic controller's processAllocateProducerIds, ZkProducerIdManager.
 """
 
-import logging
 from typing import Final
 
 from kactl.broker_requests import PRODUCER_ID_BLOCK_SIZE, ProducerIdsRequested
 from kactl.errors import BrokerNotRegistered, ProducerIdsExhausted, StaleBrokerEpoch, StoreError
 from kactl.events import Event
+from kactl.logs import logger
 from kactl.model import ProducerIdBlock
 
 from .reach import Handler, Handlers
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 PRODUCER_ID_MAX: Final = 2**63 - 1
 # Whoever refuses us has taken a block itself, as brokers below protocol level 3.0 do when they start: one for each

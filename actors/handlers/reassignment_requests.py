@@ -3,18 +3,18 @@
 Source: the classic controller's processApiPartitionReassignment, maybeRemoveFromZkReassignment.
 """
 
-import logging
 from collections.abc import Callable, Collection, Mapping
 
 from kactl.cluster import Cluster
 from kactl.errors import ErrorCode
 from kactl.events import ReassignmentStored
+from kactl.logs import logger
 from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.requests import ReassignmentResult
 
 from .reach import Handlers
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 Target = tuple[int, ...]
 

@@ -11,7 +11,6 @@ controllership ends a call. What is done once more, after a crash or a failure, 
 Source: the classic controller's onPartitionReassignment.
 """
 
-import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
@@ -23,6 +22,7 @@ from kactl.change import REFUSAL_TEXT, Change, Refusal
 from kactl.election import Election
 from kactl.errors import BadRequest, ErrorCode, NotFound, Remedy, StoreError
 from kactl.halt import HaltReason
+from kactl.logs import logger
 from kactl.machines import reassignment
 from kactl.model import NO_BROKER, Assignment, PartitionState, ReplicaState, TopicPartition
 from kactl.rows import Bools, Bytes, RowNumbers, Rows, holds, some
@@ -34,7 +34,7 @@ from .reassignment_requests import WaitingRequest
 from .rewrites import Rewrites
 from .topic_entries import TopicEntries, brokers_of
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class Failure(NamedTuple):

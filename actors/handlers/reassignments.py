@@ -10,12 +10,12 @@ Source: the classic controller's processApiPartitionReassignment, processZkParti
 maybeCompleteReassignment.
 """
 
-import logging
 from collections.abc import Collection, Iterable
 
 import numpy as np
 
 from kactl.events import Event, LeadershipWritten, ReassignmentStored
+from kactl.logs import logger
 from kactl.machines import reassignment
 from kactl.model import Assignment, ReplicaState, TopicPartition
 from kactl.requests import ReassignmentRequested, ReassignmentResult, ReassignmentsListed
@@ -28,7 +28,7 @@ from .reach import Handler, Handlers, Reach
 from .reassignment_requests import Target, WaitingRequest, check_partition, check_request, check_target
 from .reassignment_steps import Failures, ReassignmentSteps
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class Reassignments(Handlers):

@@ -3,7 +3,6 @@
 The handlers' counterpart of what each machine does for its own moves.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -11,11 +10,12 @@ import numpy as np
 
 from kactl.actors.ledger import ROUNDS_MAX, Ledger
 from kactl.change import Change, Refusal
+from kactl.logs import logger
 from kactl.rows import Bools, Bytes, RowNumbers, Rows, choose
 
 from .reach import Handlers, Reach
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 Plan = Callable[[Rows], Change]
 

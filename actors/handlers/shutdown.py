@@ -12,7 +12,6 @@ Source: the classic controller's processControlledShutdown. Unlike there, a brok
 it has asked is counted on again, and an operator can take the mark away.
 """
 
-import logging
 from collections.abc import Awaitable
 from typing import Final, Protocol
 
@@ -24,6 +23,7 @@ from kactl.change import Refusal
 from kactl.election import Circumstances, Election
 from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch
 from kactl.events import Event, ShutdownOverdue
+from kactl.logs import logger
 from kactl.machines import partition
 from kactl.model import NO_EPOCH, Broker, PartitionState, ReplicaState, TopicPartition
 from kactl.requests import UndrainRequested
@@ -33,7 +33,7 @@ from kactl.rows import Live, RowNumbers, holds
 from .reach import Handler, Handlers, Reach
 from .timers import Timers
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # The events of a broker's life that begin and end here, as they are recorded.
 DRAINING: Final = "shutting-down"

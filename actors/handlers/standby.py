@@ -9,7 +9,6 @@ Nothing follows from the copy before the takeover has brought it up to date; and
 store refuses what is written on the strength of it, and what it refuses is read again.
 """
 
-import logging
 from collections.abc import Collection
 from typing import Final
 
@@ -18,6 +17,7 @@ import numpy as np
 from kactl.cluster import Cluster
 from kactl.errors import Remedy, StoreError
 from kactl.events import Event, StandbyDue
+from kactl.logs import logger
 from kactl.rows import RowNumbers
 from kactl.store import Changes, Names, Store
 from kactl.stored import Assignments
@@ -27,7 +27,7 @@ from .reach import Handler, Handlers, Reach
 from .timers import Timers
 from .topics import bounded, reassigned
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # Topics, or partitions, that are read in one go; events of the controllership wait for no longer than that takes.
 TOPICS_AT_ONCE: Final = 200

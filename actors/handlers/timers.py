@@ -1,14 +1,14 @@
 """Events that come by themselves after a while. They end with the controllership that asked for them."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from kactl.clock import Clock
 from kactl.errors import KactlError
 from kactl.events import Event
+from kactl.logs import logger
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class Timers:

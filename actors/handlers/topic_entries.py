@@ -6,19 +6,19 @@ once more as we know it, before anybody else could act on it.
 Source: the classic controller's updateReplicaAssignmentForPartition.
 """
 
-import logging
 from collections.abc import Mapping
 
 import numpy as np
 
 from kactl.errors import BadRequest, NotFound, Remedy, StoreError
+from kactl.logs import logger
 from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.rows import Bools, Rows, some
 from kactl.table import Table
 
 from .reach import Handlers, Reach
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class TopicEntries(Handlers):

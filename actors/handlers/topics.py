@@ -4,7 +4,6 @@ Source: the classic controller's processTopicChange, onNewPartitionCreation.
 """
 
 import dataclasses
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -18,6 +17,7 @@ from kactl.election import Election
 from kactl.errors import BadRequest, NotFound
 from kactl.events import DefaultConfigChanged, Event, TopicConfigChanged, TopicsChanged
 from kactl.history_events import TopicEvent
+from kactl.logs import logger
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.placement import check_creation
 from kactl.requests import TopicCreationRequested
@@ -29,7 +29,7 @@ from .deletion import Deletion
 from .hosting import Hosting
 from .reach import Handler, Handlers, Reach
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 ABSENT, NEW = PartitionState.ABSENT, PartitionState.NEW
 ONLINE, OFFLINE = PartitionState.ONLINE, PartitionState.OFFLINE

@@ -7,7 +7,7 @@ from typing import Final
 
 from kactl.errors import BadRequest, ErrorCode, KactlError, NotFound, Remedy
 
-from .schema import FieldError, Problem, ProblemController
+from .schema import ONE_LINE, FieldError, Problem, ProblemController
 
 CONTENT_TYPE: Final = "application/problem+json"
 # How soon a request may be sent again that only came too early.
@@ -15,6 +15,8 @@ RETRY_AFTER_S: Final = 1
 _CAPITAL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
 _PLACE: Final = re.compile(r" - at (?:`key` in )?`\$(.*)`$")
+# The decoder names the expression, which is no help to most readers.
+_NOT_ONE_LINE: Final = f"Expected `str` matching regex {ONE_LINE!r}"
 _FIELD: Final = re.compile(r"(?:unknown|missing required) field `(.*)`", re.DOTALL)
 
 
@@ -101,7 +103,7 @@ def of_body(error: Exception) -> Refused:
     """A body that is no JSON, or not what was wanted; the message says where."""
     said = str(error)
     place = _PLACE.search(said)
-    reason = said[: place.start()] if place else said
+    reason = without_place(error)
     field = _FIELD.search(reason)
     at = pointer(place[1] if place else "") + (f"/{_escaped(field[1])}" if field else "")
     return Refused(
@@ -125,8 +127,9 @@ def of_header(name: str, reason: str, *, status: int, title: str, code: ErrorCod
 
 
 def without_place(error: Exception) -> str:
-    """What a decoder said, less the place in the value."""
-    return _PLACE.sub("", str(error))
+    """The message of a decoder, without the place in the value."""
+    said = _PLACE.sub("", str(error))
+    return "contains control characters: write one line of plain text" if said == _NOT_ONE_LINE else said
 
 
 def pointer(path: str) -> str:

@@ -7,7 +7,6 @@ content type, which no form can send, and an `Origin`, where there is one, has t
 
 import contextlib
 import ipaddress
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 from typing import Final, NamedTuple
@@ -20,6 +19,7 @@ from aiohttp.typedefs import Middleware
 from kactl.actors.system import Controller
 from kactl.config import Config
 from kactl.errors import BadConfig, ErrorCode
+from kactl.logs import logger
 from kactl.participant.group import Participants
 
 from . import openapi, problem
@@ -29,7 +29,7 @@ from .routes.table import ROUTES
 from .schema import Answer, FieldError
 from .service import Service
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # Streams end at once when the server does; what else is on its way gets this long.
 SHUTDOWN_TIMEOUT_S: Final = 5

@@ -2,7 +2,6 @@
 
 import contextlib
 import ipaddress
-import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -13,12 +12,13 @@ import numpy as np
 from kactl.actors.system import Controller
 from kactl.config import Config
 from kactl.errors import ActionTimedOut, NotController
+from kactl.logs import logger
 from kactl.model import NO_EPOCH, NO_LEADER, ZERO_ID, Broker, TopicRef
 from kactl.requests import Asked
 from kactl.transports.kafka.listener import KafkaListener, ListenerSettings
 from kactl.transports.kafka.listener.frames import Limits
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class ControllerRuled:

@@ -11,6 +11,8 @@ from typing import Any, Final
 import click
 import msgspec
 
+from kactl.escaping import harmless as harmless
+
 GAP: Final = "  "
 NONE: Final = "-"
 
@@ -85,11 +87,6 @@ def time_of_day(time_ms: int) -> str:
 def count(number: int, thing: str) -> str:
     """'1 partition', '1,000 partitions'."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
-def harmless(text: str) -> str:
-    """Text of a log, which may hold anything, on one line and without what a terminal would take for an order."""
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def _split(cell: Cell) -> tuple[str, Mapping[str, Any]]:

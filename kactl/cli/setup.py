@@ -17,6 +17,7 @@ import anyio
 from kactl.config import Config, Listen
 from kactl.config_file import load
 from kactl.errors import KactlError
+from kactl.logs import LineFormatter
 
 from .exits import Exit, Failure
 
@@ -37,8 +38,10 @@ def read_config(path: str | None, overrides: Mapping[str, object] | None = None)
 
 
 def log_to_stderr(level: str) -> None:
-    """Logging for the whole process: one line for each record."""
-    logging.basicConfig(stream=sys.stderr, level=level.upper(), format=_LINE, datefmt="%H:%M:%S")
+    """Logging for the whole process: one line for each record, whatever it contains."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter(_LINE, datefmt="%H:%M:%S"))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
 def check_listen(listen: Listen) -> None:

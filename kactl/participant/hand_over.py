@@ -3,17 +3,17 @@
 Source: KafkaServer.controlledShutdown.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from kactl.broker_requests import ControlledShutdownRequested
 from kactl.clock import Clock
 from kactl.errors import KactlError
+from kactl.logs import logger
 from kactl.model import NO_EPOCH, TopicPartition
 from kactl.requests import Asked
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # Kafka's default (controlled.shutdown.max.retries), which counts the first try too.
 ATTEMPTS: Final = 3

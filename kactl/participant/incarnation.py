@@ -5,7 +5,6 @@ leads. When the session is lost, all of it is void: the broker registers again a
 """
 
 import collections
-import logging
 from collections.abc import Awaitable
 from typing import Final
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from kactl.clock import Clock
 from kactl.errors import BrokerUnreachable, ErrorCode, SessionExpired, StoreError
+from kactl.logs import logger
 from kactl.model import NO_EPOCH, TopicPartition
 from kactl.rows import Bools, Ints
 from kactl.store import Names, Session, Store
@@ -41,7 +41,7 @@ from .pause import Pause
 from .to_controller import ToController
 from .words import InSync, Way
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # A sender has one request under way and gives up after half a minute: more than these can only pile up in front of a
 # broker that hangs for most of an hour.

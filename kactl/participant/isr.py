@@ -9,7 +9,6 @@ Source: Partition.maybeExpandIsr, Partition.maybeShrinkIsr.
 """
 
 import dataclasses
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from kactl.clock import Clock
 from kactl.errors import KactlError
+from kactl.logs import logger
 from kactl.model import NO_BROKER, Leadership, TopicPartition
 from kactl.rows import Bools, Ints, Live, RowNumbers, members, some
 from kactl.store import Names
@@ -28,7 +28,7 @@ from .laggards import LOOKS_PER_LAG, Laggards
 from .pause import Pause
 from .words import Follows, InSync, Wanted, Way
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # After a failure, and between two looks at an application's own measure of being caught up.
 RETRY_MS: Final = 500

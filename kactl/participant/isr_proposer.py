@@ -7,12 +7,12 @@ is with a proposal that got no answer, which may have been taken.
 Source: DefaultAlterPartitionManager, Partition.handleAlterPartitionError.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from kactl.broker_requests import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.errors import ErrorCode
+from kactl.logs import logger
 from kactl.model import ZERO_ID, Leadership, TopicPartition, TopicRef
 
 from .hosted import Hosted, Role
@@ -21,7 +21,7 @@ from .pause import Pause
 from .to_controller import ToController
 from .words import Brought, Wanted
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # As many partitions as a broker commonly leads: after it has taken over from another all of them may change at once.
 PROPOSED_MAX: Final = 10_000

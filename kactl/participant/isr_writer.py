@@ -6,13 +6,13 @@ wrote. Where another version stands the store is read: if the leadership there i
 Source: ZkAlterPartitionManager.
 """
 
-import logging
 from collections.abc import Sequence
 from typing import Final
 
 import anyio
 
 from kactl.errors import StoreError
+from kactl.logs import logger
 from kactl.model import Leadership, TopicPartition
 from kactl.store import Names, Store
 
@@ -20,7 +20,7 @@ from .hosted import Hosted
 from .pause import Pause
 from .words import Brought, Wanted
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # One notification is one entry of the store: as many names fit well below a megabyte.
 NOTIFIED_MAX: Final = 3_000

@@ -1,6 +1,5 @@
 """What an application is told of its replicas."""
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -8,12 +7,13 @@ import anyio.lowlevel
 import numpy as np
 
 from kactl.errors import ErrorCode
+from kactl.logs import logger
 from kactl.model import TopicPartition
 from kactl.rows import Bools
 from kactl.store import Names
 from kactl.wire import Shorts
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # After so many calls that did not wait, others get their turn: the session must be kept alive meanwhile.
 CALLS_PER_TURN: Final = 1_000

@@ -22,6 +22,7 @@ import anyio.lowlevel
 
 from kactl.clock import Clock, SystemClock
 from kactl.errors import BrokerIdTaken, IllegalState, Remedy, SessionExpired, StoreError
+from kactl.logs import logger
 from kactl.model import NO_BROKER, NO_EPOCH, Broker, Endpoint, TopicPartition
 from kactl.store import Session, Store
 
@@ -35,7 +36,7 @@ from .metadata import CachedPartition
 from .pause import Pause
 from .words import InSync
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # Kafka's default for a broker's session (zookeeper.session.timeout.ms).
 SESSION_TIMEOUT_MS: Final = 18_000

@@ -9,6 +9,7 @@ import datetime
 from collections.abc import Callable
 from typing import Any, Final
 
+from kactl.escaping import escaped
 from kactl.history_events import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, TopicEvent
 from kactl.model import PartitionState, ReplicaState
 
@@ -55,7 +56,7 @@ def _partition(event: PartitionEvent, controller_id: int) -> _Line:
         failed = (
             f"Controller {controller_id} epoch {event.controller_epoch} failed to change state for partition {name}"
         )
-        reason = event.refused.replace("\n", " ")
+        reason = escaped(event.refused)
         return (
             "ERROR",
             f"{failed} from {before} to {after}\nkafka.common.StateChangeFailedException: {reason}",
@@ -116,7 +117,7 @@ def _topic(event: TopicEvent, controller_id: int) -> _Line | None:
     said = _TOPIC_SAYS.get(event.what)
     if said is None:
         return None
-    cause = event.cause.replace("\n", " ")
+    cause = escaped(event.cause)
     return "INFO", said.format(event.topic) + (f" due to {cause}" if cause else ""), _CONTROLLER
 
 

@@ -5,7 +5,6 @@ a thread. Where it was busy for so long that the ring has let events go, the log
 """
 
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
@@ -16,6 +15,7 @@ from kactl.admin.happened import told
 from kactl.clock import Clock
 from kactl.history import History
 from kactl.history_events import AnyEvent
+from kactl.logs import logger
 
 from .kafka_text import render
 from .segments import Segments
@@ -25,7 +25,7 @@ AT_ONCE: Final = 200
 # How long, in all, writing waits for the controller to rest; the ring has room for more than happens meanwhile.
 _REST_MS: Final = 10.0
 _REST_TRIES: Final = 100
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logger(__name__)
 
 # Events to lines; called in a thread.
 Render = Callable[[Sequence[AnyEvent]], list[bytes]]

@@ -1,7 +1,6 @@
 """Brokers: what each has, and the life of those that run in this process. And the cluster in numbers."""
 
 import asyncio
-import logging
 from http import HTTPStatus
 
 from kactl.admin.problem import BrokerNotFound, Refused
@@ -23,11 +22,12 @@ from kactl.admin.schema import (
 from kactl.admin.service import Service
 from kactl.admin.tallies import Shares, shares
 from kactl.errors import ActionTimedOut, ErrorCode
+from kactl.logs import logger
 from kactl.model import TopicPartition
 from kactl.participant.group import Participants
 from kactl.requests import UndrainRequested
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # A restart waits for the registration of a life before it to expire, twice the session's timeout at the most.
 RESTART_TIMEOUT_S = 120

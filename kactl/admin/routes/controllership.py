@@ -1,7 +1,5 @@
 """The controllership: what waits for this instance, who had it before, and giving it up."""
 
-import logging
-
 from kactl.actors.queue import Kind, QueueView, Waiting
 from kactl.admin.route import Asked
 from kactl.admin.schema import (
@@ -20,8 +18,9 @@ from kactl.admin.schema import (
 from kactl.admin.service import Service
 from kactl.durations import Summary
 from kactl.errors import NotController
+from kactl.logs import logger
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 async def history(service: Service, asked: Asked[NoQuestion, NoQuestion, NoQuestion]) -> TermList:

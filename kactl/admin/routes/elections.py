@@ -1,18 +1,18 @@
 """Elections that a person asks for."""
 
 import asyncio
-import logging
 from typing import Final, Literal, cast
 
 from kactl.admin.route import Asked
 from kactl.admin.schema import ElectionAnswer, ElectionRequest, ElectionResult, NoQuestion
 from kactl.admin.service import Service
 from kactl.errors import ActionTimedOut, BadRequest
+from kactl.logs import logger
 from kactl.model import TopicPartition
 from kactl.requests import ElectionKind
 from kactl.requests import ElectionResult as Result
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # An election waits for its turn among events, and for a store that fails for the moment.
 ELECTION_TIMEOUT_S: Final = 120

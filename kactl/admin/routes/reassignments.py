@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import logging
 from typing import Final
 
 from kactl.admin.route import Asked
@@ -23,6 +22,7 @@ from kactl.admin.schema import (
 from kactl.admin.service import Service
 from kactl.cluster import Cluster
 from kactl.errors import ActionTimedOut, BadRequest, ErrorCode, NotFound
+from kactl.logs import logger
 from kactl.machines.reassignment import Progress, progress
 from kactl.model import Broker, TopicPartition
 from kactl.plan import plan
@@ -31,7 +31,7 @@ from kactl.requests import ReassignmentResult as Result
 from kactl.rows import Rows
 from kactl.stored import Names
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # A reassignment waits for its turn among events, and for a store that fails for the moment.
 REASSIGNMENT_TIMEOUT_S: Final = 120

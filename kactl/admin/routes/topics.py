@@ -1,6 +1,5 @@
 """Topics and their partitions: to look at, to create, to change, to delete."""
 
-import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 
@@ -27,9 +26,10 @@ from kactl.admin.service import Service
 from kactl.admin.tallies import find_topics, text_of_id, topic_infos
 from kactl.admin.views import Found, find_partition, find_partitions
 from kactl.errors import ActionTimedOut, BadConfig, BadRequest, NotFound, StoreError, StoreUnavailable
+from kactl.logs import logger
 from kactl.model import TopicPartition
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 async def topics(service: Service, asked: Asked[NoQuestion, TopicQuery, NoQuestion]) -> TopicPage:

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from kactl.escaping import harmless
+
 from .facts import Report
 from .page import asked, figures, sections
 from .section import Section, Table
@@ -22,9 +24,7 @@ def markdown(report: Report, moments: Moments) -> str:
 
 def plain(text: str) -> str:
     """A text of which nothing is markup, on one line; nor an order to the terminal on which somebody looks at it."""
-    shown = "".join(
-        each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in _SPACE.sub(" ", text).strip()
-    )
+    shown = harmless(_SPACE.sub(" ", text).strip())
     escaped = _MARKUP.sub(r"\\\1", shown)
     return _LINE_BEGIN.sub(lambda found: f"{found[1]}\\{found[2]}" if found[1] else f"\\{found[3]}", escaped)
 

@@ -1,17 +1,17 @@
 """What a process must do again and again, or lose it: keep its session alive, and look at what others have changed."""
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
 from kactl.clock import Clock
 from kactl.errors import SessionExpired, StoreError
+from kactl.logs import logger
 from kactl.model import Broker, Fence
 from kactl.store import Changed, StoreEvent
 
 from .thread import DatabaseThread
 
-_LOGGER = logging.getLogger(__name__)
+_LOGGER = logger(__name__)
 
 # How soon a change by another process is seen. SQLite tells nobody; asking takes about 0.1 ms.
 POLL_MS: Final = 50

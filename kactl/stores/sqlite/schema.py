@@ -1,6 +1,5 @@
 """What a file looks like, how one comes to be, and how one that is something else is found out and left alone."""
 
-import logging
 import os
 import sqlite3
 import tempfile
@@ -9,8 +8,9 @@ from typing import Final
 from urllib.parse import quote
 
 from kactl.errors import StoreDamaged
+from kactl.logs import logger
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # Stands in the header of the file: "kact".
 APPLICATION_ID: Final = 0x6B616374

@@ -9,7 +9,6 @@ When the session ends everything that waits fails, and the link makes a new sess
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -26,12 +25,13 @@ from kazoo.protocol.serialization import Exists, GetChildren2, GetData
 from kazoo.protocol.states import KazooState
 
 from kactl.errors import KactlError, SessionExpired, StoreUnavailable
+from kactl.logs import logger
 
 from . import link, request
 from .answers import Answers, Call
 from .request import MultiRead
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # A node can hold a megabyte; an answer of as many of these is one that a link still takes. More in a request would save
 # the server little.

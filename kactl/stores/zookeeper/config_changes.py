@@ -4,11 +4,11 @@ Tools and brokers lay them there. A controller that lives in a broker learns of 
 itself. It never deletes them.
 """
 
-import logging
 from collections.abc import Callable
 
 from kazoo.exceptions import NoNodeError, ZookeeperError
 
+from kactl.logs import logger
 from kactl.store import Changed, StoreEvent
 
 from . import layout
@@ -16,7 +16,7 @@ from .answers import Answers
 from .client import Client
 from .watches import Kind, Watches
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class ConfigChanges:

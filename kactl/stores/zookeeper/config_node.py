@@ -3,18 +3,18 @@
 Source: AdminZkClient.fetchEntityConfig, changeEntityConfig.
 """
 
-import logging
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 
 from kactl.errors import StoreError
+from kactl.logs import logger
 
 from . import layout, request
 from .client import Client
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _ALL_BROKERS: Final = "all brokers"
 

@@ -10,13 +10,13 @@ that it had been done; it won if what is ephemeral is of our own session, and th
 Source: KafkaZkClient.registerControllerAndIncrementControllerEpoch, tryRegisterKRaftControllerAsActiveController.
 """
 
-import logging
 import time
 from typing import Any, Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
 from kactl.errors import ControllerMoved, StoreDamaged, StoreError
+from kactl.logs import logger
 from kactl.model import NO_BROKER, ControllerRecord, Fence
 from kactl.store import Outcome
 
@@ -26,7 +26,7 @@ from .client import Client
 from .json_node import INT32_MAX
 from .watches import Kind, Watches
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # Each lost race means that somebody else was elected in between.
 TAKE_OVERS_MAX: Final = 20

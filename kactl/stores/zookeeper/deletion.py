@@ -12,13 +12,13 @@ So whoever comes after a crash finds the mark, and does the rest. What is true o
 Source: KafkaZkClient.deleteTopicZNode, deleteTopicConfigs, deleteTopicDeletions, createDeleteTopicPath.
 """
 
-import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
 from kactl.errors import BeingDeleted, ControllerMoved, StoreError
+from kactl.logs import logger
 from kactl.model import Fence
 from kactl.rows import Ints
 from kactl.store import Outcome
@@ -27,7 +27,7 @@ from . import fenced, layout, request
 from .client import Client
 from .delete_multi import PartitionsDeletion, packed
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # Nodes that somebody adds while we delete are found by looking again. Nobody does so for long.
 LOOKS_MAX: Final = 5

@@ -5,19 +5,19 @@ An entry that makes no sense is never overwritten: what it said cannot be told a
 Source: FeatureZNode, ProducerIdBlockZNode; KafkaController.enableFeatureVersioning, ZkProducerIdManager.
 """
 
-import logging
 from typing import Any, Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
 from kactl.errors import StoreDamaged, StoreError
+from kactl.logs import logger
 from kactl.model import NO_VERSION, Features, Fence, ProducerIdBlock
 from kactl.store import Outcome
 
 from . import admin_layout, fenced, layout, request
 from .client import Client
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # Each try fails only if somebody else writes at that moment.
 TRIES_MAX: Final = 10

@@ -3,13 +3,13 @@
 Source: KafkaZkClient.propagateIsrChanges, propagateLogDirEvent, deleteIsrChangeNotifications.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kazoo.exceptions import NoNodeError, ZookeeperError
 
 from kactl.errors import StoreError
+from kactl.logs import logger
 from kactl.model import Fence, TopicPartition
 from kactl.store import Notification, Outcome
 
@@ -17,7 +17,7 @@ from . import fenced, layout, request, topic_node
 from .client import Client
 from .watches import Watches
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # At 300 bytes for the longest names, well below the megabyte that a node may hold.
 PARTITIONS_MAX: Final = 3_000

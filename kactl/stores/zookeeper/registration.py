@@ -6,7 +6,6 @@ version 5, each in a session of its own.
 Source: BrokerIdZNode, KafkaZkClient.registerBroker.
 """
 
-import logging
 import re
 from typing import Annotated, Any, Final
 
@@ -14,6 +13,7 @@ import msgspec
 from kazoo.exceptions import NoNodeError, ZookeeperError
 
 from kactl.errors import StoreError
+from kactl.logs import logger
 from kactl.model import Broker, Endpoint
 
 from . import layout
@@ -21,7 +21,7 @@ from .client import Client
 from .json_node import decode as decode_json
 from .watches import Kind, Watches
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _NO_PORT: Final = -1
 _PLAINTEXT: Final = "PLAINTEXT"

@@ -3,7 +3,6 @@
 Source: KafkaZkClient.getTopicPartitionStatesRaw, updateLeaderAndIsr, createTopicPartitionStatesRaw.
 """
 
-import logging
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -11,6 +10,7 @@ import numpy as np
 from kazoo.exceptions import BadVersionError, NoNodeError, UnimplementedError, ZookeeperError
 
 from kactl.errors import StoreError
+from kactl.logs import logger
 from kactl.model import NO_VERSION, Fence, Leadership, TopicPartition
 from kactl.rows import Bytes, Ints, RowNumbers
 from kactl.store import Committed, Leaderships, Names, Outcome, Write
@@ -19,7 +19,7 @@ from . import fenced, layout, request, state_reads, state_writes
 from .client import Client
 from .watches import Kind, Watches
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # A tree that was damaged as a whole must not fill the log.
 LOGGED_MAX: Final = 10

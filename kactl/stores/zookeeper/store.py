@@ -3,7 +3,6 @@
 This file says who does what; each subject has a module of its own.
 """
 
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
@@ -11,6 +10,7 @@ from typing import Final, Self
 from kazoo.protocol.states import KazooState
 
 from kactl.errors import BadConfig, StoreError
+from kactl.logs import logger
 from kactl.model import (
     Assignment,
     Broker,
@@ -57,7 +57,7 @@ from .session import ZooKeeperSession
 from .tree_changes import TreeChanges
 from .watches import Watches
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # As in Kafka.
 SESSION_TIMEOUT_MS: Final = 18_000

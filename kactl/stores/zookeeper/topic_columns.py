@@ -1,6 +1,5 @@
 """What is read of many topics, as columns: no object for a partition."""
 
-import logging
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Final
@@ -8,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 from kazoo.exceptions import NoNodeError, ZookeeperError
 
+from kactl.logs import logger
 from kactl.model import NO_BROKER, TopicRef
 from kactl.store import Assignments
 from kactl.table import in_sync_of
@@ -15,7 +15,7 @@ from kactl.table import in_sync_of
 from . import layout
 from .state_reads import members
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # What is decoded before it becomes columns, which are a tenth of it.
 TOPICS_AT_ONCE: Final = 500

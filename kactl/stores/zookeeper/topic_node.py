@@ -3,13 +3,13 @@
 Source: KafkaZkClient.getFullReplicaAssignmentForTopics, AdminZkClient.createTopicWithAssignment.
 """
 
-import logging
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 
 from kactl.errors import InvalidPartitions, NotFound, StoreDamaged, StoreError, TopicExists
+from kactl.logs import logger
 from kactl.model import ZERO_ID, Assignment, Fence, TopicRef, check_topic_name
 from kactl.store import Assignments, Outcome
 
@@ -17,13 +17,10 @@ from . import config_node, fenced, layout, request, topic_columns
 from .client import Client
 from .watches import Kind, Watches
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # A server takes requests of a megabyte; some of it goes to the path and to what is written along with the node.
 NODE_BYTES_MAX: Final = 1_000_000
-
-# What a log line quotes of a name that may be very long.
-LOGGED_NAME_MAX: Final = 300
 
 
 async def names(client: Client, path: str, watches: Watches | None) -> list[str]:
@@ -41,7 +38,7 @@ async def listed(client: Client, watches: Watches | None) -> list[str]:
     found = await names(client, layout.TOPICS, watches)
     refused = {name: reason for name in found if (reason := check_topic_name(name))}
     for name, reason in refused.items():
-        log.warning("%s is left out, it cannot be a topic: %s", layout.topic(name)[:LOGGED_NAME_MAX], reason)
+        log.warning("%s is left out, it cannot be a topic: %s", layout.topic(name), reason)
     return [name for name in found if name not in refused]
 
 

@@ -9,19 +9,19 @@ With its connection the watch is gone, and what was written meanwhile is unknown
 there nothing is ever known.
 """
 
-import logging
 from typing import Final
 
 from kazoo.exceptions import UnimplementedError, ZookeeperError
 
 from kactl.errors import StoreError
+from kactl.logs import logger
 from kactl.model import TopicPartition
 from kactl.store import Changes, Names
 
 from . import layout, request
 from .client import Client
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # Above the topics: when this watch is taken away, those that reads arm there stay.
 _ROOT: Final = layout.BROKERS.rpartition("/")[0]

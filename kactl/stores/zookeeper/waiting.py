@@ -4,13 +4,13 @@ Source: KafkaZkClient.createPartitionReassignment, setOrCreatePartitionReassignm
 createPreferredReplicaElection, deletePreferredReplicaElection.
 """
 
-import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeVar
 
 from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 
 from kactl.errors import BadRequest, RequestWaits, StoreError
+from kactl.logs import logger
 from kactl.model import Fence, TopicPartition
 from kactl.store import Outcome
 
@@ -19,7 +19,7 @@ from .client import Client
 from .topic_node import NODE_BYTES_MAX
 from .watches import Kind, Watches
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 Targets = Mapping[TopicPartition, tuple[int, ...]]
 

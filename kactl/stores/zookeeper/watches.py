@@ -13,7 +13,6 @@ wait, of which only a new one is told.
 """
 
 import enum
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -21,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from kazoo.exceptions import NoNodeError, ZookeeperError
 from kazoo.protocol.states import EventType, ZnodeStat
 
+from kactl.logs import logger
 from kactl.model import TopicPartition
 from kactl.store import Changed, StoreEvent
 
@@ -30,7 +30,7 @@ from .client import READ_BATCH, Client
 from .request import MultiRead
 from .topic_list import TopicList
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # Reading many nodes begins anew with each connection that is lost in the middle of it.
 TRIES_MAX: Final = 10

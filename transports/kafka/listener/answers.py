@@ -1,14 +1,14 @@
 """How answers are made: what a handler is, and what an error becomes in one."""
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from kactl.errors import ErrorCode, KactlError
+from kactl.logs import logger
 
 from .schema import Values
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # Answers a request of one kind: what it says, and its version.
 Answer = Callable[[dict[str, Any], int], Awaitable[Values]]

@@ -9,7 +9,6 @@ does can be kept for it but one frame.
 """
 
 import asyncio
-import logging
 import struct
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
@@ -18,6 +17,7 @@ import anyio
 import anyio.to_thread
 
 from kactl.errors import MalformedMessage
+from kactl.logs import logger
 from kactl.transports.kafka.codec.primitive import NO_TAGS
 
 from .answers import Answer
@@ -33,7 +33,7 @@ from .relay import Relay
 from .schema import STRING, Reader
 from .tally import Refused, Tally
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _INT32: Final = struct.Struct(">i")
 # Reading costs some 10 ns a byte: up to here nothing else happens for less than a millisecond. More is read in a

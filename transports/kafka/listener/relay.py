@@ -8,18 +8,18 @@ Nothing is held but a piece of a frame: who reads slowly is read from slowly.
 
 import asyncio
 import itertools
-import logging
 import struct
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
+from kactl.logs import logger
 from kactl.model import Broker, Endpoint
 from kactl.transports.kafka.codec import endpoint_of
 
 from .frames import PIECE_SIZE, Head, Limits, drained
 from .tally import Refused
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # A broker that has died stays registered for a few seconds, and refuses at once; one that hangs does not even refuse.
 CONNECT_TIMEOUT_S: Final = 5.0

@@ -6,7 +6,6 @@ can make kactl remember a thing by speaking to it, a controller's epoch least of
 
 import asyncio
 import itertools
-import logging
 import socket
 from collections.abc import Mapping
 from types import TracebackType
@@ -15,6 +14,7 @@ from typing import Final, NamedTuple, Self
 import anyio
 
 from kactl.errors import BadConfig
+from kactl.logs import logger
 from kactl.model import Broker, Endpoint
 
 from .answers import Answer
@@ -29,7 +29,7 @@ from .relay import Relay
 from .tally import Refused, Tally
 from .topics import TopicAnswers
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # How many connections may wait to be accepted.
 _BACKLOG: Final = 128

@@ -1,14 +1,14 @@
 """What the listener has seen: counted always, and logged as often as a person wants to read it."""
 
-import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from kactl.logs import logger
 from kactl.telemetry import Reading
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # A stranger that knocks a thousand times a second fills no disk: of each kind, one line in this time.
 LOG_PAUSE_S: Final = 10.0

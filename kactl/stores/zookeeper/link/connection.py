@@ -9,13 +9,13 @@ much is being said, so that a healthy one always has something to say.
 """
 
 import asyncio
-import logging
 from collections import deque
 from typing import Any, Final, Protocol, cast
 
 from kazoo.exceptions import AuthFailedError, NoNodeError
 from kazoo.protocol.serialization import Exists
 
+from kactl.logs import logger
 from kactl.stores.zookeeper.request import error_of
 
 from . import messages
@@ -24,7 +24,7 @@ from .frames import FRAME_BYTES_MAX, Frames, Garbled
 from .messages import Granted, Session
 from .promise import Asked
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # Before a silent server is given up the loop gets round once more: if it was we who were late, its words are there.
 LAST_LOOK_S: Final = 0.05

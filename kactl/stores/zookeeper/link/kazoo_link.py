@@ -8,7 +8,6 @@ When the session ends kazoo makes a new one by itself; should its thread end, it
 import asyncio
 import contextlib
 import functools
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
@@ -19,6 +18,7 @@ from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandl
 from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
+from kactl.logs import logger
 from kactl.stores.zookeeper.arming import ArmMany
 from kactl.stores.zookeeper.request import Unwatch, WatchTree
 
@@ -26,7 +26,7 @@ from . import hosts as names
 from .promise import RECONNECT_S_MAX, RECONNECT_S_MIN, Heard, State
 from .tree_client import TreeClient
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _STATES: Final = {
     KazooState.CONNECTED: State.CONNECTED,

@@ -14,6 +14,8 @@ import logging
 import random
 from typing import Any, Final
 
+from kactl.logs import logger
+
 from . import hosts as names
 from .connection import Connection
 from .frames import FRAME_BYTES_MAX
@@ -21,7 +23,7 @@ from .hosts import Host
 from .messages import Granted, Session
 from .promise import CLOSE_S_MAX, RECONNECT_S_MAX, RECONNECT_S_MIN, Heard, State
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 # A server gets a third of the timeout, shared among all: two thirds may have passed before the last one was given up.
 _PART: Final = 3

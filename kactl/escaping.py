@@ -1,0 +1,38 @@
+"""Text from outside on one line of a log or a terminal.
+
+Reasons, names, client ids, header fields and znodes may contain line feeds that forge a line, escape sequences that a
+terminal obeys, and marks that reverse the reading direction. All of these are characters that `str.isprintable`
+rejects: control and format characters, line separators, lone surrogates and unassigned code points.
+"""
+
+from typing import Final
+
+# The longest `reason` that the admin API accepts; names of topics and clients are shorter.
+TEXT_LENGTH_MAX: Final = 1000
+_BMP_MAX: Final = 0xFFFF
+
+
+def escaped(text: str, length_max: int = TEXT_LENGTH_MAX) -> str:
+    """Replace each character that is not printable by its code (`\\u000a`), and cut the text at `length_max`.
+
+    The cut states how many characters it removed. Backslashes stay as they are: the result is for readers, and cannot
+    be converted back.
+    """
+    cut = len(text) - length_max
+    if cut <= 0 and text.isprintable():
+        return text
+    kept = text if cut <= 0 else text[:length_max]
+    shown = kept if kept.isprintable() else "".join(each if each.isprintable() else _code(each) for each in kept)
+    return shown if cut <= 0 else f"{shown}... ({cut} more characters)"
+
+
+def harmless(text: str) -> str:
+    """Replace each character that is not printable by U+FFFD; for tables, whose columns keep their width."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+def _code(character: str) -> str:
+    number = ord(character)
+    return f"\\u{number:04x}" if number <= _BMP_MAX else f"\\U{number:08x}"
