@@ -60,6 +60,7 @@ class Cluster:
         self.table = Table()
         self._brokers: dict[int, Broker] = {}
         self._shutting_down: set[int] = set()
+        self._drained: set[int] = set()
         self._now: Circumstances | None = None
         self.topics_to_delete: set[str] = set()
         self.deletion_started: set[str] = set()
@@ -95,6 +96,21 @@ class Cluster:
         return frozenset(self._shutting_down)
 
     @property
+    def drained(self) -> frozenset[int]:
+        """Those of `shutting_down` that an operator drained and that have not asked to stop themselves."""
+        return frozenset(self._drained)
+
+    @property
+    def deletable(self) -> Live:
+        """Brokers that are sent orders to delete replicas: the live ones and the drained ones.
+
+        A drained broker is registered, reachable, and may stay for weeks. One that asked to stop goes at any moment,
+        so a deletion waits until it is back.
+        """
+        live = self.now.live
+        return Live(live.ids | (self._drained & self._brokers.keys())) if self._drained else live
+
+    @property
     def now(self) -> Circumstances:
         """Who is live and who is registered, for elections and machines."""
         if self._now is None:
@@ -114,8 +130,17 @@ class Cluster:
             self._brokers.pop(broker, None)
         self._now = None
 
-    def mark_shutting_down(self, broker: int, shutting_down: bool = True) -> None:
-        (self._shutting_down.add if shutting_down else self._shutting_down.discard)(broker)
+    def mark_shutting_down(self, broker: int, shutting_down: bool = True, *, drained: bool = False) -> None:
+        """Set or remove the mark. A broker that once asked to stop itself is not drained until the mark is removed."""
+        if not shutting_down:
+            self._shutting_down.discard(broker)
+            self._drained.discard(broker)
+        elif not drained:
+            self._shutting_down.add(broker)
+            self._drained.discard(broker)
+        elif broker not in self._shutting_down:
+            self._shutting_down.add(broker)
+            self._drained.add(broker)
         self._now = None
 
     def is_replica_online(self, broker: int, name: TopicPartition, *, include_shutting_down: bool = False) -> bool:

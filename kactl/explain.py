@@ -69,7 +69,8 @@ def explain_deletion(cluster: Cluster, topic: str) -> tuple[DeletionState, tuple
         return "none", ()
     halts = cluster.deletion_ineligible.get(topic, ())
     if halts:
-        return "halted", tuple(f"{each.text}: {each.remedy}" for each in halts)
+        stopping = cluster.shutting_down - cluster.drained
+        return "halted", tuple(f"{each.text}: {each.remedy(stopping)}" for each in halts)
     known = cluster.table.topic(topic)
     if known is None:
         return "running", ("the store, which is to forget it",)

@@ -5,7 +5,7 @@ completes, and by the next controller; by nothing else, and never by time.
 """
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -51,15 +51,27 @@ class Halt(msgspec.Struct, frozen=True):
         named = ErrorCode(self.error).name if self.error in set(ErrorCode) else "an error that kactl does not know"
         return f"{brokers} could not delete replicas of {partitions}: {named} ({self.error})"
 
-    @property
-    def remedy(self) -> str:
-        """What a person can do about it."""
-        brokers = _counted("broker", self.brokers)
+    def remedy(self, shutting_down: Collection[int] = ()) -> str:
+        """What a person can do about it.
+
+        Args:
+            shutting_down: registered brokers that are about to stop. Starting one of these again does nothing.
+        """
         if self.reason is HaltReason.REASSIGNMENT:
             return "wait until the brokers that are being added are in sync; it can no longer be cancelled"
-        if self.error == ErrorCode.NONE:
-            return f"start {brokers}; one that runs has a directory that failed: mend it and restart the broker"
-        return f"see in the log of {brokers} what is the matter, and restart it; or let another controller take over"
+        brokers = _counted("broker", self.brokers)
+        if self.error != ErrorCode.NONE:
+            return f"read the log of {brokers} for the cause and restart it, or let another controller take over"
+        stopping = [broker for broker in self.brokers if broker in shutting_down]
+        others = [broker for broker in self.brokers if broker not in shutting_down]
+        remedies = []
+        if stopping:
+            undo = " and ".join(f"kactl broker drain --undo {broker}" for broker in stopping[:_NAMED_MAX])
+            remedies.append(f"{_counted('broker', stopping)} {_are(stopping)} shutting down: restart it, or {undo}")
+        if others:
+            named = _counted("broker", others)
+            remedies.append(f"start {named}; one that runs has a directory that failed: mend it and restart the broker")
+        return "; ".join(remedies)
 
 
 def _counted(kind: str, numbers: Iterable[int]) -> str:
@@ -69,5 +81,5 @@ def _counted(kind: str, numbers: Iterable[int]) -> str:
     return f"{kind}{'' if len(held) == 1 else 's'} {named}{more}"
 
 
-def _are(numbers: tuple[int, ...]) -> str:
+def _are(numbers: Collection[int]) -> str:
     return "is" if len(numbers) == 1 else "are"

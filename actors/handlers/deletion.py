@@ -198,8 +198,9 @@ class Deletion(Handlers):
         self.batch.begin()
         self.batch.update_metadata(cluster.brokers, rows)
         self.channels.send(self.batch.flush())
-        reachable = deletion.to_delete(rows, cluster.now.live)
-        await self._move(at, deletion.dead(rows, cluster.now.live), ReplicaState.DELETION_INELIGIBLE)
+        deletable = cluster.deletable
+        reachable = deletion.to_delete(rows, deletable)
+        await self._move(at, deletion.dead(rows, deletable), ReplicaState.DELETION_INELIGIBLE)
         await self._move(at, reachable, ReplicaState.OFFLINE)
         await self._move(at, reachable, ReplicaState.DELETION_STARTED)
         self._halt_dead(at)
@@ -267,14 +268,15 @@ class Deletion(Handlers):
 
     def _halt(self, topic: str, halt: Halt) -> None:
         if self.cluster.halt_deletion(topic, halt):
-            log.info("the deletion of topic %s halts, %s: %s", topic, halt.text, halt.remedy)
+            remedy = halt.remedy(self.cluster.shutting_down - self.cluster.drained)
+            log.info("the deletion of topic %s halts, %s: %s", topic, halt.text, remedy)
             event = TopicEvent(what="deletion halted", topic=topic, cause=halt.text, controller_epoch=self.epoch)
             self.history.add(event)
 
     def _halt_dead(self, at: RowNumbers) -> None:
         """Halt the topics that have replicas in the rows `at` which are not online."""
         rows = self.cluster.table.rows(at)
-        dead = deletion.dead(rows, self.cluster.now.live)
+        dead = deletion.dead(rows, self.cluster.deletable)
         for number in np.unique(rows.topic[some(dead)]).tolist():
             here = dead & (rows.topic == number)
             brokers = tuple(np.unique(rows.replicas[here]).tolist())

@@ -104,8 +104,8 @@ class Shutdowns(Handlers):
             self._timers.cancel(overdue)
         elif not marked or self._timers.is_set(overdue):
             self._timers.set(overdue, self.settings.shutdown_limit_ms)
+        self.cluster.mark_shutting_down(broker.id, drained=drained)
         if not marked:
-            self.cluster.mark_shutting_down(broker.id)
             self.history.add(self.broker_event(DRAINING, broker.id))
 
     def _hosted(self, broker: int) -> tuple[RowNumbers, RowNumbers]:

@@ -182,7 +182,7 @@ async def test_a_deletion_waits_for_a_broker_that_is_down() -> None:
             ("test", True, 3, 1)
         ]
         assert waiting[0].halts[0].text == "replicas of partition 0 on broker 3 are offline"
-        assert "start broker 3" in waiting[0].halts[0].remedy
+        assert "start broker 3" in waiting[0].halts[0].remedy()
 
         await w.start(3)
 

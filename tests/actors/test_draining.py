@@ -3,10 +3,12 @@
 import pytest
 
 from kactl.errors import BrokerNotAvailable
-from kactl.history_events import BrokerEvent
+from kactl.explain import explain_deletion
+from kactl.history_events import BrokerEvent, TopicEvent
 from kactl.model import NO_EPOCH, NO_LEADER, ReplicaState
 from kactl.requests import UndrainRequested
-from tests.actors.world import World, world
+from kactl.wire import StopReplica
+from tests.actors.world import World, partitions_of, world
 from tests.clocks import settle
 
 pytestmark = pytest.mark.anyio
@@ -142,3 +144,77 @@ async def test_what_an_operator_drained_stays_drained_however_the_broker_asks(op
         await w.wait(2 * LIMIT_MS)
 
         assert w.controller.cluster.shutting_down == {2}
+
+
+# -- deletion ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_topic_on_a_drained_broker_is_deleted_without_a_halt() -> None:
+    """Kafka waits until the broker has stopped and come back; a drained one may stay for weeks."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2], [2, 1]])
+        await w.create("only", [[2]])
+        await w.controller.drain(2)
+        await settle()
+
+        await w.delete("t", "only")
+
+        assert w.controller.deletions() == []
+        assert not await w.store.topics()
+        assert deleted_on(w, 2) == {"t-0", "t-1", "only-0"}
+        assert "deletion halted" not in {each.what for each in w.events("topic") if isinstance(each, TopicEvent)}
+        await w.check()
+
+
+@pytest.mark.parametrize("drained_before", [False, True])
+async def test_a_deletion_waits_for_a_broker_that_asked_to_stop_and_goes_on_when_it_is_restored(
+    drained_before: bool,
+) -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        if drained_before:
+            await w.controller.drain(2)
+        await w.shut_down(2)
+
+        await w.delete("t")
+
+        state, waits_for = explain_deletion(w.controller.cluster, "t")
+        assert state == "halted"
+        assert "kactl broker drain --undo 2" in waits_for[0]
+        assert "start broker" not in waits_for[0]
+        assert deleted_on(w, 2) == set()
+
+        await w.controller.restore(2)
+        await settle()
+
+        assert w.controller.deletions() == []
+        assert deleted_on(w, 2) == {"t-0"}
+        await w.check()
+
+
+async def test_a_failed_directory_of_a_drained_broker_halts_the_deletion() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        w.brokers.failed_dirs[2] = {"t-0"}
+        await w.store.notify_log_dir(2)
+        await settle()
+        await w.controller.drain(2)
+
+        await w.delete("t")
+
+        state, waits_for = explain_deletion(w.controller.cluster, "t")
+        assert state == "halted"
+        assert "mend it and restart the broker" in waits_for[0]
+        assert "--undo" not in waits_for[0]
+        assert deleted_on(w, 2) == set()
+
+
+def deleted_on(w: World, broker: int) -> set[str]:
+    """Partitions whose replicas a broker was ordered to delete."""
+    return {
+        name
+        for each in w.brokers.of(broker, StopReplica)
+        if isinstance(each, StopReplica)
+        for name, delete in zip(partitions_of(each), each.delete.tolist(), strict=True)
+        if delete
+    }

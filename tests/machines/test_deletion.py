@@ -127,11 +127,19 @@ def test_how_far_a_deletion_has_come() -> None:
         (
             Halt(HaltReason.REPLICA_FAILED, (2,), (1,), ErrorCode.KAFKA_STORAGE_ERROR),
             "broker 2 could not delete replicas of partition 1: KAFKA_STORAGE_ERROR (56)",
-            "see in the log of broker 2",
+            "read the log of broker 2",
         ),
-        (Halt(HaltReason.REPLICA_FAILED, (2,), (1,), 999), "an error that kactl does not know (999)", "see in the log"),
+        (Halt(HaltReason.REPLICA_FAILED, (2,), (1,), 999), "an error that kactl does not know (999)", "read the log"),
     ],
 )
 def test_a_halt_speaks_for_itself(halt: Halt, text: str, remedy: str) -> None:
     assert text in halt.text
-    assert remedy in halt.remedy
+    assert remedy in halt.remedy()
+
+
+def test_the_remedy_for_a_broker_that_is_shutting_down_is_not_to_start_it() -> None:
+    halt = Halt(HaltReason.OFFLINE_REPLICAS, (2, 3), (0,))
+
+    remedy = halt.remedy(shutting_down={2})
+
+    assert remedy.startswith("broker 2 is shutting down: restart it, or kactl broker drain --undo 2; start broker 3;")
