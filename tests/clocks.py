@@ -5,8 +5,11 @@ import heapq
 import itertools
 from typing import Final
 
+from kactl.clock import BootTime, SystemClock
+
 # More turns of the event loop than any test's tasks need before they all wait; a loop that never rests is a bug.
 TURNS_MAX: Final = 100_000
+_UPTIME_MS: Final = 3_600_000
 
 
 async def settle() -> None:
@@ -31,20 +34,29 @@ class ManualClock:
     those of one deadline in the order in which they went to sleep. Between two deadlines all tasks come to rest.
 
     Args:
-        start_ms: the wall clock at the beginning; the monotonic clock begins at 0.
+        start_ms: the wall clock at the beginning; the monotonic clock begins at 0, boot time an hour later.
+
+    Attributes:
+        step_ms: how far the wall clock has been set forward, or back.
+        boot: the boot of the host that boot time belongs to.
     """
 
     def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
         self._start_ms = start_ms
+        self.step_ms = 0
+        self.boot = "first boot"
         self._passed_ms = 0.0
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._order = itertools.count()
 
     def now_ms(self) -> int:
-        return self._start_ms + int(self._passed_ms)
+        return self._start_ms + self.step_ms + int(self._passed_ms)
 
     def monotonic_ms(self) -> float:
         return self._passed_ms
+
+    def boot_time(self) -> BootTime:
+        return BootTime(self.boot, _UPTIME_MS + int(self._passed_ms))
 
     async def sleep_ms(self, delay_ms: float) -> None:
         if delay_ms <= 0:
@@ -72,3 +84,17 @@ class ManualClock:
                     woken.set_result(None)
             await settle()
         self._passed_ms = target
+
+
+class SteppedClock(SystemClock):
+    """The machine's clocks, with the wall clock set forward or back; the machine's own is left alone.
+
+    Args:
+        step_ms: how far; negative is back.
+    """
+
+    def __init__(self, step_ms: int) -> None:
+        self.step_ms = step_ms
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.step_ms

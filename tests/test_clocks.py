@@ -1,10 +1,16 @@
-"""The tests' own clock keeps its promises."""
+"""The system's clocks, and the tests' own."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from kactl.clock import Clock
+from kactl import clock as clock_module
+from kactl.clock import UNKNOWN_BOOT, Clock, SystemClock, boot_offset_ns
 from tests.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
@@ -63,3 +69,53 @@ async def test_settle_waits_for_chains_of_tasks() -> None:
         await settle()
 
         assert done
+
+
+def test_boot_time_is_that_of_the_host() -> None:
+    uptime_ms = float(Path("/proc/uptime").read_text().split()[0]) * 1000
+
+    now = SystemClock().boot_time()
+
+    assert now.boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert uptime_ms - 10 <= now.ms <= uptime_ms + 60_000
+
+
+def test_boot_time_of_a_time_namespace_is_that_of_the_host() -> None:
+    """As in a container that was given a boot time of its own, an hour ahead."""
+    command = ("unshare", "--time", "--boottime", "3600", sys.executable, "-c")
+    code = "from kactl.clock import SystemClock; print(*SystemClock().boot_time())"
+    ran = subprocess.run([*command, code], capture_output=True, text=True, timeout=60, check=False)
+    if "unshare:" in ran.stderr:
+        pytest.skip(f"no time namespace can be made here: {ran.stderr.strip()}")
+
+    boot, ms = ran.stdout.split()
+    now = SystemClock().boot_time()
+
+    assert boot == now.boot
+    assert 0 <= now.ms - int(ms) < 60_000
+
+
+@pytest.mark.parametrize(
+    ("text", "offset_ns"),
+    [
+        ("monotonic           0         0\nboottime            0         0\n", 0),
+        ("monotonic           0         0\nboottime         3600         5\n", 3_600_000_000_005),
+        ("monotonic           7         0\nboottime          -10 999999999\n", -9_000_000_001),
+        ("", 0),
+    ],
+)
+def test_offset_of_a_time_namespace_is_read(text: str, offset_ns: int) -> None:
+    assert boot_offset_ns(text) == offset_ns
+
+
+def test_a_platform_without_boot_time_falls_back_to_a_nameless_monotonic_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(time, "CLOCK_BOOTTIME")
+    monkeypatch.setattr(clock_module, "_BOOT_ID", Path("/nowhere"))
+    monkeypatch.setattr(clock_module, "_TIME_OFFSETS", Path("/nowhere"))
+    clock_module._boot.cache_clear()
+
+    before, now, after = time.monotonic_ns(), SystemClock().boot_time(), time.monotonic_ns()
+    clock_module._boot.cache_clear()
+
+    assert now.boot == UNKNOWN_BOOT
+    assert before // 1_000_000 <= now.ms <= after // 1_000_000

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.change import Change, Refusal
+from kactl.clock import UNKNOWN_BOOT, BootTime
 from kactl.history import History
 from kactl.history_events import KINDS, AnyEvent, BrokerEvent, PartitionEvent, ReplicaEvent, Reset, TopicEvent
 from kactl.model import PartitionState, ReplicaState
@@ -25,6 +26,9 @@ class StandingClock:
 
     def monotonic_ms(self) -> float:
         return 1_000.0
+
+    def boot_time(self) -> BootTime:
+        return BootTime(UNKNOWN_BOOT, 1_000)
 
     async def sleep_ms(self, delay_ms: float) -> None:
         raise AssertionError("the history does not wait for time to pass")

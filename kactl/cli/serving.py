@@ -16,6 +16,7 @@ from opentelemetry.metrics import MeterProvider
 from kactl.actors.system import Controller
 from kactl.admin.metrics import telemetry_for_server
 from kactl.admin.server import Address, serve
+from kactl.clock import Clock
 from kactl.collector import Collector
 from kactl.config import Config
 from kactl.errors import BadConfig
@@ -24,7 +25,7 @@ from kactl.level import LATEST, ProtocolLevel
 from kactl.model import Broker
 from kactl.participant.group import Participants
 from kactl.store import Store
-from kactl.stores.sqlite import SqliteStore
+from kactl.stores.sqlite import NO_HOLDER, Holder, SqliteStore
 from kactl.transport import Transport
 from kactl.transports.memory import MemoryHub
 
@@ -45,11 +46,15 @@ class Server(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def embedded(config: Config, note: Callable[[str], None]) -> AsyncIterator[Server]:
+async def embedded(
+    config: Config, note: Callable[[str], None], *, holder: Holder = NO_HOLDER, clock: Clock | None = None
+) -> AsyncIterator[Server]:
     """A cluster in this process, kept in SQLite; active when the block begins.
 
     Args:
-        note: is told what is waited for.
+        note: receives a line for each long wait.
+        holder: the lock on the data folder. Sessions that the last process left under it are ended at once.
+        clock: the system's if None.
 
     Raises:
         StoreDamaged, BrokerIdTaken, BadConfig: see their own words; nothing runs then.
@@ -59,20 +64,28 @@ async def embedded(config: Config, note: Callable[[str], None]) -> AsyncIterator
     hub = MemoryHub()
     provider, render_metrics = telemetry_for_server()
     async with contextlib.AsyncExitStack() as stack:
-        brokers_store = await stack.enter_async_context(SqliteStore(config.store.path))
-        if await brokers_store.brokers() or await brokers_store.controller() is not None:
+        brokers_store = await stack.enter_async_context(SqliteStore(config.store.path, clock=clock, holder=holder))
+        taken = await _taken(brokers_store, config.participants.count)
+        if taken:
             note(
-                "the process that ran here before did not end in order: "
-                f"waiting until its sessions have expired (about {session_timeout_ms / 1000:g} s) ..."
+                f"another process has {taken} in {config.store.path}: waiting until its sessions end, "
+                f"about {session_timeout_ms / 1000:g} s after it was killed; stop it if it still runs ..."
             )
         participants = await stack.enter_async_context(
-            Participants(config.participants.count, store=brokers_store, hub=hub, session_timeout_ms=session_timeout_ms)
+            Participants(
+                config.participants.count,
+                store=brokers_store,
+                hub=hub,
+                clock=clock,
+                session_timeout_ms=session_timeout_ms,
+            )
         )
         controller = await stack.enter_async_context(
             _controller(
                 config,
-                store=SqliteStore(config.store.path, session_timeout_ms=session_timeout_ms),
+                store=SqliteStore(config.store.path, clock=clock, session_timeout_ms=session_timeout_ms, holder=holder),
                 hub=hub,
+                clock=clock,
                 meter_provider=provider,
             )
         )
@@ -83,6 +96,15 @@ async def embedded(config: Config, note: Callable[[str], None]) -> AsyncIterator
         await stack.enter_async_context(_collecting(controller))
         await stack.enter_async_context(_logging(controller, config))
         yield Server(controller, participants, address)
+
+
+async def _taken(store: SqliteStore, participants: int) -> str:
+    """What we want to be, and another process is; empty if nothing."""
+    brokers = [str(broker) for broker in await store.brokers() if 1 <= broker <= participants]
+    taken = [f"registered broker {', '.join(brokers)}"] if brokers else []
+    if await store.controller() is not None:
+        taken.append("the controllership")
+    return " and ".join(taken)
 
 
 @contextlib.asynccontextmanager
@@ -179,6 +201,7 @@ def _controller(
     store: Store,
     meter_provider: MeterProvider,
     hub: MemoryHub | None = None,
+    clock: Clock | None = None,
     transport: Transport | None = None,
     level: ProtocolLevel = LATEST,
     listed_as: Broker | None = None,
@@ -190,6 +213,7 @@ def _controller(
         store=store,
         transport=transport,
         hub=hub,
+        clock=clock,
         level=level,
         unclean_leader_election=asked.unclean_leader_election,
         delete_topics=asked.delete_topics,

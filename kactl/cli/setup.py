@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ from kactl.config import Config, Listen
 from kactl.config_file import load
 from kactl.errors import KactlError
 from kactl.logs import LineFormatter
+from kactl.stores.sqlite import Holder
 
 from .exits import Exit, Failure
 
@@ -66,8 +68,11 @@ def check_listen(listen: Listen) -> None:
 
 
 @contextlib.contextmanager
-def held(folder: Path, *, url: str) -> Iterator[None]:
+def held(folder: Path, *, url: str) -> Iterator[Holder]:
     """Keep a data folder to ourselves; it is made where there is none. A process that is killed holds it no more.
+
+    The lock is named by its file, not by its path, which symbolic links and mounts make ambiguous. A file that was
+    removed and made again is another lock: its holder knows nothing of sessions under the earlier one.
 
     Args:
         url: told to whoever wants it meanwhile.
@@ -94,7 +99,8 @@ def held(folder: Path, *, url: str) -> Iterator[None]:
         file.truncate(0)
         file.write(f"process {os.getpid()}, which serves {url}\n")
         file.flush()
-        yield
+        found = os.fstat(file.fileno())
+        yield Holder(lock=f"{found.st_dev}:{found.st_ino}", turn=uuid.uuid4().hex)
         file.truncate(0)
 
 

@@ -74,7 +74,7 @@ def up(
     setup.log_to_stderr("debug" if settings.verbose else log_level)
 
     async def serve(stop: "Stop") -> None:
-        async with embedded(config, note=settings.note) as server:
+        async with embedded(config, note=settings.note, holder=holder) as server:
             stop.started = True
             _introduce(config, server)
             if demo:
@@ -84,7 +84,7 @@ def up(
             click.echo("Stopping: the controllership is given up, the brokers leave ...")
 
     store = Path(config.store.path)
-    with setup.held(store.parent, url=f"http://{config.api.listen}"):
+    with setup.held(store.parent, url=f"http://{config.api.listen}") as holder:
         setup.check_listen(config.api.address)
         setup.run(serve, uvloop=uvloop)
     click.echo(f"Stopped. The cluster is kept in {store}.")

@@ -15,7 +15,7 @@ from .store_contract import StoreContract
 
 
 class SqliteStores:
-    """Clients of one file. What nobody wants to wait for is written into the table of sessions."""
+    """Clients of one file. What nobody wants to wait for is written into the table of leases."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -33,7 +33,7 @@ class SqliteStores:
 
     def _run_out(self, session: int) -> None:
         with closing(sqlite3.connect(self._path)) as connection, connection:
-            connection.execute("UPDATE sessions SET expires_ms = 0 WHERE id = ?", (session,))
+            connection.execute("UPDATE leases SET expires_ms = 0 WHERE id = ?", (session,))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from kactl.errors import StoreDamaged
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.store import Names
-from kactl.stores.sqlite import SqliteStore, journal, snapshot
+from kactl.stores.sqlite import SqliteStore, journal, schema, snapshot
 from tests.contracts.store_clients import ALL, SESSION_MS, broker, lead, write
 
 from .tidying import tidy
@@ -111,11 +111,12 @@ async def test_the_database_of_another_program_is_refused(tmp_path: Path) -> Non
 
 
 async def test_a_later_schema_is_refused(file: Path) -> None:
-    patch(file, 60, (4).to_bytes(4, "big"))
+    later = schema.SCHEMA_VERSION + 1
+    patch(file, 60, later.to_bytes(4, "big"))
 
     refusal = await refused(file)
 
-    assert "schema version 4" in refusal.reason
+    assert f"schema version {later}" in refusal.reason
     assert "later" in refusal.remedy_text
 
 

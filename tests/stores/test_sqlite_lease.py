@@ -53,9 +53,9 @@ async def test_a_session_is_kept_alive_in_time_and_not_too_often(store: SqliteSt
     expiries = set()
     for _ in range(TIMEOUT_MS // POLL_MS):
         await pass_time(clock, POLL_MS, store)
-        expiries.add(await store._thread.run(store._thread.database.one, "SELECT expires_ms FROM sessions"))
+        expiries.add(await store._thread.run(store._thread.database.one, "SELECT expires_ms FROM leases"))
         assert min(expiries) > 0
-        assert max(expiries) > clock.now_ms()
+        assert max(expiries) > clock.boot_time().ms
 
     assert len(expiries) in (3, 4)
 

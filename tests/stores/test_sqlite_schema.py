@@ -10,9 +10,20 @@ from kactl.errors import StoreDamaged, StoreError
 from kactl.model import Features, ProducerIdBlock
 from kactl.store import Names
 from kactl.stores.sqlite import SqliteStore, schema
-from tests.contracts.store_clients import ALL, ORDERS_0, lead, stored, write
+from tests.clocks import ManualClock
+from tests.contracts.store_clients import ALL, ORDERS_0, broker, lead, stored, write
 
 pytestmark = pytest.mark.anyio
+
+TIMEOUT_MS = 6_000
+TO_THIRD = """
+ALTER TABLE leases DROP COLUMN boot;
+ALTER TABLE leases DROP COLUMN lock;
+ALTER TABLE leases DROP COLUMN turn;
+ALTER TABLE leases RENAME TO sessions;
+PRAGMA user_version = 3;
+"""
+TO_FIRST = TO_THIRD + "DROP TABLE deletions; DROP TABLE records; PRAGMA user_version = 1;"
 
 
 @pytest.fixture
@@ -24,7 +35,7 @@ async def old(tmp_path: Path) -> Path:
         await store.commit(write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)
         await store.set_topic_config("orders", {"a": "b"})
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("DROP TABLE deletions; DROP TABLE records; PRAGMA user_version = 1;")
+        connection.executescript(TO_FIRST)
     return path
 
 
@@ -57,7 +68,7 @@ async def test_an_old_file_is_brought_to_the_present_schema(old: Path) -> None:
 
     await check(old)
 
-    assert version(old) == schema.SCHEMA_VERSION == 3
+    assert version(old) == schema.SCHEMA_VERSION
     async with SqliteStore(old) as store:
         assert await store.deletions() == ["orders"]
 
@@ -118,3 +129,59 @@ async def test_a_damaged_record_is_named(old: Path) -> None:
     with pytest.raises(StoreDamaged, match="record of producer ids is damaged"):
         async with SqliteStore(old):
             pass
+
+
+async def third_schema(path: Path, *, lease_of: int) -> None:
+    """A file as the third schema had it, with broker 1 in a session that ends by the wall clock."""
+    async with SqliteStore(path) as store:
+        await lead(store)
+        session = await store.new_session(TIMEOUT_MS)
+        await session.register(broker(1))
+        with closing(sqlite3.connect(path)) as connection, connection:
+            kept = connection.execute("SELECT * FROM leases WHERE id = ?", (session.id,)).fetchone()
+            registered = connection.execute("SELECT * FROM brokers").fetchone()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("INSERT INTO leases (id, timeout_ms, expires_ms) VALUES (?, ?, ?)", (*kept[:2], lease_of))
+        connection.execute("INSERT INTO brokers VALUES (?, ?, ?)", registered)
+        connection.commit()
+        connection.executescript(TO_THIRD)
+
+
+@pytest.mark.parametrize("expires_ms", [1, 1_700_000_000_000, 9_999_999_999_999])
+async def test_wall_clock_lease_lasts_one_more_timeout_after_the_migration(tmp_path: Path, expires_ms: int) -> None:
+    path, clock = tmp_path / "kactl.db", ManualClock()
+    await third_schema(path, lease_of=expires_ms)
+
+    async with SqliteStore(path, clock=clock) as store:
+        assert version(path) == schema.SCHEMA_VERSION
+        assert list(await store.brokers()) == [1]
+        clock._passed_ms += TIMEOUT_MS - 1
+        await store._thread.run(store._thread.office.end_silent_sessions)
+        assert list(await store.brokers()) == [1]
+        clock._passed_ms += 1
+        await store._thread.run(store._thread.office.end_silent_sessions)
+        assert list(await store.brokers()) == []
+
+
+async def test_session_numbers_are_not_used_again_after_the_migration(tmp_path: Path) -> None:
+    path = tmp_path / "kactl.db"
+    async with SqliteStore(path) as store:
+        last = (await store.new_session(TIMEOUT_MS)).id
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(TO_THIRD)
+
+    async with SqliteStore(path) as store:
+        assert store.session_id > last
+
+
+async def test_a_process_of_an_earlier_version_cannot_renew_its_lease_after_the_migration(tmp_path: Path) -> None:
+    path = tmp_path / "kactl.db"
+    await third_schema(path, lease_of=9_999_999_999_999)
+
+    with closing(sqlite3.connect(path)) as earlier:
+        renewal = "UPDATE sessions SET expires_ms = 9999999999999 WHERE id = 2"
+        earlier.execute(renewal)
+        earlier.commit()
+        async with SqliteStore(path):
+            with pytest.raises(sqlite3.OperationalError, match="no such table: sessions"):
+                earlier.execute(renewal)

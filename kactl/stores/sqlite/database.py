@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from kactl.clock import Clock
 from kactl.errors import ControllerMoved, StoreDamaged, StoreError, StoreUnavailable
 from kactl.model import Fence
 from kactl.store import Changed, StoreEvent
@@ -50,7 +51,7 @@ class Database:
         StoreDamaged: the file is damaged, or something else; it was left as it was.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Clock) -> None:
         self.path = path
         self.journal = Journal(path)
         self._log_bytes = 0
@@ -63,7 +64,7 @@ class Database:
         with self._translated():
             self._check(path)
             self.connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT_S)
-            migrate(path, self.connection)
+            migrate(path, self.connection, clock)
             for pragma in ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0"):
                 self.connection.execute(f"PRAGMA {pragma}")
             self._stamp = self.one("SELECT stamp FROM meta")

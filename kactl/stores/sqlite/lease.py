@@ -19,8 +19,8 @@ POLL_MS: Final = 50
 SESSION_TIMEOUT_MS: Final = 6_000
 # Two renewals may fail, and the session still lasts.
 RENEWALS_PER_TIMEOUT: Final = 3
-# When so much of the timeout has passed since the last renewal, the session may be over before anybody says so: clocks
-# of processes that share a host agree, but whoever wakes late finds out late.
+# When so much of the timeout has passed since the last renewal, the session may be over before anybody says so: all
+# processes of a host share one clock, but whoever wakes late finds out late.
 DOUBT_AFTER: Final = 0.75
 _NO_SESSION: Final = 0  # SQLite numbers from 1
 
@@ -39,23 +39,26 @@ class Lease:
         self._tell = tell
         self._clock = clock
         self._timeout_ms = timeout_ms
-        self._renew_at_ms = 0.0
+        self._renewed_ms = 0  # boot time
         self._others: list[int] = []
         self._is_failing = False
         self._is_doubtful = False
         self.session = _NO_SESSION
 
     async def open(self) -> None:
-        """Begin a session of our own. Sessions that have run out are ended first."""
-        await self._thread.run(self._thread.office.end_silent_sessions, self._clock.now_ms())
-        self._renew_at_ms = self._clock.monotonic_ms() + self._timeout_ms / RENEWALS_PER_TIMEOUT
-        self.session = await self._thread.run(self._thread.office.open_session, self._timeout_ms, self._clock.now_ms())
+        """Begin a session of our own. Sessions that are abandoned or have run out are ended first."""
+        abandoned = await self._thread.run(self._thread.office.end_abandoned_sessions)
+        if abandoned:
+            _LOGGER.info("%d sessions of the process that ran here before are ended", abandoned)
+        await self._thread.run(self._thread.office.end_silent_sessions)
+        self._renewed_ms = self._clock.boot_time().ms
+        self.session = await self._thread.run(self._thread.office.open_session, self._timeout_ms)
 
     async def open_another(self, timeout_ms: int) -> "SqliteSession":
         """A session for a broker; its owner keeps it alive."""
-        number = await self._thread.run(self._thread.office.open_session, timeout_ms, self._clock.now_ms())
+        number = await self._thread.run(self._thread.office.open_session, timeout_ms)
         self._others.append(number)
-        return SqliteSession(self._thread, self._clock, number, timeout_ms)
+        return SqliteSession(self._thread, number, timeout_ms)
 
     async def close(self) -> None:
         """End all of them, so that nobody has to wait until they run out."""
@@ -70,7 +73,6 @@ class Lease:
             self.session,
             controller_id,
             take_over=take_over,
-            now_ms=self._clock.now_ms(),
         )
 
     async def tend(self) -> None:
@@ -92,8 +94,7 @@ class Lease:
 
     def _doubt(self) -> None:
         """The store fails: see whether our session may have run out by now."""
-        renewed_ms = self._renew_at_ms - self._timeout_ms / RENEWALS_PER_TIMEOUT
-        late = self._clock.monotonic_ms() - renewed_ms >= DOUBT_AFTER * self._timeout_ms
+        late = self._clock.boot_time().ms - self._renewed_ms >= DOUBT_AFTER * self._timeout_ms
         if late and not self._is_doubtful and self.session != _NO_SESSION:
             self._is_doubtful = True
             self._tell(StoreEvent(Changed.SESSION_DOUBTFUL))
@@ -114,24 +115,23 @@ class Lease:
 
     def _look(self) -> bool:
         """In the database's thread: all that is due. Whether our session stands."""
-        office, now_ms, passed_ms = self._thread.office, self._clock.now_ms(), self._clock.monotonic_ms()
-        if passed_ms >= self._renew_at_ms:
+        office, now_ms = self._thread.office, self._clock.boot_time().ms
+        if now_ms - self._renewed_ms >= self._timeout_ms / RENEWALS_PER_TIMEOUT:
             try:
-                office.keep_alive(self.session, now_ms)
+                office.keep_alive(self.session)
             except SessionExpired:
                 return False
-            self._renew_at_ms = passed_ms + self._timeout_ms / RENEWALS_PER_TIMEOUT
-        office.end_silent_sessions(now_ms)
+            self._renewed_ms = now_ms
+        office.end_silent_sessions()
         self._thread.database.tidy()
         return office.has_session(self.session)
 
 
 class SqliteSession:
-    """A broker's session; see `kactl.store.Session`. `id` is its row in the table of sessions."""
+    """A broker's session; see `kactl.store.Session`. `id` is its row in the table of leases."""
 
-    def __init__(self, thread: DatabaseThread, clock: Clock, number: int, timeout_ms: int) -> None:
+    def __init__(self, thread: DatabaseThread, number: int, timeout_ms: int) -> None:
         self._thread = thread
-        self._clock = clock
         self._timeout_ms = timeout_ms
         self.id = number
 
@@ -140,12 +140,12 @@ class SqliteSession:
         return self._timeout_ms
 
     async def register(self, broker: Broker) -> int:
-        return await self._thread.run(self._thread.office.register, self.id, broker, self._clock.now_ms())
+        return await self._thread.run(self._thread.office.register, self.id, broker)
 
     async def keep_alive(self) -> None:
         if not self._thread.is_open:
             raise SessionExpired(f"session {self.id} has ended with the store that it was opened through")
-        await self._thread.run(self._thread.office.keep_alive, self.id, self._clock.now_ms())
+        await self._thread.run(self._thread.office.keep_alive, self.id)
 
     async def close(self) -> None:
         if self._thread.is_open:  # else it has ended already

@@ -1,13 +1,23 @@
-"""Sessions, and what lives by them: the controllership and the registrations of brokers.
+"""Sessions and what depends on them: the controllership and the registrations of brokers.
 
-A session is a row with the moment at which it ends unless it is kept alive, by the wall clock of the host. Whoever sees
-first that the moment has passed ends the session and all that lived by it.
+A session is a lease: a row with the boot time at which it ends unless it is renewed. The first process that finds a
+lease to be over ends the session and everything that depends on it. A lease is over if
+
+* its end has been reached,
+* it belongs to another boot of the host: no process that could renew it is left, or
+* it was renewed in the future, which only an earlier boot without a name explains.
+
+The clock is read inside the write transaction. Transactions of all processes of the host are one after the other, so no
+reading is older than the one that a stored lease was made with.
 
 Everything here runs in the database's thread.
 """
 
+from typing import Final, NamedTuple
+
 import msgspec
 
+from kactl.clock import Clock
 from kactl.errors import BrokerIdTaken, ControllerMoved, SessionExpired
 from kactl.model import Broker, ControllerRecord, Fence
 from kactl.store import Changed
@@ -17,37 +27,64 @@ from .frame import seal, unseal
 
 _ENCODER = msgspec.msgpack.Encoder()
 _BROKER = msgspec.msgpack.Decoder(Broker)
+# A boot that either side cannot name is not known to be another one.
+_IS_OVER: Final = (
+    "(expires_ms <= :ms OR expires_ms - timeout_ms > :ms OR (boot <> :boot AND boot <> '' AND :boot <> ''))"
+)
+
+
+class Holder(NamedTuple):
+    """An exclusive lock that a process holds until its end, by which its sessions are known to be abandoned.
+
+    Attributes:
+        lock: the name of the lock, the same for every process that takes it; empty for none.
+        turn: different each time that the lock is taken.
+    """
+
+    lock: str
+    turn: str
+
+
+NO_HOLDER: Final = Holder("", "")
 
 
 class Office:
-    """See the module. Each `now_ms` is the wall clock."""
+    """Sessions, the controllership and registrations of one database.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        holder: the lock that this process holds.
+    """
+
+    def __init__(self, database: Database, clock: Clock, *, holder: Holder = NO_HOLDER) -> None:
         self._database = database
+        self._clock = clock
+        self._holder = holder
 
     # -- sessions
 
-    def open_session(self, timeout_ms: int, now_ms: int) -> int:
+    def open_session(self, timeout_ms: int) -> int:
         with self._database.writing() as connection:
+            now = self._clock.boot_time()
             cursor = connection.execute(
-                "INSERT INTO sessions (timeout_ms, expires_ms) VALUES (?, ?)", (timeout_ms, now_ms + timeout_ms)
+                "INSERT INTO leases (timeout_ms, expires_ms, boot, lock, turn) VALUES (?, ?, ?, ?, ?)",
+                (timeout_ms, now.ms + timeout_ms, now.boot, *self._holder),
             )
             assert cursor.lastrowid is not None
             return cursor.lastrowid
 
     def has_session(self, session: int) -> bool:
-        return self._database.one("SELECT 1 FROM sessions WHERE id = ?", session) is not None
+        return self._database.one("SELECT 1 FROM leases WHERE id = ?", session) is not None
 
-    def keep_alive(self, session: int, now_ms: int) -> None:
-        """Let the session last for another timeout.
+    def keep_alive(self, session: int) -> None:
+        """Renew the lease for another timeout.
 
         Raises:
             SessionExpired: too late.
         """
         with self._database.writing() as connection:
             kept = connection.execute(
-                "UPDATE sessions SET expires_ms = ? + timeout_ms WHERE id = ? AND expires_ms > ?",
-                (now_ms, session, now_ms),
+                f"UPDATE leases SET expires_ms = :ms + timeout_ms WHERE id = :id AND NOT {_IS_OVER}",
+                {"id": session, **self._now()},
             )
             if not kept.rowcount:
                 raise _expired(session)
@@ -57,11 +94,24 @@ class Office:
             for session in sessions:
                 self._end(session)
 
-    def end_silent_sessions(self, now_ms: int) -> None:
-        """End those whose time is up. Nothing is written when there are none."""
-        if self._database.one("SELECT 1 FROM sessions WHERE expires_ms <= ? LIMIT 1", now_ms):
+    def end_silent_sessions(self) -> None:
+        """End the sessions whose lease is over. Nothing is written if there are none."""
+        found = self._database.connection.execute(f"SELECT 1 FROM leases WHERE {_IS_OVER} LIMIT 1", self._now())
+        if found.fetchone():
             with self._database.writing():
-                self._end_silent(now_ms)
+                self._end_silent()
+
+    def end_abandoned_sessions(self) -> int:
+        """End the sessions of whoever held our lock before. Returns how many there were."""
+        lock, turn = self._holder
+        if not lock:
+            return 0
+        with self._database.writing() as connection:
+            abandoned = connection.execute("SELECT id FROM leases WHERE lock = ? AND turn <> ?", (lock, turn))
+            found = abandoned.fetchall()
+            for (session,) in found:
+                self._end(session)
+        return len(found)
 
     # -- the controllership
 
@@ -71,16 +121,16 @@ class Office:
             controller, epoch, since_ms = connection.execute(query).fetchone()
         return None if controller is None else ControllerRecord(controller, epoch, since_ms)
 
-    def contest(self, session: int, controller_id: int, *, take_over: bool, now_ms: int) -> Fence:
+    def contest(self, session: int, controller_id: int, *, take_over: bool) -> Fence:
         with self._database.writing() as connection:
-            self._end_silent(now_ms)
+            self._end_silent()
             self._check_alive(session)
             holder, epoch = connection.execute("SELECT controller, epoch FROM meta").fetchone()
             if holder is not None and not take_over:
                 raise ControllerMoved(ours=0, theirs=epoch)
             connection.execute(
                 "UPDATE meta SET epoch = ?, controller = ?, controller_session = ?, controller_since_ms = ?",
-                (epoch + 1, controller_id, session, now_ms),
+                (epoch + 1, controller_id, session, self._clock.now_ms()),
             )
             self._database.stamp(Changed.CONTROLLER)
         return Fence(epoch=epoch + 1, version=epoch + 1)
@@ -96,9 +146,9 @@ class Office:
 
     # -- registrations
 
-    def register(self, session: int, broker: Broker, now_ms: int) -> int:
+    def register(self, session: int, broker: Broker) -> int:
         with self._database.writing() as connection:
-            self._end_silent(now_ms)
+            self._end_silent()
             self._check_alive(session)
             holder = self._database.one("SELECT session FROM brokers WHERE id = ?", broker.id)
             if holder not in (None, session):
@@ -126,14 +176,17 @@ class Office:
         if not self.has_session(session):
             raise _expired(session)
 
-    def _end_silent(self, now_ms: int) -> None:
-        silent = self._database.connection.execute("SELECT id FROM sessions WHERE expires_ms <= ?", (now_ms,))
+    def _now(self) -> dict[str, object]:
+        return self._clock.boot_time()._asdict()
+
+    def _end_silent(self) -> None:
+        silent = self._database.connection.execute(f"SELECT id FROM leases WHERE {_IS_OVER}", self._now())
         for (session,) in silent.fetchall():
             self._end(session)
 
     def _end(self, session: int) -> None:
         connection = self._database.connection
-        connection.execute("DELETE FROM sessions WHERE id = ?", (session,))
+        connection.execute("DELETE FROM leases WHERE id = ?", (session,))
         self._vacate("controller_session = ?", session)
         if connection.execute("DELETE FROM brokers WHERE session = ?", (session,)).rowcount:
             self._database.stamp(Changed.BROKERS)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from kactl.clock import Clock
 from kactl.errors import StoreDamaged
 from kactl.logs import logger
 
@@ -14,7 +15,7 @@ log = logger(__name__)
 
 # Stands in the header of the file: "kact".
 APPLICATION_ID: Final = 0x6B616374
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 
 # Another process holds the write lock for as long as one commit takes: a second at the most, for a large one on a slow
 # disk. After five it is stuck.
@@ -39,7 +40,7 @@ CREATE TABLE meta (
 CREATE TABLE sessions (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     timeout_ms INTEGER NOT NULL,
-    expires_ms INTEGER NOT NULL           -- wall clock; whoever sees that it has passed ends the session
+    expires_ms INTEGER NOT NULL           -- wall clock in schemas 1 to 3, boot time since
 );
 CREATE TABLE brokers (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE topics (
@@ -68,7 +69,16 @@ CREATE TABLE deletions (topic TEXT PRIMARY KEY) WITHOUT ROWID;  -- the topics th
 CREATE TABLE records (name TEXT PRIMARY KEY, version INTEGER NOT NULL, data BLOB NOT NULL) WITHOUT ROWID;
 """,
     3: "",  # parts of a snapshot may begin with another number than 0
+    # Leases by boot time. Under its new name the table is out of reach of a process that still runs an earlier version,
+    # and would go on to write its wall clock there.
+    4: """
+ALTER TABLE sessions RENAME TO leases;
+ALTER TABLE leases ADD COLUMN boot TEXT NOT NULL DEFAULT '';  -- of the host, which `expires_ms` belongs to
+ALTER TABLE leases ADD COLUMN lock TEXT NOT NULL DEFAULT '';  -- see Holder
+ALTER TABLE leases ADD COLUMN turn TEXT NOT NULL DEFAULT '';
+""",
 }
+_BOOT_TIME_SINCE: Final = 4
 
 _FIRST_TABLES: Final = frozenset(
     {
@@ -86,7 +96,8 @@ _FIRST_TABLES: Final = frozenset(
 )
 # By schema version.
 _TABLES_SINCE_2: Final = _FIRST_TABLES | {"deletions", "records"}
-TABLES: Final = {1: _FIRST_TABLES, 2: _TABLES_SINCE_2, 3: _TABLES_SINCE_2}
+_TABLES_SINCE_4: Final = _TABLES_SINCE_2 - {"sessions"} | {"leases"}
+TABLES: Final = {1: _FIRST_TABLES, 2: _TABLES_SINCE_2, 3: _TABLES_SINCE_2, 4: _TABLES_SINCE_4}
 
 
 def create(path: Path) -> None:
@@ -181,8 +192,12 @@ def check_structure(path: Path, connection: sqlite3.Connection) -> frozenset[str
     return TABLES[version]
 
 
-def migrate(path: Path, connection: sqlite3.Connection) -> None:
-    """Bring a file of an earlier schema to ours, in one transaction; nothing happens to one that has it."""
+def migrate(path: Path, connection: sqlite3.Connection, clock: Clock) -> None:
+    """Bring a file of an earlier schema to ours, in one transaction; nothing happens to one that has it.
+
+    Leases of a schema with wall-clock times last for one more timeout: their owners may still run, and cannot renew
+    them any more.
+    """
     if _version(path, connection) == SCHEMA_VERSION:
         return
     connection.execute("PRAGMA synchronous = FULL")
@@ -192,6 +207,9 @@ def migrate(path: Path, connection: sqlite3.Connection) -> None:
         for version in range(_version(path, connection) + 1, SCHEMA_VERSION + 1):
             for statement in _ADDED[version].split(";"):
                 connection.execute(statement)
+            if version == _BOOT_TIME_SINCE:
+                now = clock.boot_time()
+                connection.execute("UPDATE leases SET boot = ?, expires_ms = ? + timeout_ms", (now.boot, now.ms))
             log.info("%s is brought to schema version %d", path, version)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT")
@@ -209,7 +227,7 @@ def _version(path: Path, connection: sqlite3.Connection) -> int:
 
 def _check_version(path: Path, version: int) -> int:
     if version not in TABLES:
-        known = " and ".join(map(str, TABLES))
+        known = f"{min(TABLES)} to {max(TABLES)}"
         remedy = "use the version of kactl that wrote it, or a later one"
         raise _refused(path, f"has schema version {version}, and this kactl knows {known}", remedy)
     return version

@@ -33,6 +33,7 @@ from kactl.stores.pieces import Piece, parted
 from kactl.stores.watches import Watches
 
 from .lease import SESSION_TIMEOUT_MS, Lease, SqliteSession
+from .office import NO_HOLDER, Holder
 from .thread import DatabaseThread
 
 
@@ -41,8 +42,10 @@ class SqliteStore:
 
     Args:
         path: the file; it is created where there is none, in a folder that is there.
-        clock: sessions end by its wall clock, which all processes of a host share.
+        clock: sessions end by its boot time, which all processes of a host share.
         session_timeout_ms: for how long the controllership outlives a process that was killed.
+        holder: an exclusive lock that this process holds until its end. On entering, the sessions of whoever held the
+            lock before are ended: that process has ended.
 
     Raises:
         StoreDamaged: on entering; the file is damaged, or something else. It was left as it was.
@@ -54,18 +57,19 @@ class SqliteStore:
         *,
         clock: Clock | None = None,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        holder: Holder = NO_HOLDER,
     ) -> None:
         self.path = Path(path)
         self._watches = Watches()
         self._listing = Listing()
-        self._thread = DatabaseThread(self.path, self._watches.fire)
         clock = SystemClock() if clock is None else clock
+        self._thread = DatabaseThread(self.path, self._watches.fire, clock=clock, holder=holder)
         self._lease = Lease(self._thread, self._watches.fire, clock=clock, timeout_ms=session_timeout_ms)
         self._tasks: anyio.abc.TaskGroup | None = None
 
     @property
     def session_id(self) -> int:
-        """Our session's row in the table of sessions; another one after each loss."""
+        """Our session's row in the table of leases; another one after each loss."""
         return self._lease.session
 
     async def __aenter__(self) -> Self:

@@ -6,12 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from kactl.clock import Clock
 from kactl.errors import IllegalState
 from kactl.store import StoreEvent
 
 from .catalog import Catalog
 from .database import Database
-from .office import Office
+from .office import NO_HOLDER, Holder, Office
 from .requests import Requests
 
 _P = ParamSpec("_P")
@@ -25,11 +26,16 @@ class DatabaseThread:
 
     Args:
         tell: is given every change, whoever made it.
+        holder: see `Office`.
     """
 
-    def __init__(self, path: Path, tell: Callable[[StoreEvent], None]) -> None:
+    def __init__(
+        self, path: Path, tell: Callable[[StoreEvent], None], *, clock: Clock, holder: Holder = NO_HOLDER
+    ) -> None:
         self._path = path
         self._tell = tell
+        self._clock = clock
+        self._holder = holder
         self._parts: tuple[Database, Office, Catalog, Requests] | None = None
         self._executor: ThreadPoolExecutor | None = None
 
@@ -62,11 +68,12 @@ class DatabaseThread:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="kactl-sqlite")
         try:
             loop = asyncio.get_running_loop()
-            database = await loop.run_in_executor(self._executor, Database, self._path)
+            database = await loop.run_in_executor(self._executor, Database, self._path, self._clock)
         except BaseException:
             self._executor.shutdown()
             raise
-        self._parts = (database, Office(database), Catalog(database), Requests(database))
+        office = Office(database, self._clock, holder=self._holder)
+        self._parts = (database, office, Catalog(database), Requests(database))
 
     async def close(self) -> None:
         if self._executor and self._parts:
