@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--html", type=NAME, metavar="FILE", help="Write a page with pictures.")
 @click.option("--markdown", type=NAME, metavar="FILE", help="Write it as Markdown.")
 @click.option("--topic", metavar="RE", help="Only topics whose whole name this expression matches.")
+@click.option("--partial", is_flag=True, help="Exit with 0 also where the logs cover less than 95 %.")
 @time_options
 @folder_option
 @spark_options
@@ -40,6 +41,7 @@ def report(
     html: str | None,
     markdown: str | None,
     topic: str | None,
+    partial: bool,
     begin: str | None,
     end: str | None,
     tz: str | None,
@@ -51,6 +53,9 @@ def report(
 
     The jobs run the first time; their tables stay in DIR/jobs, as Parquet. The page needs no network and no script, so
     it can be mailed, printed, and kept with the ticket.
+
+    The first line states what the logs cover: brokers, files, lines, time. Below 95 % of any of them the exit code is
+    1, unless --partial accepts that.
     """
     form = settings.only("table", "json")
     _check_topic(topic)
@@ -87,6 +92,18 @@ def report(
     if html is None and markdown is None:
         settings.note("The whole of it, with pictures: --html FILE.")
     settings.note(f"The tables are in {folder}/jobs; ask them with `kactl forensics sql`.")
+    if made.coverage.is_partial and not partial:
+        raise Failure(_too_little(made))
+
+
+def _too_little(made: "Report") -> str:
+    from kactl.pipeline.coverage import ENOUGH
+
+    return (
+        f"the logs cover {made.coverage.share:.0%}, less than {ENOUGH:.0%}, of the brokers, files, lines or time (the "
+        "first line of the report says what is missing): ingest the logs of all brokers, of all of the time; --partial "
+        "accepts the report as it is"
+    )
 
 
 def _check_topic(topic: str | None) -> None:
@@ -185,7 +202,8 @@ def _written(
 
 def _lines(made: "Report") -> list[str]:
     """The summary, for a terminal."""
-    lines = [click.style(harmless(made.headline), bold=True), "", *map(harmless, made.summary)]
+    coverage = click.style(harmless(made.coverage.stated), fg="red" if made.coverage.is_partial else None)
+    lines = [coverage, "", click.style(harmless(made.headline), bold=True), "", *map(harmless, made.summary)]
     if made.advice:
         advice = (harmless(f"* {each.do} {each.because}") for each in made.advice)
         lines += ["", click.style("What to do", bold=True), *advice]

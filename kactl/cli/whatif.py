@@ -27,7 +27,7 @@ _STDIN: Final = "-"
 _SWEEPS: Final = ("brokers", "pairs", "racks", "rack+broker", "rolling")
 _TOP: Final = 10
 # The jobs whose tables a snapshot is made of.
-_NEEDED: Final = ("states", "absences", "deletions")
+_NEEDED: Final = ("states", "absences", "deletions", "timed")
 _Tell = Callable[[str, int, int], None]
 
 
@@ -55,6 +55,7 @@ _Tell = Callable[[str, int, int], None]
 @click.option(
     "--top", type=click.IntRange(min=1), default=_TOP, show_default=True, metavar="N", help="Show the worst N."
 )
+@click.option("--partial", is_flag=True, help="Exit with 0 also where fewer than 95 % of the partitions are known.")
 @folder_option
 @spark_options
 @local_options
@@ -69,6 +70,7 @@ def whatif(
     master: str,
     memory: str,
     top: int,
+    partial: bool,
     **said: Any,
 ) -> None:
     """Say what would have no leader, and what could not be written, if brokers died: those that are named, or each, any
@@ -77,6 +79,9 @@ def whatif(
     The cluster is that of an ingest where its logs end, or of a snapshot: the lines of `kafka-topics.sh --describe`,
     the JSON of `kactl get partitions --limit 1000000 -o json`, or Parquet. Leaders are elected as Kafka does: the first
     replica of the assignment that is alive and in sync.
+
+    The first line states how many partitions are known; nothing is claimed about the others. Where fewer than 95 % are
+    known the exit code is 1, unless --partial accepts that.
 
     \b
       kafka-topics.sh --bootstrap-server :9092 --describe | kactl forensics whatif --snapshot - --kill 3,4
@@ -102,6 +107,8 @@ def whatif(
             scenarios = [ready.engine.world.parse(each) for each in kills]
             made = answer(ready, scenarios, sweeps, top=top, tell=tell)
     _show(settings, made, kills, scenarios, form)
+    if made.coverage.is_partial and not partial:
+        raise Failure(_too_little(made))
 
 
 # -- what is asked -----------------------------------------------------------------------------------------------------
@@ -179,10 +186,10 @@ def _of_logs(
 
         results = _results(spark, folder, tell)
         tell("find the last states", 0, 0)
-        states, absences, deletions = (results[name] for name in _NEEDED)
+        states, absences, deletions, timed = (results[name] for name in _NEEDED)
         last = results["files"].selectExpr("unix_micros(max(end)) end").first()
         end_us = None if last is None else last["end"]
-        yield of_logs(states, absences, deletions, folder, assumed, at=moment, end_us=end_us), tell
+        yield of_logs(states, absences, deletions, folder, assumed, at=moment, end_us=end_us, named=timed), tell
 
 
 def _results(spark: "SparkSession", folder: str, tell: _Tell) -> "Results":
@@ -216,6 +223,17 @@ def _of_file(
         yield of_table(table, "stdin" if name == _STDIN else name, assumed, notes), tell
 
 
+def _too_little(made: "Answer") -> str:
+    from kactl.pipeline.coverage import ENOUGH
+
+    found = made.coverage
+    return (
+        f"{found.stated} ({found.share:.0%}), fewer than {ENOUGH:.0%}: the answer says nothing of the other "
+        f"{output.count(found.partitions - found.known, 'partition')}. Logs of all brokers, at TRACE, know more, and "
+        "so does `kafka-topics.sh --describe` as --snapshot; --partial accepts the answer as it is"
+    )
+
+
 # -- what came of it ---------------------------------------------------------------------------------------------------
 
 
@@ -223,6 +241,7 @@ def _show(settings: Settings, made: "Answer", kills: "tuple[str, ...]", scenario
     if form == "json":
         output.print_json(made)
     elif form == "jsonl":
+        output.print_jsonl([{"coverage": made.coverage}])
         output.print_jsonl(made.killed)
         output.print_jsonl(each for sweep in made.sweeps for each in sweep.worst)
         output.print_jsonl(each for each in made.rolling)

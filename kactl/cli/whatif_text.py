@@ -9,6 +9,7 @@ from . import output
 from .output import BAD, NONE, PLAIN, WARN, Cell, harmless
 
 if TYPE_CHECKING:
+    from kactl.pipeline.coverage import Coverage
     from kactl.pipeline.whatif import Answer, Now, Outcome, Rolling, Sweep
 
 _HEADER: Final = ("DIES", "OFFLINE", "RECOVERABLE", "LOSSY", "UNDER MIN", "ONE LEFT", "MOVED", "BUSIEST", "TOPICS")
@@ -24,7 +25,8 @@ _TOPICS: Final = 2
 
 
 def lines(made: "Answer") -> Iterator[str]:
-    """All of it."""
+    """All of it; the coverage comes first."""
+    yield _coverage(made.coverage)
     yield from _now(made.now)
     if made.killed:
         yield ""
@@ -32,10 +34,18 @@ def lines(made: "Answer") -> Iterator[str]:
         yield from (harmless(each.explained) for each in made.killed)
     for sweep in made.sweeps:
         yield ""
-        yield from _sweep(sweep)
+        yield from _sweep(sweep, made.coverage)
     if made.rolling:
         yield ""
         yield from _rolling(made.rolling)
+
+
+def _coverage(coverage: "Coverage") -> str:
+    if coverage.is_whole:
+        return f"{coverage.stated}."
+    rest = coverage.partitions - coverage.known
+    text = f"{coverage.stated}: nothing below is about the other {output.count(rest, 'partition')}."
+    return click.style(text, **(BAD if coverage.is_partial else WARN))
 
 
 def _now(now: "Now") -> Iterator[str]:
@@ -47,16 +57,20 @@ def _now(now: "Now") -> Iterator[str]:
     yield harmless(now.outcome.explained)
 
 
-def _sweep(sweep: "Sweep") -> Iterator[str]:
+def _sweep(sweep: "Sweep", coverage: "Coverage") -> Iterator[str]:
     name = click.style(_NAMES.get(sweep.kind, sweep.kind), bold=True)
     if not sweep.scenarios:
         yield f"{name}: there is none."
         return
     bad = sweep.scenarios - sweep.harmless
+    whole = coverage.is_whole
+    everything = "everything" if whole else f"each of the {coverage.known:,} known partitions"
     if not bad and sweep.writable == sweep.scenarios:
-        verdict = "everything keeps a leader and stays writable"
+        verdict = f"{everything} keeps a leader and stays writable"
     elif not bad:
-        verdict = f"everything keeps a leader; {sweep.scenarios - sweep.writable:,} leave too few in sync for acks=all"
+        verdict = (
+            f"{everything} keeps a leader; {sweep.scenarios - sweep.writable:,} leave too few in sync for acks=all"
+        )
     else:
         verdict = f"{bad:,} take partitions offline" if bad > 1 else "1 takes partitions offline"
     yield f"{name} ({output.count(sweep.scenarios, 'case')}): {verdict}."

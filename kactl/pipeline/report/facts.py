@@ -51,7 +51,9 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         begin, end: of the logs; null if no line has a time.
+        events: lines that were understood; `unparsed` those that should have been and were not.
         files: logs of Kafka or kactl among the files that were named, and `listed` the first of them.
+        unreadable: files that were named and could not be read at all; `broken` these and those not read to the end.
         partitions, topics: that the logs know of.
         led: leaderships that the logs know of; `with_log_end` those where a line says where the leader's log ends.
         brokers: that the logs speak of, ascending; `silent` those of them without a line of their own.
@@ -62,8 +64,11 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     end: Time | None
     time_zone: str
     lines: int
+    events: int
     unparsed: int
     files: int
+    unreadable: int
+    broken: int
     listed: tuple[File, ...]
     levels: tuple[Spoken, ...]
     clocks: tuple[Clock, ...]
@@ -129,16 +134,50 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     because: str
 
 
+class ReportCoverage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the logs of a report cover. Shares are from 0 to 1.
+
+    Attributes:
+        stated: the same in words; the first line of every report.
+        share: the least of the four shares below.
+        is_partial: whether it is below 0.95, so that the command exits with 1 without `--partial`.
+        brokers: brokers that the logs know of; `brokers_missing` those without a log of their own.
+        brokers_share: of brokers with a log; 1 where the only logs are a controller's complete record.
+        files: logs, those that could not be read included; `files_broken` those not read to their end.
+        lines_share: of the lines that matter, those that were understood.
+        begin, end: of the logs; null if no line has a time.
+        time_share: of the time that was asked for, how much the logs reach.
+        partitions: that the logs know of.
+    """
+
+    stated: str
+    share: float
+    is_partial: bool
+    brokers: int
+    brokers_missing: tuple[int, ...]
+    brokers_share: float
+    files: int
+    files_broken: int
+    files_share: float
+    lines_share: float
+    begin: Time | None
+    end: Time | None
+    time_share: float
+    partitions: int
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Facts and what is to be said of them.
 
     Attributes:
+        coverage: what the logs cover; it comes first wherever a report is shown.
         next: what would be offline if brokers died where the logs end; null if too little is known of the cluster.
         headline: one sentence.
         summary: sentences for whoever reads nothing else.
         limits: what the logs cannot tell, and what follows from that.
     """
 
+    coverage: ReportCoverage
     headline: str
     summary: tuple[str, ...]
     limits: tuple[str, ...]

@@ -7,6 +7,7 @@ from kactl.pipeline.whatif.sweep import Answer
 
 from .advice import advise
 from .collect import collect
+from .covered import covered
 from .facts import Facts, Report
 from .limits import limits
 from .model import Asked
@@ -43,6 +44,7 @@ def _next(results: "Results", facts: Facts, tell: progress.Tell) -> Answer | Non
         return next_worst(
             *(results[name] for name in ("states", "absences", "deletions")),
             source=results.folder,
+            named=results["timed"],
             at=facts.asked.end,
             end_us=None if end is None else micros_of(end),
             tell=tell,
@@ -54,6 +56,7 @@ def _next(results: "Results", facts: Facts, tell: progress.Tell) -> Answer | Non
 def said(facts: Facts, moments: Moments, next_: Answer | None = None) -> Report:
     """Facts with their sentences."""
     return Report(
+        coverage=covered(facts, moments),
         next=next_,
         headline=headline(facts),
         summary=summary(facts, moments),

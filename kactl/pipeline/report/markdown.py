@@ -30,6 +30,8 @@ def plain(text: str) -> str:
 
 
 def _lines(report: Report, moments: Moments) -> Iterator[str]:
+    yield plain(report.coverage.stated)
+    yield ""
     yield f"# {plain(report.headline)}"
     yield ""
     if asked(report, moments):

@@ -6,7 +6,6 @@ from typing import Final
 from kactl.pipeline.whatif.sweep import Answer, Kind
 
 from .section import Section, table
-from .wording import count
 
 _EACH: Final = {
     Kind.BROKERS: "any one broker",
@@ -19,6 +18,7 @@ def next_section(answer: Answer | None) -> Iterator[Section]:
     """The worst of each sweep; nothing if too little is known of the cluster."""
     if answer is None:
         return
+    nothing = "nothing" if answer.coverage.is_whole else "no known partition"
     rows = [
         (outcome.scenario.name, outcome.offline_more, outcome.under_min_more, outcome.lone_more, outcome.explained)
         for sweep in answer.sweeps
@@ -28,11 +28,10 @@ def next_section(answer: Answer | None) -> Iterator[Section]:
         name="next",
         title="What would be next",
         paragraphs=(
-            f"As the logs end, for the {count(answer.now.partitions, 'partition')} of which replicas and ISR are known"
-            f"{_unknown(answer)}. {answer.now.outcome.explained}",
+            f"{answer.coverage.stated}{_unknown(answer)}, as the logs end. {answer.now.outcome.explained}",
             *(
                 f"Of {sweep.scenarios:,} ways to lose {_EACH.get(sweep.kind, sweep.kind)} {sweep.harmless:,} would "
-                "take nothing offline."
+                f"take {nothing} offline."
                 for sweep in answer.sweeps
             ),
         ),
@@ -45,4 +44,4 @@ def next_section(answer: Answer | None) -> Iterator[Section]:
 
 
 def _unknown(answer: Answer) -> str:
-    return f" (of {answer.now.unknown:,} more they are not)" if answer.now.unknown else ""
+    return f" (nothing here is about the other {answer.now.unknown:,})" if answer.now.unknown else ""

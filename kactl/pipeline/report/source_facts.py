@@ -24,7 +24,11 @@ def sources(manifest: "Manifest", tables: "dict[str, DataFrame]") -> Sources:
     # Beside logs there may be anything; it is missed only if somebody named it.
     named = [each.rstrip("/") for each in manifest.sources]
     missed = f.col("error").isNotNull() & ((f.col("kind") != str(Kind.FOREIGN)) | f.col("path").isin(named))
-    files = tables["files"].where(~f.col("kind").isin([str(each) for each in _NO_LOG]) | missed)
+    is_log = ~f.col("kind").isin([str(each) for each in _NO_LOG])
+    files = tables["files"].where(is_log | missed)
+    (unread,) = files.agg(
+        f.count_if(~is_log).alias("unreadable"), f.count_if(f.col("error").isNotNull()).alias("broken")
+    ).collect()
     ends = tables["files"].agg(
         f.unix_micros(f.min("begin")).alias("begin"),
         f.unix_micros(f.max("end")).alias("end"),
@@ -39,8 +43,11 @@ def sources(manifest: "Manifest", tables: "dict[str, DataFrame]") -> Sources:
         end=moment(end["end"]),
         time_zone=manifest.time_zone,
         lines=manifest.lines,
+        events=manifest.events,
         unparsed=manifest.unparsed,
         files=manifest.files,
+        unreadable=unread["unreadable"],
+        broken=unread["broken"],
         listed=_files(files.orderBy("file_id").limit(FILES_SHOWN)),
         levels=levels,
         clocks=values(tables["skew"].orderBy(f.asc_nulls_last("broker")), Clock),

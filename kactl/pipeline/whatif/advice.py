@@ -25,6 +25,7 @@ def advise(
     source: str = "the logs",
     at: datetime.datetime | None = None,
     end_us: int | None = None,
+    named: "DataFrame | None" = None,
     min_isr: int = MIN_ISR,
     racks: Mapping[int, str] | None = None,
     top: int = TOP,
@@ -36,6 +37,7 @@ def advise(
         states, absences, deletions: tables of the jobs of these names.
         source: what the answer calls them.
         at: of what time; None for where the logs end, which is `end_us` if that is known.
+        named: the table `timed`; see `of_logs`.
         min_isr: min.insync.replicas; logs do not have it.
         racks: the rack of each broker.
         top: how many of each sweep are told of.
@@ -44,7 +46,7 @@ def advise(
         BadSnapshot: of no partition both replicas and ISR are known; a report goes on without advice then.
     """
     assumed = Assumed(min_isr=min_isr, racks=racks or {})
-    ready = of_logs(states, absences, deletions, source, assumed, at=at, end_us=end_us)
+    ready = of_logs(states, absences, deletions, source, assumed, at=at, end_us=end_us, named=named)
     sweeps = [Kind.BROKERS, Kind.PAIRS, *([Kind.RACKS] if ready.engine.world.racks else [])]
     try:
         return answer(ready, sweeps=sweeps, top=top, tell=tell)

@@ -15,7 +15,7 @@ def _unknown(now: Now) -> str:
     if not now.unknown:
         return ""
     is_ = "is" if now.unknown == 1 else "are"
-    return f"{words.count(now.unknown)} {is_} left out: their replicas or ISR are not known."
+    return f"{words.count(now.unknown)} {is_} left out: their leader, replicas or ISR are not known."
 
 
 def _stuck(now: Now) -> str:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kactl.pipeline.coverage import Coverage
+
 from . import here, in_spark
 from .deaths import Sums
 from .here import Here, Lost
@@ -53,7 +55,8 @@ class Ready:
     """A snapshot that can be asked.
 
     Attributes:
-        partitions: those that are looked at; `unknown`: those that are not, as too little is known of them.
+        partitions: those that are looked at.
+        unknown: those that are not: their leader, replicas or ISR are not known.
         at_us: of what time it is; None if it does not say.
         defaulted: partitions of which min.insync.replicas is assumed.
         notes: what to know of the snapshot.
@@ -103,11 +106,13 @@ def of_frame(
     at_us: int | None = None,
     classes_here: int = CLASSES_HERE,
     keeps: "Sequence[DataFrame]" = (),
+    only_named: int = 0,
 ) -> Ready:
     """From partitions that Spark has. They are read several times: keep them.
 
     Args:
         away: who is away, as the logs say; `back`: those of them that came back since.
+        only_named: partitions of which nothing but the name is known; they are not in `partitions`.
         keeps: what Spark keeps for it, and may let go when the engine is closed.
 
     Raises:
@@ -124,7 +129,8 @@ def of_frame(
         f.count_if(f.expr(enough) & f.col("min_isr").isNull() & ~is_said).alias("defaulted"),
     ).first()
     assert counted is not None
-    _check(source, counted["known"], counted["all"])
+    all_ = counted["all"] + only_named
+    _check(source, counted["known"], all_)
     kept = partitions.where(enough)
     world = world_of(logs.marked(in_spark.roles(kept), back), assumed, away)
     return Ready(
@@ -132,7 +138,7 @@ def of_frame(
         assumed=assumed,
         source=source,
         partitions=counted["known"],
-        unknown=counted["all"] - counted["known"],
+        unknown=all_ - counted["known"],
         defaulted=counted["defaulted"],
         at_us=at_us,
     )
@@ -147,12 +153,14 @@ def of_logs(
     *,
     at: datetime.datetime | None = None,
     end_us: int | None = None,
+    named: "DataFrame | None" = None,
     classes_here: int = CLASSES_HERE,
 ) -> Ready:
     """From the tables of an ingest.
 
     Args:
         at: of what time; None for where the logs end, which is `end_us` if that is known.
+        named: the table `timed`; partitions that only its lines name count as unknown.
 
     Raises:
         BadSnapshot: nothing is known of any partition at that time.
@@ -161,6 +169,7 @@ def of_logs(
     gone = logs.away(absences, at)
     at_us = end_us if at is None else round(at.timestamp() * 1_000_000)
     back = logs.returned(found, gone)
+    only_named = 0 if named is None else logs.only_named(named, states, deletions, at)
     return of_frame(
         found,
         source,
@@ -170,6 +179,7 @@ def of_logs(
         at_us=at_us,
         classes_here=classes_here,
         keeps=[found],
+        only_named=only_named,
     )
 
 
@@ -180,6 +190,6 @@ def _check(source: str, known: int, all_: int) -> None:
         raise BadSnapshot(source, "nothing is known of any partition then: name a later time, or another snapshot")
     raise BadSnapshot(
         source,
-        f"of none of its {all_:,} partitions both replicas and ISR are known: logs at TRACE have them, and "
-        "`kafka-topics.sh --describe` as --snapshot has",
+        f"{Coverage.of(known=0, unknown=all_).stated}: no line has both replicas and ISR of one; logs at TRACE "
+        "have them, and `kafka-topics.sh --describe` as --snapshot has",
     )

@@ -8,6 +8,8 @@ from typing import Final
 
 import msgspec
 
+from kactl.pipeline.coverage import Coverage
+
 # So many of a sweep are told of, unless more are asked for; so many topics of each.
 TOP: Final = 10
 TOPICS: Final = 5
@@ -170,8 +172,16 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything. `notes`: what to know before one relies on it, in sentences."""
+    """Everything that was asked for.
 
+    All counts are of known partitions; of the others nothing is claimed.
+
+    Attributes:
+        coverage: the partitions that the answer is about; it comes first wherever an answer is shown.
+        notes: what to know before one relies on it, in sentences.
+    """
+
+    coverage: Coverage
     now: Now
     killed: tuple[Outcome, ...]
     sweeps: tuple[Sweep, ...]

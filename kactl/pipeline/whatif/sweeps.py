@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from kactl.pipeline.coverage import Coverage
 from kactl.pipeline.progress import Tell, nobody
 
 from . import words
@@ -46,6 +47,7 @@ def answer(
     swept = [asking.sweep(kind) for kind in sweeps if kind is not Kind.ROLLING]
     rolling = asking.rolling() if Kind.ROLLING in sweeps else []
     return Answer(
+        coverage=Coverage.of(known=ready.partitions, unknown=ready.unknown),
         now=now,
         killed=tuple(killed),
         sweeps=tuple(swept),
@@ -198,7 +200,7 @@ class _Asking:
             busiest=self._busiest(after, 0),
             busiest_leads=_plain(after.leads[0]),
         )
-        return msgspec.structs.replace(rolling, explained=words.explained_roll(rolling))
+        return msgspec.structs.replace(rolling, explained=words.explained_roll(rolling, whole=not self._ready.unknown))
 
     def _outcomes(self, found: Found, which: Iterable[int], scenario: Callable[[int], Scenario]) -> list[Outcome]:
         """Some of what was found, with the topics that lose most, and in words."""
@@ -209,7 +211,7 @@ class _Asking:
         for at, each, topics in zip(numbers, scenarios, lost, strict=True):
             outcome = self._outcome(found, at, each)
             outcome = msgspec.structs.replace(outcome, topics=topics.topics, worst_topics=topics.worst)
-            said = words.explained(outcome, weighted=self._ready.assumed.weighted)
+            said = words.explained(outcome, weighted=self._ready.assumed.weighted, whole=not self._ready.unknown)
             made.append(msgspec.structs.replace(outcome, explained=said))
         return made
 

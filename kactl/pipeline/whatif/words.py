@@ -3,12 +3,17 @@
 from .sweep import Outcome, Rolling
 
 
-def explained(outcome: Outcome, *, weighted: bool) -> str:
-    """One outcome. `weighted`: what brokers lead is told in weights, not in partitions."""
+def explained(outcome: Outcome, *, weighted: bool, whole: bool) -> str:
+    """One outcome.
+
+    Args:
+        weighted: loads are in weights, not in partitions.
+        whole: all partitions of the cluster are known; else every claim about "every partition" names the known ones.
+    """
     if not outcome.scenario.brokers:
-        return _now(outcome)
+        return _now(outcome, whole=whole)
     dies = "die" if _are_many(outcome) else "dies"
-    parts = [f"If {outcome.scenario.name} {dies}, {_lost(outcome)}"]
+    parts = [f"If {outcome.scenario.name} {dies}, {_lost(outcome, whole=whole)}"]
     rest, before = outcome.under_min - outcome.offline, _refusing_before(outcome)
     if rest > before:
         parts.append(
@@ -22,8 +27,9 @@ def explained(outcome: Outcome, *, weighted: bool) -> str:
     return " ".join(filter(None, parts))
 
 
-def explained_roll(rolling: Rolling) -> str:
-    """One rolling restart."""
+def explained_roll(rolling: Rolling, *, whole: bool) -> str:
+    """One rolling restart; `whole` as in `explained`."""
+    nothing, everything = ("nothing", "everything") if whole else ("no known partition", "the known ones")
     moves = f"Leaders move {rolling.moves:,} time{'' if rolling.moves == 1 else 's'} in all."
     worst = rolling.worst
     if not worst.scenario.brokers:
@@ -35,10 +41,10 @@ def explained_roll(rolling: Rolling) -> str:
         )
     if worst.under_min_more:
         return (
-            f"Restarting {rolling.order} takes nothing offline; at worst {count(worst.under_min_more)} "
+            f"Restarting {rolling.order} takes {nothing} offline; at worst {count(worst.under_min_more)} "
             f"{_do(worst.under_min_more, 'refuse')} acks=all, while {_while(worst)}. {moves}"
         )
-    return f"Restarting {rolling.order} takes nothing offline and leaves everything writable. {moves}"
+    return f"Restarting {rolling.order} takes {nothing} offline and leaves {everything} writable. {moves}"
 
 
 def count(number: int, thing: str = "partition") -> str:
@@ -46,24 +52,26 @@ def count(number: int, thing: str = "partition") -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def _now(outcome: Outcome) -> str:
+def _now(outcome: Outcome, *, whole: bool) -> str:
+    every = "Every partition" if whole else "Every known partition"
     if not outcome.under_min and not outcome.lossy:
-        return "Every partition has a leader, and as many in sync as min.insync.replicas asks for."
+        return f"{every} has a leader, and as many in sync as min.insync.replicas asks for."
     parts = []
     if outcome.offline:
         parts.append(f"{count(outcome.offline)} {_has(outcome.offline)} no leader already.")
     rest = outcome.under_min - outcome.offline
     if rest > 0:
         parts.append(f"{count(rest)} {_has(rest)} fewer in sync than min.insync.replicas already.")
-    return " ".join(parts) or "Every partition has a leader."
+    return " ".join(parts) or f"{every} has a leader."
 
 
-def _lost(outcome: Outcome) -> str:
-    """Who has no leader, or one that lacks records."""
+def _lost(outcome: Outcome, *, whole: bool) -> str:
+    """Partitions without a leader, or with one that lacks records."""
     offline, lossy = outcome.offline_more, outcome.lossy
     topics = f" of {count(outcome.topics, 'topic')}" if outcome.topics else ""
     if not offline and not lossy:
-        return "every partition keeps a leader" + (" that has one now." if outcome.offline else ".")
+        every = "every partition" if whole else "every known partition"
+        return f"{every} keeps a leader" + (" that has one now." if outcome.offline else ".")
     parts = []
     if offline:
         parts.append(f"{count(offline)}{topics} {_has(offline)} no leader: all who are in sync are gone.")

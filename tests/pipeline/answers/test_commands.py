@@ -34,11 +34,18 @@ def test_a_report_says_what_happened_and_writes_its_pages(run: Any, folder: Path
     done = run("report", "--html", page, "--markdown", text)
 
     assert done.exit_code == 0, done.output
-    assert done.stdout.startswith("1 partition of 1 topic had no leader for up to ")
+    first, _, headline = done.stdout.splitlines()[:3]
+    assert first == (
+        "Coverage: logs of 2 of 2 brokers, 3 of 3 files read to the end, 100 % of the lines that matter understood, "
+        "2024-05-01 09:59:00 to 2024-05-01 10:00:11 (UTC); 1 partition known."
+    )
+    assert headline.startswith("1 partition of 1 topic had no leader for up to ")
     assert "What the logs cannot tell" in done.stdout
     assert page.read_text().startswith("<!doctype html>")
     assert "orders-0" in page.read_text()
-    assert text.read_text().startswith("# 1 partition of 1 topic had no leader")
+    assert f'<header>\n<p class="coverage">{first}</p>' in page.read_text()
+    assert text.read_text().splitlines()[0] == first
+    assert text.read_text().splitlines()[2].startswith("# 1 partition of 1 topic had no leader")
     assert f"Written to {page}." in done.stderr
     assert (folder / "jobs.json").exists()
 
@@ -47,6 +54,8 @@ def test_a_report_is_a_document_for_programs(run: Any) -> None:
     done = run("report", "-o", "json", "--topic", "or.+|no-such")
 
     document = json.loads(done.stdout)
+    assert next(iter(document)) == "coverage"
+    assert document["coverage"]["brokers_share"] == document["coverage"]["share"] == 1
     assert document["facts"]["asked"] == {"begin": None, "end": None, "topic": "or.+|no-such"}
     assert document["facts"]["forced"]["outages"] == 1
 

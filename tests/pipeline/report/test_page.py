@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import pytest
 from pyspark.sql import SparkSession
 
+from kactl.pipeline.coverage import Coverage
 from kactl.pipeline.report.collect import collect
 from kactl.pipeline.report.facts import Report
 from kactl.pipeline.report.make import said
@@ -206,12 +207,13 @@ def test_what_would_be_next_is_told() -> None:
     worst = outcome(1, 2, offline=7, said="If 1 and 2 die, 7 partitions have no leader.")
     pairs = Sweep(kind=Kind.PAIRS, scenarios=3, harmless=2, writable=2, worst=(worst,), seconds=0)
     cost = Cost(classes=1, scenarios=3, seconds=0, where="here")
-    answer = Answer(now=now, killed=(), sweeps=(pairs,), rolling=(), cost=cost, notes=())
+    coverage = Coverage.of(known=40, unknown=3)
+    answer = Answer(coverage=coverage, now=now, killed=(), sweeps=(pairs,), rolling=(), cost=cost, notes=())
 
     text = " ".join(Reader(page(said(QUIET, BERLIN, answer), BERLIN)).texts)
 
-    assert "for the 40 partitions of which replicas and ISR are known (of 3 more they are not)" in text
-    assert "Of 3 ways to lose any two brokers 2 would take nothing offline." in text
+    assert "40 of 43 partitions known (nothing here is about the other 3), as the logs end." in text
+    assert "Of 3 ways to lose any two brokers 2 would take no known partition offline." in text
     assert "If 1 and 2 die, 7 partitions have no leader." in text
 
 
@@ -227,7 +229,9 @@ def test_a_page_on_nothing_says_so() -> None:
 def test_markdown_says_the_same(night: Report) -> None:
     text = markdown(night, BERLIN)
 
-    assert text.startswith("# 3 partitions of 2 topics had no leader")
+    first, _, title = text.splitlines()[:3]
+    assert first.startswith("Coverage: logs of ")
+    assert title.startswith("# 3 partitions of 2 topics had no leader")
     assert "## What the logs cannot tell" in text
     assert "### Incident 1: from 12:00:00 to 12:01:10 on 1 May 2024" in text
     assert "## Objectives of availability" in text

@@ -17,6 +17,7 @@ from kactl.pipeline.ingest import ingest
 from kactl.pipeline.jobs.catalog import open_results
 from kactl.pipeline.whatif.snapshots import file
 from tests.pipeline.jobs.tables import controller_line, line
+from tests.pipeline.whatif.snapshots import P, table
 
 DESCRIBED = (
     "Topic: orders\tTopicId: dGhlIHRvcGljJ3MgaWQuLg\tPartitionCount: 2\tReplicationFactor: 3\t"
@@ -55,12 +56,13 @@ def test_brokers_that_are_named(snapshot: Path) -> None:
 
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
-    assert lines[0] == f"{snapshot}: 3 partitions of 2 topics on 4 brokers."
-    assert lines[1] == "Every partition has a leader, and as many in sync as min.insync.replicas asks for."
-    header, row = lines[3:5]
+    assert lines[0] == "3 of 3 partitions known."
+    assert lines[1] == f"{snapshot}: 3 partitions of 2 topics on 4 brokers."
+    assert lines[2] == "Every partition has a leader, and as many in sync as min.insync.replicas asks for."
+    header, row = lines[4:6]
     assert header.split("  ")[0] == "DIES"
     assert row.split() == ["2,3", "1", "1", "0", "2", "2", "1", "1:", "1", "(1", "now)", "orders", "(1)"]
-    assert lines[5].startswith("If 2 and 3 die, 1 partition of 1 topic has no leader: all who are in sync are gone.")
+    assert lines[6].startswith("If 2 and 3 die, 1 partition of 1 topic has no leader: all who are in sync are gone.")
     assert re.search(r"^1 scenario over 3 partitions in 3 classes: \d+\.\d s\.$", done.stderr, re.MULTILINE)
 
 
@@ -89,8 +91,9 @@ def test_a_rack_that_is_named(snapshot: Path) -> None:
         "--snapshot", snapshot, "--kill", "rack=a,3", "--kill", "4", "--racks", "1=a,2=a", "-o", "jsonl", "-q"
     )
 
-    first, second = map(json.loads, done.stdout.splitlines())
+    coverage, first, second = map(json.loads, done.stdout.splitlines())
     assert done.stderr == ""
+    assert coverage["coverage"]["stated"] == "3 of 3 partitions known"
     assert first["scenario"] == {"brokers": [1, 2, 3], "racks": ["a"], "alone": [3]}
     assert (first["offline"], first["topics"]) == (2, 1)
     assert (second["scenario"]["brokers"], second["offline"]) == ([4], 0)
@@ -112,7 +115,7 @@ def test_what_a_pipe_brings() -> None:
     done = whatif("--snapshot", "-", "--kill", "3", stdin=DESCRIBED)
 
     assert done.exit_code == 0, done.output
-    assert done.stdout.startswith("stdin: 3 partitions of 2 topics")
+    assert "stdin: 3 partitions of 2 topics" in done.stdout.splitlines()[1]
 
 
 def test_what_is_said_beside_the_snapshot(snapshot: Path, tmp_path: Path) -> None:
@@ -131,6 +134,70 @@ def test_who_is_away_already_changes_nothing(snapshot: Path) -> None:
     done = whatif("--snapshot", snapshot, "--away", "4", "--kill", "4")
 
     assert "--kill 4: all of these are away already, so nothing changes." in done.stderr
+
+
+def mostly_unknown(path: Path, known: int, partitions: int) -> Path:
+    """A snapshot in which the ISR of most partitions is missing."""
+    import pyarrow.parquet as pq
+
+    rows = [P(f"orders-{at}", (1, 2, 3), (1, 2, 3) if at < known else None, leader=1) for at in range(partitions)]
+    pq.write_table(table(rows), path)
+    return path
+
+
+def test_first_line_states_the_coverage_and_a_low_one_fails(tmp_path: Path) -> None:
+    snapshot = mostly_unknown(tmp_path / "cluster.parquet", 4, 44)
+
+    done = whatif("--snapshot", snapshot)
+
+    assert done.exit_code == 1
+    first = done.stdout.splitlines()[0]
+    assert first == "4 of 44 partitions known: nothing below is about the other 40 partitions."
+    assert "error: 4 of 44 partitions known (9%), fewer than 95%" in done.stderr
+    assert "--partial accepts the answer as it is" in done.stderr
+
+
+def test_nothing_is_claimed_about_unknown_partitions(tmp_path: Path) -> None:
+    snapshot = mostly_unknown(tmp_path / "cluster.parquet", 4, 44)
+
+    done = whatif("--snapshot", snapshot, "--sweep", "brokers,rolling", "--kill", "1")
+
+    text = done.stdout.lower()
+    assert "each of the 4 known partitions keeps a leader and stays writable" in text
+    assert "every known partition keeps a leader" in text
+    assert "takes no known partition offline and leaves the known ones writable" in text
+    for claim in ("everything", "every partition", "nothing offline"):
+        assert claim not in text
+
+
+@pytest.mark.parametrize(("known", "code"), [(44, 0), (42, 0), (41, 1), (4, 1)])
+def test_exit_code_is_1_below_95_percent(tmp_path: Path, known: int, code: int) -> None:
+    snapshot = mostly_unknown(tmp_path / "cluster.parquet", known, 44)
+
+    refused, accepted = whatif("--snapshot", snapshot), whatif("--snapshot", snapshot, "--partial")
+
+    assert refused.exit_code == code
+    assert accepted.exit_code == 0
+    assert accepted.stdout.splitlines()[0].startswith(f"{known} of 44 partitions known")
+
+
+def test_json_begins_with_the_coverage(tmp_path: Path) -> None:
+    snapshot = mostly_unknown(tmp_path / "cluster.parquet", 4, 44)
+
+    document, lines = (whatif("--snapshot", snapshot, "-o", form) for form in ("json", "jsonl"))
+
+    said = json.loads(document.stdout)
+    assert document.exit_code == lines.exit_code == 1
+    assert next(iter(said)) == "coverage"
+    assert said["coverage"] == {
+        "known": 4,
+        "partitions": 44,
+        "share": 0.0909,
+        "is_partial": True,
+        "stated": "4 of 44 partitions known",
+    }
+    assert json.loads(lines.stdout.splitlines()[0]) == {"coverage": said["coverage"]}
+    assert said["sweeps"][0]["worst"][0]["explained"].startswith("If 1 dies, every known partition keeps a leader.")
 
 
 BAD = {
@@ -246,6 +313,30 @@ def test_an_ingest_where_it_ends_and_before(spark: SparkSession, tmp_path: Path)
     kept = open_results(spark, str(out))
     assert "states" in kept
     assert "outages" not in kept  # nobody waits for what is not asked for
+
+
+@pytest.mark.usefixtures("with_spark")
+def test_partitions_that_only_a_name_is_known_of_count_as_unknown(spark: SparkSession, tmp_path: Path) -> None:
+    out, logs = tmp_path / "tables", tmp_path / "logs"
+    logs.mkdir()
+    state = "leader=2, leaderEpoch=0, isr=List(2, 3), zkVersion=0"
+    (logs / "state-change.log").write_text(
+        line(0, born("a-0", "2,3"))
+        + line(0.1, online("a-0", "New", state))
+        + line(0.2, online("a-1", "New", state))  # its assignment is in no line
+    )
+    shrinking = "[Partition {} broker=2] Shrinking ISR from 2,3 to 2. (kafka.cluster.Partition)\n"
+    (logs / "server.log").write_text(
+        "".join(f"[2024-05-01 10:00:05,000] INFO {shrinking.format(each)}" for each in ("a-0", "b-0", "b-1"))
+        + "[2024-05-01 10:00:05,000] INFO [UnifiedLog partition=__cluster_metadata-0, dir=/d] Truncating to offset 7 "
+        "(kafka.log.UnifiedLog)\n"
+    )
+    ingest(spark, [str(logs)], str(out))
+
+    done = whatif("--dir", out, "--kill", "3", "-o", "json")
+
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["coverage"]["stated"] == "1 of 4 partitions known"
 
 
 @pytest.mark.usefixtures("with_spark")

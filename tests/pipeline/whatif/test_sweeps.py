@@ -225,7 +225,7 @@ def test_what_is_not_known_is_counted_and_left_out() -> None:
     answered = answer(here((*CLUSTER, P("x-0", (1, 2), None, leader=1), P("x-1", (), (), leader=-1))))
 
     assert (answered.now.partitions, answered.now.unknown) == (4, 2)
-    assert "2 partitions are left out: their replicas or ISR are not known." in answered.notes
+    assert "2 partitions are left out: their leader, replicas or ISR are not known." in answered.notes
 
 
 def test_a_default_is_said() -> None:
@@ -242,7 +242,7 @@ def test_brokers_without_a_rack_are_named() -> None:
 def test_a_snapshot_without_a_partition_is_none() -> None:
     with pytest.raises(BadSnapshot, match="nothing is known of any partition"):
         here(())
-    with pytest.raises(BadSnapshot, match="of none of its 1 partitions both replicas and ISR are known"):
+    with pytest.raises(BadSnapshot, match="0 of 1 partition known: no line has both replicas and ISR"):
         here((P("a-0", (1,), None, leader=1),))
 
 

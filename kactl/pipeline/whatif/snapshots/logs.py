@@ -5,7 +5,7 @@ line names, are counted and left out; so are topics that were deleted, and those
 """
 
 import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kactl.pipeline.whatif.partitions import SCHEMA
 from kactl.pipeline.whatif.world import Role
@@ -13,6 +13,9 @@ from kactl.pipeline.whatif.world import Role
 if TYPE_CHECKING:
     from pyspark.sql import Column as Value
     from pyspark.sql import DataFrame
+
+# Its name stands before lines about replicas of the metadata log.
+METADATA_TOPIC: Final = "__cluster_metadata"
 
 
 def partitions(states: "DataFrame", deletions: "DataFrame | None", at: datetime.datetime | None) -> "DataFrame":
@@ -45,6 +48,23 @@ def partitions(states: "DataFrame", deletions: "DataFrame | None", at: datetime.
     unsaid = {"elr": "array<int>", "min_isr": "int", "unclean": "boolean", "weight": "double"}
     filled = there.withColumns({name: f.lit(None).cast(type_) for name, type_ in unsaid.items()})
     return filled.where("leader is null or leader > -2").select(*SCHEMA.names, "at", "told_by")
+
+
+def only_named(
+    timed: "DataFrame", states: "DataFrame", deletions: "DataFrame | None", at: datetime.datetime | None
+) -> int:
+    """How many partitions lines name of which no state is known: an answer cannot be about them.
+
+    The metadata log is no partition of a topic; what was deleted is no partition any more.
+    """
+    from pyspark.sql import functions as f
+
+    until = f.lit(True) if at is None else f.col("at") <= f.lit(at)
+    is_one = f.col("topic").isNotNull() & f.col("partition").isNotNull() & (f.col("topic") != METADATA_TOPIC)
+    lines = timed.where(is_one & until).groupBy("topic", "partition", "life").agg(f.max("at").alias("at"))
+    known = states.where(until).select("topic", "partition").distinct()
+    left = _without_deleted(_of_last_life(lines), deletions, at).join(known, ["topic", "partition"], "left_anti")
+    return left.count()
 
 
 def away(absences: "DataFrame", at: datetime.datetime | None) -> dict[int, int | None]:
