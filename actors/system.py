@@ -37,6 +37,7 @@ from .controller import ControllerLoop
 from .gauges import readings
 from .handlers.reach import CHUNK_PARTITIONS, SHUTDOWN_LIMIT_MS, Reach, Settings
 from .looking import Looking, Snapshot
+from .min_isr import KAFKA_DEFAULT, MinIsr
 from .partitions import Partitions
 from .replicas import Replicas
 from .watcher import Watcher
@@ -79,6 +80,8 @@ class Controller(Asking, Looking):
             time; brokers hear of the first while the others are written, and small requests get their turn in between.
         listed_as: our entry in the list of brokers that brokers are told; None if they are to know our id alone.
         controller_ids: ids of other instances; no replica stays on them or on ours.
+        min_insync_replicas: the brokers' own setting of `min.insync.replicas`, for topics without an override while
+            the store has no default for all brokers. Only health checks, lists and previews use it.
         meter_provider, tracer_provider: of OpenTelemetry; the host program's if None.
 
     Nothing global is touched: no signal handlers, no logging, no event loop policy, no telemetry provider.
@@ -106,6 +109,7 @@ class Controller(Asking, Looking):
         chunk_partitions: int = CHUNK_PARTITIONS,
         listed_as: Broker | None = None,
         controller_ids: Collection[int] = (),
+        min_insync_replicas: int = KAFKA_DEFAULT,
         meter_provider: metrics.MeterProvider | None = None,
         tracer_provider: trace.TracerProvider | None = None,
     ) -> None:
@@ -123,6 +127,7 @@ class Controller(Asking, Looking):
         # In microseconds no process counts as fast as time goes by, so that numbers go on rising over restarts.
         self.history = History(self.clock, first=self.clock.now_ms() * 1000)
         self.telemetry = Telemetry(meter_provider, tracer_provider)
+        self.min_isr = MinIsr(self.store, self.clock, own=min_insync_replicas)
         self.channels = Channels(
             MemoryTransport(self.hub, clock=self.clock) if transport is None else transport,
             clock=self.clock,
@@ -179,7 +184,8 @@ class Controller(Asking, Looking):
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             stack.callback(self.telemetry.close)
-            self.store.subscribe(Watcher(self.loop.inbox, self.loop.clear_and_put, self.channels.gate))
+            watcher = Watcher(self.loop.inbox, self.loop.clear_and_put, self.channels.gate, self.min_isr.changed)
+            self.store.subscribe(watcher)
             await stack.enter_async_context(self.store)
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)

@@ -61,15 +61,24 @@ class Watcher:
         inbox: the controller's.
         clear_and_put: empties it and puts one event.
         gate: shut at once while our session may have ended, whatever the controller is busy with.
+        configs: receives every change too, for what is kept of configurations outside the controller's events.
     """
 
-    def __init__(self, inbox: Inbox[Event], clear_and_put: Callable[[Event], None], gate: Gate) -> None:
+    def __init__(
+        self,
+        inbox: Inbox[Event],
+        clear_and_put: Callable[[Event], None],
+        gate: Gate,
+        configs: Callable[[StoreEvent], None] = lambda _: None,
+    ) -> None:
         self._inbox = inbox
         self._clear_and_put = clear_and_put
         self._gate = gate
+        self._configs = configs
 
     def __call__(self, change: StoreEvent) -> None:
         """Called in the event loop's thread; never raises."""
+        self._configs(change)
         try:
             if change.what is Changed.SESSION_LOST:
                 self._clear_and_put(SessionLost())

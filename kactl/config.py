@@ -97,6 +97,8 @@ class KafkaConfig(Section, frozen=True):
         controller_ids: ids that are, or may be, those of kactl's instances besides our own: no replica is placed on
             them.
         num_partitions, default_replication_factor: of topics that tools ask us to create without. Kafka's names.
+        min_insync_replicas: `min.insync.replicas` in the brokers' own files; kactl sees overrides of topics and the
+            default for all brokers, but not these files. Health checks and previews use it. Kafka's name.
         max_connections: of all listeners together.
         socket_request_max_bytes: the largest request that is taken from anybody. Kafka's name.
     """
@@ -109,6 +111,7 @@ class KafkaConfig(Section, frozen=True):
     controller_ids: tuple[Annotated[int, Meta(ge=0, le=_INT32_MAX)], ...] = ()
     num_partitions: Annotated[int, Meta(ge=1, le=50_000)] = 1
     default_replication_factor: Annotated[int, Meta(ge=1, le=_INT16_MAX)] = 1
+    min_insync_replicas: Annotated[int, Meta(ge=1, le=_INT16_MAX)] = 1
     max_connections: Annotated[int, Meta(ge=1, le=100_000)] = 1000
     socket_request_max_bytes: Annotated[int, Meta(ge=1024, le=_INT32_MAX)] = 100 * 1024 * 1024
 

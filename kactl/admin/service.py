@@ -10,6 +10,7 @@ from kactl.actors.system import Controller
 from kactl.config import Config
 from kactl.errors import ErrorCode, NotController
 from kactl.participant.group import Participants
+from kactl.rows import Ints
 
 from .problem import Refused
 from .schema import AsOf, ProblemController
@@ -47,6 +48,12 @@ class Service:
 
     def as_of(self) -> AsOf:
         return AsOf(epoch=self.controller.cluster.fence.epoch, seq=self.controller.history.seq)
+
+    async def min_isr(self) -> Ints:
+        """`min.insync.replicas` by topic number, as far as it is known; see `MinIsr.of_topics`."""
+        controller = self.controller
+        await controller.min_isr.refresh(controller.cluster, active=controller.is_active)
+        return controller.min_isr.of_topics(controller.cluster.table)
 
     def who(self) -> ProblemController:
         """Who is the controller, as far as this instance knows."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from kactl.cluster import Cluster
 from kactl.model import NO_BROKER, PartitionState, ReplicaState
-from kactl.rows import Bools, RowNumbers, Rows, first, some
+from kactl.rows import Bools, Ints, RowNumbers, Rows, first, preferred_imbalance, some
 from kactl.table import Table, Topic
 
 from . import cursor
@@ -53,7 +53,7 @@ class Found:
     Attributes:
         rows: those of the page, in order.
         names: of their topics, by topic number.
-        offline, under_replicated: bool[n].
+        offline, under_replicated, under_min_isr: bool[n]; `min_isr`: int32[n], 0 where it is unknown.
         matched: how many there are on all pages.
         next_cursor: None on the last page.
     """
@@ -62,6 +62,8 @@ class Found:
     names: dict[int, str]
     offline: Bools
     under_replicated: Bools
+    under_min_isr: Bools
+    min_isr: Ints
     matched: int
     next_cursor: str | None
 
@@ -72,43 +74,119 @@ class Found:
             if begin:
                 await asyncio.sleep(0)
             which = np.arange(begin, min(begin + _OBJECTS_AT_ONCE, len(self.rows)), dtype=np.intp)
-            made += _infos(self.rows.take(which), self.names, self.offline[which], self.under_replicated[which])
+            made += _infos(
+                self.rows.take(which),
+                self.names,
+                offline=self.offline[which],
+                under_replicated=self.under_replicated[which],
+                under_min_isr=self.under_min_isr[which],
+                min_isr=self.min_isr[which],
+            )
         return tuple(made)
 
 
 # -- partitions --------------------------------------------------------------------------------------------------------
 
 
-def find_partitions(cluster: Cluster, query: PartitionQuery) -> Found:
+def find_partitions(cluster: Cluster, query: PartitionQuery, min_isr: Ints | None = None) -> Found:
     """One page of the partitions that a query asks for.
+
+    Args:
+        min_isr: int32[T + 1], `min.insync.replicas` by topic number (`MinIsr.of_topics`); None if nothing is known.
 
     Raises:
         Refused: the cursor is none of ours.
     """
     table = cluster.table
     offline, under_replicated = offline_partitions(cluster), _mask(table, table.under_replicated())
-    keep = _matching(table, query, offline, under_replicated)
+    min_isr = _of_rows(table, min_isr)
+    fewest = in_sync_against(table, min_isr)
+    keep = _matching(table, query, offline, under_replicated, fewest)
     matched = np.flatnonzero(keep)
     names = sorted(topic.name for topic in table.topics())
     at, more = _page(table, matched, names, after=cursor.read(query.cursor), limit=query.limit)
     rows = table.rows(at)
     by_number = {number: table.topic_at(number).name for number in np.unique(rows.topic).tolist()}
     next_cursor = cursor.write(by_number[int(rows.topic[-1])], int(rows.partition[-1])) if more else None
-    return Found(rows, by_number, offline[at], under_replicated[at], len(matched), next_cursor)
+    return Found(
+        rows,
+        by_number,
+        offline=offline[at],
+        under_replicated=under_replicated[at],
+        under_min_isr=fewest.under[at],
+        min_isr=min_isr[at],
+        matched=len(matched),
+        next_cursor=next_cursor,
+    )
 
 
-def find_partition(cluster: Cluster, topic: str, partition: int) -> PartitionInfo | None:
-    """One partition; None if it is unknown."""
+def find_partition(cluster: Cluster, topic: str, partition: int, min_isr: Ints | None = None) -> PartitionInfo | None:
+    """One partition; None if it is unknown. `min_isr` as for `find_partitions`."""
     known = cluster.table.topic(topic)
     if known is None or partition not in range(len(known.rows)) or known.rows[partition] < 0:
         return None
     at = known.rows[partition : partition + 1].astype(np.intp)
     rows = cluster.table.rows(at)
     offline = (rows.state == PartitionState.OFFLINE) & (topic not in cluster.deletion_started)
-    return _infos(rows, {known.number: topic}, offline, _is_under_replicated(rows))[0]
+    own = _of_rows(cluster.table, min_isr)
+    (info,) = _infos(
+        rows,
+        {known.number: topic},
+        offline=offline,
+        under_replicated=_is_under_replicated(rows),
+        under_min_isr=in_sync_against(cluster.table, own).under[at],
+        min_isr=own[at],
+    )
+    return info
 
 
-def _matching(table: Table, query: PartitionQuery, offline: Bools, under_replicated: Bools) -> Bools:
+@dataclasses.dataclass(frozen=True, slots=True)
+class AgainstMinIsr:
+    """How many replicas are in sync, against how many brokers ask for; bool[P] each.
+
+    Attributes:
+        under: without a leader, or with fewer in sync: brokers reject writes with acks=all.
+        at: with just as many in sync: one more failure and they do.
+        unknown: with leadership, while the topic's value could not be read.
+    """
+
+    under: Bools
+    at: Bools
+    unknown: Bools
+
+
+def in_sync_against(table: Table, min_isr: Ints) -> AgainstMinIsr:
+    """Compare the ISR of every partition with what brokers enforce: never more than there are replicas.
+
+    Topics that wait for deletion and partitions without leadership are left out.
+
+    Args:
+        min_isr: int32[P], 0 where it is unknown.
+
+    Source: Partition.effectiveMinIsr, and isUnderMinIsr of Kafka's tools, for which a missing leader counts.
+    """
+    in_sync = np.add.reduce(table.column("in_sync"), axis=0, dtype=np.int32)
+    replicas = np.add.reduce(table.column("assigned"), axis=0, dtype=np.int32)
+    counted = _mask(table, table.with_leadership())
+    known = min_isr > 0
+    enforced = np.minimum(min_isr, replicas)
+    led = table.column("leader") >= 0
+    under = counted & (~led | (known & (in_sync < enforced)))
+    return AgainstMinIsr(under=under, at=counted & led & known & (in_sync == enforced), unknown=counted & ~known)
+
+
+def _of_rows(table: Table, min_isr: Ints | None) -> Ints:
+    """int32[P] from values by topic number."""
+    topic = table.column("topic")
+    if min_isr is None:
+        return np.zeros(len(topic), np.int32)
+    found: Ints = min_isr[topic]
+    return found
+
+
+def _matching(
+    table: Table, query: PartitionQuery, offline: Bools, under_replicated: Bools, fewest: AgainstMinIsr
+) -> Bools:
     """bool[P]: which rows a query asks for."""
     topic = table.column("topic")
     keep: Bools = topic >= 0
@@ -128,6 +206,12 @@ def _matching(table: Table, query: PartitionQuery, offline: Bools, under_replica
         keep &= offline == query.offline
     if query.urp is not None:
         keep &= under_replicated == query.urp
+    if query.under_min_isr is not None:
+        keep &= fewest.under == query.under_min_isr
+    if query.at_min_isr is not None:
+        keep &= fewest.at == query.at_min_isr
+    if query.not_preferred is not None:
+        keep &= _not_preferred(table) == query.not_preferred
     return keep
 
 
@@ -199,7 +283,21 @@ def _is_under_replicated(rows: Rows) -> Bools:
     return missing
 
 
-def _infos(rows: Rows, names: dict[int, str], offline: Bools, under_replicated: Bools) -> list[PartitionInfo]:
+def _not_preferred(table: Table) -> Bools:
+    """bool[P]: partitions that count as not led by their preferred replica."""
+    at = table.all()
+    return _mask(table, at[preferred_imbalance(table.rows(at))])
+
+
+def _infos(
+    rows: Rows,
+    names: dict[int, str],
+    *,
+    offline: Bools,
+    under_replicated: Bools,
+    under_min_isr: Bools,
+    min_isr: Ints,
+) -> list[PartitionInfo]:
     """Some partitions as objects. Column by column into lists first: single elements of columns are slow to read."""
     lists: dict[str, Any] = {
         name: getattr(rows, name).T.tolist()
@@ -223,10 +321,12 @@ def _infos(rows: Rows, names: dict[int, str], offline: Bools, under_replicated: 
         lists["replica_state"],
         offline.tolist(),
         under_replicated.tolist(),
+        min_isr.tolist(),
+        under_min_isr.tolist(),
         first(rows.assigned, rows.replicas).tolist(),
         strict=True,
     ):
-        replicas, assigned, in_sync, adding, removing, states, is_offline, is_urp, preferred = of_slots
+        replicas, assigned, in_sync, adding, removing, states, is_offline, is_urp, least, is_under, preferred = of_slots
         made.append(
             PartitionInfo(
                 topic=names[topic],
@@ -243,6 +343,8 @@ def _infos(rows: Rows, names: dict[int, str], offline: Bools, under_replicated: 
                 recovering=recovering,
                 offline=is_offline,
                 under_replicated=is_urp,
+                min_insync_replicas=least or None,
+                under_min_isr=is_under,
                 preferred_leader=preferred,
                 replica_states={
                     broker: REPLICA_STATE_NAMES[held]

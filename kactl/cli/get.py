@@ -23,6 +23,9 @@ def get() -> None:
 @get.command(short_help="List partitions and who leads them.")
 @click.option("--offline", is_flag=True, help="Only those without a leader.")
 @click.option("--urp", is_flag=True, help="Only under-replicated ones.")
+@click.option("--under-min-isr", is_flag=True, help="Only those that reject acks=all: too few in sync, or no leader.")
+@click.option("--at-min-isr", is_flag=True, help="Only those that one more failure would put under min ISR.")
+@click.option("--not-preferred", is_flag=True, help="Only those not led by their preferred replica.")
 @click.option("--leader", type=int, metavar="ID", help="Only those led by this broker; -1: by nobody.")
 @click.option("--replica", type=int, metavar="ID", help="Only those with a replica on this broker.")
 @click.option("--topic", metavar="T", help="Only of this topic; * and ? stand for any characters.")
@@ -33,13 +36,25 @@ def partitions(
     *,
     offline: bool,
     urp: bool,
+    under_min_isr: bool,
+    at_min_isr: bool,
+    not_preferred: bool,
     leader: int | None,
     replica: int | None,
     topic: str | None,
     limit: int,
 ) -> None:
     """List partitions: who leads them, who holds them, who is in sync."""
-    wanted = {"offline": offline or None, "urp": urp or None, "leader": leader, "replica": replica, "topic": topic}
+    wanted = {
+        "offline": offline or None,
+        "urp": urp or None,
+        "under_min_isr": under_min_isr or None,
+        "at_min_isr": at_min_isr or None,
+        "not_preferred": not_preferred or None,
+        "leader": leader,
+        "replica": replica,
+        "topic": topic,
+    }
     found, matched = settings.api.partitions(wanted, limit=limit)
     show_partitions(settings, found)
     if not matched:
@@ -104,7 +119,7 @@ def show_partitions(settings: Settings, found: Sequence[PartitionInfo]) -> None:
     show(settings, found, _PARTITION_HEADER, map(_partition_row, found))
 
 
-_PARTITION_HEADER: Final = ("PARTITION", "STATE", "LEADER", "EPOCH", "ISR", "REPLICAS")
+_PARTITION_HEADER: Final = ("PARTITION", "STATE", "LEADER", "EPOCH", "ISR", "REPLICAS", "MIN ISR")
 _BROKER_HEADER: Final = ("ID", "ROLE", "STATE", "RACK", "LEADERS (SKEW)", "REPLICAS (SKEW)", "NOT IN SYNC", "EPOCH")
 _TOPIC_HEADER: Final = ("TOPIC", "PARTITIONS", "REPLICATION", "OFFLINE", "URP", "ID")
 
@@ -118,6 +133,10 @@ def _partition_row(item: PartitionInfo) -> tuple[Cell, ...]:
         output.broker(item.leader_epoch),
         (output.numbers(item.isr), WARN if item.under_replicated else PLAIN),
         output.numbers(item.replicas),
+        (
+            NONE if item.min_insync_replicas is None else str(item.min_insync_replicas),
+            BAD if item.under_min_isr else PLAIN,
+        ),
     )
 
 

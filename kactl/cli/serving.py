@@ -225,5 +225,6 @@ def _controller(
         take_over=asked.takeover,
         listed_as=listed_as,
         controller_ids=config.kafka.controller_ids,
+        min_insync_replicas=config.kafka.min_insync_replicas,
         meter_provider=meter_provider,
     )

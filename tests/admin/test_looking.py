@@ -465,3 +465,38 @@ async def test_an_error_of_our_own_is_a_problem_too(
     assert b"a bug" not in answer.body
     assert "a bug" in caplog.text
     await settle()
+
+
+async def test_partitions_state_min_insync_replicas_and_can_be_chosen_by_it(server: Served) -> None:
+    await server.controller.create_topic("strict", assignment={0: (2, 3)}, config={"min.insync.replicas": "2"})
+    await server.controller.create_topic("single", assignment={0: (2,)}, config={"min.insync.replicas": "2"})
+    await server.controller.store.set_default_config({"min.insync.replicas": "3"})
+    await server.controller.drain(1)
+    await settle()
+
+    async def names(query: str) -> list[str]:
+        page = (await server.get(f"/v1/partitions?{query}")).read(PartitionPage)
+        return [f"{each.topic}-{each.partition}" for each in page.items]
+
+    items = (await server.get("/v1/partitions")).read(PartitionPage).items
+    assert {each.topic: each.min_insync_replicas for each in items} == {"orders": 3, "single": 2, "strict": 2}
+    assert {each.topic: each.under_min_isr for each in items} == {"orders": True, "single": False, "strict": False}
+    assert await names("under_min_isr=true") == [f"orders-{number}" for number in range(4)]
+    # Brokers never ask for more in sync than there are replicas.
+    assert await names("at_min_isr=true") == await names("under_min_isr=false") == ["single-0", "strict-0"]
+    one = (await server.get("/v1/topics/strict/partitions/0")).read(PartitionInfo)
+    assert one.min_insync_replicas == 2
+    led_by_others = [f"{each.topic}-{each.partition}" for each in items if each.leader != each.replicas[0]]
+    assert await names("not_preferred=true") == led_by_others != []
+
+
+async def test_a_configuration_that_cannot_be_read_leaves_min_insync_replicas_null(server: Served) -> None:
+    async def unreadable(topics: list[str]) -> dict[str, None]:
+        return dict.fromkeys(topics)
+
+    server.controller.store.topic_configs = unreadable  # type: ignore[method-assign,assignment]
+
+    items = (await server.get("/v1/partitions")).read(PartitionPage).items
+
+    assert {each.min_insync_replicas for each in items} == {None}
+    assert not any(each.under_min_isr for each in items)

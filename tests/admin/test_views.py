@@ -20,6 +20,7 @@ from kactl.store import Assignments, Leaderships
 
 TOPICS = ("b", "a", "b-1", "ab", "c")
 BROKERS = st.integers(1, 4)
+MIN_ISR = 2  # of every topic
 
 
 @st.composite
@@ -53,6 +54,7 @@ queries = st.builds(
     topic=st.lists(st.sampled_from([*TOPICS, "a*", "?", "*"]), max_size=2),
     offline=st.none() | st.booleans(),
     urp=st.none() | st.booleans(),
+    under_min_isr=st.none() | st.booleans(),
     limit=st.integers(1, 5),
 )
 
@@ -67,6 +69,8 @@ def wanted(cluster: Cluster, query: PartitionQuery, view: PartitionView) -> bool
     fits = {"a*": view.topic.startswith("a"), "?": len(view.topic) == 1, "*": True}
     offline = view.state is PartitionState.OFFLINE and view.topic not in cluster.deletion_started
     lagging = view.leader_epoch >= 0 and not set(view.replicas) <= set(view.isr)
+    known = view.leader_epoch >= 0 and view.topic not in cluster.topics_to_delete
+    under = known and (view.leader < 0 or len(view.isr) < min(MIN_ISR, len(view.replicas)))
     return (
         (not query.state or STATE_NAMES[view.state] in query.state)
         and query.leader in (None, view.leader)
@@ -74,6 +78,7 @@ def wanted(cluster: Cluster, query: PartitionQuery, view: PartitionView) -> bool
         and (not query.topic or any(fits.get(each, view.topic == each) for each in query.topic))
         and query.offline in (None, offline)
         and query.urp in (None, lagging and view.topic not in cluster.topics_to_delete)
+        and query.under_min_isr in (None, under)
     )
 
 
@@ -90,7 +95,8 @@ async def test_pages_hold_what_the_question_asked_of_each_partition_would(
     place = None
 
     for _ in range(len(expected) + 1):
-        found = find_partitions(cluster, PartitionQuery(**{**_fields(query), "cursor": place}))
+        min_isr = np.full(len(cluster.table.refs) + 1, MIN_ISR, np.int32)
+        found = find_partitions(cluster, PartitionQuery(**{**_fields(query), "cursor": place}), min_isr)
         page = await found.infos()
         assert len(page) <= query.limit
         assert found.matched == len(expected)
@@ -104,7 +110,8 @@ async def test_pages_hold_what_the_question_asked_of_each_partition_would(
         assert (info.replicas, info.adding, info.removing) == (view.replicas, view.adding, view.removing)
         assert info.state == STATE_NAMES[view.state]
         assert info.replica_states.keys() == view.replica_states.keys()
-        assert info == find_partition(cluster, view.topic, view.partition)
+        assert info.min_insync_replicas == MIN_ISR
+        assert info == find_partition(cluster, view.topic, view.partition, min_isr)
 
 
 def _fields(query: PartitionQuery) -> dict[str, Any]:

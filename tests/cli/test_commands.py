@@ -29,7 +29,7 @@ def test_a_topic_is_created_listed_and_described(up: Up) -> None:
     assert [(each.partitions, each.replication_factor) for each in topics if each.name == "bills"] == [(2, 3)]
     assert described.code == 0
     assert re.search(r"^overrides +a\.b=c$", described.out, re.MULTILINE)
-    assert re.search(r"^bills-1 +online +\d +0 +[\d,]{5} +[\d,]{5}$", described.out, re.MULTILINE)
+    assert re.search(r"^bills-1 +online +\d +0 +[\d,]{5} +[\d,]{5} +1$", described.out, re.MULTILINE)
 
 
 def test_a_topic_is_described_as_kafkas_tools_do(up: Up) -> None:

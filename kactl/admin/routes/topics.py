@@ -45,7 +45,7 @@ async def topic(service: Service, asked: Asked[TopicPath, NoQuestion, NoQuestion
     if not infos:
         raise NotFound("topic", name)
     # A name cannot hold what stands for any character, so this finds the one topic.
-    partitions = await _page(service, find_partitions(service.controller.cluster, PartitionQuery(topic=[name])))
+    partitions = await _page(service, await _find(service, PartitionQuery(topic=[name])))
     return TopicDetail(topic=infos[0], config=await _config(service, name), partitions=partitions)
 
 
@@ -135,7 +135,7 @@ async def _changed_config(service: Service, name: str, changes: Mapping[str, str
 
 async def partition(service: Service, asked: Asked[PartitionPath, NoQuestion, NoQuestion]) -> PartitionInfo:
     """One partition."""
-    info = find_partition(service.controller.cluster, asked.path.topic, asked.path.partition)
+    info = find_partition(service.controller.cluster, asked.path.topic, asked.path.partition, await service.min_isr())
     if info is None:
         raise NotFound("partition", TopicPartition(asked.path.topic, asked.path.partition))
     return info
@@ -143,7 +143,13 @@ async def partition(service: Service, asked: Asked[PartitionPath, NoQuestion, No
 
 async def partitions(service: Service, asked: Asked[NoQuestion, PartitionQuery, NoQuestion]) -> PartitionPage:
     """Some partitions."""
-    return await _page(service, find_partitions(service.controller.cluster, asked.query))
+    return await _page(service, await _find(service, asked.query))
+
+
+async def _find(service: Service, query: PartitionQuery) -> Found:
+    """The configurations are read first, since all of a page is of one moment."""
+    min_isr = await service.min_isr()
+    return find_partitions(service.controller.cluster, query, min_isr)
 
 
 async def _page(service: Service, found: Found) -> PartitionPage:

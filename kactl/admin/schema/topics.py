@@ -25,6 +25,9 @@ class PartitionInfo(Answer, frozen=True):
     Attributes:
         isr: in the order of the assignment.
         offline: it counts as offline; `under_replicated`: a replica is not in sync.
+        min_insync_replicas: the topic's `min.insync.replicas`: its override, else the default for all brokers in the
+            store, else `kafka.min-insync-replicas` of the server; null if it could not be read.
+        under_min_isr: it has no leader, or fewer in sync than brokers enforce (never more than there are replicas).
         preferred_leader: the first assigned replica; -1 if nothing is assigned.
         replica_states: by broker id.
     """
@@ -43,6 +46,8 @@ class PartitionInfo(Answer, frozen=True):
     recovering: bool
     offline: bool
     under_replicated: bool
+    min_insync_replicas: int | None
+    under_min_isr: bool
     preferred_leader: int
     replica_states: dict[int, ReplicaStateName]
 
@@ -148,6 +153,11 @@ class PartitionQuery(Question, frozen=True):
     topic: Annotated[list[str], Meta(max_length=1000, description="names; `*` and `?` stand for any characters")] = []
     offline: Annotated[bool, Meta(description="that count as offline, or do not")] | None = None
     urp: Annotated[bool, Meta(description="that are under-replicated, or are not")] | None = None
+    under_min_isr: Annotated[bool, Meta(description="with fewer in sync than min.insync.replicas, or not")] | None = (
+        None
+    )
+    at_min_isr: Annotated[bool, Meta(description="with as many in sync as min.insync.replicas, or not")] | None = None
+    not_preferred: Annotated[bool, Meta(description="not led by the preferred replica, or led by it")] | None = None
     limit: Limit = LIMIT_DEFAULT
     cursor: Cursor | None = None
 

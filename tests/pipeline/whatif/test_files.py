@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -94,7 +95,7 @@ def test_what_our_own_stand_in_for_the_tool_prints(tmp_path: Path) -> None:
     partition = PartitionInfo(
         topic="t", partition=7, state="online", leader=2, leader_epoch=1, replicas=(1, 2), isr=(2,), adding=(),
         removing=(), partition_epoch=3, controller_epoch=1, recovering=False, offline=False, under_replicated=True,
-        preferred_leader=1, replica_states={},
+        min_insync_replicas=2, under_min_isr=True, preferred_leader=1, replica_states={},
     )  # fmt: skip
     topic = TopicInfo(
         name="t", id=None, partitions=1, replication_factor=2, offline_partitions=0, under_replicated_partitions=1,
@@ -172,11 +173,30 @@ def test_a_document_to_a_line(tmp_path: Path) -> None:
         ([ITEM | {"isr": "1"}], "Expected `array`, got `str` - at `$[0].isr`"),
         ([ITEM, ITEM], "partition 2: t-0 stands in partition 1 already"),
         ([ITEM | {"replicas": [-1]}], "partition 1: t-0: numbers go from 0"),
+        ([ITEM | {"min_insync_replicas": 0}], "partition 1: t-0: min.insync.replicas is 0; it goes from 1"),
     ],
-    ids=["nothing", "empty page", "no leader", "type", "twice", "negative"],
+    ids=["nothing", "empty page", "no leader", "type", "twice", "negative", "min isr"],
 )
 def test_documents_that_are_none(tmp_path: Path, document: object, said: str) -> None:
     assert said in refused(tmp_path, json.dumps(document))
+
+
+def test_documents_state_min_insync_replicas_of_each_partition(tmp_path: Path) -> None:
+    items = [ITEM | {"min_insync_replicas": 2}, ITEM | {"partition": 1, "min_insync_replicas": None}]
+
+    assert [row["min_isr"] for row in read(tmp_path, json.dumps(items))] == [2, None]
+
+
+def test_what_the_api_encodes_is_read_with_its_min_insync_replicas(tmp_path: Path) -> None:
+    from kactl.admin.schema import PartitionInfo
+
+    partition = PartitionInfo(
+        topic="t", partition=0, state="online", leader=1, leader_epoch=1, replicas=(1, 2), isr=(1,), adding=(),
+        removing=(), partition_epoch=3, controller_epoch=1, recovering=False, offline=False, under_replicated=True,
+        min_insync_replicas=2, under_min_isr=True, preferred_leader=1, replica_states={},
+    )  # fmt: skip
+
+    assert read(tmp_path, msgspec.json.encode([partition]).decode()) == [P("t-0", (1, 2), (1,), 1, min_isr=2).row()]
 
 
 def test_a_document_that_breaks_off(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ class Builder:
         self._source = source
         self._unit = unit
         self._numbers: list[int] = []
+        self._min_isr: list[int | None] = []
         self._columns: dict[str, list[object]] = {name: [] for name in SCHEMA.names}
 
     def __len__(self) -> int:
@@ -38,8 +39,9 @@ class Builder:
         replicas: Collection[int],
         isr: Collection[int],
         elr: Collection[int] | None = None,
+        min_isr: int | None = None,
     ) -> None:
-        """One partition, and where it stands in the source.
+        """One partition, and where it stands in the source. `min_isr`: what the source says of it, if anything.
 
         Raises:
             BadSnapshot: it cannot be so.
@@ -49,18 +51,24 @@ class Builder:
         ids = (partition, *replicas, *isr, *(elr or ()))
         if max(ids) > ID_MAX or min(ids) < 0 or leader > ID_MAX:
             self._refuse(number, f"{topic}-{partition}: numbers go from 0 to {ID_MAX}")
+        if min_isr is not None and not 1 <= min_isr <= ID_MAX:
+            self._refuse(number, f"{topic}-{partition}: min.insync.replicas is {min_isr}; it goes from 1 to {ID_MAX}")
         self._numbers.append(number)
+        self._min_isr.append(min_isr)
         for name, value in zip(SCHEMA.names, (topic, partition, max(leader, -1), replicas, isr, elr), strict=False):
             self._columns[name].append(value)
 
     def table(self, *, min_isr: dict[str, int] | None = None, unclean: dict[str, bool] | None = None) -> pa.Table:
-        """All of them. `min_isr`, `unclean`: what the source says of topics.
+        """All of them. `min_isr`, `unclean`: what the source says of topics; of partitions it goes first.
 
         Raises:
             BadSnapshot: a partition stands there twice.
         """
         topics = self._columns["topic"]
-        self._columns["min_isr"] = [(min_isr or {}).get(str(topic)) for topic in topics]
+        self._columns["min_isr"] = [
+            (min_isr or {}).get(str(topic)) if own is None else own
+            for topic, own in zip(topics, self._min_isr, strict=True)
+        ]
         self._columns["unclean"] = [(unclean or {}).get(str(topic)) for topic in topics]
         self._columns["weight"] = [None] * len(topics)
         table = pa.table({name: pa.array(self._columns[name], SCHEMA.field(name).type) for name in SCHEMA.names})

@@ -26,6 +26,7 @@ class Partition(msgspec.Struct, frozen=True):
     replicas: list[int]
     isr: list[int]
     elr: list[int] | None = None
+    min_insync_replicas: int | None = None
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -58,6 +59,7 @@ def read(content: bytes, source: str) -> tuple[pa.Table, tuple[str, ...]]:
             replicas=each.replicas,
             isr=each.isr,
             elr=each.elr,
+            min_isr=each.min_insync_replicas,
         )
     if not len(found):
         raise BadSnapshot(source, "there is no partition in it: ask for all of them, or look whether there are any")

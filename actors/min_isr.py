@@ -1,0 +1,155 @@
+"""`min.insync.replicas` of every topic, read from the store on demand and kept until it changes.
+
+The controller itself decides nothing by it: brokers enforce it. Health checks, partition lists and previews use it to
+name partitions that reject writes with `acks=all`.
+
+The value of a topic is its override, else the default for all brokers in the store, else the setting of the brokers'
+own files, which kactl cannot read and takes from its configuration. Values of single brokers are not looked at.
+
+Source: LogConfig, DynamicBrokerConfig (precedence); Partition.effectiveMinIsr (never more than there are replicas).
+"""
+
+import asyncio
+import math
+from typing import Final
+
+import numpy as np
+
+from kactl.clock import Clock
+from kactl.cluster import Cluster
+from kactl.errors import KactlError
+from kactl.logs import logger
+from kactl.rows import Ints, Rows
+from kactl.store import Changed, Store, StoreEvent
+from kactl.table import Table
+
+log = logger(__name__)
+
+KEY: Final = "min.insync.replicas"
+KAFKA_DEFAULT: Final = 1
+UNKNOWN: Final = 0
+_NOT_READ: Final = -2
+_NO_OVERRIDE: Final = -1
+
+# One call of the store reads so many configurations: about 10 ms of the loop over ZooKeeper.
+TOPICS_AT_ONCE: Final = 500
+# A caller waits this long for configurations that are not known yet. What is missing then is reported as unknown.
+READ_LIMIT_S: Final = 2.0
+# After a failure the store is left alone for this long, so that no caller waits for it in vain.
+RETRY_MS: Final = 5_000
+# An instance that is not the controller receives no notice of a changed configuration.
+STANDBY_AGE_MS_MAX: Final = 60_000
+
+
+class MinIsr:
+    """See the module.
+
+    Args:
+        own: the setting of the brokers' own configuration files.
+    """
+
+    def __init__(self, store: Store, clock: Clock, *, own: int = KAFKA_DEFAULT) -> None:
+        self._store = store
+        self._clock = clock
+        self._own = own
+        self._reading = asyncio.Lock()
+        self._table: Table | None = None
+        self._default: int
+        self._retry_ms = -math.inf
+        self._defaults_seen = 0
+        self._clear()
+
+    def changed(self, event: StoreEvent) -> None:
+        """Forget what a change in the store makes stale. Called in the event loop's thread; never raises."""
+        if event.what is Changed.TOPIC_CONFIG:
+            topic = None if self._table is None else self._table.topic(event.name)
+            if topic is not None and topic.number < len(self._values):
+                self._values[topic.number] = _NOT_READ
+                self._stale.add(topic.number)
+        elif event.what is Changed.DEFAULT_CONFIG:
+            self._default = _NOT_READ
+            self._defaults_seen += 1
+        elif event.what in (Changed.SESSION_LOST, Changed.SESSION_OPENED):
+            self._clear()
+
+    async def refresh(self, cluster: Cluster, *, active: bool = True) -> None:
+        """Read what is not known of the topics of a cluster; bounded in time, and never raises for the store."""
+        table = cluster.table
+        if table is not self._table or (
+            not active and self._clock.monotonic_ms() - self._since_ms > STANDBY_AGE_MS_MAX
+        ):
+            self._table = table
+            self._clear()
+        if not self._wants(table) or self._clock.monotonic_ms() < self._retry_ms:
+            return
+        try:
+            async with asyncio.timeout(READ_LIMIT_S), self._reading:
+                await self._read(table)
+        except TimeoutError:
+            log.info("min.insync.replicas of some topics is unknown: the store takes longer than %g s", READ_LIMIT_S)
+            self._retry_ms = self._clock.monotonic_ms() + RETRY_MS
+        except KactlError as failed:
+            log.warning("min.insync.replicas could not be read: %s", failed)
+            self._retry_ms = self._clock.monotonic_ms() + RETRY_MS
+
+    def of_topics(self, table: Table) -> Ints:
+        """int32[T + 1], by topic number: the configured value, or UNKNOWN. The last entry belongs to free rows."""
+        default = self._own if self._default == _NO_OVERRIDE else max(self._default, UNKNOWN)
+        found = np.full(len(table.refs) + 1, UNKNOWN, np.int32)
+        if table is self._table:
+            known = self._values[: len(found) - 1]
+            found[: len(known)] = np.where(known == _NO_OVERRIDE, np.int32(default), np.maximum(known, UNKNOWN))
+        return found
+
+    def of_rows(self, table: Table, rows: Rows) -> Ints:
+        """int32[n]: the configured value for each row, or UNKNOWN."""
+        found: Ints = self.of_topics(table)[rows.topic]
+        return found
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def _clear(self) -> None:
+        self._values: Ints = np.zeros(0, np.int32)
+        self._default = _NOT_READ
+        self._defaults_seen += 1
+        self._stale: set[int] = set()
+        self._since_ms = self._clock.monotonic_ms()
+
+    def _wants(self, table: Table) -> bool:
+        if self._default == _NOT_READ or len(self._values) < len(table.refs):
+            return True
+        return bool((self._values == _NOT_READ).any())
+
+    async def _read(self, table: Table) -> None:
+        """Read in parts; what was read of earlier parts is kept if a later one fails."""
+        if self._default == _NOT_READ:
+            seen = self._defaults_seen
+            config = await self._store.default_config()
+            if seen == self._defaults_seen:
+                self._default = _value(config)
+        missing = len(table.refs) - len(self._values)
+        if missing > 0:
+            self._values = np.concatenate([self._values, np.full(missing, _NOT_READ, np.int32)])
+        values = self._values
+        wanted = [topic for topic in table.topics() if values[topic.number] == _NOT_READ]
+        # Numbers of topics that are gone are never used again.
+        values[values == _NOT_READ] = UNKNOWN
+        for topic in wanted:
+            values[topic.number] = _NOT_READ
+        for begin in range(0, len(wanted), TOPICS_AT_ONCE):
+            part = wanted[begin : begin + TOPICS_AT_ONCE]
+            self._stale.clear()
+            configs = await self._store.topic_configs([topic.name for topic in part])
+            for topic in part:
+                if topic.number not in self._stale:
+                    values[topic.number] = _value(configs.get(topic.name))
+
+
+def _value(config: dict[str, str] | None) -> int:
+    """What a configuration sets; _NO_OVERRIDE if nothing, UNKNOWN for what is unreadable or no count of replicas."""
+    if config is None:
+        return UNKNOWN
+    text = config.get(KEY, "").strip()
+    if not text:
+        return _NO_OVERRIDE
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) > 0 else UNKNOWN
