@@ -19,6 +19,7 @@ from kactl.logs import logger
 from kactl.model import Broker
 from kactl.telemetry import Telemetry
 from kactl.transport import Transport
+from kactl.wire import StopReplica
 
 from .actor import ActorStopped
 from .channel import Channel, DeletionsIn
@@ -57,6 +58,10 @@ class Channels:
         self._deletions_in = deletions_in
         self._coalesce = coalesce
         self._channels: dict[int, tuple[Channel, asyncio.Task[None]]] = {}
+        # Brokers whose queue was dropped and that have not been sent everything anew yet. Until then an update of some
+        # partitions is dropped as well: it must not be the first that a registration receives. StopReplica is sent:
+        # what is sent anew does not name replicas that are gone.
+        self._lagging: set[int] = set()
         self.gate = Gate()
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -110,6 +115,7 @@ class Channels:
 
     def remove(self, broker: int) -> None:
         """Close the channel to a broker; what waits in it is dropped."""
+        self._lagging.discard(broker)
         held = self._channels.pop(broker, None)
         if held is not None and not held[1].done():
             self._closing.add(held[1])
@@ -131,6 +137,8 @@ class Channels:
             held = self._channels.get(broker)
             if held is None:
                 log.info("%s for broker %d is dropped: there is no channel to it", type(request).__name__, broker)
+            elif broker in self._lagging and not isinstance(request, StopReplica):
+                log.debug("%s for broker %d is dropped: everything is sent anew", type(request).__name__, broker)
             elif not held[0].put(request):
                 log.warning(
                     "broker %d has left %d requests unanswered; they are dropped and it is told everything anew",
@@ -140,9 +148,14 @@ class Channels:
                 self._renew(held[0].broker)
                 self._tell_lagged(broker)
 
+    def resume(self, broker: int) -> None:
+        """Take requests again for a broker whose queue was dropped; the next ones contain everything."""
+        self._lagging.discard(broker)
+
     def _renew(self, broker: Broker, *, pause_ms: float = 0) -> None:
         self.remove(broker.id)
         self.add(broker, pause_ms=pause_ms)
+        self._lagging.add(broker.id)
 
     def _tell_lagged(self, broker: int) -> None:
         try:

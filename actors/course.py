@@ -59,10 +59,14 @@ class Course:
         *,
         begin: Callable[[slice], Coroutine[Any, Any, T]],
         finish: Callable[[T], Awaitable[None]],
+        whole: bool = False,
     ) -> tuple[int, bool]:
         """Begin and finish each chunk, and send what that gathers.
 
         After the store has failed a whole call nothing is tried any more: the rest is noted as undone.
+
+        Args:
+            whole: send everything at the end, in place of a portion after some chunks.
 
         Returns:
             for how many rows, from the first on, the move was made, and whether the rest was given up; if not, it
@@ -77,7 +81,7 @@ class Course:
 
         async def finished(begun: T) -> bool:
             await finish(begun)
-            if portions.is_full():
+            if not whole and portions.is_full():
                 self._send()
             return self._ledger.failures == failures
 

@@ -81,6 +81,7 @@ class MoveReplicas:
         which: bool[W, n], in place of `brokers`: just these, by slot. Slots that were added since are passed over.
         pause: whether to leave the rest for now; asked between chunks. The answer is how many rows are done.
         brisk: let a pause come soon.
+        whole: send one request of each kind to each broker after the last chunk, not one for each portion.
     """
 
     at: RowNumbers
@@ -89,6 +90,7 @@ class MoveReplicas:
     which: Bools | None = None
     pause: Callable[[], bool] = never
     brisk: bool = False
+    whole: bool = False
 
     def rest(self, done: int) -> "MoveReplicas":
         """The same for the rows behind the first `done`."""

@@ -20,6 +20,9 @@ class BrokerChannels(Outbox, Protocol):
     def add(self, broker: Broker) -> None:
         """Open a channel to a registration; one that stands for the same id has to be removed first."""
 
+    def resume(self, broker: int) -> None:
+        """Take requests again for a broker whose queue was dropped: the next ones contain everything it has to know."""
+
     def remove(self, broker: int) -> None:
         """Close the channel to a broker; what waits in it is dropped."""
 

@@ -104,7 +104,7 @@ class Replicas(Actor[MoveReplicas]):
             return 0
         begin = functools.partial(self._begin, message)
         try:
-            done, given_up = await self.course.run(message, begin=begin, finish=self._finish)
+            done, given_up = await self.course.run(message, begin=begin, finish=self._finish, whole=message.whole)
         except StoreError as failed:
             log.error("moving replicas of %d partitions to %s failed: %s", count, message.target.name, failed)
             return count

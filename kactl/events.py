@@ -151,6 +151,7 @@ class BrokerLagged(Event, frozen=True):
     """A channel gave up a queue that grew beyond its bound; the broker has to be told everything anew."""
 
     state = ControllerState.BROKER_CHANGE
+    look_again = True
     broker: int
 
 

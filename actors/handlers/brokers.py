@@ -16,7 +16,6 @@ from kactl.errors import StoreError
 from kactl.events import BrokerLagged, BrokerModified, BrokersChanged, Event, WritesFailed
 from kactl.history_events import BrokerEvent
 from kactl.logs import logger
-from kactl.model import ReplicaState
 from kactl.row_sets import common, without
 from kactl.rows import RowNumbers
 
@@ -91,6 +90,8 @@ class BrokerEvents(Handlers):
         for broker in (*new, *bounced):
             self.channels.add(registered[broker])
         if new:
+            # Not between the registration and the first full LeaderAndIsr; see `welcome`.
+            await self.let_in()
             with self._or_found_again():
                 cluster.add_brokers(registered[broker] for broker in new)
                 await self._hosting.brokers_came()
@@ -99,6 +100,7 @@ class BrokerEvents(Handlers):
             with self._or_found_again():
                 cluster.remove_brokers(bounced)
                 await self._brokers_failed(bounced)
+                await self.let_in()
                 cluster.add_brokers(registered[broker] for broker in bounced)
                 await self._brokers_started(bounced, "bounced")
         if dead:
@@ -123,7 +125,11 @@ class BrokerEvents(Handlers):
         await self.welcome(brokers, what)
 
     async def welcome(self, brokers: list[int], what: str) -> None:
-        """Brokers can be counted on, for the first time or again: everybody is told, and they what they have to do."""
+        """Count on brokers, for the first time or again: send everything to them, and their registrations to the rest.
+
+        A new registration gets UpdateMetadata first, and then one LeaderAndIsr of all that it hosts. Small events are
+        handled before and after, never in between: an election would send it a LeaderAndIsr of one partition.
+        """
         cluster = self.cluster
         for broker in brokers:
             self.history.add(self.broker_event(what, broker))
@@ -134,7 +140,7 @@ class BrokerEvents(Handlers):
         for broker in brokers:
             # Of one that was here all the time; who has just come has none.
             at = without(at, cluster.table.dirs_offline(broker))
-        await self.move_many_replicas(at, ReplicaState.ONLINE, ids)
+        await self.introduce(ids, at)
         await self.elect_offline()
         await self._reassignments.resume_on(ids)
         await self._deletion.resume_on(ids)
@@ -203,21 +209,24 @@ class BrokerEvents(Handlers):
 
     async def on_broker_lagged(self, event: BrokerLagged) -> None:
         if event.broker in self.cluster.brokers:
+            self.channels.resume(event.broker)
             await self.tell_everything(event.broker)
 
     async def tell_everything(self, broker: int) -> None:
         """Tell a broker all that it has to know, in place of requests that it did not get."""
         table = self.cluster.table
         await self._tell_of_all_partitions([broker])
-        await self.move_many_replicas(table.with_replica_on([broker]), ReplicaState.ONLINE, frozenset({broker}))
+        await self.introduce(frozenset({broker}), table.with_replica_on([broker]))
         await self._deletion.send_again(broker)
 
     async def _tell_of_all_partitions(self, brokers: list[int]) -> None:
-        """UpdateMetadata of everything that has leadership, in parts that are gathered in some milliseconds."""
+        """UpdateMetadata of everything that has leadership, in parts that are gathered in some milliseconds.
+
+        Other tasks of the process run between two parts, small events do not; see `welcome`.
+        """
         at = self.cluster.table.with_leadership()
         size = WHOLE if self.settings.parity else METADATA_CHUNKS * self.settings.chunk_partitions
         for begin in range(0, max(1, len(at)), size):
-            await self.let_in()
             self.batch.begin()
             self.batch.update_metadata(brokers, self.cluster.table.rows(at[begin : begin + size]))
             self.channels.send(self.batch.flush())

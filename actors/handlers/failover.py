@@ -107,7 +107,7 @@ class Failover(Handlers):
         states = np.where(alive, np.uint8(ReplicaState.ONLINE), np.uint8(ReplicaState.DELETION_INELIGIBLE))
         cluster.table.set_replica_states(at, np.where(rows.assigned, states, np.uint8(ReplicaState.ABSENT)))
         holders = frozenset(np.unique(rows.replicas[rows.assigned]).tolist())
-        await self.move_many_replicas(at, ReplicaState.ONLINE, holders & cluster.now.live.ids)
+        await self.introduce(holders & cluster.now.live.ids, at)
         gone = holders - cluster.now.live.ids
         await self.move_many_replicas(cluster.table.with_replica_on(gone), ReplicaState.OFFLINE, gone)
 

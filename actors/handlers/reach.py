@@ -140,6 +140,17 @@ class Handlers:
             await self.let_in()
             move = move.rest(await self.replicas.ask(dataclasses.replace(move, brisk=recess.is_brisk())))
 
+    async def introduce(self, brokers: frozenset[int], at: RowNumbers) -> None:
+        """Move the replicas of `brokers` in some rows to ONLINE and send each broker all of them in one LeaderAndIsr.
+
+        No small event is handled meanwhile, so that no shorter LeaderAndIsr precedes it: a broker of Kafka begins to
+        checkpoint high watermarks at its first LeaderAndIsr, and forgets those of partitions that are not in it.
+
+        Source: ReplicaManager.becomeLeaderOrFollower, startHighWatermarkCheckPointThread.
+        """
+        if brokers and len(at):
+            await self.replicas.ask(MoveReplicas(at, ReplicaState.ONLINE, brokers, whole=True))
+
     async def let_in(self) -> None:
         """Let small events be handled, if one waits that should not wait any longer."""
         if self.reach.recess.is_due():

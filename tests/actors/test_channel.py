@@ -215,6 +215,24 @@ async def test_a_queue_that_outgrows_its_bound_is_dropped_and_the_controller_is_
     assert len(bench.channels[1]) == 0
 
 
+async def test_updates_to_a_lagging_broker_are_dropped_until_all_is_sent_anew(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel_module, "QUEUE_LIMIT", 3)
+    bench.wire.hanging.add(1)
+    bench.channels.send(Addressed(1, metadata(number)) for number in range(4))
+    bench.wire.hanging.clear()
+    bench.channels.send([Addressed(1, metadata(5))])
+    await settle()
+    assert bench.numbers(1) == []
+
+    bench.channels.resume(1)
+    bench.channels.send([Addressed(1, metadata(6))])
+    await settle()
+
+    assert bench.numbers(1) == [6]
+
+
 async def test_a_channel_that_ends_by_a_bug_is_made_anew_and_the_controller_is_told(bench: Bench) -> None:
     async def broken(request: Request) -> Response:
         raise ZeroDivisionError("a bug")
@@ -223,6 +241,7 @@ async def test_a_channel_that_ends_by_a_bug_is_made_anew_and_the_controller_is_t
     line.deliver = broken  # type: ignore[method-assign]
     bench.channels.send([Addressed(1, metadata(1))])
     await settle()
+    bench.channels.resume(1)
     bench.channels.send([Addressed(1, metadata(2))])
     await settle()
 

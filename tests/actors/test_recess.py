@@ -371,6 +371,73 @@ async def test_a_broker_that_comes_is_told_of_all_partitions_in_parts() -> None:
         assert {name for states in told for name in led_by(states)} == {f"t-{each}" for each in range(count)}
 
 
+def _kinds(w: World, broker: int) -> list[str]:
+    return [type(request).__name__ for request in w.brokers.of(broker)]
+
+
+@pytest.mark.parametrize("at", ["brokers", "metadata", "told"])
+@pytest.mark.parametrize("bounced", [False, True])
+async def test_a_registration_first_gets_metadata_and_then_all_that_it_hosts(at: str, bounced: bool) -> None:
+    async with world(1, 2, 3, chunk_partitions=1) as w:
+        await ready(w)
+        # Partitions for which an election is asked at each boundary of the event that handles the registration.
+        names = [TopicPartition("t", each) for each in range(COUNT)]
+        asked: list[asyncio.Future[Any]] = []
+
+        async def ask() -> None:
+            asked.extend(asyncio.ensure_future(w.controller.elect(ElectionKind.PREFERRED, [name])) for name in names)
+            await asyncio.sleep(0)
+
+        async def look(real: Any) -> Any:
+            found = await real()
+            await ask()
+            return found
+
+        send, sends = w.controller.channels.send, []
+
+        def sent(requests: Any) -> None:
+            requests = list(requests)
+            if any(broker == 2 for broker, _ in requests):
+                sends.append(requests)
+                if len(sends) == (1 if at == "metadata" else 2 * METADATA_CHUNKS):
+                    asked.extend(asyncio.ensure_future(w.controller.elect(ElectionKind.PREFERRED, [n])) for n in names)
+            send(requests)
+
+        if not bounced:
+            await w.stop(2)
+            w.brokers.forget()
+        if at == "brokers":
+            w.script("brokers", look)
+        else:
+            w.controller.channels.send = sent  # type: ignore[method-assign]
+        await w.start(2)
+        await asyncio.gather(*asked)
+
+        assert asked
+        kinds = _kinds(w, 2)
+        first = kinds.index("LeaderAndIsr")
+        assert kinds[:first] == ["UpdateMetadata"] * first
+        assert first > 0
+        told = w.brokers.of(2, LeaderAndIsr)[0]
+        assert isinstance(told, LeaderAndIsr)
+        assert sorted(led_by(told.states)) == sorted([*map(str, names), "other-0"])
+        await w.check()
+
+
+async def test_a_takeover_sends_each_broker_all_that_it_hosts_in_one_request() -> None:
+    async with world(1, 2, 3, chunk_partitions=1) as w:
+        await w.create("t", [[1, 2, 3]] * (2 * PORTION_CHUNKS + 1))
+        w.brokers.forget()
+        await w.controller.resign()
+        await settle()
+
+        assert w.controller.is_active
+        for broker in (1, 2, 3):
+            first = w.brokers.of(broker, LeaderAndIsr)[0]
+            assert isinstance(first, LeaderAndIsr)
+            assert len(first.states) == 2 * PORTION_CHUNKS + 1
+
+
 def _answer(*errors: int, error: int = 0) -> LeaderAndIsrAnswered:
     count = len(errors)
     partitions = PartitionErrors(

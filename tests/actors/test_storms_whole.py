@@ -3,6 +3,8 @@
 A history that ends badly prints its seed and all that happened; `tell(seed)` tells it again.
 """
 
+from typing import Final
+
 import pytest
 
 from tests.actors.storms.checks import Writes, at_every_moment, at_rest
@@ -36,6 +38,17 @@ async def _live(storm: Storm) -> None:
     await storm.calm()
     at_every_moment(storm, writes)
     await at_rest(storm)
+
+
+# Storms that once ended badly.
+FAILED_ONCE: Final = (
+    112, 137, 192, 348, 375, 376, 461,  # an election reached a new registration before its first UpdateMetadata
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", FAILED_ONCE)
+async def test_a_storm_that_failed_once_ends_well(seed: int) -> None:
+    await tell(seed)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 10))

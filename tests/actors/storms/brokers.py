@@ -4,8 +4,9 @@ from kactl.broker_requests import (
     ControlledShutdownRequested,
     ProducerIdsRequested,
 )
-from kactl.model import NO_EPOCH, Broker, Endpoint
+from kactl.model import NO_EPOCH, Broker, Endpoint, TopicPartition
 from kactl.requests import UndrainRequested
+from kactl.store import Names
 from tests.clocks import settle
 
 from .base import BROKERS, SESSION_TIMEOUT_MS, Base
@@ -22,8 +23,16 @@ class BrokerHappenings(Base):
         self.note(f"broker {broker} starts")
         session = self.sessions[broker] = await self.store.new_session(SESSION_TIMEOUT_MS)
         # It listens before it has registered, and knows its own epoch before anybody else can.
-        self.fleet.registered(broker, self.store.state.broker_epoch + 1)
+        self.fleet.registered(broker, self.store.state.broker_epoch + 1, await self._older(broker))
         await session.register(Broker(broker, 0, (Endpoint("I", f"h{broker}", 9092),)))
+
+    async def _older(self, broker: int) -> frozenset[TopicPartition]:
+        """The partitions with stored leadership that have a replica on `broker`, except those being added."""
+        held = await self.store.assignments(sorted(self.topics()))
+        led = (await self.store.leaderships(Names(held.topics, held.topic, held.partition))).found
+        return frozenset(
+            name for name, each in held.take(led).items() if broker in each.replicas and broker not in each.adding
+        )
 
     async def stop(self, broker: int | None = None) -> None:
         if broker is None and not self.sessions:

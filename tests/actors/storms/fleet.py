@@ -55,6 +55,10 @@ class Host:
     epoch: int
     controller_epoch: int = 0
     greeted: bool = False  # whether this controller has sent an UpdateMetadata
+    # Partitions with a replica here and stored leadership when this registration was made.
+    older: frozenset[TopicPartition] = frozenset()
+    # Those that this controller has named in LeaderAndIsr; None before its first one.
+    named: set[TopicPartition] | None = None
     replicas: dict[TopicPartition, Replica] = dataclasses.field(default_factory=dict)
     known: dict[TopicPartition, dict[str, Any]] = dataclasses.field(default_factory=dict)
     live: frozenset[int] = frozenset()
@@ -79,12 +83,22 @@ class Fleet:
         self.said_failed: set[int] = set()  # brokers that have said so of a replica
         self.complaints: list[str] = []
 
-    def registered(self, broker: int, epoch: int) -> None:
-        self.hosts[broker] = Host(broker, epoch)
+    def registered(self, broker: int, epoch: int, older: frozenset[TopicPartition]) -> None:
+        """A broker registers anew.
+
+        Args:
+            older: see Host.
+        """
+        self.hosts[broker] = Host(broker, epoch, older=older)
         self.disks.setdefault(broker, set())
         self.failed.pop(broker, None)
         self.undeletable.pop(broker, None)
         self.said_failed.discard(broker)
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic of this name is taken away by hand, or comes again."""
+        for host in self.hosts.values():
+            host.older = frozenset(name for name in host.older if name.topic != topic)
 
     def gone(self, broker: int) -> None:
         del self.hosts[broker]
@@ -136,7 +150,7 @@ class Fleet:
         if request.controller_epoch < host.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if request.controller_epoch > host.controller_epoch:
-            host.controller_epoch, host.greeted = request.controller_epoch, False
+            host.controller_epoch, host.greeted, host.named = request.controller_epoch, False, None
         if isinstance(request, UpdateMetadata):
             host.greeted = True
         elif not host.greeted:
@@ -153,7 +167,9 @@ class Fleet:
 
     def _serve(self, host: Host, request: LeaderAndIsr) -> PartitionErrors:
         failed = self.failed.get(host.id, set())
-        for name, entry in plain_states(request.states).items():
+        entries = plain_states(request.states)
+        self._is_complete(host, entries)
+        for name, entry in entries.items():
             held = host.replicas.get(name)
             if held is not None and held.topic.id == entry["topic_id"]:
                 if held.topic.id != bytes(16) and entry["leader_epoch"] < held.leader_epoch:
@@ -176,6 +192,14 @@ class Fleet:
         errors = [ErrorCode.KAFKA_STORAGE_ERROR if name in failed else ErrorCode.NONE for name in names]
         topics = tuple(topic.name for topic in states.topics)
         return PartitionErrors(topics, states.topic, states.partition, np.array(errors, np.int16))
+
+    def _is_complete(self, host: Host, entries: dict[TopicPartition, dict[str, Any]]) -> None:
+        """The first LeaderAndIsr of a controller names all that a broker hosts, so that later ones add nothing old."""
+        if host.named is not None:
+            for name in (entries.keys() & host.older) - host.named:
+                if not entries[name]["is_new"]:
+                    self.complain(host, f"{name} was hosted from the start, and is not in the first LeaderAndIsr")
+        host.named = entries.keys() | (host.named or set())
 
     def _stop(self, host: Host, request: StopReplica) -> PartitionErrors:
         undeletable = self.undeletable.get(host.id, set())

@@ -40,6 +40,7 @@ class TopicHappenings(Base):
 
     def forget_topic(self, topic: str) -> None:
         self.ends = {name: ends for name, ends in self.ends.items() if name.topic != topic}
+        self.fleet.forget_topic(topic)
 
     async def vanish(self) -> None:
         topic = await self.a_topic()
