@@ -15,7 +15,9 @@ from .brokers import (
     BrokerInfo,
     BrokerList,
     BrokerPath,
+    DrainEffect,
     EndpointInfo,
+    SomePartitions,
 )
 from .elections import (
     ElectionAnswer,
@@ -126,6 +128,7 @@ __all__ = [
     "ControllerInfo",
     "CurrentEvent",
     "Cursor",
+    "DrainEffect",
     "ElectionAnswer",
     "ElectionRequest",
     "ElectionResult",
@@ -172,6 +175,7 @@ __all__ = [
     "ResetEvent",
     "Resignation",
     "Resigned",
+    "SomePartitions",
     "StreamQuery",
     "TermInfo",
     "TermList",
