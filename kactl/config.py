@@ -10,7 +10,9 @@ from kactl.model import Endpoint
 
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION: Final = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
-LISTEN: Final = re.compile(r"(?:\[(?P<ipv6>[0-9a-fA-F:.]+)\]|(?P<name>[^:\[\]\s/]+)):(?P<port>[0-9]{1,5})")
+_HOST: Final = r"(?:\[(?P<ipv6>[0-9a-fA-F:.]+)\]|(?P<name>[^:\[\]\s/]+))"
+LISTEN: Final = re.compile(_HOST + r":(?P<port>[0-9]{1,5})")
+HOST: Final = re.compile(_HOST + r"(?::(?P<port>[0-9]{1,5}))?")
 _INT16_MAX: Final = 2**15 - 1
 _INT32_MAX: Final = 2**31 - 1
 ENDPOINT: Final = re.compile(r"(?P<listener>[A-Za-z0-9_-]+)://" + LISTEN.pattern)
@@ -142,9 +144,19 @@ class Listen(NamedTuple):
 
 
 class ApiConfig(Section, frozen=True):
-    """`[api]`: where the admin API listens, as `host:port` or `[ipv6]:port`."""
+    """`[api]`.
+
+    Attributes:
+        listen: where the admin API listens, as `host:port` or `[ipv6]:port`.
+        hosts: names and addresses under which clients may address it besides those it listens on, as `name` or
+            `name:port`.
+        allow_changes: which clients may change something: those of this machine, by the address of their connection,
+            or all. A proxy on this machine counts as this machine.
+    """
 
     listen: str = "127.0.0.1:8080"
+    hosts: tuple[str, ...] = ()
+    allow_changes: Literal["loopback", "any"] = "loopback"
 
     @property
     def address(self) -> Listen:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, get_origin
 
 import msgspec
 
-from kactl.config import ENDPOINT, LISTEN, Config, Duration, KafkaConfig, Section
+from kactl.config import ENDPOINT, HOST, LISTEN, Config, Duration, KafkaConfig, Section
 from kactl.errors import BadConfig
 
 ENVIRONMENT_PREFIX: Final = "KACTL_"
@@ -203,6 +203,11 @@ def _checked(config: Config, origins: Origins) -> Config:
         at = ("api", "listen")
         reason = f"{config.api.listen!r} is no address: write it as 127.0.0.1:8080 or [::1]:8080"
         raise BadConfig(f"{_origin(at, origins)}: api.listen", reason)
+    for host in config.api.hosts:
+        matched = HOST.fullmatch(host)
+        if matched is None or int(matched["port"] or 0) > _PORT_MAX:
+            where = f"{_origin(('api', 'hosts'), origins)}: api.hosts"
+            raise BadConfig(where, f"{host!r} is no host: write it as kactl.example, kactl.example:443 or [::1]:8080")
     _check_listeners(config.kafka, origins)
     if config.store.kind == "zookeeper" and not config.store.connect:
         at = ("store", "kind")

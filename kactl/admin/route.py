@@ -10,20 +10,23 @@ from http import HTTPStatus
 from typing import Any, Final, Generic, TypeVar, get_args, get_origin
 
 import msgspec
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from kactl.errors import ErrorCode
+from kactl.escaping import escaped
 
 from . import problem
+from .connections import receiving
+from .limits import BODY_BYTES_PER_S, BODY_GRACE_S
 from .problem import Refused
-from .schema import Answer, NoQuestion, Question
+from .schema import Answer, FieldError, NoQuestion, Question
 from .service import Service
 
 JSON: Final = "application/json"
 # The longest election that can be asked for by name fits, at some 80 bytes a name; so does any topic.
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
-# A client that takes longer to send so little has gone.
-BODY_TIMEOUT_S: Final = 30
+# A reason and a few fields.
+SMALL_BODY_BYTES_MAX: Final = 256 * 1024
 
 PathT = TypeVar("PathT", bound=Question)
 QueryT = TypeVar("QueryT", bound=Question)
@@ -60,6 +63,7 @@ class Route:
         answers: what comes with each status that is no problem; None for what is no JSON.
         content: of the answers.
         problems: the statuses with which this route may refuse, besides those that any may.
+        body_bytes_max: the largest body it reads.
         head: whether HEAD is answered too.
         only_active: answered by the controller alone.
     """
@@ -73,6 +77,7 @@ class Route:
     takes_query: type[Question] = NoQuestion
     takes_body: type[Question] | None = None
     body_required: bool = True
+    body_bytes_max: int = SMALL_BODY_BYTES_MAX
     content: str = JSON
     problems: tuple[int, ...] = ()
     head: bool = False
@@ -91,7 +96,12 @@ async def read(route: Route, http: web.Request) -> Asked[Any, Any, Any]:
     """
     path = _parameters(route.takes_path, [(name, text) for name, text in http.match_info.items()])
     query = _parameters(route.takes_query, list(http.query.items()))
-    body = await _body(route, http) if route.takes_body is not None else NoQuestion()
+    if route.takes_body is not None:
+        body = await _body(route, http)
+    elif http.can_read_body:
+        raise _too_large(0)
+    else:
+        body = NoQuestion()
     return Asked(path, query, body, http)
 
 
@@ -143,15 +153,7 @@ async def _body(route: Route, http: web.Request) -> Any:
             title="Unsupported media type",
             code=ErrorCode.INVALID_REQUEST,
         )
-    try:
-        async with asyncio.timeout(BODY_TIMEOUT_S):
-            content = await http.read()
-    except TimeoutError:
-        raise Refused(
-            HTTPStatus.REQUEST_TIMEOUT, "Request timeout", f"the body did not arrive within {BODY_TIMEOUT_S} s"
-        ) from None
-    except web.RequestPayloadError as error:
-        raise Refused(HTTPStatus.BAD_REQUEST, "Bad request", f"the body cannot be read: {error}") from None
+    content = await _content(route, http)
     if not content.strip():
         if not route.body_required:
             return route.takes_body()
@@ -160,3 +162,59 @@ async def _body(route: Route, http: web.Request) -> Any:
         return msgspec.json.decode(content, type=route.takes_body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise problem.of_body(error) from None
+
+
+async def _content(route: Route, http: web.Request) -> bytes:
+    """The bytes of a body, as long as they keep coming."""
+    length = http.content_length
+    if length is not None and length > route.body_bytes_max:
+        raise _too_large(route.body_bytes_max)
+    await _invite(http)
+    loop = asyncio.get_running_loop()
+    began_s, received = loop.time(), bytearray()
+    try:
+        with receiving(http):
+            while not http.content.at_eof():
+                due_s = began_s + BODY_GRACE_S + len(received) / BODY_BYTES_PER_S
+                async with asyncio.timeout_at(due_s):
+                    received += await http.content.readany()
+                if len(received) > route.body_bytes_max:
+                    raise _too_large(route.body_bytes_max)
+    except TimeoutError:
+        raise Refused(
+            HTTPStatus.REQUEST_TIMEOUT,
+            "Request timeout",
+            f"the body did not arrive in time, {len(received)} bytes of it did: send it at once, and at "
+            f"{BODY_BYTES_PER_S} bytes/s at least",
+        ) from None
+    except (web.RequestPayloadError, ConnectionError) as error:
+        raise Refused(
+            HTTPStatus.BAD_REQUEST, "Bad request", f"the body cannot be read: {escaped(str(error), 200)}"
+        ) from None
+    return bytes(received)
+
+
+async def _invite(http: web.Request) -> None:
+    """Answer `Expect: 100-continue`, once the request may have a body."""
+    expected = http.headers.get("Expect")
+    if expected is None:
+        return
+    if expected.strip().lower() != "100-continue":
+        raise problem.of_header(
+            "Expect",
+            "only 100-continue can be expected",
+            status=HTTPStatus.EXPECTATION_FAILED,
+            title="Expectation failed",
+            code=ErrorCode.INVALID_REQUEST,
+        )
+    if http.version >= HttpVersion11:
+        await http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        # What was written is no part of the response.
+        http.writer.output_size = 0
+
+
+def _too_large(limit: int) -> Refused:
+    detail = f"the body has more than {limit} bytes; send less at a time" if limit else "this route takes no body"
+    return Refused(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "Body too large", detail, errors=[FieldError(detail, pointer="")]
+    )

@@ -1,38 +1,44 @@
 """The admin server: routes bound to an address, and one door through which every request comes and goes.
 
-Whoever can reach the server can change the cluster, so it listens on loopback unless it is told otherwise, and refuses
-changes where others could reach it. A page in a browser on the same machine can reach it too: changes need a JSON
-content type, which no form can send, and an `Origin`, where there is one, has to be the server's own.
+There is no authentication yet, so changes are accepted from clients on this machine only, unless `api.allow-changes`
+admits all. A page in a browser is such a client too: `origin` refuses what pages of other servers send, and changes
+need a JSON content type, which no form can send.
 """
 
 import contextlib
-import ipaddress
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
-from aiohttp import web
+from aiohttp import HttpVersion10, web
 from aiohttp.typedefs import Middleware
 
 from kactl.actors.system import Controller
 from kactl.config import Config
 from kactl.errors import BadConfig, ErrorCode
+from kactl.escaping import escaped
 from kactl.logs import logger
 from kactl.participant.group import Participants
 
-from . import openapi, problem
+from . import limits, openapi, origin, problem
+from .acceptor import Acceptor, bound
+from .connections import Connection, Gate, observe
+from .limits import Capacity
 from .problem import Refused
-from .route import BODY_BYTES_MAX, JSON, Reply, Route, read
+from .route import JSON, Reply, Route, read
 from .routes.table import ROUTES
-from .schema import Answer, FieldError
+from .schema import Answer
 from .service import Service
 
 log = logger(__name__)
 
 # Streams end at once when the server does; what else is on its way gets this long.
 SHUTDOWN_TIMEOUT_S: Final = 5
+# As much of a request as a refusal repeats.
+SHOWN_MAX: Final = 200
+_PROBES: Final = frozenset({"/livez", "/readyz", "/leader"})
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Server": "kactl"}
 _encoder = msgspec.json.Encoder()
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -55,6 +61,7 @@ async def serve(
     *,
     participants: Participants | None = None,
     render_metrics: Callable[[], bytes] | None = None,
+    capacity: Capacity | None = None,
 ) -> AsyncIterator[Address]:
     """Serve the admin API for as long as the block lasts, in the event loop of the controller.
 
@@ -62,49 +69,83 @@ async def serve(
         controller: entered already.
         participants: the brokers of this process, which can be killed and restarted then.
         render_metrics: of `telemetry_for_server`, whose meter provider the controller was given.
+        capacity: how many connections are accepted; None for what the descriptors of this process allow.
 
     Raises:
-        BadConfig: the address cannot be listened on.
+        BadConfig: the address cannot be listened on, or there are too few file descriptors.
     """
-    service = Service(controller, config, participants, render_metrics, openapi.rendered(ROUTES))
+    if capacity is None:
+        capacity = _capacity(config)
+    service = Service(controller, config, participants, render_metrics, openapi.rendered(ROUTES), capacity)
+    gate = Gate(capacity)
     runner = web.AppRunner(
-        _application(service),
-        access_log=None,
-        handle_signals=False,
-        shutdown_timeout=SHUTDOWN_TIMEOUT_S,
-        auto_decompress=False,  # what unfolds to gigabytes would hold up the controller before it could be refused
+        _application(service), access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_TIMEOUT_S
     )
     await runner.setup()
+    server = runner.server
+    assert server is not None, "made by setup"
+    observe(server)
+
+    def refuse(status: int, reason: str) -> web.Response:
+        return _response(service, _unreadable(status, reason), instance="")
+
     try:
         wanted = config.api.address
         try:
-            await web.TCPSite(runner, wanted.host, wanted.port).start()
+            acceptor = Acceptor(
+                bound(wanted.host, wanted.port), gate, lambda peer: Connection(server, gate, refuse, peer=peer)
+            )
         except OSError as error:
             reason = f"{config.api.listen} cannot be listened on ({error.strerror}): choose another address or port"
             raise BadConfig("api.listen", reason) from None
-        service.allow_writes = all(_is_loopback(bound[0]) for bound in runner.addresses)
-        address = Address(*runner.addresses[0][:2])
-        log.info("the admin API listens at %s", address.url)
-        if not service.allow_writes:
-            log.warning("others can reach %s: everything can be read there, and nothing changed", address.url)
-        yield address
+        controller.telemetry.observe(gate.readings())
+        acceptor.start()
+        try:
+            address = Address(*acceptor.addresses[0][:2])
+            log.info("the admin API listens at %s", address.url)
+            if not all(origin.is_loopback(each[0]) for each in acceptor.addresses):
+                who = "every client" if config.api.allow_changes == "any" else "clients on this machine"
+                log.warning("other machines can reach %s: they can read everything, and %s can change it",
+                            address.url, who)  # fmt: skip
+            yield address
+        finally:
+            await acceptor.stop()
     finally:
         await runner.cleanup()
+
+
+def _capacity(config: Config) -> Capacity:
+    others = config.kafka.max_connections if config.kafka.listeners else 0
+    descriptors = limits.descriptors_max()
+    capacity = limits.capacity(descriptors, others=others)
+    if capacity != Capacity():
+        log.warning(
+            "this process may open %d files (ulimit -n), so the admin API takes %d connections instead of %d",
+            descriptors, capacity.connections, limits.CONNECTIONS_MAX,
+        )  # fmt: skip
+    return capacity
 
 
 def _application(service: Service) -> web.Application:
     async def close(_: web.Application) -> None:
         service.closing.set()
 
-    application = web.Application(middlewares=[_door(service)], client_max_size=BODY_BYTES_MAX)
+    async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
+        for name, value in _HEADERS.items():
+            response.headers[name] = value
+
+    application = web.Application(middlewares=[_door(service)])
     application.on_shutdown.append(close)
+    application.on_response_prepare.append(add_headers)
     for route in ROUTES:
         handler = _handler(service, route)
-        if route.method == "GET":
-            application.router.add_get(route.path, handler, allow_head=route.head)
-        else:
-            application.router.add_route(route.method, route.path, handler)
+        for method in (route.method, "HEAD") if route.head else (route.method,):
+            application.router.add_route(method, route.path, handler, expect_handler=_expect_later)
     return application
+
+
+async def _expect_later(_: web.Request) -> None:
+    """Leave `Expect` to the reader of the body: nothing is asked for before the request is accepted."""
 
 
 def _handler(service: Service, route: Route) -> _Handler:
@@ -136,88 +177,100 @@ def _door(service: Service) -> Middleware:
 
     @web.middleware
     async def door(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        service.answering += 1
         try:
-            response = await handler(request)
+            if request.path not in _PROBES:
+                _check_room(service, request)
+            if request.version < HttpVersion10:
+                raise _unreadable(HTTPStatus.BAD_REQUEST, "no version of HTTP")
+            origin.check(request, service.config.api)
+            return await handler(request)
         except web.HTTPException as refusal:
-            response = _refusal(service, request, _translated(refusal, request))
+            return _refusal(service, request, _translated(refusal, request))
         except Exception as error:
-            response = _refusal(service, request, error)
-        if not response.prepared:
-            response.headers["Cache-Control"] = "no-store"
-            response.headers["X-Content-Type-Options"] = "nosniff"
-            response.headers["Server"] = "kactl"
-        return response
+            return _refusal(service, request, error)
+        finally:
+            service.answering -= 1
 
     return door
 
 
+def _check_room(service: Service, http: web.Request) -> None:
+    """Refuse what is no probe while the server is full.
+
+    Raises:
+        Refused: 503.
+    """
+    reserved = isinstance(http.protocol, Connection) and http.protocol.probes_only
+    if reserved or service.answering - service.streams > limits.REQUESTS_AT_ONCE_MAX:
+        limit = service.capacity.connections if reserved else limits.REQUESTS_AT_ONCE_MAX
+        raise Refused(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "Too many connections" if reserved else "Too many requests at once",
+            f"{limit} requests are being answered, which is the limit: send it again later",
+            code=ErrorCode.REQUEST_TIMED_OUT,
+            retriable=True,
+        )
+
+
 def _refusal(service: Service, http: web.Request, error: Exception) -> web.Response:
-    told, headers = problem.of(error, instance=http.path, controller=service.who())
-    if told.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+    response = _response(service, error, instance=escaped(http.path, SHOWN_MAX))
+    if response.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         log.error("%s %s failed: %s", http.method, http.path, error, exc_info=error)
+    return response
+
+
+def _response(service: Service, error: Exception, *, instance: str) -> web.Response:
+    """The problem document of an error; its headers are complete, also where no route was found."""
+    found, headers = problem.of(error, instance=instance, controller=service.who())
     return web.Response(
-        body=_encoder.encode(told), status=told.status, headers=headers, content_type=problem.CONTENT_TYPE
+        body=_encoder.encode(found),
+        status=found.status,
+        headers={**_HEADERS, **headers},
+        content_type=problem.CONTENT_TYPE,
     )
 
 
 def _translated(refusal: web.HTTPException, http: web.Request) -> Refused:
-    """What aiohttp itself refuses, in our words."""
+    """A refusal of aiohttp's router, in the words of this API."""
+    path = escaped(http.path, SHOWN_MAX)
     if isinstance(refusal, web.HTTPNotFound):
-        detail = f"there is nothing at {http.path}: GET /openapi.json lists what there is"
+        detail = f"there is nothing at {path}: GET /openapi.json lists what there is"
         return Refused(HTTPStatus.NOT_FOUND, "No such route", detail)
     if isinstance(refusal, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(refusal.allowed_methods))
-        detail = f"{http.method} cannot be used at {http.path}; use {allowed}"
+        detail = f"{escaped(http.method, SHOWN_MAX)} cannot be used at {path}; use {allowed}"
         return Refused(HTTPStatus.METHOD_NOT_ALLOWED, "Method not allowed", detail, headers={"Allow": allowed})
-    if isinstance(refusal, web.HTTPRequestEntityTooLarge):
-        detail = f"the body has more than {BODY_BYTES_MAX} bytes; send less at a time"
+    return _unreadable(refusal.status, refusal.reason)
+
+
+def _unreadable(status: int, reason: str) -> Refused:
+    """A refusal of aiohttp's parser, or of aiohttp itself."""
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Refused(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "Body too large", detail, errors=[FieldError(detail, pointer="")]
+            status,
+            "Internal error",
+            "an error of kactl's own; its log says more. Please report it",
+            code=ErrorCode.UNKNOWN_SERVER_ERROR,
         )
-    return Refused(refusal.status, refusal.reason, refusal.text or refusal.reason)
+    shown = escaped(reason, SHOWN_MAX).rstrip(".: ")
+    return Refused(status, "Bad request", f"this is no HTTP/1.1 request that can be read ({shown}): correct it")
 
 
 def _check_writer(service: Service, http: web.Request) -> None:
-    """Whether changes may be asked for over this connection.
+    """Whether this client may change something.
 
     Raises:
-        Refused.
+        Refused: 403.
     """
-    if not service.allow_writes:
-        raise Refused(
-            HTTPStatus.FORBIDDEN,
-            "Read only",
-            f"this server listens on {service.config.api.listen}, where anybody could change the cluster: "
-            "ask a server that listens on loopback (api.listen)",
-            code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-        )
-    for origin in http.headers.getall("Origin", []):
-        if not _is_own(origin, http.host):
-            raise problem.of_header(
-                "Origin",
-                f"{origin!r} is not this server ({http.host}): changes cannot be asked for by pages of others",
-                status=HTTPStatus.FORBIDDEN,
-                title="Foreign origin",
-                code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-            )
-
-
-def _is_own(origin: str, host: str) -> bool:
-    """Whether an origin is this server, by a name that only this machine can have.
-
-    A name that somebody else's name server gives out could be made to mean this machine, after a page was loaded
-    under it; origin and host would agree then.
-    """
-    try:
-        parts = urlsplit(origin)
-        name = parts.hostname or ""
-    except ValueError:
-        return False
-    return parts.netloc.lower() == host.lower() and (name == "localhost" or _is_loopback(name))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    peer = http.transport.get_extra_info("peername") if http.transport is not None else None
+    if service.config.api.allow_changes == "any" or (isinstance(peer, tuple) and origin.is_loopback(peer[0])):
+        return
+    raise Refused(
+        HTTPStatus.FORBIDDEN,
+        "Read only",
+        f"this server accepts changes from its own machine only, and {peer[0] if peer else 'this client'} is another "
+        'one: send the request from there, or set allow-changes = "any" in [api] of its configuration, which lets '
+        "every client that reaches it change the cluster",
+        code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    )

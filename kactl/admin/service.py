@@ -12,6 +12,7 @@ from kactl.errors import ErrorCode, NotController
 from kactl.participant.group import Participants
 from kactl.rows import Ints
 
+from .limits import Capacity
 from .problem import Refused
 from .schema import AsOf, ProblemController
 
@@ -24,9 +25,10 @@ class Service:
         participants: the brokers of this process; None if it runs none.
         render_metrics: the text for Prometheus; None if the server was started without.
         document: the OpenAPI document.
-        allow_writes: whether it listens on loopback only.
+        capacity: how many event streams there may be.
         closing: set when the server is about to end; streams end then.
         streams: how many event streams are open.
+        answering: how many handlers are at work, those of streams excepted.
         frames: what was last made for a stream, so that it is made once for all that stand at the same place.
         restarting: participants that are being restarted now.
         overrides: held while overrides of topics are read, changed and written; what is acknowledged would be lost
@@ -38,9 +40,10 @@ class Service:
     participants: Participants | None
     render_metrics: Callable[[], bytes] | None
     document: bytes
-    allow_writes: bool = False
+    capacity: Capacity
     closing: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     streams: int = 0
+    answering: int = 0
     frames: dict[tuple[int, int, frozenset[str]], tuple[bytes, int]] = dataclasses.field(default_factory=dict)
     restarting: set[int] = dataclasses.field(default_factory=set)
     overrides: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)

@@ -17,6 +17,7 @@ from kactl.errors import ErrorCode
 from kactl.history_events import AnyEvent
 
 from . import problem
+from .connections import streaming
 from .happened import told
 from .problem import Refused
 from .route import Asked
@@ -28,8 +29,6 @@ RETRY_MS: Final = 2000
 PING_MS: Final = 15_000
 # A client that takes nothing for so long, with its own buffers and ours full, is gone or as good as gone.
 STALLED_MS: Final = 30_000
-# A place in the ring costs little; a hundred clients that all get every event take half a core at full rate.
-STREAMS_MAX: Final = 100
 # Some 100 kB a write: enough to be fast, little enough to give others their turn.
 EVENTS_AT_ONCE: Final = 500
 # Streams go side by side, so a few places suffice; with a write at each, they hold some 2 MB.
@@ -48,16 +47,17 @@ async def stream(service: Service, asked: Asked[NoQuestion, StreamQuery, NoQuest
     after = _resumed(asked.http)
     if after is None:
         after = service.controller.history.seq if asked.query.after is None else asked.query.after
-    if service.streams >= STREAMS_MAX:
+    if service.streams >= service.capacity.streams:
         raise Refused(
             HTTPStatus.SERVICE_UNAVAILABLE,
             "Too many streams",
-            f"{STREAMS_MAX} event streams are open: close one, or ask again later",
+            f"{service.streams} event streams are open: close one, or ask again later",
             code=ErrorCode.REQUEST_TIMED_OUT,
             retriable=True,
         )
     response = web.StreamResponse(headers=_HEADERS)
     service.streams += 1
+    streaming(asked.http)
     try:
         await response.prepare(asked.http)
         await _Stream(service, asked.http, response).run(after, frozenset(asked.query.kinds))

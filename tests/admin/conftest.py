@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from kactl.actors.system import Controller
+from kactl.admin.limits import Capacity
 from kactl.admin.metrics import telemetry_for_server
 from kactl.admin.server import serve
 from kactl.config_file import load
@@ -72,6 +73,7 @@ async def served(
     node_id: int = 0,
     listen: str = "127.0.0.1:0",
     settings: Mapping[str, object] | None = None,
+    capacity: Capacity | None = None,
 ) -> AsyncIterator[Served]:
     """A server with so many participants; None runs none."""
     clock = ManualClock()
@@ -89,7 +91,7 @@ async def served(
             await stack.enter_async_context(participants)
         await settle()
         address = await stack.enter_async_context(
-            serve(controller, config, participants=participants, render_metrics=render)
+            serve(controller, config, participants=participants, render_metrics=render, capacity=capacity)
         )
         http = await stack.enter_async_context(aiohttp.ClientSession())
         yield Served(controller, participants, clock, address.url, http)

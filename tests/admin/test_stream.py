@@ -14,6 +14,7 @@ import pytest
 from kactl import history_events
 from kactl.admin import server as server_module
 from kactl.admin import stream
+from kactl.admin.limits import Capacity
 from kactl.admin.schema import AnyEvent
 from kactl.history_events import BrokerEvent
 from tests.admin.conftest import Served, served
@@ -187,9 +188,8 @@ async def test_a_stream_rests_when_nothing_happens_any_more(server: Served) -> N
         await settle()  # fails if some task never rests
 
 
-async def test_streams_have_a_bound(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "STREAMS_MAX", 1)
-    async with opened(server) as blocks:
+async def test_streams_have_a_bound() -> None:
+    async with served(capacity=Capacity(streams=1)) as server, opened(server) as blocks:
         await blocks.next()
 
         refused = await server.get("/v1/events/stream")
@@ -199,19 +199,19 @@ async def test_streams_have_a_bound(server: Served, monkeypatch: pytest.MonkeyPa
         assert refused.json()["retriable"]
 
 
-async def test_a_client_that_is_gone_frees_its_place(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "STREAMS_MAX", 1)
-    async with opened(server) as blocks:
-        await blocks.next()
-        blocks.response.close()
+async def test_a_client_that_is_gone_frees_its_place() -> None:
+    async with served(capacity=Capacity(streams=1)) as server:
+        async with opened(server) as blocks:
+            await blocks.next()
+            blocks.response.close()
 
-    with anyio.fail_after(PATIENCE_S):
-        while True:
-            await server.clock.advance(stream.PING_MS)
-            async with server.http.get(f"{server.url}/v1/events/stream") as again:
-                if again.status == 200:
-                    break
-                assert again.status == 503
+        with anyio.fail_after(PATIENCE_S):
+            while True:
+                await server.clock.advance(stream.PING_MS)
+                async with server.http.get(f"{server.url}/v1/events/stream") as again:
+                    if again.status == 200:
+                        break
+                    assert again.status == 503
 
 
 async def test_a_client_that_does_not_read_is_cut_off(server: Served) -> None:
@@ -219,7 +219,7 @@ async def test_a_client_that_does_not_read_is_cut_off(server: Served) -> None:
     sockets = asyncio.get_running_loop()._selector.get_map()  # type: ignore[attr-defined]
     before = len(sockets)
     reader, writer = await asyncio.open_connection(at.hostname, at.port, limit=1024)
-    writer.write(b"GET /v1/events/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    writer.write(f"GET /v1/events/stream HTTP/1.1\r\nHost: {at.netloc}\r\n\r\n".encode())
     await reader.readuntil(b"retry: ")
     for _ in range(80_000):  # more than the buffers of both ends and the kernel's between them hold
         server.controller.history.add(BrokerEvent(what="x" * 200, broker=1, broker_epoch=1))

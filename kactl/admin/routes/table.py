@@ -3,7 +3,7 @@
 from typing import Final
 
 from kactl.admin import metrics, schema, stream
-from kactl.admin.route import Route
+from kactl.admin.route import BODY_BYTES_MAX, Route
 
 from . import (
     brokers,
@@ -146,6 +146,7 @@ ROUTES: Final = (
         handler=topics.create,
         summary="Create a topic, and wait until all of its partitions have a leader",
         takes_body=schema.TopicCreation,
+        body_bytes_max=BODY_BYTES_MAX,
         answers={200: schema.TopicCreated, 201: schema.TopicCreated},
         problems=(409, 504),
     ),
@@ -166,6 +167,7 @@ ROUTES: Final = (
         summary="Add partitions to a topic, or change its overrides",
         takes_path=schema.TopicPath,
         takes_body=schema.TopicChange,
+        body_bytes_max=BODY_BYTES_MAX,
         answers={200: schema.TopicChanged},
         problems=(404, 409, 504),
         only_active=True,
@@ -226,6 +228,7 @@ ROUTES: Final = (
         handler=elections.elect,
         summary="Elect leaders; one result for each partition, whatever became of it",
         takes_body=schema.ElectionRequest,
+        body_bytes_max=BODY_BYTES_MAX,
         answers={200: schema.ElectionAnswer},
         problems=(504,),
     ),
@@ -243,6 +246,7 @@ ROUTES: Final = (
         handler=reassignments.reassign,
         summary="Move partitions to other replicas, or cancel moves; one result for each partition",
         takes_body=schema.ReassignmentRequest,
+        body_bytes_max=BODY_BYTES_MAX,
         answers={200: schema.ReassignmentAnswer},
         problems=(504,),
         only_active=True,
@@ -264,6 +268,7 @@ ROUTES: Final = (
         handler=reassignments.planned,
         summary="Where replicas should go, moving as little as can be; nothing is changed",
         takes_body=schema.PlanRequest,
+        body_bytes_max=BODY_BYTES_MAX,
         body_required=False,
         answers={200: schema.PlanAnswer},
         problems=(404,),

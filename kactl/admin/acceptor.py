@@ -1,0 +1,159 @@
+"""Sockets of the admin API, and the acceptance of connections a few at a time.
+
+The event loop's own servers accept all connections that wait before the first of them is looked at. With few
+descriptors that ends in "too many open files", after which they pause for a second, or reset whatever waits. Here the
+gate is asked before each connection, and one descriptor is kept in reserve.
+"""
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+from kactl.logs import logger
+
+from .connections import Connection, Gate, Room
+
+log = logger(__name__)
+
+# In one turn of the event loop: some two milliseconds, after which the controller has its turn.
+ACCEPTS_PER_TURN: Final = 16
+# Bursts of clients that connect at the same moment.
+BACKLOG: Final = 1024
+# While all connections are fresh: long enough that some of them send, or are fresh no longer.
+PAUSE_S: Final = 0.01
+_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_GONE: Final = (BlockingIOError, InterruptedError, ConnectionAbortedError)
+
+
+class Acceptor:
+    """Listening sockets whose connections pass a gate.
+
+    Args:
+        make: the protocol of a connection, from the address of its client.
+    """
+
+    def __init__(self, sockets: list[socket.socket], gate: Gate, make: Callable[[str], Connection]) -> None:
+        self._sockets = sockets
+        self._gate = gate
+        self._make = make
+        self._loop = asyncio.get_running_loop()
+        self._opening: set[asyncio.Task[Any]] = set()
+        self._paused: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._spare: int | None = _spare()
+
+    @property
+    def addresses(self) -> list[Any]:
+        return [each.getsockname() for each in self._sockets]
+
+    def start(self) -> None:
+        for each in self._sockets:
+            self._loop.add_reader(each.fileno(), self._ready, each)
+
+    async def stop(self) -> None:
+        """Listen no longer, and wait for connections that are being opened."""
+        for handle in self._paused.values():
+            handle.cancel()
+        for each in self._sockets:
+            self._loop.remove_reader(each.fileno())
+            each.close()
+        if self._opening:
+            await asyncio.gather(*self._opening, return_exceptions=True)
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
+
+    def _ready(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            room = self._gate.room()
+            if room is Room.LATER:
+                self._pause(listening)
+                return
+            try:
+                accepted, address = listening.accept()
+            except _GONE:
+                return
+            except OSError as error:
+                if error.errno not in _NO_DESCRIPTOR:
+                    log.error("the admin API cannot accept a connection: %s", error)
+                else:
+                    self._without_descriptor(listening, error)
+                return
+            self._take(accepted, str(address[0]), room)
+
+    def _take(self, accepted: socket.socket, peer: str, room: Room) -> None:
+        if room is Room.NO:
+            accepted.close()
+            self._gate.refuse("full", peer, f"refused: {len(self._gate)} connections are open, and all are at work")
+            return
+        connection = self._make(peer)
+        connection.probes_only = room is Room.PROBES
+        self._gate.admit(connection)
+        accepted.setblocking(False)
+        task = self._loop.create_task(self._open(accepted, connection))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _open(self, accepted: socket.socket, connection: Connection) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: connection, accepted)
+        except OSError as error:
+            log.debug("a connection to the admin API ended before it began: %s", error)
+            self._gate.left(connection)
+            accepted.close()
+
+    def _pause(self, listening: socket.socket) -> None:
+        """Leave connections in the listen queue for a moment."""
+        self._loop.remove_reader(listening.fileno())
+        self._paused[listening] = self._loop.call_later(PAUSE_S, self._resume, listening)
+
+    def _resume(self, listening: socket.socket) -> None:
+        del self._paused[listening]
+        self._loop.add_reader(listening.fileno(), self._ready, listening)
+
+    def _without_descriptor(self, listening: socket.socket, error: OSError) -> None:
+        """Make room for the connections that wait; without room, refuse one of them."""
+        if self._gate.replace_one():
+            return  # its descriptor is free in the next turn
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
+            try:
+                accepted, address = listening.accept()
+            except OSError:
+                pass
+            else:
+                accepted.close()
+                self._gate.refuse("descriptors", str(address[0]), f"refused: {error.strerror}; raise ulimit -n")
+        self._spare = _spare()
+
+
+def _spare() -> int | None:
+    """A descriptor that can be given up."""
+    try:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def bound(host: str, port: int) -> list[socket.socket]:
+    """Listening sockets, one for each address of a host; port 0 takes the same free port on all of them.
+
+    Raises:
+        OSError: an address cannot be listened on.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    try:
+        for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
+            wanted: Any = (address[0], port, *address[2:])
+            sockets.append(socket.create_server(wanted, family=family, backlog=BACKLOG))
+            port = port or sockets[0].getsockname()[1]
+            sockets[-1].setblocking(False)
+    except BaseException:
+        for each in sockets:
+            each.close()
+        raise
+    return sockets

@@ -1,0 +1,366 @@
+"""Connections that send or read too little, and what a probe experiences meanwhile; over real sockets."""
+
+import asyncio
+import contextlib
+import http.client
+import os
+import resource
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import anyio
+import pytest
+
+from kactl.admin import limits
+from kactl.admin.limits import Capacity, capacity
+from kactl.errors import BadConfig
+from tests.admin.conftest import Served, served
+
+HALF_HEAD = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
+JSON_HEAD = "POST /v1/elections HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+PATIENCE_S = 20
+
+
+async def connected(server: Served, content: bytes | str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    where = urlsplit(server.url)
+    reader, writer = await asyncio.open_connection(where.hostname, where.port)
+    writer.write(content.replace("{host}", where.netloc).encode() if isinstance(content, str) else content)
+    await writer.drain()
+    return reader, writer
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    """What arrives until the server closes."""
+    with anyio.fail_after(PATIENCE_S):
+        try:
+            return await reader.read()
+        except ConnectionError:
+            return b""
+
+
+@contextlib.asynccontextmanager
+async def crowd(server: Served, count: int, content: bytes | str) -> AsyncIterator[list[asyncio.StreamReader]]:
+    """So many connections that send the same and then nothing."""
+    both = [await connected(server, content) for _ in range(count)]
+    try:
+        yield [reader for reader, _ in both]
+    finally:
+        for _, writer in both:
+            writer.close()
+
+
+async def probe(server: Served) -> int:
+    """The status of `/readyz` over a connection of its own."""
+    reader, writer = await connected(server, "GET /readyz HTTP/1.1\r\nHost: {host}\r\n\r\n")
+    with anyio.fail_after(PATIENCE_S):
+        line = await reader.readline()
+    writer.close()
+    return int(line.split()[1]) if line else 0
+
+
+# -- time limits -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_half_head_is_cut(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HEAD_TIMEOUT_S", 0.05)
+
+    async with crowd(server, 3, HALF_HEAD) as silent, crowd(server, 1, b"") as mute:
+        for reader in (*silent, *mute):
+            assert await ended(reader) == b""
+
+    assert b'kactl_api_refused_count_total{error_type="head"} 4.0' in (await server.get("/metrics")).body
+
+
+@pytest.mark.anyio
+async def test_head_that_arrives_drop_by_drop_is_cut(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HEAD_TIMEOUT_S", 0.2)
+    reader, writer = await connected(server, HALF_HEAD)
+    end = asyncio.create_task(ended(reader))
+
+    while not end.done():
+        writer.write(b"X: y\r\n")
+        await asyncio.wait({end}, timeout=0.01)
+
+    assert end.result() == b""
+    writer.close()
+
+
+@pytest.mark.anyio
+async def test_head_without_end_is_cut(server: Served) -> None:
+    reader, writer = await connected(server, HALF_HEAD)
+
+    with anyio.fail_after(PATIENCE_S), contextlib.suppress(ConnectionError):
+        for number in range(limits.HEAD_BYTES_MAX // 1000):
+            writer.write(f"X{number}: {'y' * 1200}\r\n".encode())
+            await writer.drain()
+
+    assert await ended(reader) == b""
+    writer.close()
+    assert b'kactl_api_refused_count_total{error_type="head"} 1.0' in (await server.get("/metrics")).body
+
+
+@pytest.mark.anyio
+async def test_idle_connection_is_closed(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "IDLE_TIMEOUT_S", 0.05)
+    reader, writer = await connected(server, "GET /livez HTTP/1.1\r\nHost: {host}\r\n\r\n")
+
+    answer = await ended(reader)
+
+    assert answer.startswith(b"HTTP/1.1 200")
+    writer.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "body", ["Content-Length: 100\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"], ids=["length", "chunked"]
+)
+async def test_body_that_does_not_arrive_is_refused(server: Served, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    monkeypatch.setattr("kactl.admin.route.BODY_GRACE_S", 0.05)
+    monkeypatch.setattr(limits, "LINGERING_S", 0.05)
+    reader, writer = await connected(server, JSON_HEAD + body)
+
+    answer = await ended(reader)
+
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"1 bytes of it did" in answer
+    writer.close()
+
+
+@pytest.mark.anyio
+async def test_body_that_keeps_coming_is_read(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kactl.admin.route.BODY_GRACE_S", 0.2)
+    monkeypatch.setattr("kactl.admin.route.BODY_BYTES_PER_S", 1000)
+    body = b'{"type": "preferred", "all": true' + b" " * 4000 + b"}"
+    reader, writer = await connected(server, JSON_HEAD + f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n")
+
+    for begin in range(0, len(body), 500):
+        writer.write(body[begin : begin + 500])
+        await writer.drain()
+        await asyncio.wait([asyncio.ensure_future(server.get("/livez"))])
+
+    assert (await ended(reader)).startswith(b"HTTP/1.1 200")
+    writer.close()
+
+
+@pytest.mark.anyio
+async def test_client_that_takes_no_response_is_cut(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "UNREAD_TIMEOUT_S", 0.1)
+    where = urlsplit(server.url)
+    reader, writer = await asyncio.open_connection(where.hostname, where.port, limit=1024)
+    # More than the buffers between both ends hold.
+    writer.write(f"GET /openapi.json HTTP/1.1\r\nHost: {where.netloc}\r\n\r\n".encode() * 400)
+
+    with anyio.fail_after(PATIENCE_S):
+        while b'error_type="unread"} 1.0' not in (await server.get("/metrics")).body:
+            pass
+
+    with contextlib.suppress(ConnectionError):
+        await reader.read()
+    writer.close()
+
+
+@pytest.mark.anyio
+async def test_connection_ends_after_its_last_request(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REQUESTS_PER_CONNECTION_MAX", 3)
+    reader, writer = await connected(server, "GET /livez HTTP/1.1\r\nHost: {host}\r\n\r\n" * 5)
+
+    answers = await ended(reader)
+
+    assert answers.count(b"HTTP/1.1 200") == 3
+    assert answers.count(b"Connection: close") == 1
+    writer.close()
+
+
+# -- number of connections ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "content",
+    [b"", HALF_HEAD, JSON_HEAD + "Content-Length: 10\r\n\r\n{", "GET /livez HTTP/1.1\r\nHost: {host}\r\n\r\n"],
+    ids=["silent", "half a head", "half a body", "idle"],
+)
+async def test_waiting_connection_makes_room_for_a_probe(content: bytes | str) -> None:
+    async with served(capacity=Capacity(connections=8, probes=2)) as server:
+        async with crowd(server, 40, content):
+            for _ in range(5):
+                assert await probe(server) == 200
+
+        text = (await server.get("/metrics")).body.decode()
+        assert 'error_type="replaced"} ' in text
+        assert float(text.split('error_type="replaced"} ')[1].split()[0]) >= 32
+
+
+@pytest.mark.anyio
+async def test_streams_are_not_replaced_and_probes_have_places_of_their_own() -> None:
+    stream = "GET /v1/events/stream HTTP/1.1\r\nHost: {host}\r\n\r\n"
+    async with (
+        served(capacity=Capacity(connections=4, probes=2, streams=4)) as server,
+        crowd(server, 4, stream) as streams,
+    ):
+        for reader in streams:
+            await reader.readuntil(b"retry: ")
+
+        reader, writer = await connected(server, "GET /v1/topics HTTP/1.1\r\nHost: {host}\r\n\r\n")
+        refused = await ended(reader)
+        writer.close()
+
+        assert await probe(server) == 200
+        assert refused.startswith(b"HTTP/1.1 503")
+        assert b"Too many connections" in refused
+        assert b"Connection: close" in refused
+        assert not any(reader.at_eof() for reader in streams)
+
+
+@pytest.mark.anyio
+async def test_handlers_at_work_are_bounded_and_probes_pass(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REQUESTS_AT_ONCE_MAX", 0)
+
+    refused = await server.get("/v1/topics")
+
+    assert refused.status == 503
+    assert refused.json()["retriable"]
+    assert (await server.get("/readyz")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "others", "expected"),
+    [
+        (1024, 0, Capacity(256, 16, 100)),
+        (2**31, 1000, Capacity(256, 16, 100)),
+        (128, 0, Capacity(48, 16, 18)),
+        (128, 1000, Capacity(16, 16, 6)),
+        (1024, 1000, Capacity(189, 16, 73)),
+    ],
+)
+def test_connections_fit_into_the_descriptors(descriptors: int, others: int, expected: Capacity) -> None:
+    assert capacity(descriptors, others=others) == expected
+
+
+def test_too_few_descriptors_are_a_configuration_error() -> None:
+    with pytest.raises(BadConfig, match=r"ulimit -n: is 127: .* raise"):
+        capacity(127)
+
+
+# -- a process with 128 descriptors under attack -----------------------------------------------------------------------
+
+SERVER = """
+import asyncio, logging, sys
+import anyio
+from kactl.logs import LineFormatter
+from tests.admin.conftest import served
+
+handler = logging.StreamHandler(sys.stderr)
+handler.setFormatter(LineFormatter("%(levelname)s %(name)s: %(message)s"))
+logging.basicConfig(level="WARNING", handlers=[handler])
+
+async def main():
+    async with served() as server:
+        print(server.url, flush=True)
+        await anyio.to_thread.run_sync(sys.stdin.read)
+
+anyio.run(main, backend_options={"use_uvloop": sys.argv[1] == "uvloop"})
+"""
+PROBES = 40
+# The project's bound is 100 ms on an idle machine; test machines share two cores among many processes.
+PROBE_S_MAX = 5.0
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def small_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A server in a process of its own with `ulimit -n 128`, and its log."""
+    if request.param == "uvloop":
+        pytest.importorskip("uvloop")
+    log = tmp_path / "log"
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-c", SERVER, request.param],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            cwd=Path(__file__).parents[2],
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128)),
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            url = process.stdout.readline().strip()
+            assert url, log.read_text()
+            yield url, log
+            assert len(os.listdir(f"/proc/{process.pid}/fd")) <= 128
+        finally:
+            process.stdin.close()
+            process.wait(30)
+            process.stdout.close()
+
+
+def _is_open(each: socket.socket) -> bool:
+    """Whether the server has left a silent connection open; closes it otherwise."""
+    with contextlib.suppress(OSError):
+        try:
+            if each.recv(1, socket.MSG_DONTWAIT):
+                return True
+        except BlockingIOError:
+            return True
+    each.close()
+    return False
+
+
+def _attack(address: tuple[str, int], count: int, done: threading.Event) -> None:
+    """Keep so many half requests open; those that the server cuts are replaced."""
+    held: list[socket.socket] = []
+    try:
+        while not done.wait(0.1):
+            held = [each for each in held if _is_open(each)]
+            while len(held) < count and not done.is_set():
+                held.append(socket.create_connection(address, timeout=PATIENCE_S))
+                with contextlib.suppress(ConnectionError):
+                    held[-1].sendall(HALF_HEAD)
+    finally:
+        for each in held:
+            each.close()
+
+
+@pytest.mark.parametrize("attackers", [200, 1000])
+def test_probe_is_answered_while_half_requests_are_open(small_server: tuple[str, Path], attackers: int) -> None:
+    url, log = small_server
+    where = urlsplit(url)
+    assert where.hostname is not None
+    assert where.port is not None
+    done = threading.Event()
+    attack = threading.Thread(target=_attack, args=((where.hostname, where.port), attackers, done))
+    took_s: list[float] = []
+
+    attack.start()
+    try:
+        for _ in range(PROBES):
+            began_s = time.perf_counter()
+            connection = http.client.HTTPConnection(where.hostname, where.port, timeout=PATIENCE_S)
+            with contextlib.closing(connection):
+                connection.request("GET", "/readyz")
+                assert connection.getresponse().status == 200
+            took_s.append(time.perf_counter() - began_s)
+            done.wait(0.02)
+        metrics = urllib.request.urlopen(f"{url}/metrics", timeout=PATIENCE_S).read().decode()
+    finally:
+        done.set()
+        attack.join()
+
+    print(f"{attackers} half requests: probe median {statistics.median(took_s) * 1000:.1f} ms, "
+          f"worst {max(took_s) * 1000:.1f} ms")  # fmt: skip
+    assert max(took_s) < PROBE_S_MAX
+    replaced = float(metrics.split('refused_count_total{error_type="replaced"} ')[1].split()[0])
+    assert replaced >= attackers - 128
+    lines = log.read_text().splitlines()
+    assert len(lines) < 20, "\n".join(lines[:30])
+    assert not [line for line in lines if "Traceback" in line or "out of system resource" in line]
