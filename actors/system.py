@@ -6,13 +6,14 @@ block ends, or its scope is cancelled, everything has stopped.
 
 import uuid
 from collections.abc import Collection, Mapping
-from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final, Self
 
 import anyio
 from opentelemetry import metrics, trace
 
+from kactl import arguments
+from kactl.background import Background, BlockStack
 from kactl.batch import RequestBatch, deletion_answers
 from kactl.clock import Clock, SystemClock
 from kactl.cluster import Cluster
@@ -62,7 +63,8 @@ class Controller(Asking, Looking):
         node_id: ours, among controllers and brokers; not negative.
         store: where the cluster is kept; a MemoryStore of its own if None. It is opened and closed with this.
         transport: how brokers are reached; participants in this process, by way of `hub`, if None.
-        level: the protocol level of the brokers: whether topics have ids, leaders propose their ISRs, and so on.
+        level: the protocol level of the brokers: whether topics have ids, leaders propose their ISRs, and so on;
+            text such as `3.9` is read as in a broker's configuration.
         supported_features: the lowest and highest level of each feature that may be finalized, by name; none if None.
             Brokers of Kafka that keep their cluster in ZooKeeper stop if one is finalized.
         unclean_leader_election: whether topics that say nothing of it allow unclean elections, as long as the store
@@ -84,6 +86,9 @@ class Controller(Asking, Looking):
             the store has no default for all brokers. Only health checks, lists and previews use it.
         meter_provider, tracer_provider: of OpenTelemetry; the host program's if None.
 
+    An exception that is raised in the block leaves it unchanged, not in an ExceptionGroup; `kactl.background` has the
+    rules, also for several exceptions at once.
+
     Nothing global is touched: no signal handlers, no logging, no event loop policy, no telemetry provider.
     """
 
@@ -95,7 +100,7 @@ class Controller(Asking, Looking):
         transport: Transport | None = None,
         hub: MemoryHub | None = None,
         clock: Clock | None = None,
-        level: ProtocolLevel = LATEST,
+        level: ProtocolLevel | str = LATEST,
         supported_features: Mapping[str, tuple[int, int]] | None = None,
         unclean_leader_election: bool = False,
         delete_topics: bool = True,
@@ -113,9 +118,11 @@ class Controller(Asking, Looking):
         meter_provider: metrics.MeterProvider | None = None,
         tracer_provider: trace.TracerProvider | None = None,
     ) -> None:
-        if node_id < 0:
+        if isinstance(level, str):
+            level = ProtocolLevel.parse(level)
+        if arguments.whole(node_id, "node_id") < 0:
             raise BadRequest("node_id", f"{node_id} is negative; choose a number that no broker has")
-        if chunk_partitions < 1:
+        if arguments.whole(chunk_partitions, "chunk_partitions") < 1:
             raise BadRequest("chunk_partitions", f"{chunk_partitions} is no number of partitions; choose 1 or more")
         self.node_id = node_id
         self.clock = SystemClock() if clock is None else clock
@@ -176,19 +183,18 @@ class Controller(Asking, Looking):
         )
         self.loop = ControllerLoop(reach, telemetry=self.telemetry, unclean=self.partitions.unclean)
         self._ref: Ref[Event] = self.loop.ref
-        self._stack: AsyncExitStack | None = None
+        self._stack: BlockStack | None = None
         self.telemetry.observe(readings(self.loop, self.partitions, self.replicas, self.channels))
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as stack:
+        async with BlockStack("the controller") as stack:
             stack.callback(self.telemetry.close)
             watcher = Watcher(self.loop.inbox, self.loop.clear_and_put, self.channels.gate, self.min_isr.changed)
             self.store.subscribe(watcher)
             await stack.enter_async_context(self.store)
-            tasks = await stack.enter_async_context(anyio.create_task_group())
-            stack.callback(tasks.cancel_scope.cancel)
+            tasks = await stack.enter_async_context(Background("an actor of the controller"))
             for actor in (self.partitions, self.replicas):
                 tasks.start_soon(actor.run, name=actor.name)
             tasks.start_soon(self._supervise, name="controller")

@@ -89,7 +89,7 @@ class Store(Protocol):
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> bool | None: ...
 
     def subscribe(self, listener: Callable[[StoreEvent], None]) -> None:
         """Call `listener` in the event loop's thread for everything that changes. One listener; set before reading."""

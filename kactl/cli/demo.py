@@ -7,6 +7,7 @@ import anyio
 import click
 
 from kactl.actors.system import Controller
+from kactl.background import Background
 from kactl.config import Config
 from kactl.history_events import BrokerEvent, PartitionEvent
 from kactl.model import NO_LEADER, TopicPartition
@@ -45,11 +46,10 @@ def check_demo(config: Config) -> None:
 async def run_demo(server: Server, stop: Stop, *, session_timeout_ms: int) -> None:
     """Tell the story once, and go on showing who leads what until told to stop."""
     shown = Shown(server.controller)
-    async with anyio.create_task_group() as tasks:
+    async with Background("the demo") as tasks:
         tasks.start_soon(shown.follow)
         tasks.start_soon(_story, server, shown, session_timeout_ms)
         await stop.asked()
-        tasks.cancel_scope.cancel()
 
 
 async def _story(server: Server, shown: "Shown", session_timeout_ms: int) -> None:

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import anyio
 from opentelemetry.metrics import MeterProvider
 
 from kactl.actors.system import Controller
 from kactl.admin.metrics import telemetry_for_server
 from kactl.admin.server import Address, serve
+from kactl.background import Background
 from kactl.clock import Clock
 from kactl.collector import Collector
 from kactl.config import Config
@@ -161,10 +161,9 @@ async def _collecting(controller: Controller) -> AsyncIterator[None]:
         busy=lambda: loop.state is not ControllerState.IDLE or len(loop.inbox) > 0,
         epoch=lambda: controller.cluster.fence.epoch,
     )
-    async with anyio.create_task_group() as tasks:
+    async with Background("the garbage collector") as tasks:
         tasks.start_soon(collector.run, name="garbage collector")
         yield
-        tasks.cancel_scope.cancel()
 
 
 @contextlib.asynccontextmanager

@@ -15,6 +15,7 @@ from typing import Final
 
 import anyio
 
+from kactl.background import Background
 from kactl.config import Config, Listen
 from kactl.config_file import load
 from kactl.errors import KactlError
@@ -152,10 +153,9 @@ async def _until_told(serve: Callable[[Stop], Awaitable[None]]) -> None:
                 if not stop.ask():
                     tasks.cancel_scope.cancel()
 
-    async with anyio.create_task_group() as tasks:
+    async with Background("signal handling") as tasks:
         tasks.start_soon(listen)
         await serve(stop)
-        tasks.cancel_scope.cancel()
 
 
 def _foreseen(error: BaseException) -> KactlError | Failure | None:

@@ -1,12 +1,14 @@
 """Some participants of one process under one name, as the server and most programs want them."""
 
-import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Final, Self
 
 import anyio
 
+from kactl import arguments
+from kactl.background import BlockStack
 from kactl.clock import Clock
 from kactl.errors import BadRequest, NotFound
 from kactl.store import Store
@@ -48,11 +50,11 @@ class Participants:
         lag_ms: float = LAG_MS,
         shutdown_attempts: int = ATTEMPTS,
     ) -> None:
-        if not 0 <= count <= PARTICIPANTS_MAX:
+        if not 0 <= arguments.whole(count, "count") <= PARTICIPANTS_MAX:
             raise BadRequest("count", f"{count} participants cannot be: ask for 0 to {PARTICIPANTS_MAX}")
-        self._open = contextlib.AsyncExitStack()
+        self._open = BlockStack("the participants")
+        # Those that it hands over to go next, and nothing would change by asking again.
         self._attempts_at_end = min(shutdown_attempts, 1)
-        self._shutdown_attempts = shutdown_attempts
         self._members = {
             broker: Participant(
                 broker,
@@ -87,22 +89,23 @@ class Participants:
         try:
             for participant in self:
                 await participant.open()
-                # Those that it hands over to go next, and nothing would change by asking again.
-                self._open.push_async_callback(participant.close, shutdown_attempts=min(self._shutdown_attempts, 1))
+                self._open.push_async_exit(
+                    functools.partial(participant.leave, shutdown_attempts=self._attempts_at_end)
+                )
             async with anyio.create_task_group() as tasks:
                 for participant in self:
                     tasks.start_soon(start, participant)
             if failures:
                 raise failures[0]
-        except BaseException:
-            await self._open.aclose()
-            raise
+        except BaseException as error:
+            if not await self._open.__aexit__(type(error), error, error.__traceback__):
+                raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._open.aclose()
+    ) -> bool | None:
+        return await self._open.__aexit__(kind, error, trace)
 
     @property
     def ids(self) -> tuple[int, ...]:

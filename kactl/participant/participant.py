@@ -20,8 +20,11 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
+from kactl import arguments
+from kactl.arguments import AnyPartition
+from kactl.background import Background, BlockStack
 from kactl.clock import Clock, SystemClock
-from kactl.errors import BrokerIdTaken, IllegalState, Remedy, SessionExpired, StoreError
+from kactl.errors import BadRequest, BrokerIdTaken, IllegalState, Remedy, SessionExpired, StoreError
 from kactl.logs import logger
 from kactl.model import NO_BROKER, NO_EPOCH, Broker, Endpoint, TopicPartition
 from kactl.store import Session, Store
@@ -95,6 +98,8 @@ class Participant:
         lag_ms: float = LAG_MS,
         shutdown_attempts: int = ATTEMPTS,
     ) -> None:
+        if arguments.whole(broker_id, "broker_id") < 0:
+            raise BadRequest("broker_id", f"{broker_id} is negative; choose a number that no other broker has")
         self.id = broker_id
         self._store = store
         self._hub = hub
@@ -108,6 +113,7 @@ class Participant:
         self._shutdown_attempts = shutdown_attempts
         self._pause = Pause()
         self._tasks: anyio.abc.TaskGroup | None = None
+        self._stack: BlockStack | None = None  # what is closed at the end of the block
         self._scope: anyio.CancelScope | None = None  # of the life that runs now
         self._ended = anyio.Event()
         self._session: Session | None = None
@@ -126,39 +132,53 @@ class Participant:
         await self.open()
         try:
             await self.start()
-        except BaseException:
-            await self.close()
-            raise
+        except BaseException as error:
+            if not await self.leave(type(error), error, error.__traceback__):
+                raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+    ) -> bool | None:
+        return await self.leave(kind, error, trace)
 
     async def open(self) -> None:
         """Get ready to be started, and do nothing yet; `close` has to be called by the same task."""
-        if self._tasks is not None:
+        if self._stack is not None:
             raise IllegalState(f"participant {self.id} is open already: use one object for each block")
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
+        stack = BlockStack(f"participant {self.id}")
+        self._tasks = await stack.enter_async_context(Background(f"participant {self.id}"))
+        self._stack = stack
 
-    async def close(self, *, shutdown_attempts: int | None = None) -> None:
-        """Stop, and be done.
+    async def close(self) -> None:
+        """Stop, and be done."""
+        await self.leave(None, None, None)
+
+    async def leave(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        *,
+        shutdown_attempts: int | None = None,
+    ) -> bool | None:
+        """Stop at the end of a block, which may have raised; see `kactl.background` for what leaves it.
 
         Args:
             shutdown_attempts: in place of those that this was made with.
         """
-        if self._tasks is None:
-            return
-        tasks, self._tasks = self._tasks, None
+        if self._stack is None:
+            return False
+        stack, self._stack, self._tasks = self._stack, None, None
+        attempts = self._shutdown_attempts if shutdown_attempts is None else shutdown_attempts
+        stack.push_async_callback(self._shut_down, attempts)
+        return await stack.__aexit__(kind, error, trace)
+
+    async def _shut_down(self, attempts: int) -> None:
         with anyio.move_on_after(CLOSE_S, shield=True):
-            await self._hand_over(self._shutdown_attempts if shutdown_attempts is None else shutdown_attempts)
+            await self._hand_over(attempts)
         with anyio.move_on_after(CLOSE_S, shield=True):
             await self._leave()
-        tasks.cancel_scope.cancel()
-        # Without the error of the block: a task group would wrap it.
-        await tasks.__aexit__(None, None, None)
 
     async def start(self) -> None:
         """Register and serve; returns as soon as it is registered. Nothing happens if it runs.
@@ -250,9 +270,9 @@ class Participant:
         """The highest that it has seen, NO_EPOCH if none."""
         return NO_EPOCH if self._incarnation is None else self._incarnation.controller_epoch
 
-    def hosted(self, name: TopicPartition) -> HostedPartition | None:
+    def hosted(self, name: AnyPartition) -> HostedPartition | None:
         """What it does for a partition; None if it has no replica of it."""
-        return None if self._incarnation is None else self._incarnation.hosted.view(name)
+        return None if self._incarnation is None else self._incarnation.hosted.view(arguments.partition(name))
 
     @property
     def hosts(self) -> list[TopicPartition]:
@@ -262,13 +282,13 @@ class Participant:
         index = self._incarnation.hosted.index
         return list(index.names(index.rows))
 
-    def leader(self, name: TopicPartition) -> int | None:
+    def leader(self, name: AnyPartition) -> int | None:
         """Who leads a partition as far as it has been told; NO_LEADER if nobody, None if it does not know of it."""
-        return None if self._incarnation is None else self._incarnation.metadata.leader(name)
+        return None if self._incarnation is None else self._incarnation.metadata.leader(arguments.partition(name))
 
-    def partition(self, name: TopicPartition) -> CachedPartition | None:
+    def partition(self, name: AnyPartition) -> CachedPartition | None:
         """What it has been told about a partition of the cluster."""
-        return None if self._incarnation is None else self._incarnation.metadata.partition(name)
+        return None if self._incarnation is None else self._incarnation.metadata.partition(arguments.partition(name))
 
     @property
     def live_brokers(self) -> Mapping[int, Broker]:
@@ -277,7 +297,7 @@ class Participant:
 
     # -- what the application says
 
-    async def fail_directory(self, partitions: Iterable[TopicPartition]) -> None:
+    async def fail_directory(self, partitions: Iterable[AnyPartition]) -> None:
         """The directory of some replicas has failed: serve them no more, refuse what concerns them until the next
         restart, and tell the controller.
 
@@ -286,7 +306,7 @@ class Participant:
         """
         if self._incarnation is None:
             raise IllegalState(f"participant {self.id} does not run: it has no replicas that could fail")
-        self._incarnation.hosted.fail(partitions)
+        self._incarnation.hosted.fail(arguments.partitions(partitions))
         await self._store.notify_log_dir(self.id)
 
     def look_at_isr(self) -> None:

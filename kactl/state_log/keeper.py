@@ -12,6 +12,7 @@ import anyio
 import msgspec
 
 from kactl.admin.happened import told
+from kactl.background import Background
 from kactl.clock import Clock
 from kactl.history import History
 from kactl.history_events import AnyEvent
@@ -57,12 +58,9 @@ async def kept(
     """
     keeper = _Keeper(history, segments, lines, clock, busy)
     try:
-        async with anyio.create_task_group() as tasks:
+        async with Background("the state-change log") as tasks:
             tasks.start_soon(keeper.run, name="state-change log")
-            try:
-                yield
-            finally:
-                tasks.cancel_scope.cancel()
+            yield
     finally:
         with anyio.CancelScope(shield=True):
             while await keeper.write_some():

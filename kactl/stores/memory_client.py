@@ -8,6 +8,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
+from kactl.background import Background, BlockStack
 from kactl.clock import Clock, SystemClock
 from kactl.errors import IllegalState
 from kactl.store import Changed, StoreEvent
@@ -27,6 +28,7 @@ class MemoryClient:
         self._listing = Listing()
         self._session: int | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
+        self._stack: BlockStack | None = None
         self._broker_sessions: list[MemorySession] = []
 
     def another(self) -> Self:
@@ -34,24 +36,24 @@ class MemoryClient:
         return type(self)(self.state, clock=self._clock)
 
     async def __aenter__(self) -> Self:
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
+        stack = BlockStack("the store in memory")
+        self._tasks = await stack.enter_async_context(Background("a broker's session in memory"))
+        self._stack = stack
         self._session = self.state.open_session()
         self.state.watches.append(self._watches)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._session is None or self._tasks is None:
+    ) -> bool | None:
+        if self._session is None or self._stack is None:
             raise IllegalState("a MemoryStore was left that was not entered")
         self.state.watches.remove(self._watches)
         session, self._session = self._session, None
         self.state.end_session(session)
         for broker_session in self._broker_sessions:
-            await broker_session.close()
-        self._tasks.cancel_scope.cancel()
-        await self._tasks.__aexit__(None, None, None)
+            self._stack.push_async_callback(broker_session.close)
+        return await self._stack.__aexit__(kind, error, trace)
 
     def expire(self) -> None:
         """End the client's own session as a server does with a silent one; a new session follows at once."""

@@ -11,6 +11,7 @@ import anyio
 import anyio.abc
 import numpy as np
 
+from kactl.background import Background, BlockStack
 from kactl.clock import Clock, SystemClock
 from kactl.errors import IllegalState, StoreError
 from kactl.model import (
@@ -65,7 +66,7 @@ class SqliteStore:
         clock = SystemClock() if clock is None else clock
         self._thread = DatabaseThread(self.path, self._watches.fire, clock=clock, holder=holder)
         self._lease = Lease(self._thread, self._watches.fire, clock=clock, timeout_ms=session_timeout_ms)
-        self._tasks: anyio.abc.TaskGroup | None = None
+        self._stack: BlockStack | None = None
 
     @property
     def session_id(self) -> int:
@@ -73,28 +74,22 @@ class SqliteStore:
         return self._lease.session
 
     async def __aenter__(self) -> Self:
-        await self._thread.open()
-        try:
+        async with BlockStack("the SQLite store") as stack:
+            await self._thread.open()
+            stack.push_async_callback(self._close)
             await self._lease.open()
-        except BaseException:
-            await self._close()
-            raise
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        self._tasks.start_soon(self._lease.tend)
+            tasks = await stack.enter_async_context(Background("the session of the SQLite store"))
+            tasks.start_soon(self._lease.tend)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._tasks is None:
+    ) -> bool | None:
+        if self._stack is None:
             raise IllegalState("a SqliteStore was left that was not entered")
-        tasks, self._tasks = self._tasks, None
-        tasks.cancel_scope.cancel()
-        try:
-            await tasks.__aexit__(None, None, None)
-        finally:
-            await self._close()
+        stack, self._stack = self._stack, None
+        return await stack.__aexit__(kind, error, trace)
 
     async def _close(self) -> None:
         with anyio.CancelScope(shield=True):

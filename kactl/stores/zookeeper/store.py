@@ -9,6 +9,7 @@ from typing import Final, Self
 
 from kazoo.protocol.states import KazooState
 
+from kactl.background import BlockStack
 from kactl.errors import BadConfig, StoreError
 from kactl.logs import logger
 from kactl.model import (
@@ -130,11 +131,13 @@ class ZooKeeperStore:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> bool | None:
         self._doubt.forget()
-        for session in self._sessions:
-            await session.close()
-        await self._client.close()
+        stack = BlockStack("the ZooKeeper store")
+        stack.push_async_callback(self._client.close)
+        for session in reversed(self._sessions):
+            stack.push_async_callback(session.close)
+        return await stack.__aexit__(kind, error, trace)
 
     def subscribe(self, listener: Callable[[StoreEvent], None]) -> None:
         self._listener = listener

@@ -1,0 +1,109 @@
+"""Arguments of public methods, from what callers write to what requests carry.
+
+A partition may be given as `orders-0`, an election as `preferred`. What cannot be used raises BadRequest, which names
+the argument, the value and what is allowed; nothing was asked of the controller then.
+"""
+
+import operator
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from kactl.errors import BadRequest
+from kactl.model import TopicPartition
+from kactl.requests import ElectionKind
+
+AnyPartition = TopicPartition | str
+AnyElection = ElectionKind | str
+V = TypeVar("V")
+
+
+def partition(value: AnyPartition, field: str = "partition") -> TopicPartition:
+    """A partition's name."""
+    if isinstance(value, str):
+        try:
+            return TopicPartition.parse(value)
+        except ValueError as error:
+            raise BadRequest(field, str(error)) from None
+    if not isinstance(value, TopicPartition):
+        raise BadRequest(field, f"{value!r} is not a partition: give a TopicPartition, or text such as 'orders-0'")
+    return value
+
+
+def partitions(values: Iterable[AnyPartition], field: str = "partitions") -> tuple[TopicPartition, ...]:
+    """Names of partitions, in order."""
+    # A single name would otherwise be taken for a sequence of letters.
+    if isinstance(values, str | TopicPartition):
+        raise BadRequest(field, f"{str(values)!r} is one partition: give a list of them, ['{values}']")
+    listed = _listed(values, field, "partitions")
+    return tuple(partition(value, f"{field}[{number}]") for number, value in enumerate(listed))
+
+
+def by_partition(values: Mapping[AnyPartition, V], field: str) -> dict[TopicPartition, V]:
+    """A mapping whose keys are names of partitions; a partition that is named twice is refused."""
+    if not isinstance(values, Mapping):
+        raise BadRequest(field, f"{values!r} is not a mapping: give one such as {{'orders-0': [1, 2, 3]}}")
+    found: dict[TopicPartition, V] = {}
+    for key, value in values.items():
+        name = partition(key, field)
+        if name in found:
+            raise BadRequest(field, f"partition {name} is named twice")
+        found[name] = value
+    return found
+
+
+def election(value: AnyElection, field: str = "kind") -> ElectionKind:
+    """The kind of an election."""
+    try:
+        return ElectionKind(value)
+    except ValueError:
+        allowed = " or ".join(repr(kind.value) for kind in ElectionKind)
+        raise BadRequest(field, f"{value!r} is not a kind of election: use {allowed}") from None
+
+
+def text(value: str, field: str) -> str:
+    """A name."""
+    if not isinstance(value, str):
+        raise BadRequest(field, f"{value!r} is not text: give a str")
+    return value
+
+
+def whole(value: int, field: str) -> int:
+    """A whole number; also of numpy. True and False are none."""
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)
+    except TypeError:
+        pass
+    raise BadRequest(field, f"{value!r} is not a whole number: give an int")
+
+
+def flag(value: bool, field: str) -> bool:
+    """True or False; text such as 'false' would count as true."""
+    if not isinstance(value, bool):
+        raise BadRequest(field, f"{value!r} is neither True nor False")
+    return value
+
+
+def brokers(values: Iterable[int], field: str) -> tuple[int, ...]:
+    """Broker ids, in order."""
+    listed = _listed(values, field, "broker ids")
+    return tuple(whole(value, f"{field}[{number}]") for number, value in enumerate(listed))
+
+
+def settings(values: Mapping[str, str], field: str = "config") -> dict[str, str]:
+    """Keys and values of a topic's configuration."""
+    if not isinstance(values, Mapping):
+        raise BadRequest(field, f"{values!r} is not a mapping: give one such as {{'retention.ms': '60000'}}")
+    for key, value in values.items():
+        if not (isinstance(key, str) and isinstance(value, str)):
+            raise BadRequest(field, f"{key!r}: {value!r} is not text: give both as str, as Kafka keeps them")
+    return dict(values)
+
+
+def _listed(values: Iterable[Any], field: str, what: str) -> list[Any]:
+    if not isinstance(values, str | bytes):
+        try:
+            return list(values)
+        except TypeError:
+            pass
+    raise BadRequest(field, f"{values!r} is not a list of {what}")

@@ -1,0 +1,113 @@
+"""Background tasks of an `async with` block, and the exception that leaves the block.
+
+anyio's task group wraps every exception that passes it in an ExceptionGroup, so `except kactl.TopicExists` around
+`async with kactl.Controller(...)` would never match. The classes below separate the block's own exception from those of
+background tasks and of closing:
+
+| block                                | background tasks, closing | exception that leaves                          |
+| ------------------------------------ | ------------------------- | ---------------------------------------------- |
+| returns                              | succeed                   | none                                           |
+| raises E                             | succeed                   | E, unchanged                                   |
+| raises E                             | fail with F               | E; F is logged and added to E as a note        |
+| returns, or is cancelled because of F | fail with F              | F, unchanged; a group only if several failed   |
+| is cancelled from outside            | succeed                   | the cancellation                               |
+| raises E, then is cancelled          | succeed                   | the cancellation, with E as its `__context__`  |
+
+KeyboardInterrupt and SystemExit are never reduced to a note: raised by a background task, they replace E.
+"Unchanged" means the same object with its traceback, `__cause__` and `__context__`.
+"""
+
+import asyncio
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import NoReturn
+
+import anyio
+import anyio.abc
+
+from kactl.logs import logger
+
+log = logger(__name__)
+
+
+class Background:
+    """Task group whose tasks are cancelled when the block ends.
+
+        async with Background("the Kafka listener") as tasks:
+            tasks.start_soon(...)
+
+    Args:
+        owner: what the tasks belong to, for log lines and notes.
+    """
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._tasks = anyio.create_task_group()
+
+    async def __aenter__(self) -> anyio.abc.TaskGroup:
+        return await self._tasks.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self._tasks.cancel_scope.cancel()
+        own = None if isinstance(error, asyncio.CancelledError) else error
+        failure: BaseException
+        try:
+            if own is None:
+                # A cancellation has to pass the group, which knows whether it was the group's own.
+                return bool(await self._tasks.__aexit__(kind, error, trace))
+            await self._tasks.__aexit__(None, None, None)
+            return False
+        except BaseExceptionGroup as group:
+            failure = group.exceptions[0] if len(group.exceptions) == 1 else group
+        if own is None:
+            _raise_unchanged(failure)
+        if not isinstance(failure, Exception):
+            raise failure
+        _attach(own, failure, self._owner)
+        return False
+
+
+class BlockStack(AsyncExitStack):
+    """Exit stack of an `async with` block: a failure to close does not replace the exception of the block.
+
+    Args:
+        owner: what is closed, for log lines and notes.
+    """
+
+    def __init__(self, owner: str = "kactl") -> None:
+        super().__init__()
+        self._owner = owner
+
+    def pop_all(self) -> "BlockStack":
+        """Move the callbacks to a new stack with the same owner."""
+        moved = super().pop_all()
+        moved._owner = self._owner
+        return moved
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> bool | None:
+        try:
+            return bool(await super().__aexit__(kind, error, trace))
+        except Exception as failure:
+            if failure is error or error is None or isinstance(error, asyncio.CancelledError):
+                raise
+            _attach(error, failure, self._owner)
+            return False
+
+
+def _attach(error: BaseException, failure: BaseException, owner: str) -> None:
+    """Log a failure that does not leave the block, and add it to the exception that does."""
+    log.error("%s failed while another exception left its block: %r", owner, failure, exc_info=failure)
+    error.add_note(f"{owner} failed, too: {type(failure).__name__}: {failure}")
+
+
+def _raise_unchanged(error: BaseException) -> NoReturn:
+    """Raise an exception that was caught elsewhere, and keep the `__context__` that it was raised with."""
+    context = error.__context__
+    try:
+        raise error
+    finally:
+        error.__context__ = context

@@ -1,0 +1,281 @@
+"""The exception that leaves an `async with` block of kactl: the block's own, unchanged."""
+
+import asyncio
+import contextlib
+import traceback
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import anyio
+import pytest
+
+import kactl
+from kactl.background import Background, BlockStack
+from kactl.cli.serving import embedded
+from kactl.config_file import load
+from kactl.history import History
+from kactl.state_log.keeper import as_json, kept
+from kactl.state_log.segments import Segments
+
+pytestmark = pytest.mark.anyio
+
+SESSION_MS = 500
+
+
+def _controller(folder: Path) -> AbstractAsyncContextManager[Any]:
+    return kactl.Controller(0)
+
+
+def _controller_over_sqlite(folder: Path) -> AbstractAsyncContextManager[Any]:
+    return kactl.Controller(0, store=kactl.SqliteStore(folder / "kactl.db"))
+
+
+def _kept(folder: Path) -> AbstractAsyncContextManager[Any]:
+    clock = kactl.SystemClock()
+    return kept(History(clock), Segments(folder / "log", bytes_max=1 << 20, count_max=1), as_json, clock=clock)
+
+
+@contextlib.asynccontextmanager
+async def _with_store(
+    make: Callable[[kactl.MemoryStore], AbstractAsyncContextManager[Any]],
+) -> AsyncIterator[None]:
+    async with kactl.MemoryStore() as store, make(store):
+        yield
+
+
+def _participant(folder: Path) -> AbstractAsyncContextManager[Any]:
+    return _with_store(lambda store: kactl.Participant(1, store=store, hub=kactl.MemoryHub(), shutdown_attempts=0))
+
+
+def _participants(folder: Path) -> AbstractAsyncContextManager[Any]:
+    return _with_store(lambda store: kactl.Participants(2, store=store, hub=kactl.MemoryHub(), shutdown_attempts=0))
+
+
+def _server(folder: Path) -> AbstractAsyncContextManager[Any]:
+    text = f"""
+        node-id = 0
+        [store]
+        kind = "sqlite"
+        path = "{folder / "kactl.db"}"
+        session-timeout = "{SESSION_MS}ms"
+        [participants]
+        count = 1
+        [api]
+        listen = "127.0.0.1:0"
+    """
+    file = folder / "kactl.toml"
+    file.write_text(text)
+    return embedded(load(file), note=lambda text: None)
+
+
+BLOCKS = {
+    "Controller": _controller,
+    "Controller over SQLite": _controller_over_sqlite,
+    "Participant": _participant,
+    "Participants": _participants,
+    "MemoryStore": lambda folder: kactl.MemoryStore(),
+    "SqliteStore": lambda folder: kactl.SqliteStore(folder / "kactl.db"),
+    "state-change log": _kept,
+    "server": _server,
+}
+
+
+@pytest.fixture(params=BLOCKS)
+def block(request: pytest.FixtureRequest, tmp_path: Path) -> AbstractAsyncContextManager[Any]:
+    made: AbstractAsyncContextManager[Any] = BLOCKS[request.param](tmp_path)
+    return made
+
+
+def _fail(error: BaseException) -> NoReturn:
+    raise error
+
+
+@pytest.mark.parametrize("error", [kactl.TopicExists("orders"), SystemExit(3), ExceptionGroup("own", [OSError()])])
+async def test_block_exception_leaves_unchanged(block: AbstractAsyncContextManager[Any], error: BaseException) -> None:
+    error.__cause__ = cause = ValueError("cause")
+
+    with pytest.raises(type(error)) as caught:
+        async with block:
+            _fail(error)
+
+    assert caught.value is error
+    assert (error.__cause__, error.__context__) == (cause, None)
+    assert not hasattr(error, "__notes__")
+    assert [frame.name for frame in traceback.extract_tb(error.__traceback__)][-1] == "_fail"
+
+
+async def test_cancellation_of_the_host_scope_passes_the_block(block: AbstractAsyncContextManager[Any]) -> None:
+    reached = False
+
+    with anyio.CancelScope() as scope:
+        async with block:
+            scope.cancel()
+            await anyio.lowlevel.checkpoint()
+            reached = True
+
+    assert scope.cancelled_caught
+    assert not reached
+
+
+async def test_cancellation_of_the_host_task_passes_the_block(block: AbstractAsyncContextManager[Any]) -> None:
+    inside = anyio.Event()
+
+    async def host() -> None:
+        async with block:
+            inside.set()
+            await anyio.sleep_forever()
+
+    task = asyncio.create_task(host())
+    await inside.wait()
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_error_of_a_request_can_be_caught_around_the_controller() -> None:
+    try:
+        async with (
+            kactl.Controller(0) as controller,
+            kactl.Participants(1, store=controller.store, hub=controller.hub, session_timeout_ms=SESSION_MS),
+        ):
+            await controller.wait_active()
+            await controller.create_topic("orders", partitions=1, replication_factor=1)
+            await controller.create_topic("orders", partitions=1, replication_factor=1)
+    except kactl.TopicExists as error:
+        caught = error
+
+    assert caught.topic == "orders"
+
+
+# -- background tasks --------------------------------------------------------------------------------------------------
+
+
+async def test_controller_reports_a_failed_background_task_without_a_group() -> None:
+    controller = kactl.Controller(0)
+    failure = _Broken("actor")
+
+    async def run() -> None:
+        raise failure
+
+    controller.replicas.run = run  # type: ignore[method-assign]
+
+    async def host() -> None:
+        async with controller:
+            await anyio.sleep_forever()
+
+    with pytest.raises(_Broken) as caught:
+        await host()
+
+    assert caught.value is failure
+
+
+class _Broken(Exception):
+    """A bug in a background task."""
+
+
+async def _break(error: BaseException) -> None:
+    raise error
+
+
+async def _tasks(*failures: BaseException, until: BaseException | None = None) -> None:
+    """A block whose background tasks fail; it raises `until` after them, or waits to be cancelled."""
+    async with Background("test task") as tasks:
+        for failure in failures:
+            tasks.start_soon(_break, failure)
+        if until is None:
+            await anyio.sleep_forever()
+            return
+        with anyio.CancelScope(shield=True):
+            await anyio.lowlevel.checkpoint()
+        raise until
+
+
+async def _closing(failure: BaseException, *, block: BaseException | None) -> None:
+    """A block that raises `block`, and cannot be closed."""
+    async with BlockStack("the store") as stack:
+        stack.push_async_callback(_break, failure)
+        if block is not None:
+            raise block
+
+
+async def test_background_failure_ends_the_block_and_leaves_unchanged() -> None:
+    failure = _Broken("one")
+    failure.__context__ = context = KeyError("context")
+
+    with pytest.raises(_Broken) as caught:
+        await _tasks(failure)
+
+    assert caught.value is failure
+    assert failure.__context__ is context
+    current = asyncio.current_task()
+    assert current is not None
+    assert current.cancelling() == 0
+
+
+async def test_several_background_failures_leave_as_a_group() -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        await _tasks(_Broken("0"), _Broken("1"))
+
+    assert sorted(map(str, caught.value.exceptions)) == ["0", "1"]
+
+
+async def test_block_exception_leaves_although_a_background_task_failed_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with pytest.raises(kactl.TopicExists) as caught:
+        await _tasks(_Broken("two"), until=kactl.TopicExists("orders"))
+
+    assert caught.value.__notes__ == ["test task failed, too: _Broken: two"]
+    (record,) = (record for record in caplog.records if record.name == "kactl.background")
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], _Broken)
+
+
+async def test_keyboard_interrupt_of_closing_replaces_the_block_exception() -> None:
+    error = kactl.TopicExists("orders")
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        await _closing(KeyboardInterrupt(), block=error)
+
+    assert caught.value.__context__ is error
+
+
+async def test_closing_failure_is_added_to_the_block_exception() -> None:
+    with pytest.raises(kactl.TopicExists) as caught:
+        await _closing(OSError("disk"), block=kactl.TopicExists("orders"))
+
+    assert caught.value.__notes__ == ["the store failed, too: OSError: disk"]
+
+
+async def test_closing_failure_leaves_if_the_block_succeeded() -> None:
+    with pytest.raises(OSError, match="disk"):
+        await _closing(OSError("disk"), block=None)
+
+
+async def test_cancellation_while_closing_is_not_lost() -> None:
+    closing, cancelled = anyio.Event(), anyio.Event()
+
+    async def slow_to_end() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                closing.set()
+                await cancelled.wait()
+
+    async def host() -> None:
+        async with Background("test") as tasks:
+            tasks.start_soon(slow_to_end)
+            await anyio.lowlevel.checkpoint()
+            raise kactl.TopicExists("orders")
+
+    task = asyncio.create_task(host())
+    await closing.wait()
+    task.cancel()
+    cancelled.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
