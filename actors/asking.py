@@ -10,14 +10,15 @@ from typing import Any, Final, cast
 import anyio
 import numpy as np
 
+from kactl import arguments
+from kactl.arguments import AnyElection, AnyPartition
 from kactl.broker_requests import ControlledShutdownRequested
 from kactl.cluster import Cluster
-from kactl.errors import ActionTimedOut, NotController
+from kactl.errors import ActionTimedOut, BadRequest, NotController
 from kactl.history import History
 from kactl.model import NO_LEADER, Assignment, TopicPartition, TopicRef
 from kactl.requests import (
     Asked,
-    ElectionKind,
     ElectionRequested,
     ElectionResult,
     FeatureResult,
@@ -44,6 +45,9 @@ class Asking:
 
     Whatever is asked of an instance that is not the controller, or ceases to be before it comes to it, raises
     NotController: ask the one that is.
+
+    A partition can be given as `orders-0`, an election as `preferred`. BadRequest names an argument that cannot be
+    used, its value and what is allowed.
     """
 
     loop: ControllerLoop
@@ -91,14 +95,15 @@ class Asking:
         Raises:
             BadRequest: it is another; nothing was given up.
         """
-        await self.ask(ResignRequested(expected_epoch=expected_epoch))
+        epoch = None if expected_epoch is None else arguments.whole(expected_epoch, "expected_epoch")
+        await self.ask(ResignRequested(expected_epoch=epoch))
 
     async def set_unclean_leader_election(self, allowed: bool) -> None:
         """Whether topics that say nothing of it allow unclean elections from now on.
 
         This is the instance's own setting. What `store.set_default_config` says for all brokers wins over it.
         """
-        await self.ask(UncleanElectionsEnabled(allowed))
+        await self.ask(UncleanElectionsEnabled(arguments.flag(allowed, "allowed")))
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
@@ -124,11 +129,11 @@ class Asking:
             ActionTimedOut: the topic exists, and some partition has no leader yet.
         """
         asked = TopicCreationRequested(
-            topic,
-            partitions,
-            replication_factor,
-            None if assignment is None else {at: Assignment(tuple(held)) for at, held in assignment.items()},
-            {} if config is None else dict(config),
+            arguments.text(topic, "topic"),
+            None if partitions is None else arguments.whole(partitions, "partitions"),
+            None if replication_factor is None else arguments.whole(replication_factor, "replication_factor"),
+            None if assignment is None else _assignments(assignment),
+            {} if config is None else arguments.settings(config),
             dry_run,
         )
         ref = cast(TopicRef, await self.ask(asked))
@@ -148,7 +153,7 @@ class Asking:
             NotFound, BeingDeleted, TopicDeletionDisabled: nothing was changed.
             ActionTimedOut: it is marked, and goes as soon as every broker that holds a replica is there.
         """
-        ref = cast(TopicRef, await self.ask(TopicDeletionRequested(topic, dry_run)))
+        ref = cast(TopicRef, await self.ask(TopicDeletionRequested(arguments.text(topic, "topic"), dry_run)))
         if not dry_run and timeout_ms:
             await self.wait_deleted(ref, timeout_ms=timeout_ms)
         return ref
@@ -186,8 +191,13 @@ class Asking:
             NotFound, BadRequest, BeingDeleted, ReassignmentRunning: nothing was changed.
             ActionTimedOut: the partitions exist, and some have no leader yet.
         """
-        placed = None if assignment is None else tuple(tuple(replicas) for replicas in assignment)
-        await self.ask(PartitionsRequested(topic, count, placed, dry_run))
+        count = arguments.whole(count, "count")
+        placed = (
+            None
+            if assignment is None
+            else tuple(arguments.brokers(held, f"assignment[{at}]") for at, held in enumerate(assignment))
+        )
+        await self.ask(PartitionsRequested(arguments.text(topic, "topic"), count, placed, dry_run))
         if not dry_run and timeout_ms:
             await self._until(lambda: self._is_led(topic, count), f"electing leaders for topic {topic}", timeout_ms)
 
@@ -195,38 +205,53 @@ class Asking:
 
     async def elect(
         self,
-        kind: ElectionKind,
-        partitions: Iterable[TopicPartition] | None = None,
+        kind: AnyElection,
+        partitions: Iterable[AnyPartition] | None = None,
         *,
         dry_run: bool = False,
     ) -> list[ElectionResult]:
-        """Elect leaders on request; one result for each partition. None: all that need it."""
-        named = None if partitions is None else tuple(partitions)
-        return cast(list[ElectionResult], await self.ask(ElectionRequested(kind, named, dry_run)))
+        """Elect leaders on request; one result for each partition.
+
+            await controller.elect("preferred", ["orders-0", "orders-1"])
+
+        Args:
+            kind: ElectionKind, or its value: `preferred` or `unclean`.
+            partitions: None for all that need it.
+
+        Raises:
+            BadRequest: `kind` or a partition's name cannot be used; nothing was changed.
+        """
+        named = None if partitions is None else arguments.partitions(partitions)
+        asked = ElectionRequested(arguments.election(kind), named, dry_run)
+        return cast(list[ElectionResult], await self.ask(asked))
 
     async def reassign(
-        self, targets: Mapping[TopicPartition, Iterable[int]], *, dry_run: bool = False
+        self, targets: Mapping[TopicPartition, Iterable[int]] | Mapping[str, Iterable[int]], *, dry_run: bool = False
     ) -> list[ReassignmentResult]:
         """Begin to move partitions to other replicas; one result for each, in order.
 
         That a partition was accepted does not say that it has moved: `reassignments` lists it until then.
+
+        Raises:
+            BadRequest: a partition's name or a broker id cannot be used; nothing was changed.
         """
-        wanted = {name: tuple(replicas) for name, replicas in targets.items()}
+        wanted = {
+            name: arguments.brokers(replicas, f"targets[{name}]")
+            for name, replicas in arguments.by_partition(cast(Mapping[AnyPartition, Any], targets), "targets").items()
+        }
         return cast(list[ReassignmentResult], await self.ask(ReassignmentRequested(wanted, dry_run)))
 
     async def cancel(
-        self, partitions: Iterable[TopicPartition] | None = None, *, dry_run: bool = False
+        self, partitions: Iterable[AnyPartition] | None = None, *, dry_run: bool = False
     ) -> list[ReassignmentResult]:
         """Stop moving partitions and go back to the replicas of before; one result for each, in order. None: all."""
-        named = await self.reassignments() if partitions is None else partitions
+        named = await self.reassignments() if partitions is None else arguments.partitions(partitions)
         stopped = dict.fromkeys(named, None)
         return cast(list[ReassignmentResult], await self.ask(ReassignmentRequested(stopped, dry_run)))
 
-    async def reassignments(
-        self, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, Assignment]:
+    async def reassignments(self, partitions: Iterable[AnyPartition] | None = None) -> dict[TopicPartition, Assignment]:
         """Which partitions are being moved, and from where to where; of some, or of all."""
-        named = None if partitions is None else tuple(partitions)
+        named = None if partitions is None else arguments.partitions(partitions)
         return cast(dict[TopicPartition, Assignment], await self.ask(ReassignmentsListed(named)))
 
     # -- brokers and features ------------------------------------------------------------------------------------------
@@ -239,7 +264,8 @@ class Asking:
         Raises:
             BrokerNotAvailable: it is not registered.
         """
-        return cast(list[TopicPartition], await self.ask(ControlledShutdownRequested(broker, dry_run=dry_run)))
+        asked = ControlledShutdownRequested(arguments.whole(broker, "broker"), dry_run=dry_run)
+        return cast(list[TopicPartition], await self.ask(asked))
 
     async def restore(self, broker: int) -> None:
         """Let a broker that was drained, and was not stopped after all, lead and follow again.
@@ -247,11 +273,15 @@ class Asking:
         Raises:
             BrokerNotAvailable: it is not registered.
         """
-        await self.ask(UndrainRequested(broker))
+        await self.ask(UndrainRequested(arguments.whole(broker, "broker")))
 
     async def update_features(self, updates: Iterable[FeatureUpdate], *, dry_run: bool = False) -> list[FeatureResult]:
         """Finalize levels of features; one result for each, in order."""
-        return cast(list[FeatureResult], await self.ask(FeatureUpdatesRequested(tuple(updates), dry_run)))
+        wanted = tuple(updates)
+        for number, update in enumerate(wanted):
+            if not isinstance(update, FeatureUpdate):
+                raise BadRequest(f"updates[{number}]", f"{update!r} is not an update: give a kactl.FeatureUpdate")
+        return cast(list[FeatureResult], await self.ask(FeatureUpdatesRequested(wanted, dry_run)))
 
     # -- waiting -------------------------------------------------------------------------------------------------------
 
@@ -280,3 +310,13 @@ class Asking:
                     await self.history.changed()
         except TimeoutError:
             raise ActionTimedOut(what, timeout_ms) from None
+
+
+def _assignments(given: Mapping[int, Iterable[int]]) -> dict[int, Assignment]:
+    """Replicas by partition, as they are asked for."""
+    if not isinstance(given, Mapping):
+        raise BadRequest("assignment", f"{given!r} is not a mapping: give one such as {{0: [1, 2], 1: [2, 3]}}")
+    return {
+        arguments.whole(number, "assignment"): Assignment(arguments.brokers(replicas, f"assignment[{number}]"))
+        for number, replicas in given.items()
+    }

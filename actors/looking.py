@@ -4,12 +4,16 @@ from collections.abc import AsyncIterator, Collection
 
 import msgspec
 
+from kactl import arguments
+from kactl.arguments import AnyPartition
 from kactl.cluster import Cluster
 from kactl.controllerships import Term
+from kactl.errors import BadRequest, NotController, NotFound
+from kactl.explain import DeletionExplanation, Explanation, explain_deletion, explain_partition
 from kactl.history import History
-from kactl.history_events import AnyEvent
+from kactl.history_events import KINDS, AnyEvent
 from kactl.machines.deletion import Waiting, waiting
-from kactl.model import Broker, PartitionView, TopicPartition, TopicRef
+from kactl.model import Broker, PartitionView, TopicRef
 
 from .controller import ControllerLoop
 from .queue import QueueView
@@ -70,9 +74,13 @@ class Looking:
         """All topics, by name."""
         return sorted((topic.ref for topic in self.cluster.table.topics()), key=lambda ref: ref.name)
 
-    def partition(self, name: TopicPartition | str) -> PartitionView | None:
-        """One partition; None if it is unknown. A string is read as `topic-0`."""
-        return self.cluster.view(TopicPartition.parse(name) if isinstance(name, str) else name)
+    def partition(self, name: AnyPartition) -> PartitionView | None:
+        """One partition; None if it is unknown. A string is read as `topic-0`.
+
+        Raises:
+            BadRequest: `name` cannot name a partition.
+        """
+        return self.cluster.view(arguments.partition(name, "name"))
 
     def partitions_of(self, topic: str) -> list[PartitionView]:
         """The partitions of a topic, in order; none if it is unknown."""
@@ -83,6 +91,46 @@ class Looking:
         """The topics that wait for their deletion, how far it has come, and why it does not go on; by name."""
         return waiting(self.cluster)
 
+    def explain(self, name: AnyPartition) -> Explanation:
+        """Why a partition is led by its leader, or has none, and what would change that.
+
+            print(controller.explain("orders-0").verdict)
+
+        Raises:
+            BadRequest: `name` cannot name a partition.
+            NotController: another instance is the controller, and has the answer.
+            NotFound: there is no such partition.
+        """
+        asked = arguments.partition(name, "name")
+        self._require_active()
+        found = explain_partition(self.cluster, asked)
+        if found is None:
+            raise NotFound("partition", asked)
+        return found
+
+    def explain_deletion(self, topic: str) -> DeletionExplanation:
+        """Progress of a topic's deletion, and what it waits for.
+
+        Raises:
+            BadRequest, NotController, NotFound: see `explain`.
+        """
+        asked = arguments.text(topic, "topic")
+        self._require_active()
+        if self.cluster.table.topic(asked) is None and asked not in self.cluster.topics_to_delete:
+            raise NotFound("topic", asked)
+        return DeletionExplanation(asked, *explain_deletion(self.cluster, asked))
+
+    def _require_active(self) -> None:
+        if not self.loop.is_active:
+            raise NotController(self.loop.active_id)
+
     def events(self, *, after: int | None = None, kinds: Collection[str] = ()) -> AsyncIterator[AnyEvent]:
-        """What happens from now on, or from behind event number `after`; see `kactl.history_events` for the kinds."""
+        """What happens from now on, or from behind event number `after`; see `kactl.history_events` for the kinds.
+
+        Raises:
+            BadRequest: there is no such kind of event.
+        """
+        unknown = sorted({kinds} if isinstance(kinds, str) else set(kinds).difference(KINDS))
+        if unknown:
+            raise BadRequest("kinds", f"{unknown} are no kinds of events: give a list of {', '.join(KINDS)}")
         return self.history.follow(after, kinds=kinds)

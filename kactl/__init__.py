@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from kactl.actors.system import Controller, Snapshot
     from kactl.clock import Clock, SystemClock
     from kactl.errors import BadRequest, ErrorCode, KactlError, NotController, NotFound, Remedy, TopicExists
+    from kactl.explain import Candidate, DeletionExplanation, Explanation
     from kactl.history_events import (
         AnyEvent,
         BrokerEvent,
@@ -22,7 +23,14 @@ if TYPE_CHECKING:
     from kactl.participant.group import Participants
     from kactl.participant.listener import Listener
     from kactl.participant.participant import Participant
-    from kactl.requests import ElectionKind, ElectionResult
+    from kactl.requests import (
+        ElectionKind,
+        ElectionResult,
+        FeatureResult,
+        FeatureUpdate,
+        ReassignmentResult,
+        UpgradeType,
+    )
     from kactl.store import Store
     from kactl.stores.memory import MemoryStore
     from kactl.stores.sqlite import SqliteStore
@@ -35,12 +43,17 @@ __all__ = [
     "BadRequest",
     "Broker",
     "BrokerEvent",
+    "Candidate",
     "Clock",
     "Controller",
     "ControllerEvent",
+    "DeletionExplanation",
     "ElectionKind",
     "ElectionResult",
     "ErrorCode",
+    "Explanation",
+    "FeatureResult",
+    "FeatureUpdate",
     "KactlError",
     "Listener",
     "MemoryHub",
@@ -53,6 +66,7 @@ __all__ = [
     "PartitionState",
     "PartitionView",
     "ProtocolLevel",
+    "ReassignmentResult",
     "Remedy",
     "ReplicaEvent",
     "ReplicaState",
@@ -66,6 +80,7 @@ __all__ = [
     "TopicPartition",
     "TopicRef",
     "Transport",
+    "UpgradeType",
 ]
 
 # Where each public name lives. It is imported when it is first asked for: the command line needs none of them, and
@@ -74,7 +89,15 @@ _HOME = {
     "actors.system": ("Controller", "Snapshot"),
     "clock": ("Clock", "SystemClock"),
     "errors": ("BadRequest", "ErrorCode", "KactlError", "NotController", "NotFound", "Remedy", "TopicExists"),
-    "requests": ("ElectionKind", "ElectionResult"),
+    "explain": ("Candidate", "DeletionExplanation", "Explanation"),
+    "requests": (
+        "ElectionKind",
+        "ElectionResult",
+        "FeatureResult",
+        "FeatureUpdate",
+        "ReassignmentResult",
+        "UpgradeType",
+    ),
     "history_events": (
         "AnyEvent",
         "BrokerEvent",

@@ -52,6 +52,19 @@ class Explanation(msgspec.Struct, frozen=True):
     candidates: tuple[Candidate, ...]
 
 
+class DeletionExplanation(msgspec.Struct, frozen=True):
+    """Deletion of one topic.
+
+    Attributes:
+        deletion: "none" if it was not asked for.
+        waits_for: what has to happen before it goes on; empty if nothing has.
+    """
+
+    topic: str
+    deletion: DeletionState
+    waits_for: tuple[str, ...]
+
+
 def explain_partition(cluster: Cluster, name: TopicPartition) -> Explanation | None:
     """Why `name` is led as it is; None if it is unknown."""
     row = cluster.table.row(name)
@@ -141,13 +154,11 @@ def _leaderless(view: PartitionView, candidates: tuple[Candidate, ...]) -> tuple
         if view.state is PartitionState.NEW and not online:
             return (
                 "it never had a leader: none of its replicas is online",
-                _restore(candidates) or (f"start one of the brokers {_listed(each.broker for each in candidates)}",),
+                (f"start one of the brokers {_listed(each.broker for each in candidates)}",),
             )
         return "it never had a leader that the controller knows of: nothing readable is stored for it", ()
-    stopping = [each for each in candidates if each.broker_state == "shutting_down"]
-    known = [each.broker for each in (*online, *stopping)]
-    lost = [broker for broker in view.isr if broker not in known]
-    remedies = [*_restore(each for each in stopping if each.in_sync)]
+    lost = [broker for broker in view.isr if broker not in [each.broker for each in online]]
+    remedies = []
     if lost:
         remedies.append(f"bring back broker {' or '.join(map(str, lost))}, which has all records")
     if online:
@@ -155,17 +166,9 @@ def _leaderless(view: PartitionView, candidates: tuple[Candidate, ...]) -> tuple
             f"or let broker {online[0].broker} lead, which loses the records that it does not have:"
             f" kactl elect unclean -p {view.name}"
         )
-    elif len(stopping) < len(candidates):
-        dead = _listed(each.broker for each in candidates if each not in stopping)
-        remedies.append(f"none of its replicas is online: start brokers {dead}")
+    else:
+        remedies.append(f"none of its replicas is online: start brokers {_listed(e.broker for e in candidates)}")
     return f"nobody leads: of those in sync ({_listed(view.isr)}) nobody is online", tuple(remedies)
-
-
-def _restore(candidates: Iterable[Candidate]) -> tuple[str, ...]:
-    """The remedy for replicas whose brokers run, and are drained or about to stop."""
-    stopping = [each.broker for each in candidates if each.broker_state == "shutting_down"]
-    undo = " and ".join(f"kactl broker drain --undo {broker}" for broker in stopping)
-    return (f"let broker {' or '.join(map(str, stopping))} lead again: {undo}",) if stopping else ()
 
 
 def _listed(brokers: Iterable[int]) -> str:
