@@ -1,5 +1,6 @@
 """What is installed is what stands in the tree, under the names it is imported by, in the versions we tested."""
 
+import ast
 import json
 import os
 import re
@@ -7,6 +8,8 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Mapping
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from kactl.cli.main import EXTRA_OF
 from tests import tree
 
 IMPORT_ALL = """
@@ -142,4 +146,80 @@ def test_only_the_extras_that_something_uses_exist() -> None:
     extras = tree.pyproject()["project"]["optional-dependencies"]
 
     assert set(extras) == {"server", "zookeeper", "kafka", "bench", "pipeline", "java", "all", "test", "lint"}
-    assert extras["kafka"] == ["kio==0.5.0"]
+    assert extras["kafka"] == []  # earlier install lines name it
+
+
+# Folder of the package -> the extras that its modules may import from.
+EXTRAS_OF = {
+    "kactl.admin": {"server"},
+    "kactl.cli": {"server", "pipeline"},
+    "kactl.pipeline": {"pipeline", "java"},
+    "kactl.stores.zookeeper": {"zookeeper"},
+}
+
+
+@cache
+def packages_distributions() -> Mapping[str, list[str]]:
+    """Which distributions bring each package that can be imported; read once, since that takes a second."""
+    return metadata.packages_distributions()
+
+
+def imported(file: Path) -> set[str]:
+    """The packages that a module imports at run time, anywhere in it; not those for type checking only."""
+    module = ast.parse(file.read_text(encoding="utf-8"))
+    skipped = {
+        id(node)
+        for each in ast.walk(module)
+        if isinstance(each, ast.If) and "TYPE_CHECKING" in ast.unparse(each.test)
+        for node in ast.walk(each)
+    }
+    names: set[str] = set()
+    for node in ast.walk(module):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            names |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            names.add(node.module)
+    return names
+
+
+def distributions(name: str) -> set[str]:
+    """The distributions that may provide an imported module."""
+    if name.startswith("opentelemetry."):  # one namespace, filled by several distributions
+        part = name.split(".")[1]
+        return {
+            "sdk": {"opentelemetry-sdk"},
+            "exporter": {"opentelemetry-exporter-prometheus"},
+        }.get(part, {"opentelemetry-api"})
+    return {canonicalize_name(each) for each in packages_distributions().get(name.split(".")[0], ())}
+
+
+def test_every_import_at_run_time_is_of_a_declared_dependency() -> None:
+    project = tree.pyproject()["project"]
+    core = {canonicalize_name(Requirement(line).name) for line in project["dependencies"]}
+    extras = {
+        extra: {canonicalize_name(Requirement(line).name) for line in lines}
+        for extra, lines in project["optional-dependencies"].items()
+    }
+    wrong = []
+
+    for module, file in tree.modules().items():
+        granted = [of for folder, of in EXTRAS_OF.items() if f"{module}.".startswith(f"{folder}.")]
+        allowed = core.union(*(extras[extra] for of in granted for extra in of))
+        for name in imported(file):
+            top = name.split(".")[0]
+            if top not in sys.stdlib_module_names and top != "kactl" and not distributions(name) & allowed:
+                wrong.append(f"{module} imports {name}")
+
+    assert not wrong
+
+
+def test_missing_packages_are_attributed_to_the_extra_that_declares_them() -> None:
+    extras = tree.pyproject()["project"]["optional-dependencies"]
+
+    for name, extra in EXTRA_OF.items():
+        found = {canonicalize_name(each) for each in packages_distributions()[name]}
+        declared = {canonicalize_name(Requirement(line).name) for line in extras[extra]}
+        needed = {canonicalize_name(Requirement(r).name) for each in declared for r in metadata.requires(each) or ()}
+        assert found & (declared | needed), f"{name} does not come with {extra}"

@@ -76,8 +76,7 @@ def _local() -> Iterator[Check]:
     yield _java()
     yield _package("pyspark", "pyspark", "pipeline", "for `kactl forensics`")
     yield _package("pyarrow", "pyarrow", "pipeline", "for `kactl forensics`")
-    yield _package("kazoo", "kazoo", "zookeeper", "for the store in ZooKeeper")
-    yield _package("kio", "kio", "kafka", "for real Kafka brokers")
+    yield _package("kazoo", "kazoo", "zookeeper", "for real Kafka brokers, whose cluster is kept in ZooKeeper")
     yield _files()
 
 

