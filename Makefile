@@ -1,24 +1,43 @@
-# Every target sets up what it needs: .venv is built from constraints.txt when it is missing or older than its sources.
+# Every target sets up the environment it needs, from constraints.txt, when it is missing or older than its sources:
+#   .venv            everything: tests, checks, benches
+#   .venv-run        what `kactl up` needs, and nothing else
+#   .venv-check-3.N  one for each Python of `make check`
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+RUN_VENV := .venv-run
+RUN_READY := $(RUN_VENV)/.ready
+# Empty if PYTHON cannot be run; the recipe then reports it.
+CHECK_VENV := .venv-check-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+CHECK_READY := $(CHECK_VENV)/.ready
+# A comma that does not separate the arguments of a call.
+, := ,
+# Tests that need neither Java nor minutes.
+FAST := not long and not slow and not interop and not java
 # More for pytest: make test ARGS='-k election -x'; more for the race: make race ARGS='--sizes 10x10000 --runs 1'
 ARGS ?=
 # Where the figures of the benches go.
 RESULTS ?= bench/results
 
 .DEFAULT_GOAL := help
-.PHONY: help run test truth soak bench bench-all race lint types contracts lock clean
+.PHONY: help run test check check-all truth soak bench bench-all race lint types contracts lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-run: $(READY) ## a cluster in one process, electing; its state is kept in .kactl/
-	@$(BIN)/kactl up --demo
+run: $(RUN_READY) ## a cluster in one process, electing; its state is kept in .kactl/
+	@$(RUN_VENV)/bin/kactl up --demo
 
 test: lint types contracts ## every check and every test but the long ones, real brokers included
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
+
+check: $(CHECK_READY) ## the fast tests on one Python, without Java: make check PYTHON=python3.13
+	@$(CHECK_VENV)/bin/python -m pytest -n 2 -m '$(FAST)' $(ARGS)
+
+check-all: ## the fast tests on every Python of the machine that is supported
+	@set -e; pythons=$$(PYTHON=$(PYTHON) .ci/pythons); for python in $$pythons; do \
+		echo "kactl: make check PYTHON=$$python"; $(MAKE) --no-print-directory check PYTHON=$$python; done
 
 truth: $(READY) ## what the logs of bad days are told to say, against what happened: synthetic ones and real brokers
 	@$(BIN)/python -m pytest -n 2 -m long $(ARGS)
@@ -49,15 +68,26 @@ lock: ## resolve all dependencies anew and write constraints.txt
 	@PYTHON=$(PYTHON) .ci/lock
 
 clean: ## remove what the other targets made, but not the state in .kactl/
-	@rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) $(RUN_VENV) .venv-check-* build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
-# From nothing each time, so that nothing is left of an earlier list of dependencies.
-$(READY): pyproject.toml constraints.txt
+# $(call environment,FOLDER,EXTRAS,DURATION): a virtual environment with kactl and these extras. It is made from nothing
+# each time, so that nothing is left of an earlier list of dependencies.
+define environment
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("kactl needs Python 3.11 or later; $(PYTHON) is %d.%d. Name another one: make PYTHON=python3.12 ..." % v[:2])'
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo '$(PYTHON) cannot make virtual environments: install its venv package (Debian, Ubuntu: python3-venv)' >&2; exit 1; }
-	@echo 'kactl: setting up $(VENV) (a minute, once)' >&2
-	@$(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt pip setuptools
-	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --build-constraint constraints.txt -e '.[all,test,lint]'
-	@touch $@
+	@echo 'kactl: setting up $(1) ($(3), once)' >&2
+	@$(PYTHON) -m venv --clear $(1)
+	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt pip setuptools
+	@PYTHONWARNINGS=ignore $(1)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --build-constraint constraints.txt -e '.[$(2)]'
+	@touch $(1)/.ready
+endef
+
+$(READY): pyproject.toml constraints.txt
+	$(call environment,$(VENV),all$(,)test$(,)lint,a minute)
+
+$(RUN_READY): pyproject.toml constraints.txt
+	$(call environment,$(RUN_VENV),server,seconds)
+
+$(CHECK_READY): pyproject.toml constraints.txt
+	$(call environment,$(CHECK_VENV),all$(,)test,a minute)

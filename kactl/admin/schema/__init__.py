@@ -15,9 +15,7 @@ from .brokers import (
     BrokerInfo,
     BrokerList,
     BrokerPath,
-    DrainEffect,
     EndpointInfo,
-    SomePartitions,
 )
 from .elections import (
     ElectionAnswer,
@@ -128,7 +126,6 @@ __all__ = [
     "ControllerInfo",
     "CurrentEvent",
     "Cursor",
-    "DrainEffect",
     "ElectionAnswer",
     "ElectionRequest",
     "ElectionResult",
@@ -175,7 +172,6 @@ __all__ = [
     "ResetEvent",
     "Resignation",
     "Resigned",
-    "SomePartitions",
     "StreamQuery",
     "TermInfo",
     "TermList",
