@@ -8,8 +8,10 @@ Source: the classic controller's ControllerContext. Unlike there, a topic that g
 a reassignment in progress, the mark that it cannot be deleted now.
 """
 
-from collections.abc import Iterable
-from typing import Any, Final
+import collections
+import itertools
+from collections.abc import Collection, Iterable
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -36,6 +38,15 @@ from kactl.store import Assignments, Leaderships, Names
 from kactl.table import NO_ROW, Table
 
 NOT_ACTIVE: Final = Fence(epoch=0, version=0)
+# Completed reassignments that are remembered by name: what an operator who has just applied a plan looks for.
+LAST_MOVES_MAX: Final = 100
+
+
+class CompletedMove(NamedTuple):
+    """A reassignment that is complete. `time_ms`: wall clock."""
+
+    name: TopicPartition
+    time_ms: int
 
 
 class Cluster:
@@ -69,6 +80,8 @@ class Cluster:
         # Topics that the store was told to delete without saying whether it did.
         self.deletion_unsure: set[str] = set()
         self.reassigning: set[TopicPartition] = set()
+        self.completed_moves = 0
+        self.last_moves: collections.deque[CompletedMove] = collections.deque(maxlen=LAST_MOVES_MAX)
         self.offline_count = 0
         self.imbalance_count = 0
         self.features: Features | None = None  # that are finalized; None before they are known, or if they cannot be
@@ -240,6 +253,12 @@ class Cluster:
         """The deletion of some topics may go on."""
         for name in topics:
             self.deletion_ineligible.pop(name, None)
+
+    def complete_moves(self, names: Collection[TopicPartition], time_ms: int) -> None:
+        """Reassignments are complete: count them, and remember the last by name."""
+        self.reassigning.difference_update(names)
+        self.completed_moves += len(names)
+        self.last_moves.extend(CompletedMove(name, time_ms) for name in itertools.islice(names, LAST_MOVES_MAX))
 
     def remove_topic(self, name: str) -> None:
         """Forget a topic and everything that goes with it; nothing happens if it is unknown."""

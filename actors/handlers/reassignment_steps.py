@@ -203,7 +203,7 @@ class ReassignmentSteps(Handlers):
         except StoreError as error:
             return self._to_be_tried_again(ended, error)
         log.info("%d reassignments are complete; the first: %s", len(ended), next(iter(ended)))
-        self.cluster.reassigning -= ended.keys()
+        self.cluster.complete_moves(ended.keys(), self.clock.now_ms())
         await self._watch()
         self.batch.begin()
         at = self.cluster.table.rows_named(ended)

@@ -24,6 +24,8 @@ from .partition_files import NamesFile, Targeted, Targets, ids, names_of, parsed
 from .reassigned import Standing, standings
 from .settings import Settings, options
 
+# Completed moves named in one line.
+LAST_NAMED_MAX: Final = 5
 _PLAN: Final = ("PARTITION", "NOW", "PLANNED", "COPIES")
 _RESULT: Final = ("PARTITION", "REPLICAS", "ADDING", "REMOVING", "EFFECT")
 _RUNNING: Final = ("PARTITION", "LEADER", "ISR", "ADDING", "REMOVING", "WAITS FOR")
@@ -83,10 +85,41 @@ def plan_(
             for each in answer.items
         ]
         output.print_lines(output.table(_PLAN, rows))
+    if form == "table":
+        for line in _spread(answer):
+            settings.note(line)
+    if not answer.items:
+        settings.note(_nothing_to_move(answer, balance=balance))
+        return
     settings.note(
         f"{output.count(len(answer.items), 'partition')} would change, {output.count(answer.moved, 'replica')} would be"
         f" copied, {output.count(answer.unchanged, 'partition')} would stay. Nothing was changed."
     )
+
+
+def _nothing_to_move(answer: PlanAnswer, *, balance: bool) -> str:
+    """Why a plan is empty."""
+    looked_at = output.count(answer.unchanged, "partition")
+    if not answer.unchanged:
+        return "There is no partition to plan for. Nothing was changed."
+    if balance:
+        reason = "no move would spread replicas or preferred leaders more evenly"
+    else:
+        reason = "every replica may stay where it is; --balance evens them out"
+    return f"No move is needed: {looked_at} looked at, {reason}. Nothing was changed."
+
+
+def _spread(answer: PlanAnswer) -> list[str]:
+    """How many replicas and preferred leaders each broker has, and would have."""
+    rows = [
+        (str(each.broker), _step(each.replicas, each.replicas_planned), _step(each.preferred, each.preferred_planned))
+        for each in answer.loads
+    ]
+    return output.table(("BROKER", "REPLICAS", "PREFERRED LEADERS"), rows) if rows else []
+
+
+def _step(now: int, planned: int) -> str:
+    return str(now) if now == planned else f"{now} -> {planned}"
 
 
 def _keep(out: str, answer: PlanAnswer) -> None:
@@ -117,7 +150,7 @@ def apply(
         raise click.UsageError("say what goes where: exactly one of -p T-P:ID,ID ... and -f FILE")
     targets = [parsed_target(text) for text in named] if file is None else targets_of(read(file, Targets))
     if not targets:
-        settings.note("The plan is empty: nothing is to be moved.")
+        settings.note("The plan is empty: nothing is to be moved, and nothing was changed.")
         return
     _carry_out(settings, targets, dry_run=dry_run, yes=yes, reason=reason)
 
@@ -168,7 +201,7 @@ def list_(settings: Settings) -> None:
     elif form == "jsonl":
         output.print_jsonl(running.items)
     elif not running.items:
-        settings.note("No partition is being moved.")
+        settings.note(_none_running(running))
     else:
         rows = [
             (
@@ -182,6 +215,17 @@ def list_(settings: Settings) -> None:
             for each in running.items
         ]
         output.print_lines(output.table(_RUNNING, rows))
+
+
+def _none_running(running: ReassignmentList) -> str:
+    """That nothing moves, and what was moved last."""
+    line = "No partition is being moved"
+    if not running.completed:
+        return f"{line}."
+    last = [f"{each.topic}-{each.partition}" for each in running.last_completed[:LAST_NAMED_MAX]]
+    more = f" and {running.completed - len(last):,} more" if running.completed > len(last) else ""
+    moment = output.moment(running.last_completed[0].completed_ms)
+    return f"{line}; {output.count(running.completed, 'move')} complete, the last at {moment}: {', '.join(last)}{more}."
 
 
 @reassign.command(short_help="Say whether a reassignment is complete.")

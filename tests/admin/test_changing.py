@@ -204,8 +204,12 @@ async def test_a_plan_that_empties_a_broker_is_carried_out(server: Served) -> No
         ((2, 3), (), ()),
         ((3, 2), (), ()),
     ]
-    assert (await server.get("/v1/reassignments")).read(ReassignmentList).items == ()
-    assert (await server.post("/v1/reassignment-plans", asked)).read(PlanAnswer).items == ()
+    listed = (await server.get("/v1/reassignments")).read(ReassignmentList)
+    assert listed.items == ()
+    assert listed.completed == len(listed.last_completed) == 2
+    again = (await server.post("/v1/reassignment-plans", asked)).read(PlanAnswer)
+    assert again.items == ()
+    assert [each.replicas for each in again.loads] == [each.replicas_planned for each in planned.loads]
 
 
 async def test_a_move_that_waits_is_listed_with_what_it_waits_for_and_can_be_cancelled(server: Served) -> None:

@@ -55,9 +55,9 @@ def test_a_plan_is_kept_applied_and_verified(up: Up, tmp_path: Path) -> None:
 
     assert planned.code == 0
     assert re.search(r"^plans-0 +1,2 +3,2 +1$", planned.out, re.MULTILINE)
-    assert (
-        planned.err
-        == "1 partition would change, 1 replica would be copied, 1 partition would stay. Nothing was changed.\n"
+    assert planned.err.splitlines()[0].split() == ["BROKER", "REPLICAS", "PREFERRED", "LEADERS"]
+    assert planned.err.endswith(
+        "\n1 partition would change, 1 replica would be copied, 1 partition would stay. Nothing was changed.\n"
     )
     assert json.loads(file.read_text())["partitions"] == [
         {"topic": "plans", "partition": 0, "replicas": [3, 2], "log_dirs": []}
@@ -68,7 +68,26 @@ def test_a_plan_is_kept_applied_and_verified(up: Up, tmp_path: Path) -> None:
     assert applied.err == "1 begun, 0 failed.\n"
     assert re.search(r"^plans-0 +3,2 +3,2 +complete$", after.out, re.MULTILINE)
     assert up("reassign", "plan", "--topic", "plans", "--without", "1", "-o", "json").json(PlanAnswer).items == ()
-    assert up("reassign", "list").err == "No partition is being moved.\n"
+    assert re.fullmatch(
+        r"No partition is being moved; \d+ moves? complete, the last at [0-9T:.+ -]+: plans-0(, [\w, -]+)?\.\n",
+        up("reassign", "list").err,
+    )
+
+
+def test_a_plan_for_what_is_even_already_says_so_and_can_be_applied(own_up: Up, tmp_path: Path) -> None:
+    """As in the README: every broker holds every partition, so there is nothing to move."""
+    own_up("topic", "create", "orders", "--partitions", "6", "--replication-factor", "3")
+    file = tmp_path / "plan.json"
+
+    planned = own_up("reassign", "plan", "--topic", "orders", "--balance", "--out", str(file))
+    applied = own_up("reassign", "apply", "-f", str(file))
+    listed = own_up("reassign", "list")
+
+    assert (planned.code, applied.code, listed.code) == (0, 0, 0)
+    assert [line.split() for line in planned.err.splitlines()[1:4]] == [[str(broker), "6", "2"] for broker in (1, 2, 3)]
+    assert "No move is needed: 6 partitions looked at, no move would spread" in planned.err
+    assert applied.err == "The plan is empty: nothing is to be moved, and nothing was changed.\n"
+    assert listed.err == "No partition is being moved.\n"
 
 
 def test_what_cannot_be_moved_or_cancelled_is_said_partition_by_partition(up: Up) -> None:

@@ -1,14 +1,18 @@
 """Reassignments: to ask for, to plan, to look at, to cancel."""
 
 import asyncio
+import collections
 import itertools
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kactl.admin.route import Asked
 from kactl.admin.schema import (
     AsOf,
+    CompletedReassignment,
     NoQuestion,
     PlanAnswer,
+    PlannedLoad,
     PlannedMove,
     PlanRequest,
     ReassignmentAnswer,
@@ -25,7 +29,7 @@ from kactl.errors import ActionTimedOut, BadRequest, ErrorCode, NotFound
 from kactl.logs import logger
 from kactl.machines.reassignment import Progress, progress
 from kactl.model import Broker, TopicPartition
-from kactl.plan import plan
+from kactl.plan import Replicas, plan
 from kactl.requests import ReassignmentRequested
 from kactl.requests import ReassignmentResult as Result
 from kactl.rows import Rows
@@ -66,7 +70,16 @@ async def cancel(
 async def reassignments(service: Service, asked: Asked[NoQuestion, NoQuestion, NoQuestion]) -> ReassignmentList:
     """All moves that are going on, and what each waits for."""
     running = progress(service.controller.cluster)
-    return ReassignmentList(items=tuple(_info(service, each) for each in running), as_of=service.as_of())
+    cluster = service.controller.cluster
+    return ReassignmentList(
+        items=tuple(_info(service, each) for each in running),
+        completed=cluster.completed_moves,
+        last_completed=tuple(
+            CompletedReassignment(topic=each.name.topic, partition=each.name.partition, completed_ms=each.time_ms)
+            for each in reversed(cluster.last_moves)
+        ),
+        as_of=service.as_of(),
+    )
 
 
 async def planned(service: Service, asked: Asked[NoQuestion, NoQuestion, PlanRequest]) -> PlanAnswer:
@@ -107,9 +120,37 @@ def _planned(
             PlannedMove(topic=name.topic, partition=name.partition, current=movable[name], replicas=replicas)
             for name, replicas in moves.items()
         ),
+        loads=_loads(movable, moves, others, allowed),
         unchanged=len(movable) - len(moves),
         moved=sum(len(set(replicas) - set(movable[name])) for name, replicas in moves.items()),
         as_of=as_of,
+    )
+
+
+def _loads(
+    movable: Mapping[TopicPartition, Replicas],
+    moves: Mapping[TopicPartition, Replicas],
+    others: Iterable[Replicas],
+    allowed: list[Broker],
+) -> tuple[PlannedLoad, ...]:
+    """How replicas and preferred leaders are spread, now and by the plan."""
+    holds, prefers, holds_then, prefers_then = (collections.Counter[int]() for _ in range(4))
+    for now, then in itertools.chain(
+        ((held, moves.get(name, held)) for name, held in movable.items()), ((held, held) for held in others)
+    ):
+        holds.update(now)
+        prefers.update(now[:1])
+        holds_then.update(then)
+        prefers_then.update(then[:1])
+    return tuple(
+        PlannedLoad(
+            broker=broker,
+            replicas=holds[broker],
+            replicas_planned=holds_then[broker],
+            preferred=prefers[broker],
+            preferred_planned=prefers_then[broker],
+        )
+        for broker in sorted({broker.id for broker in allowed} | holds.keys() | holds_then.keys())
     )
 
 

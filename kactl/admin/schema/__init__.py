@@ -45,7 +45,9 @@ from .problems import (
 )
 from .queue import CurrentEvent, EventTally, QueueInfo, QueueQuery, TermInfo, TermList, Took, WaitingEvent
 from .reassignments import (
+    CompletedReassignment,
     PlanAnswer,
+    PlannedLoad,
     PlannedMove,
     PlanRequest,
     ReassignmentAnswer,
@@ -120,6 +122,7 @@ __all__ = [
     "BrokerStateName",
     "CandidateInfo",
     "ClusterInfo",
+    "CompletedReassignment",
     "ConfigKey",
     "ConfigValue",
     "ControllerEvent",
@@ -151,6 +154,7 @@ __all__ = [
     "PartitionStateName",
     "PlanAnswer",
     "PlanRequest",
+    "PlannedLoad",
     "PlannedMove",
     "Probe",
     "Problem",

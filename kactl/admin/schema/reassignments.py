@@ -69,10 +69,25 @@ class ReassignmentInfo(Answer, frozen=True):
     waits_for: str
 
 
+class CompletedReassignment(Answer, frozen=True):
+    """One move that is complete."""
+
+    topic: str
+    partition: int
+    completed_ms: int
+
+
 class ReassignmentList(Answer, frozen=True):
-    """All moves that are going on, by name."""
+    """All moves that are going on, by name.
+
+    Attributes:
+        completed: how many have been completed since this instance became the controller.
+        last_completed: the last 100 of these, the latest first.
+    """
 
     items: tuple[ReassignmentInfo, ...]
+    completed: int
+    last_completed: tuple[CompletedReassignment, ...]
     as_of: AsOf
 
 
@@ -117,15 +132,27 @@ class PlannedMove(Answer, frozen=True):
     replicas: tuple[int, ...]
 
 
+class PlannedLoad(Answer, frozen=True):
+    """What one broker holds, and how often it is the preferred leader: of all partitions, now and by the plan."""
+
+    broker: int
+    replicas: int
+    replicas_planned: int
+    preferred: int
+    preferred_planned: int
+
+
 class PlanAnswer(Answer, frozen=True):
     """What would change, by name.
 
     Attributes:
         unchanged: how many partitions were looked at and would stay as they are.
         moved: how many replicas would have to be copied.
+        loads: of every broker that the plan may use or that holds a replica, by id.
     """
 
     items: tuple[PlannedMove, ...]
+    loads: tuple[PlannedLoad, ...]
     unchanged: int
     moved: int
     as_of: AsOf
