@@ -93,7 +93,7 @@ class Asking:
             expected_epoch: only if this is our epoch; None for whichever it is.
 
         Raises:
-            BadRequest: it is another; nothing was given up.
+            StaleEpoch: it is another; nothing was given up.
         """
         epoch = None if expected_epoch is None else arguments.whole(expected_epoch, "expected_epoch")
         await self.ask(ResignRequested(expected_epoch=epoch))

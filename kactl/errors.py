@@ -108,6 +108,20 @@ class BadConfig(BadRequest):
     code = ErrorCode.INVALID_CONFIG
 
 
+class StaleEpoch(BadRequest):
+    """The request names a controller epoch that is not the present one; nothing was changed."""
+
+    code = ErrorCode.STALE_CONTROLLER_EPOCH
+    http_status = 412
+
+    def __init__(self, field: str, *, expected: int, present: int) -> None:
+        super().__init__(
+            field, f"{expected} is not the present controller epoch, which is {present}; look again, then decide anew"
+        )
+        self.expected = expected
+        self.present = present
+
+
 class InvalidReplicaAssignment(BadRequest):
     """A manual assignment names brokers twice, none, or such as do not exist."""
 
@@ -144,6 +158,17 @@ class TopicExists(KactlError):
         self.topic = topic
 
 
+class TopicBeingDeleted(TopicExists):
+    """A topic of that name is there still, and waits for its deletion."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.args = (
+            f"Topic {topic!r} already exists and is being deleted. Wait until it is gone, then create it again; "
+            f"`kactl explain {topic}` states what its deletion waits for",
+        )
+
+
 class NotFound(KactlError):
     """What was asked for does not exist.
 
@@ -159,6 +184,21 @@ class NotFound(KactlError):
         super().__init__(f"there is no {kind} {name}")
         self.kind = kind
         self.name = name
+
+
+class NoSuchPartition(NotFound):
+    """The topic exists and has no such partition.
+
+    Args:
+        count: how many partitions it has.
+    """
+
+    def __init__(self, topic: str, partition: int, *, count: int) -> None:
+        super().__init__("partition", f"{topic}-{partition}")
+        has = f"has {count}, numbered from 0" if count else "has none yet"
+        self.args = (f"topic {topic} has no partition {partition}: it {has}",)
+        self.topic = topic
+        self.count = count
 
 
 class BeingDeleted(KactlError):

@@ -17,6 +17,7 @@ from kactl.errors import (
     InvalidReplicationFactor,
     InvalidTopic,
     ReassignmentRunning,
+    TopicBeingDeleted,
     TopicExists,
 )
 from kactl.model import Assignment, Broker, TopicRef, check_topic_name
@@ -32,6 +33,8 @@ def check_creation(asked: TopicCreationRequested, cluster: Cluster) -> tuple[Top
     reason = check_topic_name(asked.topic)
     if reason is not None:
         raise InvalidTopic("name", reason)
+    if asked.topic in cluster.topics_to_delete:
+        raise TopicBeingDeleted(asked.topic)
     if cluster.table.topic(asked.topic) is not None:
         raise TopicExists(asked.topic)
     other = _colliding(asked.topic, cluster)

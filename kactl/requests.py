@@ -34,7 +34,7 @@ class ResignRequested(Asked, frozen=True):
 
     Attributes:
         stop: the instance is stopping, and does not contest again.
-        expected_epoch: nothing is given up unless this is our epoch (BadRequest); None for whichever it is.
+        expected_epoch: nothing is given up unless this is our epoch (StaleEpoch); None for whichever it is.
     """
 
     state = ControllerState.CONTROLLER_SHUTDOWN

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from kactl.actors.unclean import Unclean
 from kactl.controllerships import Controllerships
-from kactl.errors import BadRequest, ControllerMoved
+from kactl.errors import ControllerMoved, StaleEpoch
 from kactl.events import ControllerChanged, ControllerGone, Event, SessionLost, SessionOpened, Started
 from kactl.history_events import ControllerEvent
 from kactl.logs import logger
@@ -110,7 +110,7 @@ class Controllership(Handlers):
     async def on_resign_requested(self, event: ResignRequested) -> None:
         self.stopping |= event.stop
         if event.expected_epoch is not None and event.expected_epoch != self.epoch:
-            raise BadRequest("expected_epoch", f"{event.expected_epoch} is not ours, which is {self.epoch}; look again")
+            raise StaleEpoch("expected_epoch", expected=event.expected_epoch, present=self.epoch)
         if self.is_active:
             await self.give_up("asked to resign")
 

@@ -15,8 +15,15 @@ VERSION: Final = "1.0.0"
 _TEMPLATE: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 # Any route may refuse with these.
-_ALWAYS: Final = (400, 403, 500, 503)
+_ALWAYS: Final = (400, 403, 421, 500, 503)
 _WITH_A_BODY: Final = (408, 413, 415)
+_IF_MATCH: Final = {
+    "name": "If-Match",
+    "in": "header",
+    "required": False,
+    "description": "412 unless this is the ETag of the broker, topic or partition; elsewhere, of the controller",
+    "schema": {"type": "string"},
+}
 
 
 def document(routes: Sequence[Route]) -> dict[str, Any]:
@@ -55,7 +62,11 @@ def _operation(route: Route, method: str) -> dict[str, Any]:
     made: dict[str, Any] = {
         "operationId": _operation_id(route, method),
         "summary": route.summary,
-        "parameters": [*_parameters(route.takes_path, "path"), *_parameters(route.takes_query, "query")],
+        "parameters": [
+            *_parameters(route.takes_path, "path"),
+            *_parameters(route.takes_query, "query"),
+            *((*_parameters(schema.Precondition, "query"), _IF_MATCH) if route.writes else ()),
+        ],
         "responses": {str(status): response for status, response in sorted(_responses(route, method).items())},
     }
     if route.takes_body is not None:
@@ -87,7 +98,8 @@ def _parameters(question: type[Question], where: str) -> list[dict[str, Any]]:
 
 def _responses(route: Route, method: str) -> dict[int, dict[str, Any]]:
     made = {status: _response(status, answer, route, method) for status, answer in route.answers.items()}
-    refusals = (*_ALWAYS, *(_WITH_A_BODY if route.takes_body is not None else ()), *route.problems)
+    conditional = (412,) if route.writes else ()
+    refusals = (*_ALWAYS, *conditional, *(_WITH_A_BODY if route.takes_body is not None else ()), *route.problems)
     for status in refusals:
         # A probe that says 503 says it in its own words.
         if status not in made:
@@ -100,6 +112,8 @@ def _responses(route: Route, method: str) -> dict[int, dict[str, Any]]:
 
 def _response(status: int, answer: type[schema.Answer] | None, route: Route, method: str) -> dict[str, Any]:
     made: dict[str, Any] = {"description": HTTPStatus(status).phrase}
+    if route.version is not None and not route.writes:
+        made["headers"] = {"ETag": {"description": "the version, for If-Match", "schema": {"type": "string"}}}
     if method != "HEAD":
         said = {} if answer is None else {"schema": {"$ref": _TEMPLATE.format(name=answer.__name__)}}
         made["content"] = {route.content.partition(";")[0]: said}

@@ -19,7 +19,7 @@ from . import problem
 from .connections import receiving
 from .limits import BODY_BYTES_PER_S, BODY_GRACE_S
 from .problem import Refused
-from .schema import Answer, FieldError, NoQuestion, Question
+from .schema import Answer, FieldError, NoQuestion, Precondition, Question
 from .service import Service
 
 JSON: Final = "application/json"
@@ -31,6 +31,8 @@ SMALL_BODY_BYTES_MAX: Final = 256 * 1024
 PathT = TypeVar("PathT", bound=Question)
 QueryT = TypeVar("QueryT", bound=Question)
 BodyT = TypeVar("BodyT", bound=Question)
+_Question = TypeVar("_Question", bound=Question)
+_CONDITIONS: Final = frozenset(field.encode_name for field in msgspec.structs.fields(Precondition))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Asked(Generic[PathT, QueryT, BodyT]):
     query: QueryT
     body: BodyT
     http: web.Request
+    expected_epoch: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class Route:
         body_bytes_max: the largest body it reads.
         head: whether HEAD is answered too.
         only_active: answered by the controller alone.
+        version: `ETag` of a read, or what `If-Match` of a write is compared with.
     """
 
     method: str
@@ -82,6 +86,7 @@ class Route:
     problems: tuple[int, ...] = ()
     head: bool = False
     only_active: bool = False
+    version: Callable[[Service, Any], Awaitable[str | None]] | None = None
 
     @property
     def writes(self) -> bool:
@@ -95,17 +100,22 @@ async def read(route: Route, http: web.Request) -> Asked[Any, Any, Any]:
         Refused: some part of it is not what the route takes.
     """
     path = _parameters(route.takes_path, [(name, text) for name, text in http.match_info.items()])
-    query = _parameters(route.takes_query, list(http.query.items()))
+    given = list(http.query.items())
+    condition = Precondition()
+    if route.writes:
+        condition = _parameters(Precondition, [each for each in given if each[0] in _CONDITIONS])
+        given = [each for each in given if each[0] not in _CONDITIONS]
+    query = _parameters(route.takes_query, given)
     if route.takes_body is not None:
         body = await _body(route, http)
     elif http.can_read_body:
         raise _too_large(0)
     else:
         body = NoQuestion()
-    return Asked(path, query, body, http)
+    return Asked(path, query, body, http, condition.expected_controller_epoch)
 
 
-def _parameters(wanted: type[Question], given: list[tuple[str, str]]) -> Question:
+def _parameters(wanted: type[_Question], given: list[tuple[str, str]]) -> _Question:
     """The parameters of a path or query as a struct; lists are repeated, or parted by commas."""
     known = {field.encode_name: field.type for field in msgspec.structs.fields(wanted)}
     values: dict[str, Any] = {}

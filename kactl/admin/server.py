@@ -8,7 +8,7 @@ need a JSON content type, which no form can send.
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from aiohttp import HttpVersion10, web
@@ -21,12 +21,12 @@ from kactl.escaping import escaped
 from kactl.logs import logger
 from kactl.participant.group import Participants
 
-from . import limits, openapi, origin, problem
+from . import limits, openapi, origin, problem, versions
 from .acceptor import Acceptor, bound
 from .connections import Connection, Gate, observe
 from .limits import Capacity
 from .problem import Refused
-from .route import JSON, Reply, Route, read
+from .route import JSON, Asked, Reply, Route, read
 from .routes.table import ROUTES
 from .schema import Answer
 from .service import Service
@@ -157,16 +157,26 @@ def _handler(service: Service, route: Route) -> _Handler:
         asked = await read(route, http)
         if route.only_active:
             service.require_active()
-        answer = await route.handler(service, asked)
-        if isinstance(answer, web.StreamResponse):
-            return answer
-        if isinstance(answer, Answer):
-            answer = Reply(answer)
-        return web.Response(
-            body=_encoder.encode(answer.answer), status=answer.status, headers=answer.headers, content_type=JSON
-        )
+        if not route.writes:
+            return await _answered(service, route, asked)
+        async with versions.lock_of(service, http) or contextlib.nullcontext():
+            version = route.version or versions.of_controller
+            await versions.check(service, http, version, asked.path, asked.expected_epoch)
+            return await _answered(service, route, asked)
 
     return handle
+
+
+async def _answered(service: Service, route: Route, asked: Asked[Any, Any, Any]) -> web.StreamResponse:
+    # Before the answer: an older version than that of the answer fails a later write, a newer one would lose it.
+    version = None if route.version is None or route.writes else await route.version(service, asked.path)
+    answer = await route.handler(service, asked)
+    if isinstance(answer, web.StreamResponse):
+        return answer
+    if isinstance(answer, Answer):
+        answer = Reply(answer)
+    headers = {**answer.headers, **({} if version is None else {"ETag": version})}
+    return web.Response(body=_encoder.encode(answer.answer), status=answer.status, headers=headers, content_type=JSON)
 
 
 # -- the door ----------------------------------------------------------------------------------------------------------

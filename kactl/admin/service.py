@@ -3,12 +3,13 @@
 import asyncio
 import dataclasses
 import importlib.metadata
+import weakref
 from collections.abc import Callable
 from http import HTTPStatus
 
 from kactl.actors.system import Controller
 from kactl.config import Config
-from kactl.errors import ErrorCode, NotController
+from kactl.errors import ErrorCode, NoSuchPartition, NotController, NotFound
 from kactl.participant.group import Participants
 from kactl.rows import Ints
 
@@ -33,6 +34,7 @@ class Service:
         restarting: participants that are being restarted now.
         overrides: held while overrides of topics are read, changed and written; what is acknowledged would be lost
             to whoever had read before it.
+        conditional: by path, held by writes with `If-Match` while they are checked and carried out.
     """
 
     controller: Controller
@@ -47,6 +49,9 @@ class Service:
     frames: dict[tuple[int, int, frozenset[str]], tuple[bytes, int]] = dataclasses.field(default_factory=dict)
     restarting: set[int] = dataclasses.field(default_factory=set)
     overrides: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
+    conditional: weakref.WeakValueDictionary[str, asyncio.Lock] = dataclasses.field(
+        default_factory=weakref.WeakValueDictionary
+    )
     _elected: tuple[int, int | None] = (0, None)
 
     def as_of(self) -> AsOf:
@@ -61,6 +66,13 @@ class Service:
     def who(self) -> ProblemController:
         """Who is the controller, as far as this instance knows."""
         return ProblemController(id=self.controller.loop.active_id, epoch=self.controller.cluster.fence.epoch)
+
+    def no_partition(self, topic: str, partition: int) -> NotFound:
+        """The error for a partition that is unknown."""
+        known = self.controller.cluster.table.topic(topic)
+        if known is None:
+            return NotFound("topic", topic)
+        return NoSuchPartition(topic, partition, count=len(self.controller.cluster.table.rows_of(known)))
 
     def require_active(self) -> None:
         """Only the controller knows the cluster; others have nothing, and must not answer as if there were nothing.

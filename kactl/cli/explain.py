@@ -26,7 +26,7 @@ def explain(settings: Settings, *, name: str) -> None:
     Of a topic it says how its deletion stands; `orders`.
     """
     form = settings.only("table", "json")
-    found = _partition(settings, name) or _topic(settings, name)
+    found = _found(settings, name)
     if form == "json":
         output.print_json(found)
     elif isinstance(found, PartitionExplanation):
@@ -35,23 +35,32 @@ def explain(settings: Settings, *, name: str) -> None:
         _show_topic(found)
 
 
-def _partition(settings: Settings, name: str) -> PartitionExplanation | None:
-    """None if no partition has that name; a topic may be called like one."""
+def _found(settings: Settings, name: str) -> PartitionExplanation | TopicExplanation:
+    """The partition of that name, or the topic; a topic may be called like a partition."""
     try:
         parsed = TopicPartition.parse(name)
     except ValueError:
-        return None
+        return _topic(settings, name)
     path = f"/v1/topics/{quoted(parsed.topic)}/partitions/{parsed.partition}/explanation"
     try:
         return settings.api.get(path, PartitionExplanation)
-    except Failure as failure:
-        if failure.code is not Exit.FAILED or failure.problem is None or failure.problem.status != 404:
+    except Failure as no_partition:
+        if not _is_not_found(no_partition):
             raise
-        return None
+        try:
+            return _topic(settings, name)
+        except Failure as no_topic:
+            if not _is_not_found(no_topic):
+                raise
+        raise
 
 
 def _topic(settings: Settings, name: str) -> TopicExplanation:
     return settings.api.get(f"/v1/topics/{quoted(name)}/explanation", TopicExplanation)
+
+
+def _is_not_found(failure: Failure) -> bool:
+    return failure.code is Exit.FAILED and failure.problem is not None and failure.problem.status == 404
 
 
 def _show_partition(found: PartitionExplanation) -> None:

@@ -139,7 +139,7 @@ REFUSED = {
         "POST", "/v1/reassignments", {"partitions": [{"topic": "orders", "partition": 0}] * 2}, 400, "INVALID_REQUEST",
     ),
     "draining nobody": ("POST", "/v1/brokers/9/drain", {}, 404, "BROKER_NOT_AVAILABLE"),
-    "an epoch that is not ours": ("POST", "/v1/controller/resign", {"expected_epoch": 7}, 400, "INVALID_REQUEST"),
+    "a stale epoch": ("POST", "/v1/controller/resign", {"expected_epoch": 7}, 412, "STALE_CONTROLLER_EPOCH"),
 }  # fmt: skip
 
 

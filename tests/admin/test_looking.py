@@ -215,8 +215,8 @@ async def test_a_topic_with_its_overrides_and_partitions(server: Served) -> None
     [
         ("/v1/topics/nix", "there is no topic nix"),
         ("/v1/topics/*", "there is no topic *"),
-        ("/v1/topics/nix/partitions/0", "there is no partition nix-0"),
-        ("/v1/topics/orders/partitions/4", "there is no partition orders-4"),
+        ("/v1/topics/nix/partitions/0", "there is no topic nix"),
+        ("/v1/topics/orders/partitions/4", "topic orders has no partition 4: it has 4, numbered from 0"),
     ],
 )
 async def test_what_is_not_there_is_not_found(server: Served, path: str, said: str) -> None:

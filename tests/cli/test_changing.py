@@ -115,9 +115,9 @@ def test_what_cannot_be_moved_or_cancelled_is_said_partition_by_partition(up: Up
         (["topic", "delete", "nowhere", "--yes"], 1, "there is no topic nowhere"),
         (["topic", "set", "nowhere", "a=b"], 1, "there is no topic nowhere"),
         (["topic", "set", "nowhere", "ab"], 2, "write key=value"),
-        (["explain", "nowhere-0"], 1, "there is no topic nowhere-0"),
+        (["explain", "nowhere-0"], 1, "there is no topic nowhere"),
         (["broker", "drain", "9"], 1, "broker 9 is not registered"),
-        (["controller", "resign", "--epoch", "99", "--yes"], 1, "99 is not ours"),
+        (["controller", "resign", "--epoch", "99", "--yes"], 6, "99 is not the present controller epoch"),
         (["elect", "preferred", "-f", "/nowhere.json"], 2, "cannot be read"),
     ],
 )
@@ -187,3 +187,12 @@ def test_a_deletion_that_waits_is_told_and_explained(own_up: Up) -> None:
     assert not deleted.gone
     assert "its deletion is halted" in explained.out
     assert "on broker 3 are offline: start broker 3" in explained.out
+
+
+def test_missing_partition_of_a_topic_is_named(up: Up) -> None:
+    up("topic", "create", "pay", "--partitions", "2", "--replication-factor", "1")
+
+    done = up("explain", "pay-99")
+
+    assert done.code == 1
+    assert "topic pay has no partition 99: it has 2, numbered from 0" in done.err

@@ -70,7 +70,7 @@ async def test_a_controller_is_asked_while_it_runs_and_says_if_it_is_none(hub: M
             assert standby.value.active_id == 7
 
             told.controller = 7
-            with pytest.raises(BadRequest, match=f"is not ours, which is {epoch}"):
+            with pytest.raises(BadRequest, match=f"controller epoch, which is {epoch}"):
                 await ask(ResignRequested(expected_epoch=epoch + 1))
             assert await ask(ResignRequested(expected_epoch=epoch)) is None
             assert not active.is_active or active.snapshot().epoch > epoch

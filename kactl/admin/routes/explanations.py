@@ -21,7 +21,7 @@ async def partition(service: Service, asked: Asked[PartitionPath, NoQuestion, No
     name = TopicPartition(asked.path.topic, asked.path.partition)
     found = explain_partition(service.controller.cluster, name)
     if found is None:
-        raise NotFound("partition", name)
+        raise service.no_partition(name.topic, name.partition)
     moving = progress(service.controller.cluster, [name])
     return PartitionExplanation(
         topic=found.topic,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kactl.admin import metrics, schema, stream
+from kactl.admin import metrics, schema, stream, versions
 from kactl.admin.route import BODY_BYTES_MAX, Route
 
 from . import (
@@ -45,6 +45,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/controller",
+        version=versions.of_controller,
         handler=probes.controller,
         summary="This instance, and who is the controller",
         answers={200: schema.ControllerInfo},
@@ -91,6 +92,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/brokers/{id}",
+        version=versions.of_broker,
         handler=brokers.broker,
         summary="One broker",
         takes_path=schema.BrokerPath,
@@ -101,6 +103,7 @@ ROUTES: Final = (
     Route(
         method="POST",
         path="/v1/brokers/{id}/kill",
+        version=versions.of_broker,
         handler=brokers.kill,
         summary="End a participant of this process as SIGKILL would",
         takes_path=schema.BrokerPath,
@@ -112,6 +115,7 @@ ROUTES: Final = (
     Route(
         method="POST",
         path="/v1/brokers/{id}/restart",
+        version=versions.of_broker,
         handler=brokers.restart,
         summary="Start a participant of this process anew, and wait until it has registered",
         takes_path=schema.BrokerPath,
@@ -123,6 +127,7 @@ ROUTES: Final = (
     Route(
         method="POST",
         path="/v1/brokers/{id}/drain",
+        version=versions.of_broker,
         handler=brokers.drain,
         summary="Lead a broker's partitions elsewhere, as before it is stopped",
         takes_path=schema.BrokerPath,
@@ -153,6 +158,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/topics/{topic}",
+        version=versions.of_topic,
         handler=topics.topic,
         summary="One topic with its overrides and the first page of its partitions",
         takes_path=schema.TopicPath,
@@ -163,6 +169,7 @@ ROUTES: Final = (
     Route(
         method="PATCH",
         path="/v1/topics/{topic}",
+        version=versions.of_topic,
         handler=topics.change,
         summary="Add partitions to a topic, or change its overrides",
         takes_path=schema.TopicPath,
@@ -175,6 +182,7 @@ ROUTES: Final = (
     Route(
         method="DELETE",
         path="/v1/topics/{topic}",
+        version=versions.of_topic,
         handler=topics.delete,
         summary="Delete a topic; 202 if replicas of it are still to be deleted",
         takes_path=schema.TopicPath,
@@ -206,6 +214,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/topics/{topic}/partitions/{partition}",
+        version=versions.of_partition,
         handler=topics.partition,
         summary="One partition with the states of its replicas",
         takes_path=schema.PartitionPath,
@@ -254,6 +263,7 @@ ROUTES: Final = (
     Route(
         method="DELETE",
         path="/v1/reassignments/{topic}/{partition}",
+        version=versions.of_partition,
         handler=reassignments.cancel,
         summary="Cancel the move of one partition",
         takes_path=schema.ReassignmentPath,

@@ -27,7 +27,6 @@ from kactl.admin.tallies import find_topics, text_of_id, topic_infos
 from kactl.admin.views import Found, find_partition, find_partitions
 from kactl.errors import ActionTimedOut, BadConfig, BadRequest, NotFound, StoreError, StoreUnavailable
 from kactl.logs import logger
-from kactl.model import TopicPartition
 
 log = logger(__name__)
 
@@ -137,7 +136,7 @@ async def partition(service: Service, asked: Asked[PartitionPath, NoQuestion, No
     """One partition."""
     info = find_partition(service.controller.cluster, asked.path.topic, asked.path.partition, await service.min_isr())
     if info is None:
-        raise NotFound("partition", TopicPartition(asked.path.topic, asked.path.partition))
+        raise service.no_partition(asked.path.topic, asked.path.partition)
     return info
 
 

@@ -50,6 +50,14 @@ class NoQuestion(Question, frozen=True):
     """Nothing can be asked here."""
 
 
+class Precondition(Question, frozen=True):
+    """What every request that changes something may add to its query."""
+
+    expected_controller_epoch: (
+        Annotated[int, Meta(ge=0, le=2**31 - 1, description="412 unless the controller acts under this epoch")] | None
+    ) = None
+
+
 class PartitionName(Question, frozen=True):
     """A partition."""
 

@@ -1,0 +1,120 @@
+"""Versions of what can be changed: `ETag` of reads, `If-Match` and `expected_controller_epoch` of writes.
+
+A version is that of the store where the store has one: a partition's epoch, a broker's registration, the controller's
+epoch. A topic's is made from its id, its assignment and its overrides. What has no version of its own is guarded by the
+controller's epoch.
+
+A precondition is checked when the request's turn comes: requests with `If-Match` to the same path wait for each other,
+so of two that name the same version one fails. What others change meanwhile, such as Kafka's own tools, is not seen.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from kactl.errors import ErrorCode, StaleEpoch, StoreUnavailable
+from kactl.model import TopicPartition
+
+from . import problem
+from .service import Service
+from .tallies import text_of_id
+
+EPOCH: Final = "expected_controller_epoch"
+# A list of versions in one field; more is no precondition that a person or program writes.
+_VERSIONS_MAX: Final = 20
+_DIGEST_BYTES: Final = 8
+
+Version = Callable[[Service, Any], Awaitable[str | None]]
+
+
+async def of_controller(service: Service, path: Any) -> str | None:
+    """The controller's epoch."""
+    return f'"{service.controller.cluster.fence.epoch}"'
+
+
+async def of_broker(service: Service, path: Any) -> str | None:
+    """The epoch of a broker's registration; None while it is not registered."""
+    known = service.controller.cluster.brokers.get(path.id)
+    return None if known is None else f'"{known.epoch}"'
+
+
+async def of_topic(service: Service, path: Any) -> str | None:
+    """Id, assignment and overrides of a topic, in short; None if it is unknown, or cannot be read now."""
+    cluster = service.controller.cluster
+    known = cluster.table.topic(path.topic)
+    if known is None:
+        return None
+    rows = cluster.table.rows(cluster.table.rows_of(known))
+    try:
+        config = (await service.controller.store.topic_configs([path.topic])).get(path.topic)
+    except StoreUnavailable:
+        config = None
+    if config is None:
+        return None
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    deleting = path.topic in cluster.topics_to_delete
+    digest.update(msgspec.json.encode((sorted(config.items()), deleting)))
+    for column in (rows.replicas, rows.assigned, rows.adding, rows.removing):
+        digest.update(column.tobytes())
+    return f'"{text_of_id(known.ref.id) or path.topic}:{digest.hexdigest()}"'
+
+
+async def of_partition(service: Service, path: Any) -> str | None:
+    """Epoch and assignment of a partition; None if it is unknown."""
+    view = service.controller.cluster.view(TopicPartition(path.topic, path.partition))
+    if view is None:
+        return None
+    known = service.controller.cluster.table.topic(path.topic)
+    id_ = None if known is None else text_of_id(known.ref.id)
+    epoch = -1 if view.leadership is None else view.leadership.partition_epoch
+    parts = (view.replicas, view.adding, view.removing)
+    return f'"{id_ or path.topic}:{epoch}:{":".join(",".join(map(str, each)) for each in parts)}"'
+
+
+def lock_of(service: Service, http: web.Request) -> asyncio.Lock | None:
+    """What a request with a precondition holds while it is checked and carried out; None without one."""
+    if "If-Match" not in http.headers:
+        return None
+    lock = service.conditional.get(http.path)
+    if lock is None:
+        lock = service.conditional[http.path] = asyncio.Lock()
+    return lock
+
+
+async def check(service: Service, http: web.Request, version: Version, path: Any, expected_epoch: int | None) -> None:
+    """Refuse a write whose precondition does not hold.
+
+    Raises:
+        Refused, StaleEpoch: 412; nothing was changed.
+        NotController: versions are known to the controller alone.
+    """
+    if expected_epoch is None and "If-Match" not in http.headers:
+        return
+    service.require_active()
+    present_epoch = service.controller.cluster.fence.epoch
+    if expected_epoch is not None and expected_epoch != present_epoch:
+        raise StaleEpoch(EPOCH, expected=expected_epoch, present=present_epoch)
+    wanted = [each.strip() for field in http.headers.getall("If-Match", []) for each in field.split('",')]
+    if not wanted:
+        return
+    wanted = [each if each.endswith('"') or each == "*" else f'{each}"' for each in wanted]
+    present = await version(service, path)
+    if len(wanted) <= _VERSIONS_MAX and present is not None and ("*" in wanted or present in wanted):
+        return
+    what = "there is nothing that could match" if present is None else f"the present version is {present}"
+    is_epoch = version is of_controller
+    refused = problem.of_header(
+        "If-Match",
+        f"{what}: read it again, then decide anew",
+        status=HTTPStatus.PRECONDITION_FAILED,
+        title="Precondition failed",
+        code=ErrorCode.STALE_CONTROLLER_EPOCH if is_epoch else ErrorCode.INVALID_UPDATE_VERSION,
+    )
+    if present is not None:
+        refused.headers["ETag"] = present
+    raise refused
