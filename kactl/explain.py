@@ -154,11 +154,13 @@ def _leaderless(view: PartitionView, candidates: tuple[Candidate, ...]) -> tuple
         if view.state is PartitionState.NEW and not online:
             return (
                 "it never had a leader: none of its replicas is online",
-                (f"start one of the brokers {_listed(each.broker for each in candidates)}",),
+                _restore(candidates) or (f"start one of the brokers {_listed(each.broker for each in candidates)}",),
             )
         return "it never had a leader that the controller knows of: nothing readable is stored for it", ()
-    lost = [broker for broker in view.isr if broker not in [each.broker for each in online]]
-    remedies = []
+    stopping = [each for each in candidates if each.broker_state == "shutting_down"]
+    known = [each.broker for each in (*online, *stopping)]
+    lost = [broker for broker in view.isr if broker not in known]
+    remedies = [*_restore(each for each in stopping if each.in_sync)]
     if lost:
         remedies.append(f"bring back broker {' or '.join(map(str, lost))}, which has all records")
     if online:
@@ -166,9 +168,17 @@ def _leaderless(view: PartitionView, candidates: tuple[Candidate, ...]) -> tuple
             f"or let broker {online[0].broker} lead, which loses the records that it does not have:"
             f" kactl elect unclean -p {view.name}"
         )
-    else:
-        remedies.append(f"none of its replicas is online: start brokers {_listed(e.broker for e in candidates)}")
+    elif len(stopping) < len(candidates):
+        dead = _listed(each.broker for each in candidates if each not in stopping)
+        remedies.append(f"none of its replicas is online: start brokers {dead}")
     return f"nobody leads: of those in sync ({_listed(view.isr)}) nobody is online", tuple(remedies)
+
+
+def _restore(candidates: Iterable[Candidate]) -> tuple[str, ...]:
+    """The remedy for replicas whose brokers run, and are drained or about to stop."""
+    stopping = [each.broker for each in candidates if each.broker_state == "shutting_down"]
+    undo = " and ".join(f"kactl broker drain --undo {broker}" for broker in stopping)
+    return (f"let broker {' or '.join(map(str, stopping))} lead again: {undo}",) if stopping else ()
 
 
 def _listed(brokers: Iterable[int]) -> str:

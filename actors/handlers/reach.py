@@ -9,13 +9,15 @@ from kactl.actors.messages import Move, Moved, MoveReplicas
 from kactl.actors.outbox import BrokerChannels
 from kactl.actors.recess import Recess
 from kactl.batch import RequestBatch
+from kactl.change import Refusal
 from kactl.clock import Clock
 from kactl.cluster import Cluster
 from kactl.election import Election
-from kactl.events import Event, ReassignmentStored
+from kactl.events import Event, LeadershipWritten, ReassignmentStored
 from kactl.history import History
 from kactl.history_events import BrokerEvent
 from kactl.level import LATEST, ProtocolLevel
+from kactl.machines.reassignment import is_complete
 from kactl.model import PartitionState, ReplicaState
 from kactl.rows import Bools, RowNumbers, Rows
 from kactl.store import Store
@@ -115,6 +117,27 @@ class Handlers:
     def epoch(self) -> int:
         return self.cluster.fence.epoch
 
+    async def move(self, move: Move) -> Moved:
+        """Move partitions; of many a part, if `move.pause` says so."""
+        moved: Moved = await self.partitions.ask(move)
+        if move.target is PartitionState.ONLINE and self.cluster.reassigning:
+            self._complete_first_led(moved)
+        return moved
+
+    def _complete_first_led(self, moved: Moved) -> None:
+        """Have reassignments completed whose whole target is in the first ISR of their partition.
+
+        A reassignment of a partition that never had a leader waits for one. All live replicas are in the first ISR,
+        those that are being added as well, so that no later change of the ISR need come.
+        """
+        at = moved.at[~moved.elections & (moved.refusal == Refusal.NONE)]
+        rows = self.cluster.table.rows(at)
+        for name in self.cluster.table.names(at[rows.has_leadership & is_complete(rows)]):
+            if name in self.cluster.reassigning:
+                # The first one that is complete takes the others with it.
+                self.reach.enqueue(LeadershipWritten(name))
+                return
+
     async def move_many(self, move: Move) -> Moved:
         """Move partitions, however many; small events are handled meanwhile.
 
@@ -125,7 +148,7 @@ class Handlers:
         parts: list[Moved] = []
         while True:
             await self.let_in()
-            parts.append(await self.partitions.ask(dataclasses.replace(move, brisk=recess.is_brisk())))
+            parts.append(await self.move(dataclasses.replace(move, brisk=recess.is_brisk())))
             move = move.rest(len(parts[-1].at))
             if not len(move.at):
                 return Moved.of(parts)

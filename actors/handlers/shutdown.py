@@ -17,18 +17,17 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from kactl import draining
 from kactl.actors.messages import Move
 from kactl.broker_requests import ControlledShutdownRequested
-from kactl.change import Refusal
-from kactl.election import Circumstances, Election
+from kactl.election import Election
 from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch
 from kactl.events import Event, ShutdownOverdue
 from kactl.logs import logger
-from kactl.machines import partition
 from kactl.model import NO_EPOCH, Broker, PartitionState, ReplicaState, TopicPartition
 from kactl.requests import UndrainRequested
 from kactl.row_sets import common
-from kactl.rows import Live, RowNumbers, holds
+from kactl.rows import RowNumbers, holds
 
 from .reach import Handler, Handlers, Reach
 from .timers import Timers
@@ -69,7 +68,10 @@ class Shutdowns(Handlers):
     async def on_controlled_shutdown_requested(self, event: ControlledShutdownRequested) -> list[TopicPartition]:
         broker = self._registered(event)
         if event.dry_run:
-            return self._would_remain(broker.id)
+            held = draining.held_by(self.cluster, broker.id)
+            unknown = np.zeros(len(held), np.int32)
+            effect = draining.preview(self.cluster, held, broker.id, unknown)
+            return sorted(self.cluster.table.names(effect.remaining))
         self._mark(broker, drained=event.broker_epoch == NO_EPOCH)
         # What it followed is decided before it follows what it led until now.
         led, followed = self._hosted(broker.id)
@@ -123,19 +125,6 @@ class Shutdowns(Handlers):
         self.batch.stop(rows, holds(rows, broker), delete=False)
         self.channels.send(self.batch.flush())
         await self.move_many_replicas(at, ReplicaState.OFFLINE, frozenset({broker}))
-
-    def _would_remain(self, broker: int) -> list[TopicPartition]:
-        """What the broker would still lead, as far as is known without asking the store."""
-        cluster, now = self.cluster, self.cluster.now
-        rows = cluster.table.rows(self._hosted(broker)[0])
-        change = partition.elect(
-            rows,
-            Election.CONTROLLED_SHUTDOWN,
-            Circumstances(Live(now.live.ids - {broker}), now.registered, now.recovery),
-            unclean=np.zeros(len(rows), np.bool_),
-            controller_epoch=self.epoch,
-        )
-        return sorted(cluster.table.names(rows.at[change.refusal != Refusal.NONE]))
 
     # -- those that stay -----------------------------------------------------------------------------------------------
 

@@ -94,9 +94,9 @@ class TopicEvents(Handlers):
         at = table.rows_at(Names(loaded.topics, loaded.topic, loaded.partition))
         await self.hosting.rewrite(at)
         # One that had no replicas until now is NEW already.
-        await self.partitions.ask(Move(at[table.rows(at).state == ABSENT], NEW))
+        await self.move(Move(at[table.rows(at).state == ABSENT], NEW))
         await self.move_replicas(at, ReplicaState.NEW)
-        await self.partitions.ask(Move(at, ONLINE, Election.OFFLINE))
+        await self.move(Move(at, ONLINE, Election.OFFLINE))
         await self.move_replicas(at, ReplicaState.ONLINE)
 
     async def load_topics(self, names: list[str]) -> Assignments:
@@ -143,7 +143,7 @@ class TopicEvents(Handlers):
             return
         at = common(self.cluster.table.in_state(NEW, OFFLINE), self.cluster.table.rows_of(topic))
         log.info("topic %s allows unclean elections: %d of its partitions want a leader", event.topic, len(at))
-        await self.partitions.ask(Move(at, ONLINE, Election.OFFLINE))
+        await self.move(Move(at, ONLINE, Election.OFFLINE))
 
     async def on_default_config_changed(self, event: DefaultConfigChanged) -> None:
         before = self._unclean.default

@@ -120,7 +120,18 @@ def show_partitions(settings: Settings, found: Sequence[PartitionInfo]) -> None:
 
 
 _PARTITION_HEADER: Final = ("PARTITION", "STATE", "LEADER", "EPOCH", "ISR", "REPLICAS", "MIN ISR")
-_BROKER_HEADER: Final = ("ID", "ROLE", "STATE", "RACK", "LEADERS (SKEW)", "REPLICAS (SKEW)", "NOT IN SYNC", "EPOCH")
+_BROKER_HEADER: Final = (
+    "ID",
+    "ROLE",
+    "STATE",
+    "RACK",
+    "LEADERS (SKEW)",
+    "REPLICAS (SKEW)",
+    "NOT IN SYNC",
+    "EPOCH",
+    "QUEUE",
+    "LAST ERROR",
+)
 _TOPIC_HEADER: Final = ("TOPIC", "PARTITIONS", "REPLICATION", "OFFLINE", "URP", "ID")
 
 
@@ -151,7 +162,16 @@ def _broker_row(item: BrokerInfo) -> tuple[Cell, ...]:
         f"{item.replicas} ({item.replica_skew:+.1f}%)",
         (str(item.out_of_sync), WARN if item.out_of_sync else PLAIN),
         NONE if item.epoch is None else str(item.epoch),
+        _queue(item),
+        (item.last_error or NONE, BAD if item.last_error else PLAIN),
     )
+
+
+def _queue(item: BrokerInfo) -> Cell:
+    """Requests that wait for a broker, and since when the oldest does."""
+    if not item.queue_size:
+        return "0"
+    return f"{item.queue_size} ({output.duration(item.queue_oldest_ms)})", WARN if item.last_error else PLAIN
 
 
 def _topic_row(item: TopicInfo) -> tuple[Cell, ...]:

@@ -84,6 +84,18 @@ def time_of_day(time_ms: int) -> str:
     return f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
 
 
+def duration(took_ms: float) -> str:
+    """'4ms', '1.5s', '00:01:12', '3d 04h'."""
+    if took_ms < 1000:
+        return f"{took_ms:.0f}ms"
+    if took_ms < 60_000:
+        return f"{took_ms / 1000:.1f}s"
+    seconds = int(took_ms / 1000)
+    if seconds < 86_400:
+        return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{seconds // 86_400}d {seconds // 3600 % 24:02}h"
+
+
 def count(number: int, thing: str) -> str:
     """'1 partition', '1,000 partitions'."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -1,7 +1,10 @@
 """Brokers that are to be shut down and stay: drained by an operator and restored, or given up by themselves."""
 
+import dataclasses
+
 import pytest
 
+from kactl import draining
 from kactl.errors import BrokerNotAvailable
 from kactl.explain import explain_deletion
 from kactl.history_events import BrokerEvent, TopicEvent
@@ -144,6 +147,67 @@ async def test_what_an_operator_drained_stays_drained_however_the_broker_asks(op
         await w.wait(2 * LIMIT_MS)
 
         assert w.controller.cluster.shutting_down == {2}
+
+
+# -- the effect on partitions ------------------------------------------------------------------------------------------
+
+
+def rows_by_effect(w: World, effect: draining.Effect) -> dict[str, list[str]]:
+    table = w.controller.cluster.table
+    return {
+        field.name: sorted(map(str, table.names(getattr(effect, field.name)))) for field in dataclasses.fields(effect)
+    }
+
+
+async def test_a_preview_names_what_draining_then_does() -> None:
+    """Partitions that lose their leader, a member of the ISR, the last spare replica, or enough in sync."""
+    async with world(1, 2, 3) as w:
+        await w.create("led", [[2, 1, 3]])
+        await w.create("followed", [[1, 2, 3]])
+        await w.create("pair", [[1, 2], [2, 1]])
+        await w.create("only", [[2]])
+        await w.create("stuck", [[2, 3]])
+        await w.write_isr("stuck-0", 2)
+        await w.create("elsewhere", [[1, 3]])
+        await w.create("deleted", [[2, 1]])
+        await w.store.set_topic_config("followed", {"min.insync.replicas": "3"})
+        await w.controller.min_isr.refresh(w.controller.cluster)
+        w.controller.cluster.queue_deletion(["deleted"])
+        cluster = w.controller.cluster
+        held = draining.held_by(cluster, 2)
+        min_isr = w.controller.min_isr.of_rows(cluster.table, held)
+
+        expected = rows_by_effect(w, draining.preview(cluster, held, 2, min_isr))
+        await w.controller.drain(2)
+        await settle()
+        observed = rows_by_effect(w, draining.observe(cluster, held, 2, min_isr))
+
+        assert (
+            expected
+            == observed
+            == {
+                "moved": ["led-0", "pair-1"],
+                "remaining": ["stuck-0"],
+                "alone": ["only-0"],
+                "left": ["followed-0", "led-0", "pair-0", "pair-1"],
+                "under_min_isr": ["followed-0"],
+                "last_in_sync": ["pair-0", "pair-1"],
+            }
+        )
+
+
+async def test_partitions_that_went_while_a_broker_was_drained_count_as_unchanged() -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[2, 1]])
+        cluster = w.controller.cluster
+        held = draining.held_by(cluster, 2)
+        min_isr = w.controller.min_isr.of_rows(cluster.table, held)
+        await w.delete("t")
+        await w.create("other", [[1, 2]])
+
+        effect = draining.observe(cluster, held, 2, min_isr)
+
+        assert not any(rows_by_effect(w, effect)[name] for name in ("moved", "left", "last_in_sync", "under_min_isr"))
 
 
 # -- deletion ----------------------------------------------------------------------------------------------------------

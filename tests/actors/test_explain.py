@@ -3,7 +3,7 @@
 import pytest
 
 from kactl.explain import Candidate, Explanation, explain_partition
-from kactl.model import TopicPartition
+from kactl.model import NO_LEADER, TopicPartition
 from tests.actors.world import World, world
 from tests.clocks import settle
 
@@ -96,3 +96,14 @@ async def test_a_failed_directory_is_told() -> None:
 async def test_of_an_unknown_partition_there_is_nothing_to_explain() -> None:
     async with world(1) as w:
         assert explain_partition(w.controller.cluster, TopicPartition("orders", 0)) is None
+
+
+async def test_the_remedy_for_a_partition_on_a_drained_broker_is_to_take_that_back() -> None:
+    async with world(1, 2) as w:
+        await w.controller.drain(2)
+        await w.create("orders", [[2]])
+
+        found = explained(w, "orders-0")
+
+        assert found.leader == NO_LEADER
+        assert found.remedies == ("let broker 2 lead again: kactl broker drain --undo 2",)

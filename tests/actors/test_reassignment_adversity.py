@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from kactl.broker_requests import ControlledShutdownRequested
 from kactl.errors import ErrorCode, SessionExpired, StoreUnavailable
-from kactl.model import Assignment, ReplicaState, TopicRef
+from kactl.model import NO_EPOCH, Assignment, ReplicaState, TopicRef
+from kactl.requests import UndrainRequested
 from kactl.wire import StopReplica
 from tests.actors.reassigning import entry, leave, left, once, reassign, running, states, tp
 from tests.actors.world import World, script, standby, world
@@ -95,6 +97,42 @@ async def test_a_topic_whose_new_replicas_were_told_nothing_is_deleted() -> None
         await w.start(1)
 
         assert w.store.state.topics == {}
+
+
+@pytest.mark.parametrize("drained", [False, True])
+async def test_a_target_in_the_first_isr_completes_the_reassignment(drained: bool) -> None:
+    """No later change of the ISR comes; in Kafka such a reassignment waits for the next controller."""
+    async with world(1, 2) as w:
+        if drained:
+            await w.controller.ask(ControlledShutdownRequested(2, NO_EPOCH))
+        else:
+            await w.stop(2)
+        await w.create("t", [[2]])
+        assert await reassign(w, {"t-0": [1]}) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+
+        if drained:
+            await w.controller.ask(UndrainRequested(2))
+        else:
+            await w.start(2)
+        await settle()
+
+        assert await running(w) == {}
+        assert await entry(w, "t-0") == Assignment((1,))
+        assert (w.known("t-0").leader, w.known("t-0").isr) == (1, (1,))
+        assert states(w.known("t-0")) == {1: S.ONLINE}
+        assert any(isinstance(request, StopReplica) and request.delete.all() for request in w.brokers.of(2))
+        await w.check()
+
+
+async def test_a_topic_created_in_the_middle_of_a_reassignment_completes_it() -> None:
+    async with world(1, 2) as w:
+        ref = TopicRef("t", bytes(15) + b"1")
+        await w.store.create_topic(ref, {0: Assignment((1, 2), adding=(1,), removing=(2,))}, {})
+        await settle()
+
+        assert await running(w) == {}
+        assert await entry(w, "t-0") == Assignment((1,))
+        assert states(w.known("t-0")) == {1: S.ONLINE}
 
 
 async def test_the_end_is_not_stored_before_everybody_has_left() -> None:

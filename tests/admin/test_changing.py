@@ -256,6 +256,23 @@ async def test_a_broker_is_drained_and_kept_after_all(server: Served) -> None:
     assert (await server.get("/v1/brokers/1")).json()["state"] == "live"
 
 
+async def test_a_drain_states_what_becomes_of_partitions_before_and_after(server: Served) -> None:
+    await server.controller.create_topic("pair", assignment={0: (1, 2)}, config={"min.insync.replicas": "2"})
+    await settle()
+
+    tried = (await server.post("/v1/brokers/1/drain", {"dry_run": True})).read(BrokerDrained)
+    assert server.controller.cluster.shutting_down == frozenset()
+    drained = (await server.post("/v1/brokers/1/drain")).read(BrokerDrained)
+    await settle()
+    undone = (await server.post("/v1/brokers/1/drain", {"undo": True})).read(BrokerDrained)
+
+    assert tried.effect == drained.effect is not None
+    assert drained.effect.left_isr.count == 5
+    assert [each.topic for each in drained.effect.under_min_isr.first] == ["pair"]
+    assert drained.effect.last_in_sync == drained.effect.under_min_isr
+    assert undone.effect is None
+
+
 async def test_the_controllership_is_given_up_taken_again_and_both_are_told(server: Served) -> None:
     epoch = server.controller.cluster.fence.epoch
 

@@ -8,6 +8,7 @@ import pytest
 
 from kactl.admin.schema import (
     BrokerDrained,
+    BrokerInfo,
     PartitionExplanation,
     PlanAnswer,
     QueueInfo,
@@ -155,7 +156,8 @@ def test_a_partition_and_a_topic_are_explained(up: Up) -> None:
 
 
 def test_a_broker_is_drained_and_kept_and_the_controllership_is_given_up(own_up: Up) -> None:
-    own_up("topic", "create", "bread", "--assignment", "0:1,2", "--assignment", "1:1")
+    own_up("topic", "create", "bread", "--assignment", "0:1,2")
+    own_up("topic", "create", "toast", "--assignment", "0:1")
 
     tried = own_up("broker", "drain", "1", "--dry-run", "-o", "json").json(BrokerDrained)
     drained = own_up("broker", "drain", "1")
@@ -165,13 +167,64 @@ def test_a_broker_is_drained_and_kept_and_the_controllership_is_given_up(own_up:
     queue = own_up("controller", "queue", "-o", "json").json(QueueInfo)
 
     assert tried.remaining == ()
-    assert (drained.code, drained.err) == (0, "Broker 1 leads nothing any more.\n")
+    assert tried.effect is not None
+    assert tried.effect.alone.count == 1
+    assert (drained.code, drained.err.splitlines()) == (
+        0,
+        [
+            "Broker 1 still leads 1 partition; 1 partition moved to other leaders; of 1 partition it holds the only"
+            " replica: toast-0.",
+            "It left the ISR of 1 partition.",
+            "WARNING: 1 partition has one replica in sync, and no spare for the next failure: bread-0",
+            "To take it back: kactl broker drain --undo 1",
+        ],
+    )
     assert kept.err == "Broker 1 may lead and follow again.\n"
     assert (resigned.code, resigned.err) == (0, f"Controller 0 has given up epoch {terms[0].epoch}.\n")
     assert [each.cause for each in terms] == ["asked to resign", ""]
     assert {"ControlledShutdownRequested", "UndrainRequested"} <= {each.label for each in queue.kinds}
     assert re.search(r"^in hand", own_up("controller", "queue").out)
     assert re.search(r"asked to resign", own_up("controller", "history").out)
+
+
+def test_a_drain_that_puts_partitions_under_min_isr_is_confirmed(own_up: Up) -> None:
+    own_up("topic", "create", "bread", "--assignment", "0:1,2", "--config", "min.insync.replicas=2")
+
+    tried = own_up("broker", "drain", "1", "--dry-run")
+    refused = own_up("broker", "drain", "1")
+    (one,) = own_up.partitions("--topic", "bread")
+    drained = own_up("broker", "drain", "1", "--yes")
+    (two,) = own_up.partitions("--under-min-isr")
+    deleted = own_up("topic", "delete", "bread", "--yes", "-o", "json").json(TopicDeleted)
+
+    assert tried.code == 0
+    assert "1 partition would be under min.insync.replicas, so acks=all is rejected: bread-0" in tried.err
+    assert tried.err.endswith("Nothing was changed.\n")
+    assert refused.code == 6
+    assert "acks=all is rejected: bread-0" in refused.err
+    assert one.isr == (1, 2)
+    assert drained.code == 0
+    assert "WARNING: 1 partition is under min.insync.replicas" in drained.err
+    assert (two.leader, two.isr) == (2, (2,))
+    # A topic with replicas on a drained broker is deleted at once.
+    assert deleted.gone
+
+
+def test_brokers_show_what_waits_for_them_and_their_last_error(patient_up: Up) -> None:
+    """A killed broker keeps its registration until its session ends; requests to it wait meanwhile."""
+    patient_up("broker", "kill", "3")
+    patient_up("topic", "create", "bread", "--assignment", "0:1,3")
+
+    text = patient_up("get", "brokers")
+    brokers = patient_up("get", "brokers", "-o", "jsonl").jsonl(BrokerInfo)
+
+    third = brokers[2]
+    assert (third.state, third.queue_size > 0) == ("live", True)
+    assert third.last_error
+    header, *rows = text.out.splitlines()
+    assert header.split()[-3:] == ["QUEUE", "LAST", "ERROR"]
+    assert re.search(r" +0 +-$", rows[0])
+    assert re.search(rf" {third.queue_size} \([0-9.]+m?s\) +{re.escape(third.last_error)}$", rows[2])
 
 
 def test_a_deletion_that_waits_is_told_and_explained(own_up: Up) -> None:

@@ -15,7 +15,9 @@ from .brokers import (
     BrokerInfo,
     BrokerList,
     BrokerPath,
+    DrainEffect,
     EndpointInfo,
+    SomePartitions,
 )
 from .elections import (
     ElectionAnswer,
@@ -130,6 +132,7 @@ __all__ = [
     "ControllerInfo",
     "CurrentEvent",
     "Cursor",
+    "DrainEffect",
     "ElectionAnswer",
     "ElectionRequest",
     "ElectionResult",
@@ -178,6 +181,7 @@ __all__ = [
     "ResetEvent",
     "Resignation",
     "Resigned",
+    "SomePartitions",
     "StreamQuery",
     "TermInfo",
     "TermList",

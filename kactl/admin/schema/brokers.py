@@ -69,13 +69,42 @@ class BrokerDrain(Question, frozen=True):
     reason: Reason = ""
 
 
+class SomePartitions(Answer, frozen=True):
+    """Partitions of which the first 100 are named. `count`: of all of them."""
+
+    count: int
+    first: tuple[PartitionName, ...]
+
+
+class DrainEffect(Answer, frozen=True):
+    """What draining a broker did to partitions, or would do.
+
+    Attributes:
+        moved: another replica leads in place of the broker.
+        left_isr: the broker leaves the ISR.
+        alone: the broker holds the only replica; it stays, led and in sync.
+        under_min_isr: fewer in sync than `min.insync.replicas`, and there were enough before: acks=all is rejected.
+        last_in_sync: one replica is in sync, and there were more before: another failure stops the partition.
+    """
+
+    moved: SomePartitions
+    left_isr: SomePartitions
+    alone: SomePartitions
+    under_min_isr: SomePartitions
+    last_in_sync: SomePartitions
+
+
 class BrokerDrained(Answer, frozen=True):
-    """What came of it. `remaining`: what it still leads, as nobody else can, or what it would still lead."""
+    """What came of it. `remaining`: what it still leads, as nobody else can, or what it would still lead.
+
+    `effect`: null for `undo`.
+    """
 
     broker: int
     undo: bool
     dry_run: bool
     remaining: tuple[PartitionName, ...]
+    effect: DrainEffect | None
     as_of: AsOf
 
 

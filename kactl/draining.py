@@ -1,0 +1,112 @@
+"""Effect of draining a broker on the partitions that it holds: previewed by the rules of election, or observed.
+
+A drained broker leads nothing and leaves every ISR. The cluster keeps serving, with one replica less in sync: some
+partitions may lose their last spare replica, others fall below `min.insync.replicas` and reject `acks=all`.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from kactl.change import Refusal
+from kactl.cluster import Cluster
+from kactl.election import Circumstances, Election
+from kactl.machines import partition, replica
+from kactl.row_sets import common
+from kactl.rows import Bools, Ints, Live, RowNumbers, Rows, holds, some
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Effect:
+    """Rows of the table by what happens to them, each ascending.
+
+    Attributes:
+        moved: another replica leads in place of the broker.
+        remaining: the broker still leads although there are other replicas: none of these is in sync.
+        alone: the broker holds the only replica and keeps it, led and in sync.
+        left: the broker leaves the ISR.
+        under_min_isr: fewer in sync than brokers enforce, and there were enough before.
+        last_in_sync: one replica is in sync, and there were more before: another failure stops the partition.
+    """
+
+    moved: RowNumbers
+    remaining: RowNumbers
+    alone: RowNumbers
+    left: RowNumbers
+    under_min_isr: RowNumbers
+    last_in_sync: RowNumbers
+
+
+def held_by(cluster: Cluster, broker: int) -> Rows:
+    """The partitions that draining a broker concerns, as they are now."""
+    table = cluster.table
+    return table.rows(common(table.with_replica_on([broker]), table.with_leadership()))
+
+
+def preview(cluster: Cluster, held: Rows, broker: int, min_isr: Ints) -> Effect:
+    """What would happen, as far as is known without asking the store.
+
+    Args:
+        held: of `held_by`.
+        min_isr: int32[n], 0 where it is unknown.
+    """
+    now = cluster.now
+    replicated = _count(held.assigned) > 1
+    leads = replicated & (held.leader == broker)
+    leader, in_sync = held.leader.copy(), held.in_sync.copy()
+    elected = partition.elect(
+        held.take(leads),
+        Election.CONTROLLED_SHUTDOWN,
+        Circumstances(Live(now.live.ids - {broker}), now.registered, now.recovery),
+        unclean=np.zeros(int(leads.sum()), np.bool_),
+        controller_epoch=0,
+    )
+    found = elected.refusal == Refusal.NONE
+    leader[leads] = np.where(found, elected.leader, leader[leads])
+    in_sync[:, leads] = np.where(found, elected.in_sync, in_sync[:, leads])
+    follows = replicated & ~leads
+    in_sync[:, follows] = replica.go_offline(held.take(follows), broker, controller_epoch=0).in_sync
+    return _effect(held, leader, in_sync, broker, min_isr)
+
+
+def observe(cluster: Cluster, held: Rows, broker: int, min_isr: Ints) -> Effect:
+    """What has happened since `held` was gathered. Partitions that are gone count as unchanged."""
+    after = cluster.table.rows(held.at)
+    same = (after.topic == held.topic) & (after.partition == held.partition)
+    width = len(after.replicas)  # slots are only ever added
+    before = np.pad(held.in_sync, ((0, width - len(held.in_sync)), (0, 0)))
+    in_sync = np.where(same, after.in_sync, before)
+    # Members stand where they stood, or in slots that were free before.
+    wide = held.replace(
+        replicas=np.where(same, after.replicas, _padded(held.replicas, width)),
+        assigned=_padded(held.assigned, width),
+        in_sync=before,
+    )
+    return _effect(wide, np.where(same, after.leader, held.leader), in_sync, broker, min_isr)
+
+
+def _effect(before: Rows, leader: Ints, in_sync: Bools, broker: int, min_isr: Ints) -> Effect:
+    """Args: `leader`, `in_sync`: afterwards, in the slots of `before`."""
+    here = holds(before, broker)
+    replicated = _count(before.assigned) > 1
+    led, leads = replicated & (before.leader == broker), leader == broker
+    had, has = _count(before.in_sync), _count(in_sync)
+    enforced = np.minimum(min_isr, _count(before.assigned))
+    return Effect(
+        moved=before.at[led & ~leads],
+        remaining=before.at[replicated & leads],
+        alone=before.at[~replicated & leads],
+        left=before.at[some(here & before.in_sync) & ~some(here & in_sync)],
+        under_min_isr=before.at[(min_isr > 0) & (has < enforced) & (had >= enforced)],
+        last_in_sync=before.at[(has == 1) & (had > 1)],
+    )
+
+
+def _padded(column: Any, width: int) -> Any:
+    return np.pad(column, ((0, width - len(column)), (0, 0)))
+
+
+def _count(which: Bools) -> Ints:
+    counted: Ints = np.add.reduce(which, axis=0, dtype=np.int32)
+    return counted
