@@ -1,5 +1,6 @@
 """The OpenAPI document of the routes, made from what reads requests and writes answers, so that it cannot lie."""
 
+import inspect
 import re
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -16,6 +17,13 @@ _TEMPLATE: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 # Any route may refuse with these.
 _ALWAYS: Final = (400, 403, 421, 500, 503)
+# Names of RFC 9110. Python took them over in 3.13, and the document must not depend on the interpreter.
+_RENAMED: Final = {
+    413: "Content Too Large",
+    414: "URI Too Long",
+    416: "Range Not Satisfiable",
+    422: "Unprocessable Content",
+}
 _WITH_A_BODY: Final = (408, 413, 415)
 _IF_MATCH: Final = {
     "name": "If-Match",
@@ -44,7 +52,7 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
             "description": "What a kactl controller knows, and what it can be asked for.",
         },
         "paths": paths,
-        "components": {"schemas": dict(sorted(components.items()))},
+        "components": {"schemas": {name: _cleaned(components[name]) for name in sorted(components)}},
     }
 
 
@@ -96,6 +104,23 @@ def _parameters(question: type[Question], where: str) -> list[dict[str, Any]]:
     return found
 
 
+def _phrase(status: int) -> str:
+    """Name of a status code, the same on every version of Python."""
+    return _RENAMED.get(status) or HTTPStatus(status).phrase
+
+
+def _cleaned(value: Any) -> Any:
+    """A schema whose descriptions, which are docstrings, are not indented: the compiler strips them from 3.13 on."""
+    if isinstance(value, list):
+        return [_cleaned(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: inspect.cleandoc(each) if key == "description" and isinstance(each, str) else _cleaned(each)
+        for key, each in value.items()
+    }
+
+
 def _responses(route: Route, method: str) -> dict[int, dict[str, Any]]:
     made = {status: _response(status, answer, route, method) for status, answer in route.answers.items()}
     conditional = (412,) if route.writes else ()
@@ -103,7 +128,7 @@ def _responses(route: Route, method: str) -> dict[int, dict[str, Any]]:
     for status in refusals:
         # A probe that says 503 says it in its own words.
         if status not in made:
-            made[status] = {"description": HTTPStatus(status).phrase}
+            made[status] = {"description": _phrase(status)}
             if method != "HEAD":
                 said = {"schema": {"$ref": _TEMPLATE.format(name=schema.Problem.__name__)}}
                 made[status]["content"] = {problem.CONTENT_TYPE: said}

@@ -7,6 +7,7 @@ and uses up nothing. Pieces are views: nothing is joined, and what is copied is 
 """
 
 import asyncio
+import collections
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
@@ -32,8 +33,9 @@ class Pace:
     """See the module. Shared by all connections of one event loop."""
 
     def __init__(self) -> None:
-        self._written = 0  # in this turn of the loop
-        self._room = asyncio.Event()
+        self._written = 0  # in this turn of the loop, or granted for the next
+        # Writers that wait for room, in order. One for each connection at most: it writes one frame at a time.
+        self._waiting: collections.deque[tuple[int, asyncio.Future[None]]] = collections.deque()
 
     async def write(self, writer: Writer, buffers: Iterable[Buffer], size: int) -> None:
         """Write a frame, and wait until the socket has taken nearly all of it.
@@ -52,17 +54,30 @@ class Pace:
             await writer.drain()
 
     async def _turn(self, size: int) -> None:
-        """Wait for a turn of the loop in which there is room, and take some."""
-        while self._written >= TURN_BYTES:
-            self._room.clear()
-            await self._room.wait()
+        """Wait for a turn of the loop in which there is room, and take some.
+
+        Room is granted in the order in which it was asked for: a connection that always has more to send waits behind
+        all others, whichever task the loop happens to run first.
+        """
+        if not self._waiting and self._written < TURN_BYTES:
+            self._take(size)
+            return
+        granted = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, granted))
+        await granted
+
+    def _take(self, size: int) -> None:
         if not self._written:
             asyncio.get_running_loop().call_soon(self._next)
         self._written += size
 
     def _next(self) -> None:
         self._written = 0
-        self._room.set()
+        while self._waiting and self._written < TURN_BYTES:
+            size, granted = self._waiting.popleft()
+            if not granted.done():  # else it was cancelled
+                self._take(size)
+                granted.set_result(None)
 
 
 def _pieces(buffers: Iterable[Buffer]) -> Iterator[Buffer]:

@@ -79,6 +79,42 @@ async def test_a_socket_that_takes_nothing_holds_up_nobody() -> None:
     waiting.cancel()
 
 
+@pytest.mark.parametrize("first", ["large", "small"])
+async def test_writers_take_turns_whichever_runs_first(first: str) -> None:
+    """A small frame leaves after one piece of each other connection, not after all of their frames."""
+    wire, pace = Wire(), Pace()
+    large, small = Line(wire), Line(wire)
+    large.takes.set()
+    small.takes.set()
+    buffers, size = frame(64 * TURN_BYTES // 8)
+    few, few_bytes = frame(100)
+
+    writes = {"large": lambda: pace.write(large, buffers, size), "small": lambda: pace.write(small, few, few_bytes)}
+    tasks = {name: asyncio.create_task(writes[name]()) for name in sorted(writes, key=lambda name: name != first)}
+    await tasks["small"]
+
+    assert bytes(small.data) == b"".join(few)
+    assert len(large.data) <= 2 * (TURN_BYTES + PIECE_BYTES)
+    await tasks["large"]
+    assert len(large.data) == size
+
+
+async def test_cancelled_writer_gives_its_place_away() -> None:
+    wire, pace = Wire(), Pace()
+    lines = [Line(wire) for _ in range(3)]
+    for line in lines:
+        line.takes.set()
+    buffers, size = frame(2 * TURN_BYTES)
+
+    tasks = [asyncio.create_task(pace.write(line, buffers, size)) for line in lines]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert (len(lines[0].data), len(lines[2].data)) == (size, size)
+    assert len(lines[1].data) < size
+
+
 async def test_a_small_frame_goes_at_once() -> None:
     wire, pace = Wire(), Pace()
     line = Line(wire)
