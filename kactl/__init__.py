@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         ControllerEvent,
         PartitionEvent,
         ReplicaEvent,
+        RequestEvent,
         Reset,
         TopicEvent,
     )
@@ -70,6 +71,7 @@ __all__ = [
     "Remedy",
     "ReplicaEvent",
     "ReplicaState",
+    "RequestEvent",
     "Reset",
     "Snapshot",
     "SqliteStore",
@@ -104,6 +106,7 @@ _HOME = {
         "ControllerEvent",
         "PartitionEvent",
         "ReplicaEvent",
+        "RequestEvent",
         "Reset",
         "TopicEvent",
     ),

@@ -22,6 +22,7 @@ from kactl.history_events import (
     ControllerEvent,
     PartitionEvent,
     ReplicaEvent,
+    RequestEvent,
     Reset,
     TopicEvent,
 )
@@ -284,6 +285,7 @@ _TAGS: Final[dict[type, str]] = {
     TopicEvent: "topic",
     PartitionEvent: "partition",
     ReplicaEvent: "replica",
+    RequestEvent: "request",
     Reset: "reset",
 }
 _KIND_OF: Final[dict[type, str]] = {_Partitions: "partition", _Replicas: "replica"}

@@ -69,9 +69,27 @@ class ReplicaEvent(Event, frozen=True, tag="replica"):
     to_state: ReplicaState
 
 
+class RequestEvent(Event, frozen=True, tag="request"):
+    """A request over the admin API changed something, or may have.
+
+    Attributes:
+        action: such as "delete topic".
+        target: what the action was applied to.
+        outcome: done, partly, unfinished, unknown; see `kactl.admin.audit`.
+        detail: on the outcome; may be empty.
+        reason: as the client gave it; may be empty.
+    """
+
+    action: str
+    target: str
+    outcome: str
+    detail: str = ""
+    reason: str = ""
+
+
 class Reset(Event, frozen=True, tag="reset"):
     """Events before `seq` + 1 are lost to this reader: read the present state, then go on."""
 
 
-AnyEvent = ControllerEvent | BrokerEvent | TopicEvent | PartitionEvent | ReplicaEvent | Reset
-KINDS: Final = ("controller", "broker", "topic", "partition", "replica")
+AnyEvent = ControllerEvent | BrokerEvent | TopicEvent | PartitionEvent | ReplicaEvent | RequestEvent | Reset
+KINDS: Final = ("controller", "broker", "topic", "partition", "replica", "request")

@@ -94,6 +94,10 @@ class Store(Protocol):
     def subscribe(self, listener: Callable[[StoreEvent], None]) -> None:
         """Call `listener` in the event loop's thread for everything that changes. One listener; set before reading."""
 
+    @property
+    def trouble(self) -> str:
+        """Why the store could not be used at the last try, and what to do; empty if it could. Costs nothing."""
+
     async def new_session(self, timeout_ms: int) -> Session:
         """A session for a broker of this process."""
 

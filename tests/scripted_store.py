@@ -55,6 +55,10 @@ class ScriptedStore:
     def promised(self) -> Store:
         return cast(Store, self)
 
+    @property
+    def trouble(self) -> str:
+        return self.real.trouble
+
     def next(self, kind: str, *steps: Step) -> None:
         """Let the next calls of a method go as `steps` say, one step for each call."""
         self._steps[kind].extend(steps)

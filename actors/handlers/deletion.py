@@ -63,9 +63,9 @@ class Deletion(Handlers):
     async def unmark(self, topics: Collection[str], reason: str) -> None:
         """Take away marks without deleting anything."""
         if topics:
-            log.warning("the marks of %d topics for deletion are taken away, %s: %s",
-                        len(topics), reason, ", ".join(sorted(topics)[:5]))  # fmt: skip
             await self.store.unmark_deletions(topics, self.cluster.fence)
+            log.warning("the marks of %d topics for deletion were taken away, %s: %s",
+                        len(topics), reason, ", ".join(sorted(topics)[:5]))  # fmt: skip
 
     async def enqueue(self, topics: Collection[str]) -> None:
         """Queue topics, those that are queued already too; then go on with whatever can go on."""

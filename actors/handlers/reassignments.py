@@ -125,7 +125,7 @@ class Reassignments(Handlers):
         rows = table.rows(at)
         for slot, position in np.argwhere(rows.in_sync & ~rows.assigned).tolist():
             table.admit_replica(int(at[position]), int(rows.replicas[slot, position]), ReplicaState.ONLINE)
-        log.warning("%d partitions have replicas in sync that are not assigned; they are stopped", len(at))
+        log.warning("%d partitions have replicas in sync that are not assigned; they are to be stopped", len(at))
         self.cluster.reassigning |= set(table.names(at))
 
     async def resume_on(self, brokers: Collection[int]) -> None:

@@ -133,11 +133,11 @@ class Shutdowns(Handlers):
         broker = self.cluster.brokers.get(event.broker)
         if broker is None or broker.epoch != event.broker_epoch or event.broker not in self.cluster.shutting_down:
             return
+        await self._restore(event.broker)
         log.warning(
             "broker %d asked to be shut down and is still there after %d ms; it is counted on again",
             event.broker, self.settings.shutdown_limit_ms,
         )  # fmt: skip
-        await self._restore(event.broker)
 
     async def on_undrain_requested(self, event: UndrainRequested) -> bool:
         broker = self.cluster.brokers.get(event.broker)
@@ -146,9 +146,9 @@ class Shutdowns(Handlers):
         if event.broker not in self.cluster.shutting_down:
             return False
         if not event.dry_run:
-            log.info("broker %d is not shut down after all", event.broker)
             self._timers.cancel(ShutdownOverdue(broker.id, broker.epoch))
             await self._restore(event.broker)
+            log.info("broker %d is not shut down after all", event.broker)
         return True
 
     async def _restore(self, broker: int) -> None:

@@ -78,6 +78,19 @@ def _replica(event: history_events.ReplicaEvent) -> schema.ReplicaEvent:
     )
 
 
+def _request(event: history_events.RequestEvent) -> schema.RequestEvent:
+    return schema.RequestEvent(
+        seq=event.seq,
+        time_ms=event.time_ms,
+        controller_epoch=event.controller_epoch,
+        action=event.action,
+        target=event.target,
+        outcome=event.outcome,
+        detail=event.detail,
+        reason=event.reason,
+    )
+
+
 def _reset(event: history_events.Reset) -> schema.ResetEvent:
     return schema.ResetEvent(seq=event.seq, time_ms=event.time_ms, controller_epoch=event.controller_epoch)
 
@@ -88,5 +101,6 @@ _TOLD: Final[dict[type, Callable[[Any], schema.AnyEvent]]] = {
     history_events.TopicEvent: _topic,
     history_events.PartitionEvent: _partition,
     history_events.ReplicaEvent: _replica,
+    history_events.RequestEvent: _request,
     history_events.Reset: _reset,
 }

@@ -10,7 +10,7 @@ from kactl.admin.schema import BrokerActed, BrokerAction, BrokerDrain, BrokerDra
 from . import output
 from .client import confirm, quoted
 from .exits import Exit
-from .settings import Settings, options
+from .settings import Settings, options, reason_option
 
 # Names in a sentence; all of them are in `-o json`, up to the API's own limit.
 NAMED_MAX: Final = 5
@@ -23,21 +23,29 @@ def broker() -> None:
 
 @broker.command(short_help="Let a broker end without a word.")
 @click.argument("broker_id", type=int, metavar="ID")
+@reason_option
 @options
-def kill(settings: Settings, *, broker_id: int) -> None:
+def kill(settings: Settings, *, broker_id: int, reason: str) -> None:
     """Let a broker end without a word, as a process that is killed.
 
     It counts as alive until its session expires; then others lead what it led.
     """
-    _do(settings, broker_id, "kill", f"Killed broker {broker_id}; the controller notices when its session expires.")
+    _do(
+        settings,
+        broker_id,
+        "kill",
+        f"Killed broker {broker_id}; the controller notices when its session expires.",
+        reason,
+    )
 
 
 @broker.command(short_help="Start a broker again.")
 @click.argument("broker_id", type=int, metavar="ID")
+@reason_option
 @options
-def restart(settings: Settings, *, broker_id: int) -> None:
+def restart(settings: Settings, *, broker_id: int, reason: str) -> None:
     """Start a broker again, with a higher broker epoch; if it runs, it is stopped before."""
-    _do(settings, broker_id, "restart", f"Restarted broker {broker_id}.")
+    _do(settings, broker_id, "restart", f"Restarted broker {broker_id}.", reason)
 
 
 @broker.command(short_help="Lead a broker's partitions elsewhere.")
@@ -45,7 +53,7 @@ def restart(settings: Settings, *, broker_id: int) -> None:
 @click.option("--undo", is_flag=True, help="It is not stopped after all: let it lead and follow again.")
 @click.option("--dry-run", is_flag=True, help="Show what would happen to its partitions, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--reason", metavar="TEXT", default="", help="Why; kept in the log of the server.")
+@reason_option
 @options
 def drain(settings: Settings, *, broker_id: int, undo: bool, dry_run: bool, yes: bool, reason: str) -> None:
     """Lead a broker's partitions elsewhere, as it asks for itself before it stops in order.
@@ -142,9 +150,9 @@ def _names(some: SomePartitions) -> str:
     return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
-def _do(settings: Settings, broker_id: int, action: str, done: str) -> None:
+def _do(settings: Settings, broker_id: int, action: str, done: str, reason: str) -> None:
     form = settings.only("table", "json", "jsonl")
-    answer = settings.api.post(f"/v1/brokers/{quoted(broker_id)}/{action}", BrokerAction(), BrokerActed)
+    answer = settings.api.post(f"/v1/brokers/{quoted(broker_id)}/{action}", BrokerAction(reason=reason), BrokerActed)
     if form == "json":
         output.print_json(answer)
     elif form == "jsonl":

@@ -10,7 +10,7 @@ from . import output
 from .client import confirm
 from .exits import Exit, Failure
 from .output import GOOD, NONE, PLAIN, WARN, Cell
-from .settings import Settings, options
+from .settings import Settings, options, reason_option
 
 _TERMS: Final = ("EPOCH", "CONTROLLER", "FROM", "TO", "CAUSE")
 _KINDS: Final = ("EVENT", "HANDLED", "FAILED", "PREEMPTED", "WAIT P50", "WAIT P99", "TAKES P50", "TAKES P99", "MAX")
@@ -59,7 +59,7 @@ def queue(settings: Settings, *, limit: int) -> None:
 @click.command()
 @click.option("--epoch", type=int, metavar="N", help="Only if it is held under this epoch.  [the present one]")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--reason", metavar="TEXT", default="", help="Why; kept in the log of the server.")
+@reason_option
 @options
 def resign(settings: Settings, *, epoch: int | None, yes: bool, reason: str) -> None:
     """Give the controllership up; another instance, or the same, takes over under a higher epoch."""

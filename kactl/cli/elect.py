@@ -14,7 +14,7 @@ from .client import confirm, quoted, require_terminal
 from .exits import Exit
 from .output import BAD, GOOD, PLAIN, Cell
 from .partition_files import NamesFile, names_of, parsed, read
-from .settings import Settings, options
+from .settings import Settings, options, reason_option
 
 # What became of a partition, in words: as it happened, and as it would happen.
 _DONE: Final = {"ok": "moved", "not_needed": "not needed", "failed": "failed"}
@@ -30,7 +30,7 @@ _HEADER: Final = ("PARTITION", "FROM", "TO", "EFFECT")
 @click.option("-f", "--file", "file", metavar="FILE", help="Those of a file, as Kafka's tools take it.")
 @click.option("--dry-run", is_flag=True, help="Say what would be, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--reason", metavar="TEXT", default="", help="Why; kept in the log of the server.")
+@reason_option
 @options
 def elect(
     settings: Settings,

@@ -22,7 +22,7 @@ from .exits import Exit, Failure
 from .output import BAD, GOOD, WARN, Cell
 from .partition_files import NamesFile, Targeted, Targets, ids, names_of, parsed, parsed_target, read, targets_of
 from .reassigned import Standing, standings
-from .settings import Settings, options
+from .settings import Settings, options, reason_option
 
 # Completed moves named in one line.
 LAST_NAMED_MAX: Final = 5
@@ -137,7 +137,7 @@ def _keep(out: str, answer: PlanAnswer) -> None:
 @click.option("-f", "--file", "file", metavar="FILE", help="A file of `reassign plan --out`, or of Kafka's tools.")
 @click.option("--dry-run", is_flag=True, help="Say what would be, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--reason", metavar="TEXT", default="", help="Why; kept in the log of the server.")
+@reason_option
 @options
 def apply(
     settings: Settings, *, named: tuple[str, ...], file: str | None, dry_run: bool, yes: bool, reason: str
@@ -161,7 +161,7 @@ def apply(
 @click.option("-f", "--file", "file", metavar="FILE", help="Those of a file.")
 @click.option("--dry-run", is_flag=True, help="Say what would be, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--reason", metavar="TEXT", default="", help="Why; kept in the log of the server.")
+@reason_option
 @options
 def cancel(
     settings: Settings,

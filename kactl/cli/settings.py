@@ -90,6 +90,11 @@ _OPTIONS: Final = {
 }
 _LOCAL: Final = ("output", "quiet", "verbose")
 
+# Of every command that changes something.
+reason_option: Final = click.option(
+    "--reason", metavar="TEXT", default="", help="Why; kept in the events and the log of the server."
+)
+
 
 def options(command: _Command) -> _Command:
     """Give a command the common options, and its function the `Settings` as first argument."""

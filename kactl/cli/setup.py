@@ -15,6 +15,7 @@ from typing import Final
 
 import anyio
 
+from kactl.admin.audit import AUDIT_LOGGER
 from kactl.background import Background
 from kactl.config import Config, Listen
 from kactl.config_file import load
@@ -41,7 +42,11 @@ def read_config(path: str | None, overrides: Mapping[str, object] | None = None)
 
 
 def log_to_stderr(level: str) -> None:
-    """Logging for the whole process: one line for each record, whatever it contains."""
+    """Logging for the whole process: one line for each record, whatever it contains.
+
+    Requests that change the cluster are logged at every level: who set a quiet level wants no less of an audit trail.
+    """
+    logging.getLogger(AUDIT_LOGGER).setLevel(logging.INFO)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(_LINE, datefmt="%H:%M:%S"))
     logging.basicConfig(level=level.upper(), handlers=[handler])

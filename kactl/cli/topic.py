@@ -21,7 +21,7 @@ from .get import list_topics, show_partitions
 from .kafka_text import described
 from .output import NONE
 from .partition_files import ids
-from .settings import Settings, options
+from .settings import Settings, options, reason_option
 
 
 @click.group()
@@ -42,6 +42,7 @@ def topic() -> None:
 )
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="An override; may be repeated.")
 @click.option("--dry-run", is_flag=True, help="Check it, and change nothing.")
+@reason_option
 @options
 def create(
     settings: Settings,
@@ -52,6 +53,7 @@ def create(
     assigned: tuple[str, ...],
     configs: tuple[str, ...],
     dry_run: bool,
+    reason: str,
 ) -> None:
     """Create a topic, and wait until all of its partitions have a leader."""
     form = settings.only("table", "json", "jsonl")
@@ -65,6 +67,7 @@ def create(
         config=dict(map(_override, configs)),
         dry_run=dry_run,
         timeout_ms=_wait_ms(settings.timeout_s),
+        reason=reason,
     )
     made = settings.api.post("/v1/topics", asked, TopicCreated)
     if form == "json":
@@ -81,7 +84,7 @@ def create(
 @click.argument("name")
 @click.option("--dry-run", is_flag=True, help="Say whether it could be, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--reason", metavar="TEXT", default="", help="Why; kept in the log of the server.")
+@reason_option
 @options
 def delete(settings: Settings, *, name: str, dry_run: bool, yes: bool, reason: str) -> None:
     """Delete a topic with all that is in it, and wait until every broker has."""
@@ -117,15 +120,20 @@ def delete(settings: Settings, *, name: str, dry_run: bool, yes: bool, reason: s
     help="Of a new partition; repeat it for each, in order.",
 )
 @click.option("--dry-run", is_flag=True, help="Check it, and change nothing.")
+@reason_option
 @options
-def grow(settings: Settings, *, name: str, partitions: int, assigned: tuple[str, ...], dry_run: bool) -> None:
+def grow(
+    settings: Settings, *, name: str, partitions: int, assigned: tuple[str, ...], dry_run: bool, reason: str
+) -> None:
     """Add partitions to a topic, and wait until they have a leader.
 
     Records with keys go elsewhere from then on: the number of partitions decides which key goes where.
     """
     assignment = [ids(text, "--replicas") for text in assigned] or None
     wait_ms = _wait_ms(settings.timeout_s)
-    asked = TopicChange(partitions=partitions, assignment=assignment, dry_run=dry_run, timeout_ms=wait_ms)
+    asked = TopicChange(
+        partitions=partitions, assignment=assignment, dry_run=dry_run, timeout_ms=wait_ms, reason=reason
+    )
     _change(settings, name, asked, f"Topic {name} has {output.count(partitions, 'partition')} now.")
 
 
@@ -133,15 +141,16 @@ def grow(settings: Settings, *, name: str, partitions: int, assigned: tuple[str,
 @click.argument("name")
 @click.argument("overrides", nargs=-1, required=True, metavar="KEY=VALUE|KEY-...")
 @click.option("--dry-run", is_flag=True, help="Check it, and change nothing.")
+@reason_option
 @options
-def set_(settings: Settings, *, name: str, overrides: tuple[str, ...], dry_run: bool) -> None:
+def set_(settings: Settings, *, name: str, overrides: tuple[str, ...], dry_run: bool, reason: str) -> None:
     """Set overrides of a topic (`retention.ms=60000`), or take them away (`retention.ms-`)."""
     changes: dict[str, str | None] = {}
     for text in overrides:
         gone = text.endswith("-") and "=" not in text
         key, value = (text[:-1], None) if gone else _override(text, "KEY=VALUE")
         changes[key] = value
-    _change(settings, name, TopicChange(config=changes, dry_run=dry_run), f"Changed topic {name}.")
+    _change(settings, name, TopicChange(config=changes, dry_run=dry_run, reason=reason), f"Changed topic {name}.")
 
 
 def _change(settings: Settings, name: str, asked: TopicChange, done: str) -> None:

@@ -13,6 +13,7 @@ from kactl.admin.schema import (
     EventKind,
     PartitionEvent,
     ReplicaEvent,
+    RequestEvent,
     ResetEvent,
     TopicEvent,
 )
@@ -113,6 +114,11 @@ def _told(event: AnyEvent) -> tuple[str, str, Mapping[str, Any]]:
         case ReplicaEvent():
             said = f"{event.topic}-{event.partition} on {event.broker}  {event.from_state} -> {event.to_state}"
             return "replica", said, PLAIN
+        case RequestEvent():
+            detail = f" ({event.detail})" if event.detail else ""
+            reason = f"  reason: {event.reason}" if event.reason else ""
+            said = f"{event.action} {event.target}: {event.outcome}{detail}{reason}"
+            return "request", said, PLAIN if event.outcome == "done" else WARN
         case ResetEvent():
             return "reset", f"events up to {event.seq} are gone: see the present state with `kactl get`", WARN
 

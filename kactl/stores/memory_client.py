@@ -55,6 +55,10 @@ class MemoryClient:
             self._stack.push_async_callback(broker_session.close)
         return await self._stack.__aexit__(kind, error, trace)
 
+    @property
+    def trouble(self) -> str:
+        return ""
+
     def expire(self) -> None:
         """End the client's own session as a server does with a silent one; a new session follows at once."""
         if self._session is None:

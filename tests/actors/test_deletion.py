@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kactl.actors.messages import Move, MoveReplicas
-from kactl.errors import ErrorCode
+from kactl.errors import ErrorCode, StoreUnavailable
 from kactl.events import DeletionsChanged
 from kactl.halt import Halt, HaltReason
 from kactl.model import PartitionState, ReplicaState, TopicPartition
 from kactl.store import Names
 from tests.actors.bench import Stopped, at
 from tests.actors.deletion_bench import BROKERS, DeletionBench, open_deletion_bench
-from tests.scripted_store import after
+from tests.scripted_store import after, fails
 
 pytestmark = pytest.mark.anyio
 
@@ -400,6 +400,17 @@ async def test_marks_are_taken_away_where_deleting_is_switched_off() -> None:
         assert b.queued == set()
         assert await b.store.real.topics() == ["foo"]
         assert b.asked == []
+
+
+async def test_marks_that_the_store_keeps_are_not_reported_as_taken_away(caplog: pytest.LogCaptureFixture) -> None:
+    async with open_deletion_bench("foo", delete_topics=False) as b:
+        await b.store.real.mark_deletion("foo")
+        b.store.next("unmark_deletions", fails(StoreUnavailable("the disk is full")))
+
+        with caplog.at_level(logging.INFO), pytest.raises(StoreUnavailable):
+            await b.deletion.init(["foo"])
+
+        assert caplog.messages == []
 
 
 @pytest.mark.scenario(181)

@@ -15,8 +15,9 @@ from kactl.admin.schema import (
     TopicPage,
 )
 from kactl.admin.views import find_partitions
+from kactl.stores.memory import MemoryStore
 from kactl.telemetry import COUNTERS, GAUGES
-from tests.admin.conftest import Served
+from tests.admin.conftest import Served, served
 from tests.clocks import settle
 
 pytestmark = pytest.mark.anyio
@@ -65,6 +66,20 @@ async def test_who_knows_of_no_controller_is_not_ready(server: Served, monkeypat
 
     assert answer.status == 503
     assert answer.read(Probe) == Probe(status="starting", detail="nobody is known to be the controller")
+
+
+class TroubledStore(MemoryStore):
+    trouble = "kactl.db: database or disk is full: make room on its disk"
+
+
+async def test_readiness_names_the_trouble_of_the_store() -> None:
+    async with served(store=TroubledStore()) as server:
+        assert server.controller.is_active
+
+        answer = await server.get("/readyz")
+
+    assert answer.status == 503
+    assert answer.read(Probe) == Probe(status="failing", detail=f"the store cannot be used: {TroubledStore.trouble}")
 
 
 async def test_who_is_still_taking_over_is_not_ready_and_answers_nothing_of_the_cluster(

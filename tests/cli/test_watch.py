@@ -64,7 +64,7 @@ def test_a_kind_that_does_not_exist_is_refused(up: Up) -> None:
     refused = up("watch", "--types", "topic,weather")
 
     assert refused.code == 2
-    assert "'weather' is none of controller, broker, topic, partition, replica" in refused.err
+    assert "'weather' is none of controller, broker, topic, partition, replica, request" in refused.err
 
 
 def test_a_restarted_server_is_followed_from_its_start(own_up: Up, processes: list[Process], tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from kactl.errors import ControllerMoved, IllegalState, SessionExpired, StoreError
+from kactl.errors import ControllerMoved, IllegalState, SessionExpired, StoreError, StoreUnavailable
+from kactl.model import Assignment, TopicRef
 from kactl.store import Changed, Store
 from kactl.stores.sqlite import SqliteStore, database
 from kactl.stores.sqlite.lease import POLL_MS
@@ -156,13 +157,25 @@ async def test_a_busy_file_is_tried_again(
             with pytest.raises(StoreError, match="nothing was changed"):
                 await store.contest(1)
             await pass_time(clock, TIMEOUT_MS / 2, store)
+            assert store.trouble.endswith("database is locked: nothing was changed; try again")
         await pass_time(clock, POLL_MS, store)
 
+        assert store.trouble == ""
         told = [record.message for record in caplog.records if record.levelname == "ERROR"]
         assert len(told) == 2
         assert "is tried again every" in told[0]
         assert told[1] == "the store can be tended again"
         assert (await store.contest(1)).epoch == 1
+
+
+async def test_a_write_that_does_not_fit_is_rejected_whole_and_names_the_remedy(store: SqliteStore) -> None:
+    await store._thread.run(store._thread.database.one, "PRAGMA max_page_count = 1")  # as many as there are
+    many = {at: Assignment((1,)) for at in range(100_000)}
+
+    with pytest.raises(StoreUnavailable, match="is full: make room on its disk"):
+        await store.create_topic(TopicRef("large"), many, {})
+
+    assert await store.topics() == []
 
 
 async def test_a_store_is_used_inside_its_block_only(tmp_path: Path) -> None:

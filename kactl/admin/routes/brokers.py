@@ -5,6 +5,7 @@ from http import HTTPStatus
 from typing import Final
 
 from kactl import draining
+from kactl.admin.audit import audited
 from kactl.admin.problem import BrokerNotFound, Refused
 from kactl.admin.route import Asked
 from kactl.admin.schema import (
@@ -27,13 +28,10 @@ from kactl.admin.service import Service
 from kactl.admin.tallies import Shares, shares
 from kactl.cluster import Cluster
 from kactl.errors import ActionTimedOut, ErrorCode
-from kactl.logs import logger
 from kactl.model import TopicPartition
 from kactl.participant.group import Participants
 from kactl.requests import UndrainRequested
 from kactl.rows import RowNumbers
-
-log = logger(__name__)
 
 # A restart waits for the registration of a life before it to expire, twice the session's timeout at the most.
 RESTART_TIMEOUT_S = 120
@@ -81,8 +79,8 @@ async def broker(service: Service, asked: Asked[BrokerPath, NoQuestion, NoQuesti
 async def kill(service: Service, asked: Acting) -> BrokerActed:
     """End a participant as SIGKILL ends a process; one that has ended already is left as it is."""
     participants = _participants(service, asked.path.id, "stop its own process")
-    log.warning("participant %d is killed, as asked over the API: %s", asked.path.id, asked.body.reason or "no reason")
-    await participants.kill(asked.path.id)
+    async with audited(service, "kill broker", asked.path.id, reason=asked.body.reason):
+        await participants.kill(asked.path.id)
     return BrokerActed(broker=asked.path.id, action="kill")
 
 
@@ -97,35 +95,37 @@ async def restart(service: Service, asked: Acting) -> BrokerActed:
             f"participant {id_} is being restarted, and waits until its earlier registration has expired",
             retriable=True,
         )
-    log.warning("participant %d is restarted, as asked over the API: %s", id_, asked.body.reason or "no reason")
     service.restarting.add(id_)
-    try:
-        async with asyncio.timeout(RESTART_TIMEOUT_S):
-            await participants.restart(id_)
-    except TimeoutError:
-        raise ActionTimedOut(f"restarting participant {id_}", RESTART_TIMEOUT_S * 1000) from None
-    finally:
-        service.restarting.discard(id_)
+    async with audited(service, "restart broker", id_, reason=asked.body.reason) as audit:
+        audit.has_begun()  # it stops before it starts
+        try:
+            async with asyncio.timeout(RESTART_TIMEOUT_S):
+                await participants.restart(id_)
+        except TimeoutError:
+            raise ActionTimedOut(f"restarting participant {id_}", RESTART_TIMEOUT_S * 1000) from None
+        finally:
+            service.restarting.discard(id_)
     return BrokerActed(broker=id_, action="restart")
 
 
 async def drain(service: Service, asked: Asked[BrokerPath, NoQuestion, BrokerDrain]) -> BrokerDrained:
     """Lead a broker's partitions elsewhere, as before it is stopped; or let it lead and follow again."""
     id_, body, controller = asked.path.id, asked.body, service.controller
-    if not body.dry_run:
-        what = "is no longer drained" if body.undo else "is drained"
-        log.warning("broker %d %s, as asked over the API: %s", id_, what, body.reason or "no reason")
     remaining: list[TopicPartition] = []
     effect = None
-    if body.undo:
-        await controller.ask(UndrainRequested(id_, dry_run=body.dry_run))
-    else:
-        min_isr = await service.min_isr()
-        held = draining.held_by(controller.cluster, id_)
-        least = min_isr[held.topic]
-        look = draining.preview if body.dry_run else draining.observe
-        remaining = await controller.drain(id_, dry_run=body.dry_run)
-        effect = _effect(controller.cluster, look(controller.cluster, held, id_, least))
+    action = "undrain broker" if body.undo else "drain broker"
+    async with audited(service, action, id_, reason=body.reason, dry_run=body.dry_run) as audit:
+        if body.undo:
+            await controller.ask(UndrainRequested(id_, dry_run=body.dry_run))
+        else:
+            min_isr = await service.min_isr()
+            held = draining.held_by(controller.cluster, id_)
+            least = min_isr[held.topic]
+            look = draining.preview if body.dry_run else draining.observe
+            remaining = await controller.drain(id_, dry_run=body.dry_run)
+            effect = _effect(controller.cluster, look(controller.cluster, held, id_, least))
+        if remaining:
+            audit.outcome, audit.detail = "partly", f"it still leads {len(remaining)} partitions"
     return BrokerDrained(
         broker=id_,
         undo=body.undo,

@@ -1,6 +1,7 @@
 """The controllership: what waits for this instance, who had it before, and giving it up."""
 
 from kactl.actors.queue import Kind, QueueView, Waiting
+from kactl.admin.audit import audited
 from kactl.admin.route import Asked
 from kactl.admin.schema import (
     CurrentEvent,
@@ -18,9 +19,6 @@ from kactl.admin.schema import (
 from kactl.admin.service import Service
 from kactl.durations import Summary
 from kactl.errors import NotController
-from kactl.logs import logger
-
-log = logger(__name__)
 
 
 async def history(service: Service, asked: Asked[NoQuestion, NoQuestion, NoQuestion]) -> TermList:
@@ -72,8 +70,8 @@ async def resign(service: Service, asked: Asked[NoQuestion, NoQuestion, Resignat
     if not controller.is_active:
         raise NotController(controller.loop.active_id)
     epoch = asked.body.expected_epoch
-    log.warning("epoch %d is given up, as asked over the API: %s", epoch, asked.body.reason or "no reason")
-    await controller.resign(expected_epoch=epoch)
+    async with audited(service, "resign", f"epoch {epoch}", reason=asked.body.reason):
+        await controller.resign(expected_epoch=epoch)
     return Resigned(epoch=epoch, active_id=controller.loop.active_id)
 
 

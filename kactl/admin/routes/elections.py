@@ -3,16 +3,14 @@
 import asyncio
 from typing import Final, Literal, cast
 
+from kactl.admin.audit import audited, listed
 from kactl.admin.route import Asked
 from kactl.admin.schema import ElectionAnswer, ElectionRequest, ElectionResult, NoQuestion
 from kactl.admin.service import Service
 from kactl.errors import ActionTimedOut, BadRequest
-from kactl.logs import logger
 from kactl.model import TopicPartition
 from kactl.requests import ElectionKind
 from kactl.requests import ElectionResult as Result
-
-log = logger(__name__)
 
 # An election waits for its turn among events, and for a store that fails for the moment.
 ELECTION_TIMEOUT_S: Final = 120
@@ -28,18 +26,14 @@ async def elect(service: Service, asked: Asked[NoQuestion, NoQuestion, ElectionR
     names = None
     if body.partitions is not None:
         names = [TopicPartition(each.topic, each.partition) for each in body.partitions]
-    if not body.dry_run:
-        log.info(
-            "%s election of %s, as asked over the API: %s",
-            body.type,
-            "all partitions" if names is None else f"{len(names)} partitions",
-            body.reason or "no reason",
-        )
-    try:
-        async with asyncio.timeout(ELECTION_TIMEOUT_S):
-            results = await service.controller.elect(ElectionKind(body.type), names, dry_run=body.dry_run)
-    except TimeoutError:
-        raise ActionTimedOut(f"the {body.type} election", ELECTION_TIMEOUT_S * 1000) from None
+    action, target = f"elect {body.type} leaders", "all partitions" if names is None else listed(names)
+    async with audited(service, action, target, reason=body.reason, dry_run=body.dry_run) as audit:
+        try:
+            async with asyncio.timeout(ELECTION_TIMEOUT_S):
+                results = await service.controller.elect(ElectionKind(body.type), names, dry_run=body.dry_run)
+        except TimeoutError:
+            raise ActionTimedOut(f"the {body.type} election", ELECTION_TIMEOUT_S * 1000) from None
+        audit.of_results([each.message for each in results if each.outcome == "failed"], total=len(results))
     as_of = service.as_of()
     told: list[ElectionResult] = []
     for begin in range(0, len(results), _RESULTS_AT_ONCE):

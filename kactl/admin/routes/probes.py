@@ -15,14 +15,16 @@ async def livez(service: Service, asked: Nothing) -> Probe:
 
 
 async def readyz(service: Service, asked: Nothing) -> Probe | Reply:
-    """Ready is who has taken over as the controller, or stands by for the one that is known."""
+    """Ready is an instance with a store that works that has taken over, or stands by for a controller that is known."""
     loop = service.controller.loop
+    if trouble := service.controller.store.trouble:
+        return _not_ready("failing", f"the store cannot be used: {trouble}")
     if service.controller.is_active:
         if loop.controllership.ready:
             return Probe(status="ok", detail="this instance is the controller")
-        return _starting("this instance has just been elected and is still loading the cluster")
+        return _not_ready("starting", "this instance has just been elected and is still loading the cluster")
     if loop.active_id is None:
-        return _starting("nobody is known to be the controller")
+        return _not_ready("starting", "nobody is known to be the controller")
     return Probe(status="ok", detail=f"standing by for controller {loop.active_id}")
 
 
@@ -59,5 +61,5 @@ def controller_info(service: Service) -> ControllerInfo:
     )
 
 
-def _starting(detail: str) -> Reply:
-    return Reply(Probe(status="starting", detail=detail), status=HTTPStatus.SERVICE_UNAVAILABLE)
+def _not_ready(status: str, detail: str) -> Reply:
+    return Reply(Probe(status=status, detail=detail), status=HTTPStatus.SERVICE_UNAVAILABLE)

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from kactl.admin.audit import audited, listed
 from kactl.admin.route import Asked
 from kactl.admin.schema import (
     AsOf,
@@ -26,7 +27,6 @@ from kactl.admin.schema import (
 from kactl.admin.service import Service
 from kactl.cluster import Cluster
 from kactl.errors import ActionTimedOut, BadRequest, ErrorCode, NotFound
-from kactl.logs import logger
 from kactl.machines.reassignment import Progress, progress
 from kactl.model import Broker, TopicPartition
 from kactl.plan import Replicas, plan
@@ -34,8 +34,6 @@ from kactl.requests import ReassignmentRequested
 from kactl.requests import ReassignmentResult as Result
 from kactl.rows import Rows
 from kactl.stored import Names
-
-log = logger(__name__)
 
 # A reassignment waits for its turn among events, and for a store that fails for the moment.
 REASSIGNMENT_TIMEOUT_S: Final = 120
@@ -50,9 +48,7 @@ async def reassign(service: Service, asked: Asked[NoQuestion, NoQuestion, Reassi
     }
     if len(targets) < len(body.partitions):
         raise BadRequest("partitions", "a partition is named twice; name each once")
-    if not body.dry_run:
-        log.info("%d partitions are reassigned, as asked over the API: %s", len(targets), body.reason or "no reason")
-    return await _ask(service, ReassignmentRequested(targets, body.dry_run))
+    return await _ask(service, "reassign", ReassignmentRequested(targets, body.dry_run), reason=body.reason)
 
 
 async def cancel(
@@ -60,11 +56,8 @@ async def cancel(
 ) -> ReassignmentAnswer:
     """Cancel the move of one partition."""
     name = TopicPartition(asked.path.topic, asked.path.partition)
-    if not asked.query.dry_run:
-        log.info(
-            "the reassignment of %s is cancelled, as asked over the API: %s", name, asked.query.reason or "no reason"
-        )
-    return await _ask(service, ReassignmentRequested({name: None}, asked.query.dry_run))
+    request = ReassignmentRequested({name: None}, asked.query.dry_run)
+    return await _ask(service, "cancel reassignment of", request, reason=asked.query.reason)
 
 
 async def reassignments(service: Service, asked: Asked[NoQuestion, NoQuestion, NoQuestion]) -> ReassignmentList:
@@ -154,12 +147,15 @@ def _loads(
     )
 
 
-async def _ask(service: Service, request: ReassignmentRequested) -> ReassignmentAnswer:
-    try:
-        async with asyncio.timeout(REASSIGNMENT_TIMEOUT_S):
-            results: list[Result] = await service.controller.ask(request)
-    except TimeoutError:
-        raise ActionTimedOut("the reassignment", REASSIGNMENT_TIMEOUT_S * 1000) from None
+async def _ask(service: Service, action: str, request: ReassignmentRequested, *, reason: str) -> ReassignmentAnswer:
+    target = listed(request.targets)
+    async with audited(service, action, target, reason=reason, dry_run=request.dry_run) as audit:
+        try:
+            async with asyncio.timeout(REASSIGNMENT_TIMEOUT_S):
+                results: list[Result] = await service.controller.ask(request)
+        except TimeoutError:
+            raise ActionTimedOut("the reassignment", REASSIGNMENT_TIMEOUT_S * 1000) from None
+        audit.of_results([each.message for each in results if each.error is not ErrorCode.NONE], total=len(results))
     return ReassignmentAnswer(dry_run=request.dry_run, results=tuple(map(_told, results)), as_of=service.as_of())
 
 

@@ -1,9 +1,11 @@
 """Topics and their partitions: to look at, to create, to change, to delete."""
 
+import contextlib
 from collections.abc import Mapping
 from http import HTTPStatus
 
 from kactl import topic_config
+from kactl.admin.audit import audited
 from kactl.admin.route import Asked, Reply
 from kactl.admin.schema import (
     NoQuestion,
@@ -51,22 +53,21 @@ async def topic(service: Service, asked: Asked[TopicPath, NoQuestion, NoQuestion
 async def create(service: Service, asked: Asked[NoQuestion, NoQuestion, TopicCreation]) -> Reply:
     """Create a topic, or say what would come of it."""
     body = asked.body
-    if not body.dry_run:
-        log.info("topic %r is created, as asked over the API: %s", body.name, body.reason or "no reason")
     partitions, replication_factor = body.partitions, body.replication_factor
     if body.assignment is None:
         defaults = service.config.kafka
         partitions = defaults.num_partitions if partitions is None else partitions
         replication_factor = defaults.default_replication_factor if replication_factor is None else replication_factor
-    ref = await service.controller.create_topic(
-        body.name,
-        partitions=partitions,
-        replication_factor=replication_factor,
-        assignment=None if body.assignment is None else dict(enumerate(body.assignment)),
-        config=body.config,
-        dry_run=body.dry_run,
-        timeout_ms=body.timeout_ms,
-    )
+    async with audited(service, "create topic", body.name, reason=body.reason, dry_run=body.dry_run):
+        ref = await service.controller.create_topic(
+            body.name,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            assignment=None if body.assignment is None else dict(enumerate(body.assignment)),
+            config=body.config,
+            dry_run=body.dry_run,
+            timeout_ms=body.timeout_ms,
+        )
     # The id of a topic that was not created is nobody's.
     created = TopicCreated(name=ref.name, id=None if body.dry_run else text_of_id(ref.id), dry_run=body.dry_run)
     if body.dry_run:
@@ -85,18 +86,18 @@ async def change(service: Service, asked: Asked[TopicPath, NoQuestion, TopicChan
     if body.partitions is None and not body.config:
         raise BadRequest("partitions", "nothing is to be changed: give partitions, or config")
     config = await _changed_config(service, name, body.config)
-    if not body.dry_run:
-        log.info("topic %r is changed, as asked over the API: %s", name, body.reason or "no reason")
-    if body.partitions is not None:
-        await controller.grow_topic(
-            name, body.partitions, assignment=body.assignment, dry_run=body.dry_run, timeout_ms=body.timeout_ms
-        )
-    if config is not None and not body.dry_run:
-        async with service.overrides:
-            # Read again: others may have changed them since.
-            config = await _changed_config(service, name, body.config)
-            assert config is not None
-            await controller.store.set_topic_config(name, config)
+    async with audited(service, "change topic", name, reason=body.reason, dry_run=body.dry_run) as audit:
+        if body.partitions is not None:
+            await controller.grow_topic(
+                name, body.partitions, assignment=body.assignment, dry_run=body.dry_run, timeout_ms=body.timeout_ms
+            )
+            audit.has_begun()
+        if config is not None and not body.dry_run:
+            async with service.overrides:
+                # Read again: others may have changed them since.
+                config = await _changed_config(service, name, body.config)
+                assert config is not None
+                await controller.store.set_topic_config(name, config)
     count = body.partitions if body.partitions is not None else len(controller.cluster.table.rows_of(known))
     return TopicChanged(name=name, partitions=count, config=config, dry_run=body.dry_run)
 
@@ -104,16 +105,14 @@ async def change(service: Service, asked: Asked[TopicPath, NoQuestion, TopicChan
 async def delete(service: Service, asked: Asked[TopicPath, TopicDeletion, NoQuestion]) -> Reply:
     """Delete a topic. Where it takes longer than there is time it is marked, and goes on: 202."""
     name, how, controller = asked.path.topic, asked.query, service.controller
-    if not how.dry_run:
-        log.warning("topic %r is deleted, as asked over the API: %s", name, how.reason or "no reason")
-    ref = await controller.delete_topic(name, dry_run=how.dry_run, timeout_ms=0)
-    gone = False
-    if not how.dry_run and how.timeout_ms:
-        try:
-            await controller.wait_deleted(ref, timeout_ms=how.timeout_ms)
-            gone = True
-        except ActionTimedOut as late:
-            log.info("%s", late)
+    async with audited(service, "delete topic", name, reason=how.reason, dry_run=how.dry_run) as audit:
+        ref = await controller.delete_topic(name, dry_run=how.dry_run, timeout_ms=0)
+        audit.outcome, audit.detail = "unfinished", "the topic is marked for deletion"
+        gone = False
+        if not how.dry_run and how.timeout_ms:
+            with contextlib.suppress(ActionTimedOut):
+                await controller.wait_deleted(ref, timeout_ms=how.timeout_ms)
+                audit.outcome, audit.detail, gone = "done", "", True
     answer = TopicDeleted(name=name, id=text_of_id(ref.id), gone=gone, dry_run=how.dry_run)
     return Reply(answer, status=HTTPStatus.OK if gone or how.dry_run else HTTPStatus.ACCEPTED)
 

@@ -68,11 +68,25 @@ class ReplicaEvent(Event, frozen=True, tag="replica"):
     to_state: ReplicaStateName
 
 
+class RequestEvent(Event, frozen=True, tag="request"):
+    """A request over this API changed something, or may have. A request that was refused is no event.
+
+    `outcome`: done, partly (of several partitions), unfinished (it goes on), unknown (the store did not answer).
+    `detail`: on the outcome; may be empty. `reason`: as the client gave it; may be empty.
+    """
+
+    action: str
+    target: str
+    outcome: str
+    detail: str
+    reason: str
+
+
 class ResetEvent(Event, frozen=True, tag="reset"):
     """Events up to `seq` are lost to this reader: read the present state, then go on behind `seq`."""
 
 
-AnyEvent = ControllerEvent | BrokerEvent | TopicEvent | PartitionEvent | ReplicaEvent | ResetEvent
+AnyEvent = ControllerEvent | BrokerEvent | TopicEvent | PartitionEvent | ReplicaEvent | RequestEvent | ResetEvent
 
 
 class EventPage(Answer, frozen=True):

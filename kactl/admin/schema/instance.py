@@ -4,7 +4,7 @@ from .words import Answer, AsOf, Int32, Question, Reason
 
 
 class Probe(Answer, frozen=True):
-    """Whether this instance lives or is ready. `status`: ok, or starting."""
+    """Whether this instance lives or is ready. `status`: ok, starting, or failing: the store cannot be used."""
 
     status: str
     detail: str = ""

@@ -17,14 +17,18 @@ ReplicaStateName = Literal[
     "new", "online", "offline", "deletion_started", "deletion_successful", "deletion_ineligible", "absent"
 ]
 BrokerStateName = Literal["live", "shutting_down", "dead"]
-EventKind = Literal["controller", "broker", "topic", "partition", "replica"]
+EventKind = Literal["controller", "broker", "topic", "partition", "replica", "request"]
 ElectionType = Literal["preferred", "unclean"]
 Int32 = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 # No control characters (C0, DEL, C1), no line separators and no marks that change the reading direction.
 ONE_LINE: Final = r"^(?![\s\S]*[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069])"
 Reason = Annotated[
     str,
-    Meta(max_length=REASON_LENGTH_MAX, pattern=ONE_LINE, description="why; kept in the log of the server; one line"),
+    Meta(
+        max_length=REASON_LENGTH_MAX,
+        pattern=ONE_LINE,
+        description="why; kept in the events and in the log of the server; one line",
+    ),
 ]
 
 Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="how many at the most")]

@@ -26,6 +26,11 @@ FAR_TOO_LONG: Final = 4
 # What a transaction writes besides its frame: some pages.
 _OVERHEAD_BYTES: Final = 16 << 10
 
+_REMEDIES: Final = {
+    sqlite3.SQLITE_FULL: "make room on its disk",
+    sqlite3.SQLITE_IOERR: "look at its disk: at the room that is left, at quotas, and at `ulimit -f`",
+    sqlite3.SQLITE_READONLY: "let the user that kactl runs as write to it and to its folder",
+}
 _SEALED: Final = (
     ("brokers", "id", "data", "registration of broker {}"),
     ("topics", "name", "assignment", "assignment of topic {}"),
@@ -246,7 +251,8 @@ class Database:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the detail
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return damaged(self.path, f"its pages are damaged ({error})")
-        return StoreUnavailable(f"{self.path}: {error}: read back what was to be written, once the cause is gone")
+        remedy = _REMEDIES.get(code, "look at its file system")
+        return StoreUnavailable(f"{self.path}: {error}: {remedy}; then read back what was to be written")
 
 
 def _fingerprint(path: Path) -> _Fingerprint:

@@ -41,9 +41,9 @@ class Lease:
         self._timeout_ms = timeout_ms
         self._renewed_ms = 0  # boot time
         self._others: list[int] = []
-        self._is_failing = False
         self._is_doubtful = False
         self.session = _NO_SESSION
+        self.trouble = ""  # why the store could not be tended at the last try; read in the loop's thread only
 
     async def open(self) -> None:
         """Begin a session of our own. Sessions that are abandoned or have run out are ended first."""
@@ -81,16 +81,16 @@ class Lease:
             await self._clock.sleep_ms(POLL_MS)
             try:
                 await self._tend_once()
-                if self._is_failing:
+                if self.trouble:
                     _LOGGER.error("the store can be tended again")
-                self._is_failing = False
+                self.trouble = ""
                 self._trust()
             except StoreError as error:
                 self._doubt()
-                if not self._is_failing:
+                if not self.trouble:
                     # It soon costs the process its controllership, and nobody else tells the person who can help.
                     _LOGGER.error("the store cannot be tended, and is tried again every %d ms: %s", POLL_MS, error)
-                self._is_failing = True
+                self.trouble = str(error)
 
     def _doubt(self) -> None:
         """The store fails: see whether our session may have run out by now."""

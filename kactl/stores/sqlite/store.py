@@ -99,6 +99,10 @@ class SqliteStore:
     def subscribe(self, listener: Callable[[StoreEvent], None]) -> None:
         self._watches.subscribe(listener)
 
+    @property
+    def trouble(self) -> str:
+        return self._lease.trouble
+
     async def new_session(self, timeout_ms: int) -> SqliteSession:
         return await self._lease.open_another(timeout_ms)
 

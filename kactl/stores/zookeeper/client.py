@@ -116,6 +116,11 @@ class Client:
             await self._link.close()
 
     @property
+    def trouble(self) -> str:
+        """Why nothing can be asked now; empty while there is a connection."""
+        return "" if self.connected else f"there is no connection to ZooKeeper at {self.hosts}{self._trouble()}"
+
+    @property
     def session_id(self) -> int | None:
         """None while there is no connection."""
         session = self._link.session

@@ -142,6 +142,10 @@ class ZooKeeperStore:
     def subscribe(self, listener: Callable[[StoreEvent], None]) -> None:
         self._listener = listener
 
+    @property
+    def trouble(self) -> str:
+        return self._client.trouble
+
     async def new_session(self, timeout_ms: int) -> Session:
         self._sessions = [session for session in self._sessions if not session.is_over]
         session = ZooKeeperSession(self._connect, timeout_ms=timeout_ms, ended=self._ended_sessions, kind=self._kind)

@@ -104,6 +104,7 @@ async def test_a_pause_longer_than_the_session_ends_in_the_same_session_or_in_a_
         fresh_zookeeper.pause()
         with pytest.raises((StoreUnavailable, SessionExpired)):
             await store.leaderships(Names.of(ROWS))  # gives up after two sessions
+        assert store.trouble.startswith("there is no connection to ZooKeeper at ")
         fresh_zookeeper.resume()
         with anyio.fail_after(WAIT_S):
             while True:

@@ -1,0 +1,118 @@
+"""Audit trail of the admin API: what a request changed, why, and with which outcome.
+
+A line and an event are written after the outcome is known, never before: a store that rejects the change must not leave
+a trail of a change that did not happen. A request that was refused leaves a line only. It changed nothing, and as an
+event it would let any client push the cluster's own events out of the history.
+
+The lines are written at every log level of the server; see `kactl.cli.setup`.
+"""
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Collection, Sequence
+from typing import Final, Literal
+
+from kactl.errors import ActionTimedOut, KactlError, Remedy
+from kactl.escaping import escaped
+from kactl.history_events import RequestEvent
+from kactl.logs import logger
+from kactl.model import TopicPartition
+
+from .service import Service
+
+AUDIT_LOGGER: Final = __name__
+log = logger(AUDIT_LOGGER)
+
+# done        all of it
+# partly      some of several partitions
+# failed      nothing was changed
+# unfinished  begun; it goes on, and did not end in time
+# unknown     the store did not answer, or an error ended the request
+Outcome = Literal["done", "partly", "failed", "unfinished", "unknown"]
+
+
+class Audit:
+    """The outcome of one request, as far as its handler knows better than `audited`.
+
+    Attributes:
+        outcome: of a request whose handler returned.
+        detail: a few words on it; empty for none.
+    """
+
+    def __init__(self) -> None:
+        self.outcome: Outcome = "done"
+        self.detail = ""
+        self._has_begun = False
+
+    def has_begun(self) -> None:
+        """A first part of the request has taken effect: it can no longer fail as a whole."""
+        self._has_begun = True
+
+    def ended_by(self, error: BaseException) -> None:
+        """The outcome of a request whose handler raised."""
+        self.detail = str(error) or type(error).__name__
+        if isinstance(error, ActionTimedOut):
+            self.outcome = "unfinished"
+        elif isinstance(error, KactlError) and error.remedy in (Remedy.REPORT, Remedy.RETRY):
+            self.outcome = "partly" if self._has_begun else "failed"
+        else:
+            self.outcome = "unknown"
+
+    def of_results(self, errors: Sequence[str], *, total: int) -> None:
+        """The outcome of a request with one result for each of `total` partitions, some of which are errors."""
+        if errors:
+            self.outcome = "partly" if len(errors) < total else "failed"
+            self.detail = f"{len(errors)} of {total} partitions failed, the first: {errors[0]}"
+
+
+@contextlib.asynccontextmanager
+async def audited(
+    service: Service, action: str, target: object, *, reason: str, dry_run: bool = False
+) -> AsyncIterator[Audit]:
+    """Record what the block does, when it has ended. A dry run changes nothing and is not recorded.
+
+    Args:
+        action: verb and kind, such as "delete topic".
+        target: what the action applies to. Comes from the client; cut and escaped here.
+        reason: given by the client; empty for none.
+    """
+    audit = Audit()
+    if dry_run:
+        yield audit
+        return
+    epoch = service.controller.cluster.fence.epoch
+    try:
+        yield audit
+    except BaseException as error:
+        audit.ended_by(error)
+        raise
+    finally:
+        _record(service, action, escaped(str(target)), reason, audit, epoch)
+
+
+def listed(names: Collection[TopicPartition]) -> str:
+    """Some partitions as the target of a request: the name of a single one, else the first and how many more."""
+    first = next(iter(names), None)
+    if first is None:
+        return "no partition"
+    return f"{first}" if len(names) == 1 else f"{first} and {len(names) - 1} more partitions"
+
+
+def _record(service: Service, action: str, target: str, reason: str, audit: Audit, epoch: int) -> None:
+    detail = escaped(audit.detail)
+    log.log(
+        logging.INFO if audit.outcome == "done" else logging.WARNING,
+        "%s %s: %s%s; requested over the API, reason: %s",
+        action, target, audit.outcome, f" ({detail})" if detail else "", reason or "none given",
+    )  # fmt: skip
+    if audit.outcome != "failed":
+        service.controller.history.add(
+            RequestEvent(
+                action=action,
+                target=target,
+                outcome=audit.outcome,
+                detail=detail,
+                reason=reason,
+                controller_epoch=epoch,
+            )
+        )
