@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from .fixtures import chroot, fresh_zookeeper, jars, zookeeper
+from .fixtures import chroot, fresh_zookeeper, jars, jars_4, zookeeper
 
-__all__ = ["chroot", "fresh_zookeeper", "jars", "zookeeper"]
+__all__ = ["chroot", "fresh_zookeeper", "jars", "jars_4", "zookeeper"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .jars import require_jars
+from .jars import require_jars, require_jars_4
 from .zookeeper import ZooKeeperServer
 
 _chroots = itertools.count(1)
@@ -15,6 +15,12 @@ _chroots = itertools.count(1)
 def jars() -> str:
     """The class path of the servers; what depends on it is skipped, loudly, where Java or Maven is missing."""
     return require_jars()
+
+
+@pytest.fixture(scope="session")
+def jars_4() -> str:
+    """The class path of Kafka 4; skipped as `jars` is, and also where Java is older than 17."""
+    return require_jars_4()
 
 
 @pytest.fixture(scope="module")

@@ -27,9 +27,13 @@ from .processes import HarnessError, Process
 HERE: Final = Path(__file__).parent
 POM: Final = HERE / "pom.xml"
 FOLDER: Final = HERE / ".jars"
+# Kafka 4, which has no ZooKeeper mode, in a folder of its own.
+POM_4: Final = HERE / "pom-4.xml"
+FOLDER_4: Final = HERE / ".jars-4"
 LOG_CONFIG: Final = HERE / "log4j.properties"
 REQUIRE: Final = "KACTL_REQUIRE_INTEROP"
 JAVA_MIN: Final = 11
+JAVA_MIN_4: Final = 17
 
 # Some 60 MB from an empty Maven cache: 15 s on a good line, minutes on a bad one.
 FETCH_S: Final = 420.0
@@ -53,15 +57,29 @@ def require_jars() -> str:
         _refuse(str(error))
 
 
+def require_jars_4() -> str:
+    """The class path of Kafka 4; skips or fails as `require_jars` does."""
+    if reason := _missing(POM_4, FOLDER_4, JAVA_MIN_4):
+        _refuse(reason)
+    try:
+        return class_path_4()
+    except JarsUnavailable as error:
+        _refuse(str(error))
+
+
 def missing() -> str | None:
     """One line that says why real servers cannot run here, or None. Looks at programs only; fetches nothing."""
+    return _missing(POM, FOLDER, JAVA_MIN)
+
+
+def _missing(pom: Path, folder: Path, java_min: int) -> str | None:
     java = java_program()
     if java is None:
-        return f"interop tests need Java {JAVA_MIN} or later, and there is no java on PATH or in JAVA_HOME"
+        return f"interop tests need Java {java_min} or later, and there is no java on PATH or in JAVA_HOME"
     version = _java_version(java)
-    if version < JAVA_MIN:
-        return f"interop tests need Java {JAVA_MIN} or later, and {java} is version {version or 'unknown'}"
-    if _names(FOLDER, _digest(POM)) is None and shutil.which("mvn") is None:
+    if version < java_min:
+        return f"interop tests need Java {java_min} or later, and {java} is version {version or 'unknown'}"
+    if _names(folder, _digest(pom)) is None and shutil.which("mvn") is None:
         return "interop tests need Maven once, to fetch Kafka's jars, and there is no mvn on PATH"
     return None
 
@@ -73,14 +91,28 @@ def class_path() -> str:
     Raises:
         JarsUnavailable: Maven failed, or took too long. Asked again, the same answer is given at once.
     """
-    outcome = _outcome()
-    if isinstance(outcome, JarsUnavailable):
-        raise outcome
-    return os.pathsep.join(map(str, outcome))
+    return _joined(_outcome(POM, FOLDER))
 
 
-def java_command(main: str, arguments: Sequence[str], *, heap_mb: int, options: Sequence[str] = ()) -> list[str]:
-    """The command that runs a class of the jars in a JVM made to start fast and stay small; `options` are for Java."""
+@cache
+def class_path_4() -> str:
+    """All jars of Kafka 4, as `class_path` returns those of 3.9.
+
+    Raises:
+        JarsUnavailable: as `class_path` does.
+    """
+    return _joined(_outcome(POM_4, FOLDER_4))
+
+
+def java_command(
+    main: str, arguments: Sequence[str], *, heap_mb: int, options: Sequence[str] = (), jars: str | None = None
+) -> list[str]:
+    """The command that runs a class of the jars in a JVM made to start fast and stay small.
+
+    Args:
+        options: for Java.
+        jars: the class path; `class_path()` if None.
+    """
     return [
         java_program() or "java",
         "-Xms64m",
@@ -91,7 +123,7 @@ def java_command(main: str, arguments: Sequence[str], *, heap_mb: int, options: 
         f"-Dlog4j.configuration={LOG_CONFIG.as_uri()}",
         *options,  # of two that say the same, Java takes the later one
         "-cp",
-        class_path(),
+        jars or class_path(),
         main,
         *arguments,
     ]
@@ -128,11 +160,17 @@ def _refuse(reason: str) -> NoReturn:
 
 
 @cache
-def _outcome() -> list[Path] | JarsUnavailable:
+def _outcome(pom: Path, folder: Path) -> list[Path] | JarsUnavailable:
     try:
-        return fetch(POM, FOLDER)
+        return fetch(pom, folder)
     except JarsUnavailable as error:
         return error
+
+
+def _joined(outcome: list[Path] | JarsUnavailable) -> str:
+    if isinstance(outcome, JarsUnavailable):
+        raise outcome
+    return os.pathsep.join(map(str, outcome))
 
 
 @cache

@@ -46,9 +46,10 @@ class Ran(NamedTuple):
 class Tools:
     """The tools. Each takes the arguments of its shell script, without those that say where the cluster is."""
 
-    def __init__(self, folder: Path, *, bootstrap: str) -> None:
-        """Prepare; nothing runs before `start`."""
+    def __init__(self, folder: Path, *, bootstrap: str, jars: str | None = None) -> None:
+        """Prepare; nothing runs before `start`. `jars` is as in `java_command`."""
         self.bootstrap = bootstrap
+        self._jars = jars
         self._folder = folder
         self._process: Process | None = None
         self._connection: socket.socket | None = None
@@ -56,7 +57,7 @@ class Tools:
     def launch(self) -> None:
         """Start the JVM, and return at once; whoever asks first waits."""
         listener = socket.create_server(("127.0.0.1", 0))
-        command = java_command(str(SOURCE), [str(listener.getsockname()[1])], heap_mb=HEAP_MB)
+        command = java_command(str(SOURCE), [str(listener.getsockname()[1])], heap_mb=HEAP_MB, jars=self._jars)
         self._process = Process(command, output=self._folder / "tools.log")
         self._listener = listener
 

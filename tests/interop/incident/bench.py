@@ -11,7 +11,7 @@ from typing import Final, Protocol, Self
 from ..acceptance.bench import until
 from ..tools import Tools
 from . import disk
-from .facts import Cut, Facts, Kill, Lost, Planned
+from .facts import Cut, Facts, Kill, Lost, Pause, Planned
 from .prober import Prober, gaps
 from .writers import Writer, read_all
 
@@ -27,6 +27,8 @@ class Broker(Protocol):
 
     def start(self) -> None: ...
     def kill(self) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
 
 
 class Notes:
@@ -40,6 +42,7 @@ class Notes:
         self.brokers = brokers
         self.partitions: list[str] = []
         self.kills: list[Kill] = []
+        self.pauses: list[Pause] = []
         self.planned: list[Planned] = []
         self.bootstrap = ",".join(f"127.0.0.1:{broker.client_port}" for broker in brokers.values())
         self.prober = Prober({number: broker.client_port for number, broker in brokers.items()})
@@ -69,6 +72,25 @@ class Notes:
         after = time.time()
         self.kills.append(Kill(broker, before, after, disk.ends(self.brokers[broker].folder / "logs")))
 
+    def kill_together(self, *brokers: int) -> None:
+        """SIGKILL to several, one right after the other."""
+        before = time.time()
+        for broker in brokers:
+            self.brokers[broker].kill()
+        after = time.time()
+        for broker in brokers:
+            self.kills.append(Kill(broker, before, after, disk.ends(self.brokers[broker].folder / "logs")))
+
+    def paused(self, broker: int, meanwhile: Callable[[], object]) -> None:
+        """SIGSTOP, and SIGCONT after `meanwhile` has returned."""
+        before = time.time()
+        self.brokers[broker].pause()
+        after = time.time()
+        meanwhile()
+        resumed = time.time()
+        self.brokers[broker].resume()
+        self.pauses.append(Pause(broker, before, after, resumed, time.time()))
+
     def plan(self, what: str, act: Callable[[], object]) -> None:
         """Do something that moves leaders on purpose, and wait until all is well again."""
         begin = time.time()
@@ -95,7 +117,7 @@ class Notes:
             partitions=self.partitions,
             kills=self.kills,
             planned=self.planned,
-            gaps=[gap for partition in self.partitions for gap in gaps(self.prober.looks, partition)],
+            gaps=[gap for partition in self.partitions for gap in gaps(self.prober.looks, partition, self.pauses)],
             cuts=[cut for kill in self.kills for cut in self._cuts(kill)],
             begins={partition: disk.begins(self._log_of_leader(partition), partition) for partition in self.partitions},
             lost=lost,
@@ -103,6 +125,7 @@ class Notes:
             committed=committed,
             acknowledged=sum(len(writer.acknowledged) for writer in self.writers),
             refused=[reason for writer in self.writers for reason in writer.refused],
+            pauses=self.pauses,
         )
 
     def _flows(self, partition: str, since: float) -> bool:

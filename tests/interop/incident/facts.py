@@ -18,6 +18,16 @@ class Kill(NamedTuple):
     ends: dict[str, End]
 
 
+class Pause(NamedTuple):
+    """A broker was stopped by SIGSTOP between the first two times, and continued between the others."""
+
+    broker: int
+    before: float
+    after: float
+    resumed_before: float
+    resumed_after: float
+
+
 class Planned(NamedTuple):
     """Somebody wanted leaders to move, between two times."""
 
@@ -81,6 +91,7 @@ class Facts:
     committed: dict[str, int]
     acknowledged: int
     refused: list[str]
+    pauses: list[Pause] = dataclasses.field(default_factory=list)
 
     def was_planned(self, at: float, slack_s: float) -> bool:
         """Whether somebody moved leaders on purpose at that time."""

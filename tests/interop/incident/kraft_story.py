@@ -4,6 +4,7 @@ Source of how to run one: the properties of KRaft's combined mode, and the tool 
 """
 
 import re
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -31,10 +32,26 @@ _NOT_WITHOUT_ZOOKEEPER: Final = {"controlled.shutdown.retry.backoff.ms"}
 class KRaftNode:
     """One node. It keeps its ports and its folder over any number of starts."""
 
-    def __init__(self, node_id: int, *, folder: Path, java_options: list[str]) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        *,
+        folder: Path,
+        java_options: list[str],
+        jars: str | None = None,
+        overrides: Mapping[str, str] | None = None,
+    ) -> None:
+        """Prepare; nothing runs before `launch`.
+
+        Args:
+            jars: as in `java_command`.
+            overrides: settings that win over those of the story.
+        """
         self.id = node_id
         self.folder = folder
         self.java_options = java_options
+        self._jars = jars
+        self._overrides = dict(overrides or {})
         self.client_port = free_port()
         self.internal_port = free_port()
         self.controller_port = free_port()
@@ -54,20 +71,25 @@ class KRaftNode:
             "node.id": str(self.id),
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"{brokers},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "listeners": brokers,
             "advertised.listeners": brokers,
             "listener.security.protocol.map": "INTERNAL:PLAINTEXT,CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(self.folder / "logs"),
             "broker.session.timeout.ms": str(SESSION_MS),
             "broker.heartbeat.interval.ms": "500",
             "auto.leader.rebalance.enable": "false",
+            **self._overrides,
         }
+        if "controller" in settings["process.roles"]:
+            settings["listeners"] += f",CONTROLLER://127.0.0.1:{self.controller_port}"
         self.config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
     def launch(self) -> None:
         """Run it, and return at once."""
         self.process = Process(
-            java_command("kafka.Kafka", [str(self.config)], heap_mb=HEAP_MB, options=self.java_options),
+            java_command(
+                "kafka.Kafka", [str(self.config)], heap_mb=HEAP_MB, options=self.java_options, jars=self._jars
+            ),
             output=self.folder / "server.log",
         )
 
@@ -89,6 +111,16 @@ class KRaftNode:
         if self.process is not None:
             self.process.kill()
 
+    def pause(self) -> None:
+        """SIGSTOP."""
+        assert self.process is not None
+        self.process.pause()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        assert self.process is not None
+        self.process.resume()
+
 
 def run(folder: Path) -> Facts:
     """Tell it once; the logs end up in `folder/logs`, and beside them the metadata log in `folder/metadata.txt`."""
@@ -99,19 +131,8 @@ def run(folder: Path) -> Facts:
         )
         for node_id in NODES
     }
-    voters = ",".join(f"{each.id}@127.0.0.1:{each.controller_port}" for each in nodes.values())
     with ExitStack() as stack:
-        bootstrap = ",".join(f"127.0.0.1:{each.client_port}" for each in nodes.values())
-        tools = stack.enter_context(Tools(folder, bootstrap=bootstrap))
-        for node in nodes.values():
-            node.configure(voters)
-            tools.run(STORAGE_TOOL, "format", "--cluster-id", CLUSTER_ID, "--config", str(node.config)).well()
-            stack.callback(node.kill)
-        for node in nodes.values():
-            node.launch()
-        for node in nodes.values():
-            node.wait_started()
-        until(lambda: _serves(nodes), "all nodes to know each other", MARGIN_S)
+        tools = started(stack, nodes, folder, voters=NODES)
         notes = stack.enter_context(Notes(nodes, tools))
         found = _tell(nodes, notes, tools, logs)
         dumped = tools.run(DUMP_TOOL, "--cluster-metadata-decoder", "--files", str(_metadata_log(nodes[1]))).well()
@@ -119,33 +140,52 @@ def run(folder: Path) -> Facts:
         return found
 
 
+def started(
+    stack: ExitStack, nodes: Mapping[int, KRaftNode], folder: Path, *, voters: Iterable[int], jars: str | None = None
+) -> Tools:
+    """Start nodes together, with new folders, and their tools; `stack` ends them."""
+    quorum = ",".join(f"{each}@127.0.0.1:{nodes[each].controller_port}" for each in voters)
+    bootstrap = ",".join(f"127.0.0.1:{each.client_port}" for each in nodes.values())
+    tools = stack.enter_context(Tools(folder, bootstrap=bootstrap, jars=jars))
+    for node in nodes.values():
+        node.configure(quorum)
+        tools.run(STORAGE_TOOL, "format", "--cluster-id", CLUSTER_ID, "--config", str(node.config)).well()
+        stack.callback(node.kill)
+    for node in nodes.values():
+        node.launch()
+    for node in nodes.values():
+        node.wait_started()
+    until(lambda: _serves(nodes), "all nodes to know each other", MARGIN_S)
+    return tools
+
+
 def _tell(nodes: dict[int, KRaftNode], notes: Notes, tools: Tools, logs: Path) -> Facts:
     notes.create("orders", "1:2:3,2:3:1,3:1:2")
-    active = _active(logs)
-    leader = next(each for each in nodes if each != active)
+    controller = active(logs)
+    leader = next(each for each in nodes if each != controller)
 
-    for victim in (leader, active):
+    for victim in (leader, controller):
         notes.kill(victim)
         notes.flowing()
         nodes[victim].start()
-        until(lambda: _whole(tools), "all replicas in sync", MARGIN_S)
+        until(lambda: whole(tools), "all replicas in sync", MARGIN_S)
         notes.plan("preferred", lambda: tools.elect("--election-type", "PREFERRED", "--all-topic-partitions").well())
 
     notes.finish()
     return notes.facts(logs, "UTC", unclean={}, committed={})
 
 
-def _active(logs: Path) -> int:
+def active(logs: Path) -> int:
     """The active controller, by the highest epoch that any log says."""
     said = [
         (int(epoch), int(node))
-        for log in logs.glob("*/controller.log")
+        for log in logs.glob("*/controller.log*")  # renamed by the hour
         for node, epoch in _ACTIVE.findall(log.read_text())
     ]
     return max(said)[1]
 
 
-def _serves(nodes: dict[int, KRaftNode]) -> bool:
+def _serves(nodes: Mapping[int, KRaftNode]) -> bool:
     for node in nodes.values():
         with MetadataClient(node.client_port) as client:
             if client.look().brokers.keys() != nodes.keys():
@@ -153,7 +193,8 @@ def _serves(nodes: dict[int, KRaftNode]) -> bool:
     return True
 
 
-def _whole(tools: Tools) -> bool:
+def whole(tools: Tools) -> bool:
+    """Whether every partition has all its replicas in sync."""
     return not tools.topics("--describe", "--under-replicated-partitions").well().out.strip()
 
 

@@ -1,4 +1,4 @@
-"""Logs as Kafka 3.9 writes them where nobody has changed anything: which file, which layout, which level."""
+"""Logs as Kafka 3.9 and 4 write them where nobody has changed anything: which file, which layout, which level."""
 
 from pathlib import Path
 from typing import Final
@@ -54,3 +54,43 @@ def java_options(logs: Path, *, state_change: str = "INFO", zone: str = "UTC") -
     config = logs.parent.parent / f"{logs.name}-log4j.properties"
     config.write_text("".join(lines))
     return [f"-Dlog4j.configuration={config.as_uri()}", f"-Dkafka.logs.dir={logs}", f"-Duser.timezone={zone}"]
+
+
+# Kafka 4 comes with log4j 2. Appender -> file; the loggers write into a file of their own and not into the root's.
+_FILES_4: Final = {"server": "server.log", "stateChange": "state-change.log", "controller": "controller.log"}
+_LOGGERS_4: Final = {
+    "org.apache.kafka.controller": "controller",
+    "state.change.logger": "stateChange",
+}
+_APPENDER_4: Final = """\
+appender.{name}.type=RollingFile
+appender.{name}.name={name}
+appender.{name}.fileName=${{sys:kafka.logs.dir}}/{file}
+appender.{name}.filePattern=${{sys:kafka.logs.dir}}/{file}.%d{{yyyy-MM-dd-HH}}
+appender.{name}.layout.type=PatternLayout
+appender.{name}.layout.pattern=[%d] %p %m (%c)%n
+appender.{name}.policies.type=TimeBasedTriggeringPolicy
+"""
+_ROOT_4: Final = """\
+rootLogger.level=INFO
+rootLogger.appenderRef.stdout.ref=stdout
+rootLogger.appenderRef.server.ref=server
+appender.stdout.type=Console
+appender.stdout.name=stdout
+appender.stdout.layout.type=PatternLayout
+appender.stdout.layout.pattern=[%d] %p %m (%c)%n
+"""
+
+
+def java_options_4(logs: Path, *, state_change: str = "INFO", zone: str = "UTC") -> list[str]:
+    """As `java_options`, for Kafka 4."""
+    logs.mkdir(parents=True, exist_ok=True)
+    lines = [_ROOT_4, *(_APPENDER_4.format(name=name, file=file) for name, file in _FILES_4.items())]
+    for logger, appender in _LOGGERS_4.items():
+        key = f"logger.{appender}"
+        level = state_change if appender == "stateChange" else "INFO"
+        lines.append(f"{key}.name={logger}\n{key}.level={level}\n{key}.additivity=false\n")
+        lines.append(f"{key}.appenderRef.{appender}.ref={appender}\n")
+    config = logs.parent.parent / f"{logs.name}-log4j2.properties"
+    config.write_text("".join(lines))
+    return [f"-Dlog4j2.configurationFile={config.as_uri()}", f"-Dkafka.logs.dir={logs}", f"-Duser.timezone={zone}"]

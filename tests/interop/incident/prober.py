@@ -17,9 +17,12 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+if TYPE_CHECKING:
+    from .facts import Pause
 
 EVERY_S: Final = 0.02
 # A broker that runs answers within a millisecond or two; one that is busy with its start may take its time.
@@ -141,8 +144,11 @@ class Prober:
             thread.join(JOIN_S)
 
 
-def gaps(looks: Mapping[int, list[Look]], partition: str) -> list[Gap]:
-    """The times of which it is certain that nobody led for more than GAP_S."""
+def gaps(looks: Mapping[int, list[Look]], partition: str, pauses: "Sequence[Pause]" = ()) -> list[Gap]:
+    """The times of which it is certain that no broker led for more than GAP_S.
+
+    A question without an answer counts only while the broker is known to have been paused: a busy one may be slow.
+    """
     led = sorted(
         (look.asked, look.answered, broker)
         for broker, asked in looks.items()
@@ -151,19 +157,28 @@ def gaps(looks: Mapping[int, list[Look]], partition: str) -> list[Gap]:
     )
     found = []
     for (asked, _, before), (next_asked, next_answered, after) in itertools.pairwise(led):
-        lost = _not_leading(looks[before], partition, asked, next_answered)
-        not_yet = _not_leading(looks[after], partition, asked, next_asked)
+        lost = _not_leading(looks[before], partition, asked, next_answered, _of(pauses, before))
+        not_yet = _not_leading(looks[after], partition, asked, next_asked, _of(pauses, after))
         if lost and not_yet and not_yet[-1].asked - lost[0].answered > GAP_S:
             found.append(Gap(partition, asked, lost[0].answered, not_yet[-1].asked, next_answered, (before, after)))
     return found
 
 
-def _not_leading(looks: list[Look], partition: str, since: float, until: float) -> list[Look]:
-    """The looks within a time that show that a broker does not lead."""
-    return [
-        each for each in looks
-        if since < each.asked and each.answered <= until and each.led is not None and partition not in each.led
-    ]  # fmt: skip
+def _of(pauses: "Sequence[Pause]", broker: int) -> list[tuple[float, float]]:
+    return [(each.before, each.resumed_after) for each in pauses if each.broker == broker]
+
+
+def _not_leading(
+    looks: list[Look], partition: str, since: float, until: float, pauses: list[tuple[float, float]]
+) -> list[Look]:
+    """The looks within a time that show that a broker does not lead, or cannot answer since it is paused."""
+
+    def shows(look: Look) -> bool:
+        if look.led is None:
+            return any(begin <= look.asked and look.answered <= end for begin, end in pauses)
+        return partition not in look.led
+
+    return [each for each in looks if since < each.asked and each.answered <= until and shows(each)]
 
 
 def _answer(connection: socket.socket, number: int, question: bytes) -> bytes:

@@ -1,0 +1,207 @@
+"""Three troubles of real brokers, each of which asks more of the logs than the death of one leader does.
+
+1. A broker is paused for longer than its session lives. Others take over what they have copies of; `single` has no
+   other replica, and is led by the paused broker again from the moment it is continued.
+2. A leader and the controller are killed together, so that the successor finds the other death out.
+3. Both replicas of `pair` are killed, one after the other, and the last of them comes back later.
+
+The same is told of Kafka 3.9 with ZooKeeper and of Kafka 4 without it. Sessions live as long as they do by default, as
+far as the test's time allows: how long a death takes to be noticed is what the logs have to be read for.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, Protocol
+
+from ..acceptance.bench import until
+from ..brokers import Cluster
+from ..eyes import Eyes
+from ..tools import Tools
+from ..zookeeper import ZooKeeperServer
+from . import kraft_story, logging
+from .bench import MARGIN_S, Notes
+from .facts import Facts
+from .kraft_story import KRaftNode
+
+# The longest that a ZooKeeper with ticks of half a second allows is 10 s. KRaft's default.
+SESSION_S: Final = 9.0
+# A pause and the time without any replica last for so long after everything else has recovered.
+HOLD_S: Final = 10.0
+CHROOT: Final = "/hard-day"
+OVERRIDES: Final = {"auto.leader.rebalance.enable": "false", "replica.lag.time.max.ms": "10000"}
+# The fourth node is a broker only: it can die with the active controller, and two voters of three are left.
+NODES_4: Final = (1, 2, 3, 4)
+VOTERS_4: Final = (1, 2, 3)
+
+
+class _Stage(Protocol):
+    """What the story needs of a cluster."""
+
+    notes: Notes
+    tools: Tools
+
+    def controller(self) -> int: ...
+    def others(self, controller: int) -> tuple[int, int]:
+        """Two brokers that can be lost while the controller lives, the second also together with it."""
+
+    def whole(self) -> None:
+        """Wait until every partition is led with all its replicas in sync."""
+
+
+def with_zookeeper(folder: Path, *, state_change: str, zone: str) -> Facts:
+    """Tell it of Kafka 3.9; the logs end up in `folder/logs`. The rest is as in `logging.java_options`."""
+    logs = folder / "logs"
+    with ExitStack() as stack:
+        zookeeper = stack.enter_context(ZooKeeperServer(folder / "zookeeper"))
+        cluster = Cluster(
+            folder,
+            zookeeper=zookeeper.connect(CHROOT),
+            ibp="3.9",
+            session_timeout_ms=round(SESSION_S * 1000),
+            overrides=OVERRIDES,
+        )
+        for broker in cluster.brokers:
+            broker.java_options = logging.java_options(
+                logs / f"broker-{broker.id}", state_change=state_change, zone=zone
+            )
+        tools = stack.enter_context(Tools(folder, bootstrap=cluster.bootstrap))
+        stack.enter_context(cluster)
+        eyes = stack.enter_context(Eyes(zookeeper.connect(), CHROOT))
+        notes = stack.enter_context(Notes({each.id: each for each in cluster.brokers}, tools))
+        _tell(_WithZooKeeper(notes, tools, eyes), "1:2:3,2:3:1,3:1:2")
+        return notes.facts(logs, zone, unclean={}, committed={})
+
+
+def without_zookeeper(folder: Path, *, jars: str, state_change: str, zone: str) -> Facts:
+    """Tell it of Kafka 4, whose class path is `jars`; the rest is as above."""
+    logs = folder / "logs"
+    nodes = {
+        node_id: KRaftNode(
+            node_id,
+            folder=folder / f"node-{node_id}",
+            java_options=logging.java_options_4(logs / f"node-{node_id}", state_change=state_change, zone=zone),
+            jars=jars,
+            overrides=OVERRIDES
+            | {"broker.session.timeout.ms": str(round(SESSION_S * 1000)), "broker.heartbeat.interval.ms": "2000"}
+            | ({} if node_id in VOTERS_4 else {"process.roles": "broker"}),
+        )
+        for node_id in NODES_4
+    }
+    with ExitStack() as stack:
+        tools = kraft_story.started(stack, nodes, folder, voters=VOTERS_4, jars=jars)
+        notes = stack.enter_context(Notes(nodes, tools))
+        _tell(_WithoutZooKeeper(notes, tools, logs), "1:2:3,2:3:4,3:4:1,4:1:2")
+        return notes.facts(logs, zone, unclean={}, committed={})
+
+
+def _tell(stage: _Stage, assignment: str) -> None:
+    notes = stage.notes
+    paused, _ = stage.others(stage.controller())
+    notes.create("orders", assignment)
+    notes.create("single", str(paused))
+    orders = [each for each in notes.partitions if each.startswith("orders")]
+
+    # 1. The paused broker.
+    notes.paused(paused, lambda: _hold(notes, orders))
+    stage.whole()
+    _preferred(stage)
+
+    # 2. The leader and the controller.
+    controller = stage.controller()
+    _, leader = stage.others(controller)
+    notes.kill_together(leader, controller)
+    notes.flowing(orders)
+    for each in (leader, controller):
+        notes.brokers[each].start()
+    stage.whole()
+    _preferred(stage)
+
+    # 3. All replicas.
+    first, last = stage.others(stage.controller())
+    notes.create("pair", f"{first}:{last}")
+    stage.whole()
+    notes.kill(first)
+    notes.flowing(["pair-0"])
+    notes.kill(last)
+    _hold(notes, [])
+    notes.brokers[last].start()
+    notes.flowing(["pair-0"])
+    notes.brokers[first].start()
+    stage.whole()
+    notes.finish()
+
+
+def _hold(notes: Notes, partitions: list[str]) -> None:
+    """Wait until the partitions work, and for HOLD_S more, but for no less than two sessions in all."""
+    since = time.time()
+    notes.flowing(partitions)
+    _pass_by(max(time.time() + HOLD_S, since + 2 * SESSION_S))
+
+
+def _pass_by(at: float) -> None:
+    until(lambda: time.time() >= at, "time to pass", MARGIN_S)
+
+
+def _preferred(stage: _Stage) -> None:
+    def elect() -> object:
+        return stage.tools.elect("--election-type", "PREFERRED", "--all-topic-partitions").well()
+
+    stage.notes.plan("preferred", elect)
+
+
+class _WithZooKeeper:
+    def __init__(self, notes: Notes, tools: Tools, eyes: Eyes) -> None:
+        self.notes = notes
+        self.tools = tools
+        self._eyes = eyes
+
+    def controller(self) -> int:
+        return _found(lambda: self._eyes.holder()[0])
+
+    def others(self, controller: int) -> tuple[int, int]:
+        first, second = sorted(set(self.notes.brokers) - {controller})
+        return first, second
+
+    def whole(self) -> None:
+        until(self._is_whole, "all replicas in sync", MARGIN_S)
+        self.notes.flowing()
+
+    def _is_whole(self) -> bool:
+        states = self._eyes.states()
+        return all(
+            name in states and states[name].leader != -1 and set(states[name].isr) == set(replicas)
+            for name, replicas in self._eyes.assignments().items()
+        )
+
+
+class _WithoutZooKeeper:
+    def __init__(self, notes: Notes, tools: Tools, logs: Path) -> None:
+        self.notes = notes
+        self.tools = tools
+        self._logs = logs
+
+    def controller(self) -> int:
+        return kraft_story.active(self._logs)
+
+    def others(self, controller: int) -> tuple[int, int]:
+        first = min(set(VOTERS_4) - {controller})
+        return first, max(NODES_4)
+
+    def whole(self) -> None:
+        until(lambda: kraft_story.whole(self.tools), "all replicas in sync", MARGIN_S)
+        self.notes.flowing()
+
+
+def _found(look: Callable[[], int | None]) -> int:
+    found: list[int] = []
+
+    def is_there() -> bool:
+        holder = look()
+        if holder is not None:
+            found.append(holder)
+        return holder is not None
+
+    until(is_there, "a controller", MARGIN_S)
+    return found[-1]

@@ -1,0 +1,72 @@
+"""Real brokers that are paused, die with the controller, or with all other replicas: how long there was no leader.
+
+Clients ask all brokers all the time. What the logs make of it is within 15 % of what they measured, with Kafka 3.9 and
+ZooKeeper and with Kafka 4 and KRaft, at INFO and at TRACE; see `incident/hard_day.py` for what happens.
+"""
+
+import pytest
+
+from .incident import answers, hard_day, measured
+from .incident.answers import Answers
+from .incident.facts import Facts
+from .incident.recorded import ZONES
+
+pytestmark = pytest.mark.long
+
+STORIES = {f"{kind} {level}": (kind, level) for kind in ("zookeeper", "kraft") for level in ("INFO", "TRACE")}
+
+
+@pytest.fixture(scope="module", params=STORIES)
+def facts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Facts:
+    """What happened."""
+    kind, level = STORIES[request.param]
+    folder = tmp_path_factory.mktemp("hard-day")
+    if kind == "zookeeper":
+        request.getfixturevalue("jars")
+        return hard_day.with_zookeeper(folder, state_change=level, zone=ZONES[level])
+    jars: str = request.getfixturevalue("jars_4")
+    return hard_day.without_zookeeper(folder, jars=jars, state_change=level, zone=ZONES[level])
+
+
+@pytest.fixture(scope="module")
+def told(facts: Facts, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """What the logs tell of it."""
+    return answers.ask(tmp_path_factory.mktemp("answers"), facts.logs, zone=facts.zone)
+
+
+def test_partitions_were_unavailable_in_each_trouble(facts: Facts) -> None:
+    (pause,) = facts.pauses
+    together = {kill.broker for kill in facts.kills[:2]}
+
+    alone = [gap for gap in facts.gaps if gap.partition == "single-0" and gap.leaders == (pause.broker, pause.broker)]
+    assert any(gap.begin_low < pause.after and gap.end_high > pause.resumed_before for gap in alone)
+    assert {gap.leaders[0] for gap in facts.gaps} >= together
+    assert any(gap.leaders[0] == gap.leaders[1] for gap in facts.gaps if gap.partition == "pair-0")
+
+
+def test_the_best_guess_is_near_the_clients_measurement(facts: Facts, told: Answers) -> None:
+    assert measured.headline(facts, told.rows("outages")) == []
+
+
+def test_every_outage_is_found_within_its_bounds(facts: Facts, told: Answers) -> None:
+    assert measured.bounds(facts, told.rows("outages")) == []
+
+
+def test_no_outage_ends_later_than_its_paused_leader_could_be_used(facts: Facts, told: Answers) -> None:
+    assert measured.too_late(facts, told.rows("outages")) == []
+
+
+def test_no_begin_is_called_observed_that_no_line_observes(told: Answers) -> None:
+    assert measured.claimed(told.rows("outages")) == []
+
+
+def test_session_timeouts_are_those_of_the_logs(told: Answers) -> None:
+    known = {(row["session_ms"], row["session_by"]) for row in told.rows("absences") if row["detected_at"]}
+
+    assert {ms for ms, _ in known} == {round(hard_day.SESSION_S * 1000)}
+    assert "default" not in {by for _, by in known}
+
+
+def test_the_report_has_the_best_guess_and_its_bounds_in_its_first_line(told: Answers) -> None:
+    assert "no less than" in told.report["headline"]
+    assert "no more than" in told.report["headline"]
