@@ -6,6 +6,7 @@ Each says which columns it fills besides where it stands (`file_id`, `offset`, `
 """
 
 import enum
+from typing import Final
 
 
 class EventType(enum.StrEnum):
@@ -84,6 +85,12 @@ class EventType(enum.StrEnum):
     ISR_REFUSED = "isr-refused"  # TP, partition_epoch the leader believed in
     TRUNCATED = "truncated"  # TP, log_end after it
 
+    # -- sessions, and brokers that stop answering ---------------------------------------------------------------------
+    CONFIGURED = "configured"  # a broker started: text has settings of its configuration dump; it stands for no line
+    SESSION_NEGOTIATED = "session-negotiated"  # with ZooKeeper: took_ms is the session timeout
+    FETCH_UNANSWERED = "fetch-unanswered"  # by broker: took_ms since it was sent, null if the line does not say
+    SILENT = "silent"  # the writer wrote nothing for took_ms before this time; it stands for no line
+
     # -- KRaft's quorum ------------------------------------------------------------------------------------------------
     QUORUM_LEADER = "quorum-leader"  # controller_epoch, controller where the line names it
     SLOW_EVENT = "slow-event"  # took_ms, text: which
@@ -113,3 +120,7 @@ class Kind(enum.StrEnum):
     EMPTY = "empty"  # nothing in it
     FOREIGN = "foreign"  # none of these
     UNREADABLE = "unreadable"  # it could not be read
+
+
+# Rows that the reader adds, and that stand for no event of the logs.
+NO_LINE: Final = (EventType.CLOCK_BACK, EventType.CONFIGURED, EventType.SILENT, EventType.BROKEN)

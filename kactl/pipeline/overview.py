@@ -7,7 +7,7 @@ import msgspec
 import pyarrow as pa
 
 from . import versions
-from .event_types import EventType, Kind
+from .event_types import NO_LINE, EventType, Kind
 from .files import FILE_SCHEMA
 from .text.probe import Probe
 from .text.zone import is_ambiguous, zone_of
@@ -22,7 +22,7 @@ _ALIKE_WORDS: Final = 5
 # Below it, more is missing from a file than a few unknown lines explain.
 COVERAGE_LOW: Final = 0.9
 _LEVELS: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
-_NO_EVENT: Final = (EventType.OTHER, EventType.UNPARSED, EventType.BROKEN, EventType.CLOCK_BACK)
+_NO_EVENT: Final = (EventType.OTHER, EventType.UNPARSED, *NO_LINE)
 INFO_ONLY: Final = (
     "INFO only: moves to OfflinePartition, moves of replicas and single requests are not in it; where outages began is "
     "taken from elsewhere, or bounded"

@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 STATE: Final = "state.change.logger"
 CONTROLLER: Final = "kafka.controller.KafkaController"
 PARTITION: Final = "kafka.cluster.Partition"
+CLIENT: Final = "org.apache.zookeeper.ClientCnxn"
 QUORUM: Final = "org.apache.kafka.controller.QuorumController"
 
 _OLD_STATE: Final = (
@@ -659,6 +660,36 @@ GOLDEN: Final = (
         "kafka.log.UnifiedLog",
     ),
     Golden("I5-1.0", "Truncating log a-b-0-3 to offset 1000.", TP | {"log_end": 1000}, "kafka.log.Log"),
+    # -- sessions, and brokers that stop answering ---------------------------------------------------------------------
+    Golden(
+        "N1",
+        "Session establishment complete on server zk1/10.0.0.7:2181, session id = 0x10000103cc30003, "
+        "negotiated timeout = 18000",
+        {"took_ms": 18_000},
+        CLIENT,
+    ),
+    Golden(
+        "N1",
+        "Session establishment complete on server zk1/10.0.0.7:2181, sessionid = 0x15d, negotiated timeout = 6000",
+        {"took_ms": 6_000},
+        CLIENT,
+    ),
+    Golden(
+        "N2",
+        "[ReplicaFetcher replicaId=3, leaderId=2, fetcherId=0] Cancelled in-flight FETCH request with correlation id "
+        "729 due to node 2 being disconnected (elapsed time since creation: 8919ms, elapsed time since send: 8918ms, "
+        "throttle time: 0ms, request timeout: 30000ms)",
+        {"broker": 2, "took_ms": 8_918},
+        "org.apache.kafka.clients.NetworkClient",
+    ),
+    Golden(
+        "N3",
+        "[ReplicaFetcher replicaId=3, leaderId=2, fetcherId=0] Error sending fetch request (sessionId=INVALID, "
+        "epoch=INITIAL) to node 2:",
+        {"broker": 2, "error": "java.io.IOException", "reason": "Connection to 10.0.0.2:9092 failed"},
+        "org.apache.kafka.clients.FetchSessionHandler",
+        continued="java.io.IOException: Connection to 10.0.0.2:9092 failed",
+    ),
     Golden(
         "I1-0.8",
         "Partition [a-b-0,3] on broker 2: Shrinking ISR for partition [a-b-0,3] from 1,2 to 2",

@@ -72,6 +72,8 @@ def test_every_type_of_event_comes_from_somewhere() -> None:
         EventType.TOPIC_CREATED,
         EventType.TOPIC_REMOVED,
         EventType.CLOCK_BACK,
+        EventType.CONFIGURED,
+        EventType.SILENT,
         EventType.BROKEN,
         EventType.OTHER,
         EventType.UNPARSED,

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from kactl.pipeline.event_types import EventType
 from kactl.pipeline.events import Column
 
-from . import membership
+from . import around, membership, silence
 from .job import BOOL, INT, LONG, TEXT, TIME, Job
 from .lines import is_a
 from .membership import Absence, Said
+from .sessions import Sessions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -41,6 +42,28 @@ COLUMNS: Final = (
     ),
     Column("controller", INT, "the controller that took note"),
     Column("error_us", LONG, "by how much the broker's own times may be wrong against the controller's"),
+    Column("silent_at", TIME, "when it stopped answering: the best guess; null if it bounced, or was gone from before"),
+    Column("silent_low", TIME, "it was not before this; null if nothing bounds it"),
+    Column("silent_high", TIME, "it was not after this"),
+    Column(
+        "silent_by",
+        TEXT,
+        "what the best guess follows from: fetch (followers that got no answer), session (its timeout), or sign (its "
+        "own last line)",
+    ),
+    Column(
+        "awake_at",
+        TIME,
+        "its first line after the silence, of any kind; null without one, or if it was started anew: what was paused "
+        "leads on from here what nobody else could lead",
+    ),
+    Column("session_ms", LONG, "the session timeout by which it was missed"),
+    Column(
+        "session_by",
+        TEXT,
+        "where that is from: negotiated (with ZooKeeper), configured (its configuration dump), other-brokers (theirs), "
+        "or default (of its version of Kafka: an assumption, which bounds nothing)",
+    ),
 )
 _TOLD_BY: Final = (
     EventType.CONTROLLER_ELECTED,
@@ -52,47 +75,84 @@ _TOLD_BY: Final = (
     EventType.BROKER_FENCED,
     EventType.BROKER_UNFENCED,
 )
-# Of lines that say nothing only the first of many has a time, and a broker that is starting writes some before anybody
-# has noticed that it had stopped.
-_NO_SIGN: Final = (EventType.OTHER, EventType.UNPARSED, EventType.BROKEN, EventType.CLOCK_BACK)
 
 
-def absences(timed: "DataFrame") -> "DataFrame":
-    """One row for each absence. It asks at once: for what controllers say of brokers."""
-    from pyspark.sql import functions as f
+def absences(timed: "DataFrame", files: "DataFrame | None" = None) -> "DataFrame":
+    """One row for each absence. It asks at once: for what controllers say of brokers, and brokers of their sessions.
 
-    listed = JOB.table(timed.sparkSession, _numbered(membership.absences(_said(timed))), _NUMBER)
-    listed = listed.drop("last_sign_at", "first_sign_at")
-    signs = _signs(timed, listed)
-    key = ["broker", "number"]
-    last = signs.selectExpr("broker", "number + 1 number", "last last_sign_at", "error_us last_error_us")
-    first = signs.selectExpr("broker", "number", "first first_sign_at", "error_us first_error_us")
-    joined = listed.join(last, key, "left").join(first, key, "left")
+    Args:
+        files: for the versions of Kafka, by which session timeouts are assumed that no log has.
+    """
+    found = membership.absences(_said(timed))
+    known = Sessions.read(timed, files)
+    given = {id(each): silence.bounds(_loss(each), known.of(each)) for each in found if each.detected_at is not None}
+    seen = around.read(
+        timed,
+        [_lost(each, given[id(each)]) for each in found if each.detected_at is not None],
+        [each.broker for each in found],
+    )
+    return JOB.table(timed.sparkSession, [_row(each, given.get(id(each)), known, seen) for each in found])
+
+
+def _row(each: Absence, given: silence.Bounds | None, known: Sessions, seen: around.Around) -> dict[str, Any]:
+    own = seen.own(each.broker, _us(each.detected_at))
     # A broker that was back before it was missed wrote on, and which of its lines was the last before nobody knows.
-    is_clear = f.col("detected_at").isNotNull() & (f.col("how") != membership.BOUNCED)
-    own_error = f.coalesce("last_error_us", "first_error_us")
-    return joined.withColumns(
-        {
-            "last_sign_at": f.when(is_clear, f.col("last_sign_at")),
-            "error_us": f.col("error_us") + own_error,
-        }
-    ).select(*(each.name for each in COLUMNS))
+    is_clear = each.how != membership.BOUNCED
+    row: dict[str, Any] = dict.fromkeys(column.name for column in COLUMNS) | {
+        "broker": each.broker,
+        "detected_at": each.detected_at,
+        "back_at": each.back_at,
+        "last_sign_at": _time(own.last_us) if is_clear else None,
+        "first_sign_at": _time(own.first_us),
+        "shutdown_at": each.shutdown_at,
+        "planned": each.shutdown_at is not None,
+        "how": each.how,
+        "controller": each.controller,
+        "error_us": None if each.error_us is None or own.error_us is None else each.error_us + own.error_us,
+    }
+    return row | (_silent(each, given, known, seen) if given is not None and is_clear else {})
 
 
-def _numbered(found: list[Absence]) -> list[dict[str, Any]]:
-    """Absences as rows, each with how many of its broker were detected up to it: its lines are counted into the times
-    between."""
-    before: dict[int, int] = {}
-    rows = []
-    for each in found:
-        before[each.broker] = before.get(each.broker, 0) + (each.detected_at is not None)
-        held = {name: getattr(each, name) for name in each.__struct_fields__}
-        told = {"planned": each.shutdown_at is not None, "last_sign_at": None, "first_sign_at": None}
-        rows.append(held | told | {_NUMBER.name: before[each.broker]})
-    return rows
+def _silent(each: Absence, given: silence.Bounds, known: Sessions, seen: around.Around) -> dict[str, Any]:
+    """The columns that tell when it fell silent."""
+    session = known.of(each)
+    signs = seen.signs(_lost(each, given), known.starts(each.broker), given.low_us)
+    found = silence.silence(_loss(each), given, signs)
+    return {
+        "silent_at": _time(found.at_us),
+        "silent_low": _time(found.low_us),
+        "silent_high": _time(found.high_us),
+        "silent_by": found.by,
+        "awake_at": _time(found.awake_us),
+        "session_ms": session.timeout_us // 1000,
+        "session_by": session.by,
+    }
 
 
-_NUMBER: Final = Column("number", INT, "how many absences of the broker were detected up to this one")
+def _lost(each: Absence, given: silence.Bounds) -> around.Lost:
+    detected_us = _us(each.detected_at)
+    assert detected_us is not None
+    return around.Lost(each.broker, detected_us, min(given.high_us, detected_us))
+
+
+def _loss(each: Absence) -> silence.Loss:
+    detected_us = _us(each.detected_at)
+    assert detected_us is not None
+    return silence.Loss(
+        detected_us=detected_us,
+        elected_us=_us(each.elected_at),
+        is_predecessor=each.how == membership.CONTROLLER,
+        is_listed=each.is_listed,
+        is_orderly=each.how == membership.STOPPED,
+    )
+
+
+def _us(at: datetime.datetime | None) -> int | None:
+    return None if at is None else (at - _EPOCH) // datetime.timedelta(microseconds=1)
+
+
+def _time(us: int | None) -> datetime.datetime | None:
+    return None if us is None else _EPOCH + datetime.timedelta(microseconds=us)
 
 
 def _said(timed: "DataFrame") -> list[Said]:
@@ -125,25 +185,10 @@ def _line(row: "Row") -> Said:
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
-def _signs(timed: "DataFrame", listed: "DataFrame") -> "DataFrame":
-    """For each broker that was ever away: its first and last line of each time between two detections."""
-    from pyspark.sql import functions as f
-
-    detected = listed.groupBy(f.col("broker").alias("speaker")).agg(f.collect_list("detected_at").alias("detected"))
-    lines = timed.where(~is_a(*_NO_SIGN) & f.col("at").isNotNull() & f.col("speaker").isNotNull())
-    number = f.size(f.filter("detected", lambda each: each <= f.col("at")))
-    return (
-        lines.select("speaker", "at", "at_error_us")
-        .join(f.broadcast(detected), "speaker")
-        .groupBy(f.col("speaker").alias("broker"), number.alias("number"))
-        .agg(f.min("at").alias("first"), f.max("at").alias("last"), f.max("at_error_us").alias("error_us"))
-    )
-
-
 JOB: Final = Job(
     name="absences",
     says="When which broker was away.",
-    needs=("timed",),
+    needs=("timed", "files"),
     columns=COLUMNS,
     run=absences,
 )

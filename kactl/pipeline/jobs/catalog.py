@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # Rises whenever a job's columns or their meaning change; what another version has written is made anew.
-RESULTS_VERSION: Final = 3
+RESULTS_VERSION: Final = 4
 # What jobs can need besides each other.
 GIVEN: Final = (EVENTS, FILES, LEVELS)
 JOBS: Final[tuple[Job, ...]] = (

@@ -75,13 +75,15 @@ def stretches(timed: "DataFrame", leadership: "DataFrame", absences: "DataFrame"
 
 def _elections(leadership: "DataFrame", absences: "DataFrame") -> "DataFrame":
     """Marks of epochs: leaders, nobody, and leaders that were dead already."""
+    from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     def us(name: str) -> "Value":
         return f.unix_micros(name).alias(name.replace("_at", "_us") if name.endswith("_at") else f"{name}_us")
 
     away = gone(absences).select(f.col("broker").alias("leader"), "gone")
-    stayed = f.col("how").eqNullSafe("isr") & ~f.coalesce(f.col("from_state").isin(OFFLINE, NEW), f.lit(False))
+    was_same = f.col("how").eqNullSafe("isr") & ~f.coalesce(f.col("from_state").isin(OFFLINE, NEW), f.lit(False))
+    stayed = was_same & ~_has_returned()
     # Of the leader itself, or, where a line of another broker is all there is of an epoch, of whoever leads in it.
     alive = stayed | f.col("leader").isNull()
     mark = (
@@ -114,7 +116,8 @@ def _elections(leadership: "DataFrame", absences: "DataFrame") -> "DataFrame":
         _known("led_error_us").alias("led_error_us"),
     )
     return (
-        leadership.join(f.broadcast(away), "leader", "left")
+        leadership.withColumn("before", f.lag("begin").over(Window.partitionBy(*PARTITION).orderBy("leader_epoch")))
+        .join(f.broadcast(away), "leader", "left")
         .withColumn("mark", mark)
         .where(f.col("mark").isNotNull() & at.isNotNull())
         .select(
@@ -129,6 +132,22 @@ def _elections(leadership: "DataFrame", absences: "DataFrame") -> "DataFrame":
             f.when(f.col("mark") == LED, led).alias("led"),
         )
     )
+
+
+def _has_returned() -> "Value":
+    """Whether a leader had been lost since the epoch before, though no line says so: it alone was in sync.
+
+    A controller that takes note of a loss leaves the partition without a leader. KRaft's says that at INFO only in the
+    logs of other replicas, and what is not replicated has none.
+    """
+    from pyspark.sql import functions as f
+
+    def was_lost(one: "Value") -> "Value":
+        since, until = f.unix_micros("before"), f.unix_micros("begin")
+        return one["silent_us"].isNotNull() & (one["detected_us"] > since) & (one["detected_us"] <= until)
+
+    is_alone = f.col("prev_isr") == f.array("leader")
+    return f.coalesce(is_alone & f.exists("gone", was_lost), f.lit(False))
 
 
 def _is_hollow() -> "Value":

@@ -51,6 +51,8 @@ class Absence(msgspec.Struct, kw_only=True):
     how: str
     controller: int | None = None
     error_us: int | None = None
+    elected_at: datetime.datetime | None = None  # of the controller that took note
+    is_listed: bool = False  # whether it was only missing from what a controller lists
 
 
 class _Broker(msgspec.Struct):
@@ -68,6 +70,7 @@ class Membership:
         self._controller: int | None = None
         self._predecessor: int | None = None
         self._elected_at: datetime.datetime | None = None
+        self._activated_at: datetime.datetime | None = None  # the same, also of one that follows itself
 
     def hear(self, said: Said) -> Iterator[Absence]:
         """Take one line; absences come as they begin, and are filled in as they end."""
@@ -87,6 +90,7 @@ class Membership:
                 yield from self._changed(said)
 
     def _elected(self, said: Said) -> None:
+        self._activated_at = said.at
         if said.controller != self._controller:
             self._predecessor, self._controller = self._controller, said.controller
             self._elected_at = said.at
@@ -124,6 +128,8 @@ class Membership:
             how=how,
             controller=said.controller,
             error_us=said.error_us,
+            elected_at=self._activated_at,
+            is_listed=bool(said.brokers) and broker not in said.removed,
         )
         known.stopping_at = None
         yield known.absence
@@ -131,6 +137,9 @@ class Membership:
     def _back(self, broker: int, said: Said, *, is_new: bool) -> Iterator[Absence]:
         """`is_new`: whether it is said to have come just now, and not only to be there."""
         known = self._of(broker)
+        if broker == self._predecessor and (known.absence is not None or is_new):
+            # The controllership went with a session of before: what is lost from now on is lost by itself.
+            self._predecessor = None
         if known.absence is not None:
             known.absence.back_at = said.at
         elif known.present is None and is_new:

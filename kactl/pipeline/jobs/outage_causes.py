@@ -75,7 +75,7 @@ def _with_loss(stretches: "DataFrame", timed: "DataFrame", absences: "DataFrame"
         & ~f.coalesce(head["planned"], f.lit(False))
     )
     of_the_epoch_before = f.when(head["prev_leader_epoch"] == head["leader_epoch"] - 1, said)
-    lost = f.when(is_gap, of_the_epoch_before).otherwise(f.coalesce(was, said))
+    lost = f.when(_has_returned(), head["leader"]).when(is_gap, of_the_epoch_before).otherwise(f.coalesce(was, said))
     seen_us = f.least("before.first_dark.at_us", "after.head.begin_us")
     error_us = f.coalesce("before.first_dark.error_us", "after.head.error_us", f.lit(0))
     since_us = f.coalesce(f.col("before.head.begin_us") - f.col("before.head.error_us"), f.lit(0))
@@ -185,6 +185,7 @@ def _is_forced() -> "Value":
     unsaid = state.isNull() & f.coalesce(how, f.lit(UNKNOWN)).eqNullSafe(UNKNOWN)
     ended = (
         f.when(born, never_led)
+        .when(_has_returned(), f.col("loss").isNotNull())
         .when(state.eqNullSafe(OFFLINE) | how.eqNullSafe("offline"), True)
         .otherwise(unsaid & (is_dark | _was_away()))
     )
@@ -192,6 +193,14 @@ def _is_forced() -> "Value":
     nobody_stored = f.col("before.nobody") & ~f.col("before.cut")
     open_ = is_dark & ~_is_deleted() & (has_failed | f.col("loss").isNotNull() | nobody_stored)
     return f.when(f.col("after").isNotNull(), ended).otherwise(open_)
+
+
+def _has_returned() -> "Value":
+    """Whether the leader that was lost leads again; see `dark`: of a leader that stayed there is no election."""
+    from pyspark.sql import functions as f
+
+    head = f.col("after.head")
+    return head["how"].eqNullSafe("isr") & ~f.coalesce(head["from_state"].isin(OFFLINE, NEW), f.lit(False))
 
 
 def _is_deleted() -> "Value":

@@ -4,12 +4,16 @@ All times are microseconds until the last step. Bounds hold as long as each cloc
 unknown, within `gone.UNKNOWN_ERROR_US`): a time that bounds from below is taken earlier by its error, one that bounds
 from above later. What is bounded by order alone (a leader leads after it was elected) needs no error.
 
-Begin. A leader lived at its last sign and was gone when the controller took note; in between lies the truth. The guess
-is the last sign, but no more than a session earlier than it was detected; without a sign it is the moment of detection,
-or else the first line that shows the partition without a leader: rather too late than too early.
+Begin. A leader answered until it fell silent, of which its session and its followers tell; see `silence`. Where nothing
+is known of that, the guess is the moment of detection, or else the first line that shows the partition without a
+leader: rather too late than too early. No line of a broker says that it has died, so that the begin of such an outage
+is never observed.
 
 End. The new leader's own line, or else the controller's that it was elected; then clients had to wait longer than that,
-and a change of the ISR by the new leader bounds for how long.
+and a change of the ISR by the new leader bounds for how long. A leader that was paused is one again from its first
+moment awake until it processes the next LeaderAndIsr, and beyond if it refuses that ("cannot become follower since the
+new leader -1 is unavailable"): what no other replica took over does not end later than that at the least. With KRaft it
+steps down as soon as it has read the metadata log; with ZooKeeper it leads on.
 
 Parts. The points in time are taken in their order, each no earlier than the one before and none outside of the outage,
 so that no part is negative and those that are known add up. A part is null if one of its ends is unknown.
@@ -22,6 +26,7 @@ from kactl.pipeline.event_types import Role
 from .dark import CUT, FAILED, NOBODY, PARTITION, WENT_OFFLINE
 from .gone import SESSION_US
 from .lines import NEW
+from .membership import FENCED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Value
@@ -41,7 +46,7 @@ def times(caused: "DataFrame", timed: "DataFrame") -> "DataFrame":
         timed: for when the controllers' logs end, which is how far an outage is known to go on.
     """
     flat = _flat(caused).withColumn("logs_end_us", _logs_end(timed))
-    return _as_table(_with_parts(_with_begin(_with_end(flat))))
+    return _as_table(_with_parts(_with_begin(_led_on(_with_end(flat)))))
 
 
 def _logs_end(timed: "DataFrame") -> "Value":
@@ -95,6 +100,11 @@ def _flat(caused: "DataFrame") -> "DataFrame":
         f.col("before.why.reason").alias("reason"),
         f.col("loss.detected_us").alias("lost_us"),
         f.col("loss.last_sign_us").alias("last_sign_us"),
+        f.col("loss.silent_us").alias("silent_us"),
+        f.col("loss.silent_low_us").alias("silent_low_us"),
+        f.col("loss.silent_high_us").alias("silent_high_us"),
+        f.col("loss.awake_us").alias("awake_us"),
+        f.col("loss.how").alias("loss_how"),
         f.col("loss.error_us").alias("sign_error_us"),
         elected_us.alias("elected_us"),
         head["begin_us"].alias("next_us"),
@@ -165,6 +175,25 @@ def _with_end(flat: "DataFrame") -> "DataFrame":
     ).withColumn("until_us", f.coalesce("end_us", f.greatest("logs_end_us", "last_dark_us")))
 
 
+def _led_on(ended: "DataFrame") -> "DataFrame":
+    """The end where the lost leader was only paused, and could be used again before any line says that it leads."""
+    from pyspark.sql import functions as f
+
+    awake = f.when(f.col("is_forced") & ~f.col("is_deleted"), f.col("awake_us"))
+    is_before = f.coalesce(awake < f.col("until_us"), f.lit(False))
+    leads_on = is_before & f.col("new_leader").eqNullSafe(f.col("lost")) & (f.col("loss_how") != FENCED)
+    return ended.withColumns(
+        {
+            "end_us": f.when(leads_on, awake).otherwise(f.col("end_us")),
+            "until_us": f.when(leads_on, awake).otherwise(f.col("until_us")),
+            "end_kind": f.when(leads_on, f.lit(INFERRED)).otherwise(f.col("end_kind")),
+            "end_low_us": f.when(is_before, f.least("end_low_us", awake - f.col("sign_error_us"))).otherwise(
+                f.col("end_low_us")
+            ),
+        }
+    )
+
+
 def _with_begin(ended: "DataFrame") -> "DataFrame":
     """With begin_us, begin_low_us, begin_high_us, begin_kind, and detected_us."""
     from pyspark.sql import functions as f
@@ -185,22 +214,24 @@ def _with_begin(ended: "DataFrame") -> "DataFrame":
 
 
 def _when_lost() -> "dict[str, Value]":
-    """Of a leader that was lost: between its last sign and the first line that shows it."""
+    """Of a leader that was lost: when it fell silent."""
     from pyspark.sql import functions as f
 
     # A controller that takes over finds what was lost until it looks, not until it was elected.
     seen = f.least("lost_us", "first_us", "next_us", "until_us")
     latest = f.least("detected_us", seen)
-    alive = f.greatest(f.col("last_sign_us") - f.col("sign_error_us"), "seen_at_work_us")
+    silent = f.col("silent_high_us") + f.greatest("sign_error_us", "seen_error_us")
+    high = f.least(seen + f.col("seen_error_us"), silent)
+    at_work = f.when(f.col("seen_at_work_us").isNotNull(), f.least("seen_at_work_us", high))
+    alive = f.greatest(f.col("silent_low_us") - f.col("sign_error_us"), at_work)
     low = f.when(f.col("is_new"), f.col("first_us") - f.col("seen_error_us")).otherwise(alive)
-    guess = f.when(
-        f.col("last_sign_us").isNotNull(), f.greatest("last_sign_us", f.col("detected_us") - SESSION_US, low)
-    ).otherwise(latest)
+    guess = f.when(f.col("silent_us").isNotNull(), f.greatest("silent_us", low)).otherwise(latest)
     return {
         "begin_us": f.least(guess, latest),
         "begin_low_us": low,
-        "begin_high_us": seen + f.col("seen_error_us"),
-        "begin_kind": f.when(f.col("is_seen"), OBSERVED)
+        "begin_high_us": high,
+        # A partition that never had a leader has none from the line on that says so; no line says that a broker died.
+        "begin_kind": f.when(f.col("is_new"), OBSERVED)
         .when(f.col("detected_us").isNotNull(), INFERRED)
         .otherwise(BOUNDED),
     }

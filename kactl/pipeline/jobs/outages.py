@@ -33,8 +33,9 @@ COLUMNS: Final = (
     Column(
         "begin_kind",
         TEXT,
-        "observed (a line of the partition or of its old leader says so), inferred (from other lines: of brokers that "
-        "left, of the controller) or bounded (only the lines before and after it are known)",
+        "observed (a line says that it stepped down, or that there never was a leader), inferred (from other lines: of "
+        "brokers that left, of sessions, of followers without an answer) or bounded (only the lines before and after "
+        "it are known)",
     ),
     Column("end", TIME, "when a leader could be used again: the best guess; null if not within the logs"),
     Column("end_low", TIME, "it was not before this; where the logs end if it is open"),

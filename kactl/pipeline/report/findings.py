@@ -133,6 +133,9 @@ class Absence(msgspec.Struct, frozen=True, kw_only=True):
     shutdown_at: Time | None
     planned: bool | None
     how: str | None
+    silent_at: Time | None = None
+    session_ms: int | None = None
+    session_by: str | None = None
 
 
 class Deletion(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kactl.pipeline.event_types import Kind
+from kactl.pipeline.jobs.silence import DEFAULT
 
 from .facts import Facts
 from .wording import brokers, count, duration, listed, share, writers
@@ -39,6 +40,7 @@ def _limits(facts: Facts) -> Iterator[str]:
             "state-change.log and controller.log of all brokers, of the time in question."
         )
     yield from _silent(facts)
+    yield from _sessions(facts)
     yield from _levels(facts)
     if sources.partitions and not _CONTROLLERS & set(sources.kinds):
         yield (
@@ -76,6 +78,20 @@ def _silent(facts: Facts) -> Iterator[str]:
         yield (
             f"There is no log of {brokers(silent)}, of {len(known):,} known: when they took their roles, what they had "
             "and what they cut off is only seen through others."
+        )
+
+
+def _sessions(facts: Facts) -> Iterator[str]:
+    """Session timeouts that are assumed: they move the best guess, and bound nothing."""
+    assumed: dict[int, set[int]] = {}
+    for each in facts.absences:
+        if each.session_by == DEFAULT and each.session_ms is not None and not each.planned:
+            assumed.setdefault(each.session_ms, set()).add(each.broker)
+    for session_ms, of in sorted(assumed.items()):
+        yield (
+            f"No log has the session timeout of {brokers(sorted(of))}: {duration(session_ms)}, Kafka's default, is "
+            "assumed for the best guess of when they were lost, and for no bound. It is in the configuration that a "
+            "broker prints into server.log when it starts."
         )
 
 

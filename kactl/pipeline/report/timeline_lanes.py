@@ -21,7 +21,7 @@ def acted(each: Controllership) -> tuple[Time | None, Time | None]:
 
 def away(each: Absence) -> tuple[Time | None, Time | None]:
     """From when to when a broker was away, as far as anybody knows."""
-    begin = each.last_sign_at or each.shutdown_at or each.detected_at
+    begin = each.silent_at or each.last_sign_at or each.shutdown_at or each.detected_at
     return begin, each.first_sign_at or each.back_at
 
 

@@ -31,7 +31,7 @@ def headline(facts: Facts) -> str:
     said = []
     if sums.outages:
         where = f"{count(sums.partitions, 'partition')} of {count(sums.topics, 'topic')}"
-        said.append(f"{where} had no leader for up to {duration(sums.duration.max)}")
+        said.append(f"{where} had no leader for {_in_all(sums)}")
     if lost.committed:
         said.append(f"at least {count(lost.committed, 'committed record')} {_was(lost.committed)} lost")
     elif lost.tail:
@@ -49,6 +49,21 @@ def headline(facts: Facts) -> str:
         changes = count(facts.unexplained.outages, "change")
         return f"No leader was lost as far as these logs tell; {changes} of leaders stay unexplained."
     return "No outage and no loss of records was found in these logs."
+
+
+def _in_all(sums: Sums) -> str:
+    """The time without leaders, added up over partitions: the best guess, its bounds, and the longest outage."""
+    if sums.outages == 1:
+        return duration(sums.total_ms) + _bounded(sums)
+    return f"{duration(sums.total_ms)} in all{_bounded(sums)}, one for {duration(sums.duration.max)}"
+
+
+def _bounded(sums: Sums) -> str:
+    """' (no less than 31.0 s, no more than 48.2 s)'; nothing if that is no other than the best guess."""
+    low, high = duration(sums.least_ms), None if sums.most_ms is None else duration(sums.most_ms)
+    if low == high == duration(sums.total_ms):
+        return ""
+    return f" (no less than {low}" + (")" if high is None else f", no more than {high})")
 
 
 def summary(facts: Facts, moments: Moments) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from .format import Format
-from .formats import broker, controllership, controlling, kraft, legacy, partitions, replicas, sending, server
+from .formats import broker, controllership, controlling, kraft, legacy, partitions, replicas, sending, server, sessions
 
 # The most frequent first, among those with the same first word.
 FORMATS: Final[tuple[Format, ...]] = (
@@ -16,6 +16,7 @@ FORMATS: Final[tuple[Format, ...]] = (
     *sending.FORMATS,
     *broker.FORMATS,
     *server.FORMATS,
+    *sessions.FORMATS,
     *controllership.FORMATS,
     *controlling.FORMATS,
     *kraft.FORMATS,
@@ -56,7 +57,8 @@ _CHATTER: Final = re.compile(
     # Without ZooKeeper: the quorum about itself, and brokers about what the metadata log has told them.
     rb"Replayed (?!PartitionRecord)|Creating new QuorumController |Performing controller activation|"
     rb"(?:No previous registration found for|Registering a new incarnation of) broker |CreateTopics result|"
-    rb"Rejecting AlterPartition request |Fenced broker \d+ has requested and been granted an immediate shutdown|"
+    rb"(?:Rejecting AlterPartition request|Ignoring AlterPartition due to (?:unknown|stale) broker) |"
+    rb"Fenced broker \d+ has requested and been granted an immediate shutdown|"
     rb"The request from broker \d+ to (?:shut down|unfence can)|Broker \d+ is in controlled shutdown state, but |"
     rb"[a-z]\w+: (?:event (?:failed|unable)|changing \d+ partition|controller event queue)|"
     rb"Transitioning \d+ partition\(s\) to local |Creating new partition |Started fetchers as part of |"

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kactl.pipeline.event_types import EventType, Kind, Role
 
-from . import batch, speaker, zone
+from . import batch, settings, speaker, zone
 from .columns import column, of_texts
 from .dispatch import BY_HEAD, is_chatter, is_ours
 from .format import Format
@@ -24,6 +24,8 @@ from .records import Records
 from .source import CUT_LOGGER
 
 CLOCK_BACK_US: Final = 1_000_000
+# Shorter than any session: brokers that are paused for less are not missed, and quiet ones are silent for longer.
+SILENT_US: Final = 2_000_000
 # What follows an error: the exception's class and what it says; of a failed election also how a leader was sought.
 _EXCEPTION: Final = re.compile(rb"(?:Caused by: )?(?P<error>[\w.$]+(?:Exception|Error))(?:: (?P<reason>.*))?")
 _STRATEGY: Final = re.compile(rb"under strategy (\w+?)PartitionLeaderElectionStrategy")
@@ -65,7 +67,12 @@ class Parser:
         made += self._rest(rest, common)
         back, by_us = common.went_back(self._last_utc)
         if len(back):
-            made.append(self._clock_back(back.tolist(), by_us, common))
+            made.append(self._step(EventType.CLOCK_BACK, back.tolist(), by_us, common))
+        silent, for_us = common.was_silent(self._last_utc)
+        if len(silent) and self._kind is Kind.SERVER and self._broker is not None:
+            made.append(self._step(EventType.SILENT, silent.tolist(), for_us, common))
+        if records.settings:
+            made.append(self._configured(common))
         self._last_utc = int(common.utc[-1]) if common.known[-1] else None
         return batch.together(made)
 
@@ -177,11 +184,27 @@ class Parser:
         given["type"] = batch.same("type", EventType.OTHER, len(rows))
         return self._finish(given, rows, common)
 
-    def _clock_back(self, rows: list[int], by_us: zone.Micros, common: "_Common") -> pa.RecordBatch:
+    def _step(self, type: EventType, rows: list[int], by_us: zone.Micros, common: "_Common") -> pa.RecordBatch:
+        """What a step in time before each of some records means; it stands for no line."""
         given = self._spoken(rows, common)
         given["lines"] = batch.same("lines", 0, len(rows))
-        given["type"] = batch.same("type", EventType.CLOCK_BACK, len(rows))
+        given["type"] = batch.same("type", type, len(rows))
         given["took_ms"] = pa.array(by_us // 1000)
+        return self._finish(given, rows, common)
+
+    def _configured(self, common: "_Common") -> pa.RecordBatch:
+        """Settings of configuration dumps, at the time of the record before each; they stand for no line.
+
+        A dump names its broker. In a stream of several brokers that is the only thing that does.
+        """
+        rows = [at for at in sorted(common.records.settings) if common.known[at]]
+        texts = [b" ".join(common.records.settings[at]) for at in rows]
+        given = self._spoken(rows, common)
+        named = [settings.broker(text) for text in texts]
+        given["speaker"] = pc.coalesce(pa.array(named, pa.int32()), given["speaker"])
+        given["lines"] = batch.same("lines", 0, len(rows))
+        given["type"] = batch.same("type", EventType.CONFIGURED, len(rows))
+        given["text"] = column("text", texts)
         return self._finish(given, rows, common)
 
     def _spoken(self, rows: list[int], common: "_Common") -> dict[str, Any]:
@@ -249,11 +272,21 @@ class _Common:
         Args:
             before_us: the time of the record before the first of these; None if there is none, or it has none.
         """
+        steps, known = self._steps(before_us)
+        back = np.flatnonzero((steps < -CLOCK_BACK_US) & known)
+        return back, -steps[back]
+
+    def was_silent(self, before_us: int | None) -> "tuple[np.ndarray[Any, Any], zone.Micros]":
+        """The records before which nothing was written for some time; for how long. `before_us` is as above."""
+        steps, known = self._steps(before_us)
+        silent = np.flatnonzero((steps > SILENT_US) & known)
+        return silent, steps[silent]
+
+    def _steps(self, before_us: int | None) -> "tuple[zone.Micros, np.ndarray[Any, Any]]":
+        """From each record's predecessor to it; and whether both have a time."""
         utc = np.concatenate(([0 if before_us is None else before_us], self.utc))
         known = np.concatenate(([before_us is not None], self.known))
-        steps = np.diff(utc)
-        back = np.flatnonzero((steps < -CLOCK_BACK_US) & known[1:] & known[:-1])
-        return back, -steps[back]
+        return np.diff(utc), known[1:] & known[:-1]
 
 
 _NEVER: Final = b"1970-01-01 00:00:00,000"

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from . import settings
 from .envelope import Layout
 from .source import Broken, Readable, lines
 
@@ -30,23 +31,28 @@ class Records(NamedTuple):
             as `msg` and no `ts`.
         lengths: lines that each is made of.
         joined: the first line that continues it, if there is one.
+        settings: those of a configuration dump that continues it, as `settings.setting` returns them.
     """
 
     offsets: list[int]
     fields: list[tuple[bytes | None, ...]]
     lengths: list[int]
     joined: dict[int, bytes]
+    settings: dict[int, list[bytes]]
 
     @classmethod
     def none(cls) -> "Records":
-        return cls([], [], [], {})
+        return cls([], [], [], {}, {})
 
     def take_last(self) -> "Records":
         """The last one alone, which is no longer part of these: the next line may continue it."""
-        last = Records([self.offsets.pop()], [self.fields.pop()], [self.lengths.pop()], {})
+        last = Records([self.offsets.pop()], [self.fields.pop()], [self.lengths.pop()], {}, {})
         joined = self.joined.pop(len(self.offsets), None)
         if joined is not None:
             last.joined[0] = joined
+        configured = self.settings.pop(len(self.offsets), None)
+        if configured is not None:
+            last.settings[0] = configured
         return last
 
 
@@ -114,7 +120,19 @@ def _join(batch: Records, text: bytes, layout: Layout, offset: int, *, is_first:
         batch.lengths[-1] += 1
         if text and last not in batch.joined:
             batch.joined[last] = layout.outer.sub(b"", text[:JOINED_LIMIT], count=1).strip()
+        _configure(batch, last, text, layout)
     elif is_first:
         batch.fields.append((None, None, None, text, None))
         batch.offsets.append(offset)
         batch.lengths.append(1)
+
+
+def _configure(batch: Records, last: int, text: bytes, layout: Layout) -> None:
+    """Keep the line's setting, if it is one of a configuration dump."""
+    if settings.MARK not in text:
+        return
+    found = settings.setting(layout.outer.sub(b"", text[:JOINED_LIMIT], count=1))
+    if found is not None:
+        kept = batch.settings.setdefault(last, [])
+        if len(kept) < settings.COUNT_LIMIT:
+            kept.append(found)

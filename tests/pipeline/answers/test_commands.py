@@ -39,7 +39,7 @@ def test_a_report_says_what_happened_and_writes_its_pages(run: Any, folder: Path
         "Coverage: logs of 2 of 2 brokers, 3 of 3 files read to the end, 100 % of the lines that matter understood, "
         "2024-05-01 09:59:00 to 2024-05-01 10:00:11 (UTC); 1 partition known."
     )
-    assert headline.startswith("1 partition of 1 topic had no leader for up to ")
+    assert headline.startswith("1 partition of 1 topic had no leader for ")
     assert "What the logs cannot tell" in done.stdout
     assert page.read_text().startswith("<!doctype html>")
     assert "orders-0" in page.read_text()

@@ -131,6 +131,13 @@ def test_one_that_only_gave_the_controllership_away_is_not_away_and_fails_later_
     assert told(*lines, later) == [(1, 500, None, "failed")]
 
 
+def test_a_former_controller_that_came_back_fails_later_like_any_other() -> None:
+    lines = [said(0, ELECTED), live(0.1, 1, 2, 3), said(20, ELECTED, controller=2), live(20.2, 2, 3, controller=2)]
+    lines += [live(30, 1, 2, 3, added=(1,), controller=2), live(50, 2, 3, removed=(1,), controller=2)]
+
+    assert told(*lines) == [(1, 20.2, 30, "controller"), (1, 50, None, "failed")]
+
+
 def test_what_happened_while_nobody_was_controller_is_found_by_the_next_one() -> None:
     lines = [live(0, 1, 2, 3), live(3, 1, 2, removed=(3,)), said(20, ELECTED, controller=2), live(20.1, 1, 3)]
 

@@ -380,9 +380,14 @@ def _stories() -> Iterable[Story]:
 
 
 def _away(broker: int, detected: float, **more: Any) -> dict[str, Any]:
+    """A row of `absences` whose session timeout is assumed, so that only the last sign and the detection bound."""
+    sign = more.get("last_sign_at")
+    silent: dict[str, float] = {} if sign is None else {"silent_low": sign, "silent_at": max(sign, detected - 18)}
+    silent["silent_high"] = detected
     times = {name: moment(more.pop(name)) for name in ("last_sign_at", "back_at") if name in more}
+    silences = {name: moment(at) for name, at in silent.items()}
     row = {"broker": broker, "detected_at": moment(detected), "how": "failed", "planned": False, "error_us": 0}
-    return row | times | more
+    return row | times | silences | more
 
 
 ABSENCES: Final = (
@@ -475,10 +480,10 @@ def test_each_part_is_between_the_lines_that_bound_it_and_their_sum_is_the_whole
     assert sum(part or 0 for part in parts(row)) == row["duration_ms"]
 
 
-def test_at_trace_the_partition_says_itself_that_it_is_offline(found: Rows) -> None:
+def test_a_partition_that_is_offline_does_not_observe_when_its_leader_died(found: Rows) -> None:
     (row,) = found("trace")
 
-    assert times(row, "begin") == (2, 2, 18, "observed")
+    assert times(row, "begin") == (2, 2, 18, "inferred")
     assert at(row["begun_at"]) == 18.05
     assert parts(row) == (16_000, 50, None, 150, 50, 50)
 
@@ -553,7 +558,7 @@ def test_a_leader_leads_no_earlier_than_it_was_elected_whatever_its_clock_says(f
 def test_elections_that_fail_prolong_one_outage(found: Rows) -> None:
     (row,) = found("nobody-lives")
 
-    assert times(row, "begin") == (4, 4, 20, "observed")
+    assert times(row, "begin") == (4, 4, 20, "inferred")
     assert times(row, "end") == (60.4, 60.4, 60.4, "observed")
     assert (row["cause"], row["broker"], row["new_leader"], row["unclean"]) == ("no-live-replica", 70, 70, False)
     assert (row["attempts_failed"], row["reason"]) == (2, NOBODY_LIVES.format(name="nobody-lives").split(": ")[1])
@@ -578,7 +583,7 @@ def test_an_outage_that_goes_on_lasts_as_long_as_controllers_would_tell_of_its_e
 def test_in_kraft_nobody_leads_in_what_is_stored(found: Rows) -> None:
     (row,) = found("kraft-nobody")
 
-    assert times(row, "begin") == (4, 4, 20, "observed")
+    assert times(row, "begin") == (4, 4, 20, "inferred")
     assert (row["end_kind"], row["cause"]) == ("open", "no-live-replica")
 
 
@@ -608,7 +613,7 @@ def test_a_directory_takes_the_partitions_that_are_named(found: Rows) -> None:
     (row,) = found("directory")
     (other,) = found("not-of-that-directory")
 
-    assert times(row, "begin") == (0.1, 50, 50, "observed")
+    assert times(row, "begin") == (0.1, 50, 50, "inferred")
     assert (row["cause"], row["broker"], at(row["detected_at"])) == ("replica-failure", 130, 50)
     assert (other["cause"], other["begin_kind"]) == ("unknown", "bounded")
 

@@ -131,7 +131,8 @@ def test_the_page_says_what_happened(html: str) -> None:
     text = " ".join(Reader(html).texts)
 
     assert (
-        "3 partitions of 2 topics had no leader for up to 10 min, and at least 20 committed records were lost." in text
+        "3 partitions of 2 topics had no leader for 12 min 10 s in all (no less than 11 min 2 s), one for 10 min, "
+        "and at least 20 committed records were lost." in text
     )
     assert "In 2 incidents, from 12:00:00 to 13:10:00 on 1 May 2024" in text  # Berlin
     assert "At least 20 records were lost that had been committed" in text

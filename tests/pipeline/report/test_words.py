@@ -48,12 +48,39 @@ def test_logs_that_say_nothing_are_not_taken_for_good_news() -> None:
 def test_an_incident_is_told_in_a_few_sentences() -> None:
     text = said(night())
 
-    assert headline(night()) == "1 partition of 1 topic had no leader for up to 1 min."
+    assert headline(night()) == "1 partition of 1 topic had no leader for 1 min."
     assert "from 10:00:00 to 10:01:00 on 1 May 2024 (1 min in all), 1 partition of 1 topic (of 50" in text
     assert "Added up over partitions that is 1 min." in text
     assert "a broker failed (100 % of the time)" in text
     assert "The leaders that were lost were on broker 1." in text
     assert "Nothing in these logs shows that records were lost." in text
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"least_ms": 40_000, "most_ms": 65_000}, "for 1 min (no less than 40.0 s, no more than 1 min 5 s)."),
+        ({"least_ms": 40_000, "most_ms": None}, "for 1 min (no less than 40.0 s)."),
+        (
+            {"outages": 2, "least_ms": 40_000, "most_ms": 65_000, "duration": Percentiles(known=2, max=50_000)},
+            "for 1 min in all (no less than 40.0 s, no more than 1 min 5 s), one for 50.0 s.",
+        ),
+    ],
+)
+def test_the_headline_has_the_best_guess_with_its_bounds(given: dict[str, Any], said: str) -> None:
+    forced = msgspec.structs.replace(night().forced, total_ms=60_000, **given)
+
+    assert headline(night(forced=forced)) == f"1 partition of 1 topic had no leader {said}"
+
+
+def test_an_assumed_session_timeout_is_named_with_its_brokers() -> None:
+    away = msgspec.structs.replace(absence(1, planned=False), session_ms=18_000, session_by="default")
+
+    text = " ".join(limits(night(absences=(away,))))
+
+    assert "No log has the session timeout of broker 1: 18.0 s, Kafka's default, is assumed" in text
+    known = msgspec.structs.replace(away, session_by="negotiated")
+    assert "session timeout" not in " ".join(limits(night(absences=(known,))))
 
 
 def test_bounds_and_certainty_are_said_where_there_is_doubt() -> None:
