@@ -143,9 +143,22 @@ class Store(Protocol):
     async def topics(self) -> list[str]:
         """The names of all topics, sorted. A name that cannot be a topic's is logged and left out.
 
-        Where there is a listener: a topic that was deleted and created again since the last look is left out once, and
-        TOPICS is told at once, so that whoever follows the list sees it go and come. Who took the controllership, or
-        deleted the topic, since then has no need of that, and sees it at once.
+        Like every read this may be repeated, by any caller, and its answer may be lost, without a loss to anybody; see
+        `take_deleted_topics`.
+        """
+
+    def take_deleted_topics(self) -> frozenset[str]:
+        """The topics that were deleted since this client read their assignments, created again or not; each once.
+
+        The name of a topic that was deleted and created again is in the answers to `topics` before and after. Who
+        follows the list calls this after each answer, forgets what it knows of these topics, and takes those of them
+        that are listed for new ones. Deletions are noted where there is a listener, and at the latest when `topics`
+        answers; TOPICS was told of each. They stay noted until they are taken, however often a read in between fails or
+        is repeated.
+
+        Topics that this client deleted itself, and what it had read before its `contest`, are left out.
+
+        Waits for nothing and does not fail, so that nothing that was taken is lost.
         """
 
     async def assignments(self, topics: Collection[str]) -> Assignments:

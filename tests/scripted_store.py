@@ -71,6 +71,9 @@ class ScriptedStore:
         """Let everything go as it really goes."""
         self._steps.clear()
 
+    def take_deleted_topics(self) -> frozenset[str]:
+        return self.real.take_deleted_topics()
+
     def __getattr__(self, kind: str) -> Any:
         real = getattr(self.real, kind)
 

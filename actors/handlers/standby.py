@@ -176,6 +176,8 @@ class Standby(Handlers):
 
     async def _follow(self, copy: Copy) -> None:
         changes = await self.store.changes(copy.position)
+        # These are among the changes; nobody else takes them.
+        self.store.take_deleted_topics()
         if changes.whole:
             log.info("what changed in the store cannot be told; all of it is read again")
             self._copy = None

@@ -69,14 +69,16 @@ class TopicEvents(Handlers):
         listed = await self.store.topics()
         known = {topic.name for topic in table.topics()}
         queued = self.cluster.topics_to_delete
-        gone = known.difference(listed)
+        # Forgotten before anything is waited for: they are not taken twice. Those that are listed came again.
+        gone = known.difference(listed) | known.intersection(self.store.take_deleted_topics())
         vanished = sorted(gone - queued)
         self.forget_topics(vanished)
         for name in vanished:
             self.history.add(TopicEvent(what="vanished", topic=name, controller_epoch=self.epoch))
         if not queued.isdisjoint(gone):
             await self._deletion.vanished(sorted(queued & gone))
-        new = [name for name in listed if name not in known and name not in queued]
+        queued = self.cluster.topics_to_delete
+        new = [name for name in listed if table.topic(name) is None and name not in queued]
         if new:
             await self.create(new)
         log.info("topics: %d new, %d gone", len(new), len(gone))

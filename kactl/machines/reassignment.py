@@ -61,9 +61,10 @@ def raise_epoch(rows: Rows, which: Bools, *, controller_epoch: int) -> Change:
 def hand_over(rows: Rows, stays: Ints, now: Circumstances, *, controller_epoch: int) -> Change:
     """Leadership moves from a replica that is about to be stopped to one that stays, is in sync and online.
 
-    Rows that are led by nobody, by a replica that stays, or by one that nobody will stop, are left as they are. Where
-    nobody can follow, the row is refused: to stop its leader would leave the partition without one, and perhaps
-    without its newest records.
+    Rows that are led by a replica that stays, or by one that nobody will stop, are left as they are. Where nobody can
+    follow, the row is refused: to stop its leader would leave the partition without one, and perhaps without its newest
+    records. So is a row without a leader of which every in-sync replica would be stopped: it could never have a leader
+    again.
 
     Args:
         stays: int32[K, n], the replicas that stay, in the order in which they are preferred; NO_BROKER where fewer.
@@ -71,14 +72,16 @@ def hand_over(rows: Rows, stays: Ints, now: Circumstances, *, controller_epoch: 
     eligible = rows.assigned & rows.in_sync & rows.online(now.live)
     leaves = rows.has_leadership & some(rows.assigned & (rows.replicas == rows.leader))
     heir = np.full(len(rows), NO_LEADER, np.int32)
+    orphaned = rows.has_leadership & (rows.leader == NO_LEADER) & some(rows.assigned & rows.in_sync)
     for line in stays:
         leaves &= rows.leader != line
+        orphaned &= ~some(rows.assigned & rows.in_sync & (rows.replicas == line))
         may_lead = (line != NO_BROKER) & some(eligible & (rows.replicas == line))
         np.copyto(heir, line, where=may_lead & (heir == NO_LEADER))
     writes = leaves & (heir != NO_LEADER)
     return Change.of(
         rows,
-        refusal=choose(leaves & ~writes, np.uint8(Refusal.NO_ELIGIBLE_LEADER), np.uint8(Refusal.NONE)),
+        refusal=choose((leaves & ~writes) | orphaned, np.uint8(Refusal.NO_ELIGIBLE_LEADER), np.uint8(Refusal.NONE)),
         writes=writes,
         leader=choose(writes, heir, rows.leader),
         leader_epoch=rows.leader_epoch + writes.astype(np.int32),

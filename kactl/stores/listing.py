@@ -1,28 +1,46 @@
-"""How a topic that was deleted and created again between two looks at the list of topics is seen by who follows it.
+"""Topics that were deleted since a client read them, whether or not they were created again.
 
-The list holds names, and the name is there both times. So the first look after it leaves the name out, and another look
-is asked for at once: whoever follows the list forgets the old topic, and then learns of the new one.
+A list of topics holds names. The name of a topic that was deleted and created again between two reads is in both, so
+that the list alone cannot show it. Each client notes which topic it read under a name, and what is gone of these, until
+its caller takes the note.
 """
 
 from collections.abc import Mapping
 
 
 class Listing:
-    """The topics that one client was shown, with the number that tells a topic from a later one of the same name."""
+    """The topics that one client has read, each with the number that tells it from a later one of the same name."""
 
     def __init__(self) -> None:
-        self._shown: dict[str, int] = {}
+        self._read: dict[str, int] = {}
+        self._deleted: set[str] = set()
 
-    def show(self, topics: Mapping[str, int]) -> tuple[list[str], bool]:
-        """The names to show, sorted, and whether to ask for another look."""
-        shown = self._shown
-        again = {name for name in shown.keys() & topics.keys() if shown[name] != topics[name]}
-        self._shown = {name: number for name, number in topics.items() if name not in again}
-        return sorted(self._shown), bool(again)
+    def saw(self, topic: str, number: int) -> None:
+        """A topic was read."""
+        if self._read.get(topic, number) != number:
+            self._deleted.add(topic)
+        self._read[topic] = number
+
+    def compare(self, topics: Mapping[str, int]) -> None:
+        """All topics that there are now."""
+        for name in [name for name, number in self._read.items() if topics.get(name) != number]:
+            self.vanished(name)
+
+    def vanished(self, topic: str) -> None:
+        """A topic was deleted."""
+        if self._read.pop(topic, None) is not None:
+            self._deleted.add(topic)
+
+    def take(self) -> frozenset[str]:
+        """The topics that were deleted; each is returned once."""
+        deleted, self._deleted = frozenset(self._deleted), set()
+        return deleted
 
     def forget(self, topic: str | None = None) -> None:
         """The client knows itself that a topic is gone, or begins anew with all of them."""
         if topic is None:
-            self._shown.clear()
+            self._read.clear()
+            self._deleted.clear()
         else:
-            self._shown.pop(topic, None)
+            self._read.pop(topic, None)
+            self._deleted.discard(topic)

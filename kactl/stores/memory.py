@@ -17,7 +17,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.store import Assignments, Changed, Changes, Committed, Leaderships, Names, Notification, StoreEvent, Write
+from kactl.store import Assignments, Changed, Changes, Committed, Leaderships, Names, Notification, Write
 from kactl.stored import named
 
 from .entries import leader_write, topic_numbers
@@ -81,15 +81,19 @@ class MemoryStore(MemoryRequests):
         if not self._watches.is_heard:
             return sorted(state.topics)
         self._watches.arm(Changed.TOPICS)
-        names, again = self._listing.show(state.topic_numbers)
-        if again:
-            self._watches.fire(StoreEvent(Changed.TOPICS))
-        return names
+        self._listing.compare(state.topic_numbers)
+        return sorted(state.topics)
+
+    def take_deleted_topics(self) -> frozenset[str]:
+        return self._listing.take()
 
     async def assignments(self, topics: Collection[str]) -> Assignments:
         state = await self._turn()
         present = [state.topics[name] for name in topics if name in state.topics]
         self._watches.arm_all(Changed.TOPIC, (topic.ref.name for topic in present))
+        if self._watches.is_heard:
+            for topic in present:
+                self._listing.saw(topic.ref.name, state.topic_numbers[topic.ref.name])
         return joined([topic.ref for topic in present], [topic.piece for topic in present])
 
     async def create_topic(

@@ -9,7 +9,7 @@ import pytest
 
 from kactl.broker_requests import ControlledShutdownRequested
 from kactl.errors import ErrorCode, SessionExpired, StoreUnavailable
-from kactl.model import NO_EPOCH, Assignment, ReplicaState, TopicRef
+from kactl.model import NO_EPOCH, NO_LEADER, Assignment, ReplicaState, TopicRef
 from kactl.requests import UndrainRequested
 from kactl.wire import StopReplica
 from tests.actors.reassigning import entry, leave, left, once, reassign, running, states, tp
@@ -122,6 +122,26 @@ async def test_a_target_in_the_first_isr_completes_the_reassignment(drained: boo
         assert states(w.known("t-0")) == {1: S.ONLINE}
         assert any(isinstance(request, StopReplica) and request.delete.all() for request in w.brokers.of(2))
         await w.check()
+
+
+@pytest.mark.parametrize("target", [None, [3]])
+async def test_the_last_in_sync_replica_is_not_stopped_while_there_is_no_leader(target: list[int] | None) -> None:
+    """The partition could never have a leader again. Kafka stops it."""
+    async with world(1, 2, 3) as w:
+        await w.create("t", [[1]])
+        await reassign(w, {"t-0": [2, 3]})
+        # 2 is being added, and is the only one in sync when its broker fails.
+        await w.write_isr("t-0", 1, 2)
+        await w.stop(1)
+        await w.stop(2)
+        held = await entry(w, "t-0")
+        assert (w.known("t-0").leader, w.known("t-0").isr) == (NO_LEADER, (2,))
+
+        assert await reassign(w, {"t-0": target}) == [ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+
+        assert await entry(w, "t-0") == held
+        await w.start(2)
+        assert w.known("t-0").leader == 2
 
 
 async def test_a_topic_created_in_the_middle_of_a_reassignment_completes_it() -> None:

@@ -2,12 +2,16 @@
 
 import pytest
 
+from kactl.errors import StoreUnavailable
+from kactl.events import DeletionsChanged
 from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicRef
 from tests.actors.world import World, standby, world
 from tests.clocks import settle
+from tests.scripted_store import fails_after
 
 pytestmark = pytest.mark.anyio
 
+GONE = StoreUnavailable("the answer was lost")
 ALLOWED = {"unclean.leader.election.enable": "true"}
 FORBIDDEN = {"unclean.leader.election.enable": "false"}
 
@@ -99,6 +103,34 @@ async def test_a_topic_that_is_being_deleted_does_not_grow() -> None:
 
 
 @pytest.mark.scenario(391, 392)
+@pytest.mark.parametrize("lost", ["nothing", "with it", "with its absence", "to another read"])
+async def test_a_topic_created_again_replaces_the_one_before(lost: str) -> None:
+    async with world(1, 2) as w:
+        await w.create("t", [[1], [1]])
+        old = w.controller.cluster.table.topic("t")
+        if lost == "with it":
+            w.script("topics", fails_after(GONE), fails_after(GONE))
+        elif lost == "with its absence":
+            # The only look at the list without the topic is one whose answer is lost.
+            w.script("topics", fails_after(GONE))
+            w.store.state.delete_topic("t")
+            await settle()
+        elif lost == "to another read":
+            w.store.state.deletions.add("nothing")
+            w.controller.loop.inbox.put(DeletionsChanged())
+        w.store.state.delete_topic("t")
+        await w.store.create_topic(TopicRef("t", bytes(15) + b"2"), {0: Assignment((2,))}, {})
+        await w.wait(20_000)
+
+        new = w.controller.cluster.table.topic("t")
+        assert old is not None
+        assert new is not None
+        assert new.ref == w.store.state.topics["t"].ref != old.ref
+        assert (w.known("t-0").replicas, w.known("t-0").leader) == ((2,), 2)
+        assert len(w.controller.cluster.table) == 1
+        await w.check()
+
+
 async def test_a_topic_that_vanishes_is_forgotten_and_made_again_like_any_other() -> None:
     """Kafka keeps the states of its partitions, and a topic of the same name is stuck then: ONLINE to NEW is no move,
     and an election finds nothing that is stored."""

@@ -28,6 +28,9 @@ def is_complete(partition: Partition) -> bool:
 def heir(cluster: ObjectCluster, partition: Partition, stays: tuple[int, ...]) -> int | None:
     """Who takes over; NO_LEADER if nobody can, None if nobody has to."""
     held = partition.leading
+    if held is not None and held.leader == NO_LEADER:
+        in_sync = set(held.isr) & set(partition.replicas)
+        return NO_LEADER if in_sync and in_sync.isdisjoint(stays) else None
     if held is None or held.leader not in partition.replicas or held.leader in stays:
         return None
     for broker in stays:

@@ -40,8 +40,9 @@ class Catalog:
         with self._database.reading() as connection:
             return dict(connection.execute("SELECT name, number FROM topics").fetchall())
 
-    def assignments(self, topics: Collection[str]) -> Assignments:
-        refs, pieces = [], []
+    def assignments(self, topics: Collection[str]) -> tuple[Assignments, list[int]]:
+        """What is assigned, and the number of each of its topics."""
+        refs, pieces, numbers = [], [], []
         with self._database.reading() as connection:
             for topic in topics:
                 query = "SELECT number, id, assignment FROM topics WHERE name = ?"
@@ -50,7 +51,8 @@ class Catalog:
                     number, topic_id, frame = row
                     refs.append(TopicRef(topic, topic_id))
                     pieces.append(_piece(unpack("assignment", number, frame)))
-        return joined(refs, pieces)
+                    numbers.append(number)
+        return joined(refs, pieces), numbers
 
     def create_topics(
         self, topics: Sequence[TopicRef], pieces: Sequence[Piece], configs: Mapping[str, Mapping[str, str]]

@@ -137,14 +137,19 @@ class SqliteStore:
         found = await self._thread.watch(arm, self._thread.catalog.topics)
         if not self._watches.is_heard:
             return sorted(found)
-        names, again = self._listing.show(found)
-        if again:
-            self._watches.fire(StoreEvent(Changed.TOPICS))
-        return names
+        self._listing.compare(found)
+        return sorted(found)
+
+    def take_deleted_topics(self) -> frozenset[str]:
+        return self._listing.take()
 
     async def assignments(self, topics: Collection[str]) -> Assignments:
         arm = partial(self._watches.arm_all, Changed.TOPIC, topics)
-        return await self._thread.watch(arm, self._thread.catalog.assignments, topics)
+        found, numbers = await self._thread.watch(arm, self._thread.catalog.assignments, topics)
+        if self._watches.is_heard:
+            for ref, number in zip(found.topics, numbers, strict=True):
+                self._listing.saw(ref.name, number)
+        return found
 
     async def create_topic(
         self, topic: TopicRef, assignment: Mapping[int, Assignment], config: Mapping[str, str]

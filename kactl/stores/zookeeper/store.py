@@ -181,10 +181,10 @@ class ZooKeeperStore:
         if self._watches is None:
             return await topic_node.listed(self._client, None)
         self._config_changes.begin()
-        names, again = self._armed.topics.show(await topic_node.listed(self._client, self._watches))
-        if again:
-            self._tell(StoreEvent(Changed.TOPICS))
-        return names
+        return await topic_node.listed(self._client, self._watches)
+
+    def take_deleted_topics(self) -> frozenset[str]:
+        return self._armed.topics.take()
 
     async def assignments(self, topics: Collection[str]) -> Assignments:
         return await topic_node.assignments(self._client, topics, self._watches)

@@ -23,12 +23,12 @@ from kazoo.protocol.states import EventType, ZnodeStat
 from kactl.logs import logger
 from kactl.model import TopicPartition
 from kactl.store import Changed, StoreEvent
+from kactl.stores.listing import Listing
 
 from . import arming, layout
 from .answers import Answers
 from .client import READ_BATCH, Client
 from .request import MultiRead
-from .topic_list import TopicList
 
 log = logger(__name__)
 
@@ -85,7 +85,7 @@ class Watches:
         self._lines = 0  # how many connections there were before this one
         self._arms_many = True  # unless the server does not know how
         self._heeded: list[set[str]] = []  # get the paths of whatever fires
-        self.topics = TopicList()
+        self.topics = Listing()
 
     def saw(self, path: str, kind: Kind, result: Any) -> None:
         """A watched read was answered: with (something, stat), a stat, or None where `exists` found nothing."""
