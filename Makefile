@@ -29,7 +29,7 @@ help: ## this list
 run: $(RUN_READY) ## a cluster in one process, electing; its state is kept in .kactl/
 	@$(RUN_VENV)/bin/kactl up --demo
 
-test: lint types contracts ## every check and every test but the long ones, real brokers included
+test: lint types contracts ## every check and every test but the long ones, real brokers included (STORM_SEED, STORM_COUNT)
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
 check: $(CHECK_READY) ## the fast tests on one Python, without Java: make check PYTHON=python3.13

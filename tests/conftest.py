@@ -7,6 +7,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests import scenarios
+from tests.actors.storms import seeds
 
 # The same stories on every run, so that a red test is red for everyone; a failure prints what reproduces it.
 # No deadline: two busy cores make honest code slow, and time is measured in bench/, not here.
@@ -14,6 +15,15 @@ settings.register_profile("default", derandomize=True, deadline=None, print_blob
 # For hunting: other stories each time, and many of them. `pytest --hypothesis-profile=wide`
 settings.register_profile("wide", max_examples=2_000, deadline=None, print_blob=True)
 settings.load_profile("default")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before workers are started, which take the first seed over."""
+    seeds.draw()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return seeds.headline()
 
 
 @pytest.fixture(scope="session")

@@ -299,8 +299,8 @@ def _refused(reason: Refusal) -> Failure:
     if reason is Refusal.NO_ELIGIBLE_LEADER:
         return Failure(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-            "the present leader, or every in-sync replica, would be stopped, and no replica that stays is in sync and "
-            "online: name one of the ISR in the target, or wait until another replica is in sync",
+            "the present leader would be stopped, or every in-sync replica, and no replica that stays is in sync and "
+            "online: name the leader in the target, or wait until another replica is in sync",
         )
     return Failure(ErrorCode.UNKNOWN_SERVER_ERROR, REFUSAL_TEXT[reason])
 

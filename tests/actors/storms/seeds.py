@@ -1,0 +1,48 @@
+"""Seeds of the storms of one test run: new ones on every run, the same in all of its processes.
+
+    STORM_SEED     the first seed, to repeat a run; one is drawn if it is not set
+    STORM_COUNT    how many storms each file of tests goes through, 300 if it is not set
+
+The process that starts the run draws the first seed and leaves it in the environment, where the workers of pytest-xdist
+find it. It is printed at the head of the run and with every failure.
+"""
+
+import os
+from random import SystemRandom
+from typing import Final
+
+FIRST: Final = "STORM_SEED"
+COUNT: Final = "STORM_COUNT"
+# About a minute of processor time.
+COUNT_DEFAULT: Final = 300
+# Storms of one test: a failure names its seed, and the others of its block are lost.
+BLOCK: Final = 10
+# Seeds that are drawn have six digits at the most.
+_DRAWN_MAX: Final = 1_000_000
+
+
+def draw() -> None:
+    """Draw the first seed of this run, unless it is given."""
+    os.environ.setdefault(FIRST, str(SystemRandom().randrange(_DRAWN_MAX)))
+
+
+def first() -> int:
+    return int(os.environ[FIRST])
+
+
+def count() -> int:
+    return int(os.environ.get(COUNT, COUNT_DEFAULT))
+
+
+def blocks(of: int | None = None) -> range:
+    """Where each block of storms begins, counted from the first seed; of `of` storms at the most."""
+    return range(0, count() if of is None else min(of, count()), BLOCK)
+
+
+def block(begin: int) -> range:
+    """The seeds of one block."""
+    return range(first() + begin, first() + begin + BLOCK)
+
+
+def headline() -> str:
+    return f"storms: {FIRST}={first()} {COUNT}={count()}"

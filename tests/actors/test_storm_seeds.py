@@ -1,0 +1,41 @@
+"""Which storms a run of the tests goes through."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.actors.storms import seeds
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_run_draws_its_first_seed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(seeds.FIRST)
+    seeds.draw()
+    drawn = seeds.first()
+    seeds.draw()
+
+    assert seeds.first() == drawn
+    assert f"{seeds.FIRST}={drawn}" in seeds.headline()
+
+
+def test_a_given_seed_and_count_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(seeds.FIRST, "4000")
+    monkeypatch.setenv(seeds.COUNT, "25")
+    seeds.draw()
+
+    assert [seed for begin in seeds.blocks() for seed in seeds.block(begin)] == list(range(4000, 4030))
+    assert list(seeds.blocks(10)) == [0]
+
+
+def test_all_workers_go_through_the_same_storms() -> None:
+    """Workers that collect different tests end the run."""
+    command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", __file__, "-k", "draws or used"]
+    ended = subprocess.run(
+        command, cwd=ROOT, env={"PATH": "/usr/bin:/bin", seeds.COUNT: "10"}, capture_output=True, text=True, timeout=120
+    )
+
+    assert ended.returncode == 0, ended.stdout
+    assert f"storms: {seeds.FIRST}=" in ended.stdout
