@@ -190,7 +190,7 @@ class Partitions(Actor[Move]):
     async def _initialize(self, rows: Rows, written: tuple[Change, Settled] | None) -> Bytes:
         """First leaders. Where a state is stored already the partition stays NEW until a controller loads it.
 
-        Unless we wrote it ourselves, and were not told.
+        Unless we wrote it ourselves, and were not told, or have read it since.
         """
         change, settled = written or await self._write_first(rows)
         refusal = change.refusal.copy()
@@ -198,16 +198,19 @@ class Partitions(Actor[Move]):
         refusal[settled.failed] = Refusal.STORE_FAILED
         kept = settled.change
         self._online(kept.take(kept.writes), is_new=True)
-        ours = settled.conflict & self.ledger.unsure(rows)
+        ours = rows.has_leadership | (settled.conflict & self.ledger.unsure(rows))
         if ours.any():
             refusal[ours] = await self._adopt(rows.take(ours))
         self._refused(Change.of(rows, refusal=refusal).take(refusal != Refusal.NONE), PartitionState.ONLINE)
         return refusal
 
     async def _adopt(self, rows: Rows) -> Bytes:
-        """A first leader stands that we may have written ourselves: an answer was lost. If we did, it is one."""
-        read, _ = await self.ledger.read_again(rows)
-        mine = read.has_leadership & (read.controller_epoch == self.cluster.fence.epoch)
+        """A first leader stands that we may have written ourselves: an answer was lost. If we did, it is one.
+
+        So is whatever a handler has read meanwhile: the table has its leadership, and only its state is missing.
+        """
+        read, why = await self.ledger.read_again(rows)
+        mine = (why == Refusal.NONE) & (rows.has_leadership | (read.controller_epoch == self.cluster.fence.epoch))
         read = read.take(mine)
         self.ledger.sure(read)
         state = partition.begin(read, self.cluster.now).state

@@ -9,7 +9,7 @@ import pytest
 
 from kactl.broker_requests import ControlledShutdownRequested
 from kactl.errors import ErrorCode, SessionExpired, StoreUnavailable
-from kactl.model import NO_EPOCH, NO_LEADER, Assignment, ReplicaState, TopicRef
+from kactl.model import NO_EPOCH, NO_LEADER, Assignment, PartitionState, ReplicaState, TopicRef
 from kactl.requests import UndrainRequested
 from kactl.wire import StopReplica
 from tests.actors.reassigning import entry, leave, left, once, reassign, running, states, tp
@@ -142,6 +142,23 @@ async def test_the_last_in_sync_replica_is_not_stopped_while_there_is_no_leader(
         assert await entry(w, "t-0") == held
         await w.start(2)
         assert w.known("t-0").leader == 2
+
+
+async def test_a_first_leader_that_a_reassignment_read_is_taken_over() -> None:
+    """It was written, and nobody could say so; by the time it is tried again, its leadership is known."""
+    async with world(1, 2) as w:
+        once(w, "commit", fails_after(GONE))
+        once(w, "leaderships", fails(GONE))
+        await w.create("t", [[1]])
+        assert w.known("t-0").leadership is None
+        assert await reassign(w, {"t-0": [1, 2]}) == [ErrorCode.NONE]
+        assert w.known("t-0").leader == 1
+
+        await w.wait(12_000)
+
+        assert w.known("t-0").state is PartitionState.ONLINE
+        assert w.brokers.told(1)["t-0"][0] == 1
+        await w.check()
 
 
 async def test_a_topic_created_in_the_middle_of_a_reassignment_completes_it() -> None:
