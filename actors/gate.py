@@ -17,6 +17,7 @@ class Gate:
     def __init__(self) -> None:
         self._open = asyncio.Event()
         self._open.set()
+        self.reason = ""  # why it was shut last
 
     @property
     def is_open(self) -> bool:
@@ -26,6 +27,7 @@ class Gate:
         """Let no request begin. One that is on its way is not called back."""
         if self.is_open:
             log.info("nothing is sent to brokers from now on: %s", why)
+            self.reason = why
             self._open.clear()
 
     def open(self) -> None:

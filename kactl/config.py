@@ -187,6 +187,31 @@ class LogConfig(Section, frozen=True):
     segments: Annotated[int, Meta(ge=1, le=10_000)] = 16
 
 
+class HealthConfig(Section, frozen=True):
+    """`[health]`: limits of the checks of `kactl status` and `GET /v1/cluster`. A figure above its limit does not pass.
+
+    Attributes:
+        unreachable_after: how long requests may fail to reach a registered broker before it counts as unreachable.
+        event_queue_oldest: how long an event may wait for the controller; `event_queue_stuck` fails the check.
+        reassignment_stuck, deletion_stuck: how long one may go on without progress.
+        standby_lag: how long the copy of an instance that stands by may be out of date.
+        preferred_imbalance_percent: partitions that are not led by their preferred replica.
+    """
+
+    offline_partitions: Annotated[int, Meta(ge=0)] = 0
+    under_min_isr: Annotated[int, Meta(ge=0)] = 0
+    under_replicated: Annotated[int, Meta(ge=0)] = 0
+    unreachable_brokers: Annotated[int, Meta(ge=0)] = 0
+    unreachable_after: Duration = Duration(10_000)
+    broker_request_backlog: Annotated[int, Meta(ge=0)] = 100
+    event_queue_oldest: Duration = Duration(500)
+    event_queue_stuck: Duration = Duration(30_000)
+    reassignment_stuck: Duration = Duration(600_000)
+    deletion_stuck: Duration = Duration(300_000)
+    standby_lag: Duration = Duration(10_000)
+    preferred_imbalance_percent: Annotated[int, Meta(ge=0, le=100)] = 10
+
+
 class Config(Section, frozen=True):
     """All of it. Only `node-id` has no default."""
 
@@ -198,3 +223,4 @@ class Config(Section, frozen=True):
     api: ApiConfig = ApiConfig()
     participants: ParticipantsConfig = ParticipantsConfig()
     log: LogConfig = LogConfig()
+    health: HealthConfig = HealthConfig()

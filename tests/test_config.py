@@ -114,7 +114,7 @@ REFUSED = {
         {},
         "kactl.toml: store.conect: is unknown: did you mean connect?",
     ),
-    "an unknown section": ("node-id = 1\n[health]\nx = 1", {}, "kactl.toml: health: is unknown"),
+    "an unknown section": ("node-id = 1\n[wealth]\nx = 1", {}, "kactl.toml: wealth: is unknown"),
     "a wrong type": ("node-id = 1\n[store]\nmax-in-flight = '20'", {}, "kactl.toml: store.max-in-flight: '20' cannot"),
     "too small": ("node-id = 1\n[store]\nmax-in-flight = 0", {}, "kactl.toml: store.max-in-flight: 0 cannot be used"),
     "an unknown kind": ("node-id = 1\n[store]\nkind = 'etcd'", {}, "kactl.toml: store.kind: 'etcd' cannot be used"),

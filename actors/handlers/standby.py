@@ -126,6 +126,7 @@ class Standby(Handlers):
         super().__init__(reach)
         self._timers = timers
         self._copy: Copy | None = None
+        self._current_ms = self.clock.monotonic_ms()  # when the copy was last up to date; before that: when it began
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {StandbyDue: self.on_standby_due}
@@ -135,9 +136,25 @@ class Standby(Handlers):
         """How many partitions the copy holds; 0 without one."""
         return 0 if self._copy is None else len(self._copy.cluster.table)
 
+    @property
+    def copy(self) -> Cluster | None:
+        """The copy, to be read only; None if there is none. It knows no brokers and no states."""
+        return None if self._copy is None else self._copy.cluster
+
+    @property
+    def lag_ms(self) -> float:
+        """For how long the copy has not been up to date."""
+        return self.clock.monotonic_ms() - self._current_ms
+
+    @property
+    def stale(self) -> int:
+        """Topics and partitions that are left to be read."""
+        return 0 if self._copy is None else len(self._copy.stale_topics) + len(self._copy.stale)
+
     def begin(self) -> None:
         """This instance stands by from now on, if it did not do so already."""
         if self.settings.standby_interval_ms > 0 and not self._timers.is_set(StandbyDue()):
+            self._current_ms = self.clock.monotonic_ms()
             self._timers.set(StandbyDue(), self.settings.standby_interval_ms)
 
     def forget(self) -> None:
@@ -164,6 +181,8 @@ class Standby(Handlers):
             return
         copy = self._copy
         behind = copy is None or bool(copy.stale_topics or copy.stale)
+        if not behind:
+            self._current_ms = self.clock.monotonic_ms()
         # Behind whatever else waits: a pause, however short, would let nobody else go first.
         self._timers.set(StandbyDue(), 0 if behind else self.settings.standby_interval_ms)
 

@@ -5,6 +5,7 @@ admits all. A page in a browser is such a client too: `origin` refuses what page
 need a JSON content type, which no form can send.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
@@ -100,6 +101,7 @@ async def serve(
             raise BadConfig("api.listen", reason) from None
         controller.telemetry.observe(gate.readings())
         acceptor.start()
+        watch = asyncio.create_task(service.progress.run(controller.cluster))
         try:
             address = Address(*acceptor.addresses[0][:2])
             log.info("the admin API listens at %s", address.url)
@@ -109,6 +111,7 @@ async def serve(
                             address.url, who)  # fmt: skip
             yield address
         finally:
+            watch.cancel()
             await acceptor.stop()
     finally:
         await runner.cleanup()

@@ -15,6 +15,7 @@ from kactl.rows import Ints
 
 from .limits import Capacity
 from .problem import Refused
+from .progress import ProgressWatch
 from .schema import AsOf, ProblemController
 
 
@@ -52,7 +53,11 @@ class Service:
     conditional: weakref.WeakValueDictionary[str, asyncio.Lock] = dataclasses.field(
         default_factory=weakref.WeakValueDictionary
     )
+    progress: ProgressWatch = dataclasses.field(init=False)
     _elected: tuple[int, int | None] = (0, None)
+
+    def __post_init__(self) -> None:
+        self.progress = ProgressWatch(self.controller.clock)
 
     def as_of(self) -> AsOf:
         return AsOf(epoch=self.controller.cluster.fence.epoch, seq=self.controller.history.seq)

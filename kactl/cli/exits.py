@@ -22,6 +22,8 @@ class Exit(enum.IntEnum):
     FAILED = 1  # the operation failed, or some partitions did
     USAGE = 2  # the command line cannot be understood
     UNREACHABLE = 3  # the server cannot be reached, or did not answer in time
+    UNHEALTHY = 4  # `status`: a check fails
+    WARNED = 5  # `status --warn-as-error`: a check warns
     PRECONDITION = 6  # not the controller, a stale epoch, or not confirmed
 
 

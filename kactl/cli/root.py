@@ -19,6 +19,7 @@ from .reassign import reassign
 from .report import report
 from .settings import Settings, options
 from .sql import sql
+from .status import status
 from .timeline import timeline
 from .topic import topic
 from .up import up
@@ -53,8 +54,8 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.group(
     cls=Root,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 server unreachable, 6 not the controller, a stale epoch or "
-    "version, or not confirmed.",
+    epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 server unreachable, 4 unhealthy (status), 6 not the controller, a "
+    "stale epoch or version, or not confirmed.",
 )
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version.")
 @options
@@ -69,5 +70,20 @@ def kactl(settings: Settings) -> None:
 
 for command in (report, timeline, sql, whatif):
     forensics.add_command(command)
-for command in (up, controller, topic, get, explain, elect, reassign, broker, watch, forensics, doctor, config, compat):
+for command in (
+    up,
+    status,
+    controller,
+    topic,
+    get,
+    explain,
+    elect,
+    reassign,
+    broker,
+    watch,
+    forensics,
+    doctor,
+    config,
+    compat,
+):
     kactl.add_command(command)

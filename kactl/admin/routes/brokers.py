@@ -4,8 +4,9 @@ import asyncio
 from http import HTTPStatus
 from typing import Final
 
-from kactl import draining
+from kactl import draining, health
 from kactl.admin.audit import audited
+from kactl.admin.health import limits_of, observe
 from kactl.admin.problem import BrokerNotFound, Refused
 from kactl.admin.route import Asked
 from kactl.admin.schema import (
@@ -20,6 +21,7 @@ from kactl.admin.schema import (
     ClusterInfo,
     DrainEffect,
     EndpointInfo,
+    HealthCheck,
     NoQuestion,
     PartitionName,
     SomePartitions,
@@ -45,20 +47,41 @@ Acting = Asked[BrokerPath, NoQuestion, BrokerAction]
 
 
 async def cluster(service: Service, asked: Asked[NoQuestion, NoQuestion, NoQuestion]) -> ClusterInfo:
-    """The cluster in numbers."""
-    snapshot = service.controller.snapshot()
-    dead = shares(service.controller.cluster.table).replicas.keys() - service.controller.cluster.brokers.keys()
+    """The cluster in numbers, and its health checks; on any instance."""
+    limits = limits_of(service.config.health)
+    observed = await observe(service, limits)
+    facts = observed.facts
+    found = health.checks(facts, limits)
+    known = facts.partitions
     return ClusterInfo(
         cluster=service.config.cluster,
-        controller_id=snapshot.active_id,
-        epoch=snapshot.epoch,
-        brokers=snapshot.brokers,
-        brokers_dead=len(dead),
-        topics=snapshot.topics,
-        partitions=snapshot.partitions,
-        offline_partitions=snapshot.offline_partitions,
-        under_replicated_partitions=snapshot.under_replicated_partitions,
-        preferred_imbalance=snapshot.preferred_imbalance,
+        node_id=service.controller.node_id,
+        controller_id=facts.active_id,
+        is_active=facts.is_active,
+        epoch=service.controller.cluster.fence.epoch,
+        since_ms=service.since_ms(),
+        status=health.status_of(found),
+        checks=tuple(
+            HealthCheck(
+                name=each.name,
+                result=each.result,
+                value=each.value,
+                limit=each.limit,
+                unit=each.unit,
+                names=each.names,
+                detail=each.detail,
+                remedy=each.remedy,
+            )
+            for each in found
+        ),
+        brokers=observed.brokers,
+        brokers_dead=len(facts.dead or ()),
+        topics=observed.topics,
+        partitions=0 if known is None else known.total,
+        offline_partitions=0 if known is None else known.offline[0],
+        under_replicated_partitions=0 if known is None else known.under_replicated[0],
+        under_min_isr_partitions=0 if known is None else known.under_min_isr[0],
+        preferred_imbalance=0 if known is None else known.not_preferred,
         as_of=service.as_of(),
     )
 

@@ -77,9 +77,8 @@ ROUTES: Final = (
         method="GET",
         path="/v1/cluster",
         handler=brokers.cluster,
-        summary="The cluster in numbers",
+        summary="The cluster in numbers, and its health checks; on the controller and on an instance that stands by",
         answers={200: schema.ClusterInfo},
-        only_active=True,
     ),
     Route(
         method="GET",

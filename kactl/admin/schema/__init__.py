@@ -40,7 +40,7 @@ from .events import (
     TopicEvent,
 )
 from .explanations import CandidateInfo, PartitionExplanation, TopicExplanation
-from .instance import ClusterInfo, ControllerInfo, Probe, Resignation, Resigned
+from .instance import ClusterInfo, ControllerInfo, HealthCheck, Probe, Resignation, Resigned
 from .problems import (
     FieldError,
     Problem,
@@ -145,6 +145,7 @@ __all__ = [
     "EventQuery",
     "EventTally",
     "FieldError",
+    "HealthCheck",
     "Int32",
     "Kinds",
     "Limit",

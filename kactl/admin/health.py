@@ -1,0 +1,206 @@
+"""Facts for the health checks, gathered on one instance: the controller, or one that stands by.
+
+The controller answers from its columns: a hundred thousand partitions cost some ten milliseconds. A standby answers
+from its copy of the cluster, and reads brokers and deletions from the store within a time limit.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import Collection
+from typing import Final
+
+import numpy as np
+
+from kactl.cluster import Cluster
+from kactl.config import HealthConfig
+from kactl.errors import KactlError
+from kactl.health import NAMED_MAX, Channel, Facts, Limits, Partitions
+from kactl.rows import Bools, Ints, Live, RowNumbers, preferred_imbalance, some
+from kactl.table import Table
+
+from .service import Service
+from .tallies import shares
+from .views import in_sync_against, offline_partitions
+
+# A standby whose store does not answer says so after this long.
+READ_LIMIT_S: Final = 2.0
+
+
+def limits_of(config: HealthConfig) -> Limits:
+    """The thresholds of a configuration."""
+    return Limits(
+        offline_partitions=config.offline_partitions,
+        under_min_isr=config.under_min_isr,
+        under_replicated=config.under_replicated,
+        unreachable_brokers=config.unreachable_brokers,
+        unreachable_after_ms=int(config.unreachable_after),
+        broker_request_backlog=config.broker_request_backlog,
+        event_queue_oldest_ms=int(config.event_queue_oldest),
+        event_queue_stuck_ms=int(config.event_queue_stuck),
+        reassignment_stuck_ms=int(config.reassignment_stuck),
+        deletion_stuck_ms=int(config.deletion_stuck),
+        standby_lag_ms=int(config.standby_lag),
+        preferred_imbalance_percent=config.preferred_imbalance_percent,
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Observed:
+    """The facts, and what else a reader of them wants to know. Counts are 0 where they are not known."""
+
+    facts: Facts
+    brokers: int
+    topics: int
+
+
+async def observe(service: Service, limits: Limits) -> Observed:
+    """Look at this instance, whatever it is."""
+    loop = service.controller.loop
+    if service.controller.is_active and loop.controllership.ready:
+        return await _on_controller(service, limits)
+    if service.controller.is_active:
+        return Observed(_facts(service, unknown="this instance is taking over"), 0, 0)
+    return await _on_standby(service)
+
+
+async def _on_controller(service: Service, limits: Limits) -> Observed:
+    controller = service.controller
+    min_isr = await service.min_isr()
+    # Nothing is awaited from here on: all of it is of one moment.
+    cluster = controller.cluster
+    table = cluster.table
+    partitions = _partitions(
+        table,
+        offline=offline_partitions(cluster),
+        under_replicated=_mask(table, table.under_replicated()),
+        min_isr=min_isr,
+        not_preferred=cluster.imbalance_count,
+    )
+    facts = _facts(
+        service,
+        partitions=partitions,
+        dead=_dead(table, cluster.brokers),
+        drained=tuple(sorted(cluster.shutting_down)),
+        channels=tuple(
+            Channel(each.broker.id, len(each), each.oldest_ms, each.last_error) for each in controller.channels.all()
+        ),
+        reassignments=service.progress.reassignments(cluster, limit_ms=limits.reassignment_stuck_ms),
+        deletions=service.progress.deletions(cluster, limit_ms=limits.deletion_stuck_ms),
+    )
+    return Observed(facts, len(cluster.brokers), table.topic_count())
+
+
+async def _on_standby(service: Service) -> Observed:
+    """From the copy; a leader counts as gone if its broker is not registered."""
+    controller, standby = service.controller, service.controller.loop.standby
+    copy = standby.copy
+    if copy is None:
+        why = "this instance stands by and has no copy of the cluster: ask the controller, or set warm-standby"
+        return Observed(_facts(service, unknown=why, standby_detail="there is no copy"), 0, 0)
+    lag_ms = standby.lag_ms
+    try:
+        async with asyncio.timeout(READ_LIMIT_S):
+            brokers = await controller.store.brokers()
+            deleting = await controller.store.deletions()
+    except (KactlError, TimeoutError) as failed:
+        why = f"the store does not answer: {str(failed) or 'time limit'}"
+        return Observed(_facts(service, unknown=why, standby_lag_ms=lag_ms), 0, copy.table.topic_count())
+    await controller.min_isr.refresh(copy, active=False)
+    table = copy.table
+    counted = _counted_on_standby(copy, deleting)
+    leader = table.column("leader")
+    gone = ~Live(brokers)[leader]
+    missing = some(table.column("assigned") & ~table.column("in_sync"))
+    at = np.flatnonzero(counted)
+    partitions = _partitions(
+        table,
+        offline=counted & gone,
+        under_replicated=counted & missing,
+        min_isr=controller.min_isr.of_topics(table),
+        not_preferred=int(np.count_nonzero(preferred_imbalance(table.rows(at)))),
+        counted=counted,
+    )
+    detail = "" if not standby.stale else f"{standby.stale:,} topics or partitions are left to be read"
+    facts = _facts(
+        service,
+        partitions=partitions,
+        dead=_dead(table, brokers),
+        standby_lag_ms=lag_ms,
+        standby_detail=detail,
+    )
+    return Observed(facts, len(brokers), table.topic_count())
+
+
+def _counted_on_standby(copy: Cluster, deleting: Collection[str]) -> Bools:
+    """bool[P]: partitions with leadership, those of topics that wait for deletion left out."""
+    table = copy.table
+    counted: Bools = table.column("leader_epoch") >= 0
+    for name in deleting:
+        topic = table.topic(name)
+        if topic is not None:
+            counted[table.rows_of(topic)] = False
+    return counted
+
+
+def _partitions(
+    table: Table,
+    *,
+    offline: Bools,
+    under_replicated: Bools,
+    min_isr: Ints,
+    not_preferred: int,
+    counted: Bools | None = None,
+) -> Partitions:
+    """Args: `min_isr`: by topic number; `counted`: all others are left out; None for those that the table knows."""
+    against = in_sync_against(table, min_isr[table.column("topic")])
+    every = np.ones(len(offline), np.bool_) if counted is None else counted
+    lagging = shares(table).out_of_sync
+    return Partitions(
+        total=len(table),
+        offline=_named(table, offline),
+        under_replicated=_named(table, under_replicated),
+        # A partition that is offline may still have its leader on paper.
+        under_min_isr=_named(table, (against.under | (offline & ~_is_new(table))) & every),
+        min_isr_unknown=int(np.count_nonzero(against.unknown & every)),
+        not_preferred=not_preferred,
+        lagging=tuple(sorted(lagging.items(), key=lambda each: (-each[1], each[0]))),
+    )
+
+
+def _is_new(table: Table) -> Bools:
+    """bool[P]: partitions that never had a leader."""
+    new: Bools = table.column("leader_epoch") < 0
+    return new
+
+
+def _named(table: Table, which: Bools) -> tuple[int, tuple[str, ...]]:
+    at = np.flatnonzero(which)
+    return len(at), tuple(map(str, sorted(table.names(at[:NAMED_MAX]))))
+
+
+def _dead(table: Table, registered: Collection[int]) -> tuple[int, ...]:
+    return tuple(sorted(shares(table).replicas.keys() - set(registered)))
+
+
+def _mask(table: Table, at: RowNumbers) -> Bools:
+    mask = np.zeros(len(table.column("topic")), np.bool_)
+    mask[at] = True
+    return mask
+
+
+def _facts(service: Service, **known: object) -> Facts:
+    """Facts that every instance has, and those that are known besides."""
+    controller = service.controller
+    view = controller.queue(limit=0)
+    gate = controller.channels.gate
+    return Facts(
+        active_id=controller.loop.active_id,
+        is_active=controller.is_active,
+        ready=controller.is_active and controller.loop.controllership.ready,
+        queue_depth=view.depth,
+        queue_oldest_ms=view.oldest_ms,
+        in_hand="" if view.current is None else view.current.label,
+        in_hand_ms=0.0 if view.current is None else view.current.for_ms,
+        session="" if gate.is_open else gate.reason,
+        **known,  # type: ignore[arg-type]
+    )

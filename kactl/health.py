@@ -1,0 +1,366 @@
+"""Health checks: named figures with a limit, decided from facts that were gathered elsewhere.
+
+    pass     within the limit
+    warn     outside it; the cluster serves, with less reserve than it should have
+    fail     outside it; partitions do not serve, or something is stuck and needs an operator
+    unknown  the figure could not be determined; counts as a warning
+    skip     the check does not apply to this instance
+
+One list for `GET /v1/cluster`, `kactl status` and whatever alerts on them, so that all agree.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+Result = Literal["pass", "warn", "fail", "unknown", "skip"]
+Status = Literal["healthy", "degraded", "unhealthy"]
+Unit = Literal["count", "ms", "percent"]
+
+# Partitions and topics named in one check.
+NAMED_MAX: Final = 10
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Thresholds. A figure above its limit does not pass; see `[health]` of the configuration."""
+
+    offline_partitions: int = 0
+    under_min_isr: int = 0
+    under_replicated: int = 0
+    unreachable_brokers: int = 0
+    unreachable_after_ms: int = 10_000
+    broker_request_backlog: int = 100
+    event_queue_oldest_ms: int = 500
+    event_queue_stuck_ms: int = 30_000
+    reassignment_stuck_ms: int = 600_000
+    deletion_stuck_ms: int = 300_000
+    standby_lag_ms: int = 10_000
+    preferred_imbalance_percent: int = 10
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One check.
+
+    Attributes:
+        value, limit: in `unit`; None where there is no figure.
+        names: the first partitions, topics or brokers concerned.
+        detail: what is the matter, in words; empty if nothing is.
+        remedy: what to do about it; empty if nothing is to be done.
+    """
+
+    name: str
+    result: Result
+    value: float | None = None
+    limit: float | None = None
+    unit: Unit = "count"
+    names: tuple[str, ...] = ()
+    detail: str = ""
+    remedy: str = ""
+
+
+class Stuck(msgspec.Struct, frozen=True):
+    """Reassignments or deletions that make no progress.
+
+    Attributes:
+        first: names and reasons of the first of them, with the remedy.
+    """
+
+    count: int
+    running: int
+    first: tuple[tuple[str, str], ...] = ()
+
+
+class Partitions(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of partitions, each with the first names of those it counts."""
+
+    total: int
+    offline: tuple[int, tuple[str, ...]]
+    under_replicated: tuple[int, tuple[str, ...]]
+    under_min_isr: tuple[int, tuple[str, ...]]
+    min_isr_unknown: int
+    not_preferred: int
+    lagging: tuple[tuple[int, int], ...]  # (broker, replicas out of sync), the most first
+
+
+class Channel(msgspec.Struct, frozen=True):
+    """Requests that wait for one registered broker."""
+
+    broker: int
+    waiting: int
+    oldest_ms: float
+    last_error: str
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one instance knows. None: it does not apply, or could not be determined (`unknown` says why).
+
+    Attributes:
+        active_id: who is the controller, as far as this instance knows.
+        is_active, ready: this instance is, and has taken over.
+        dead: brokers that hold replicas and are not registered.
+        drained: registered brokers that are drained or about to stop.
+        session: empty while the session with the store is certain; else what is the matter.
+        standby_lag_ms: since when the copy of the cluster is behind; 0 if it is not.
+    """
+
+    active_id: int | None
+    is_active: bool
+    ready: bool
+    partitions: Partitions | None = None
+    unknown: str = ""
+    dead: tuple[int, ...] | None = None
+    drained: tuple[int, ...] = ()
+    channels: tuple[Channel, ...] | None = None
+    queue_depth: int = 0
+    queue_oldest_ms: float = 0.0
+    in_hand: str = ""
+    in_hand_ms: float = 0.0
+    reassignments: Stuck | None = None
+    deletions: Stuck | None = None
+    session: str = ""
+    standby_lag_ms: float | None = None
+    standby_detail: str = ""
+
+
+def checks(facts: Facts, limits: Limits) -> tuple[Check, ...]:
+    """All checks, always the same and in the same order."""
+    return tuple(check(facts, limits) for check in _CHECKS)
+
+
+def status_of(found: Sequence[Check]) -> Status:
+    """The worst result in one word."""
+    results = {check.result for check in found}
+    if "fail" in results:
+        return "unhealthy"
+    return "degraded" if results & {"warn", "unknown"} else "healthy"
+
+
+# -- the controllership ------------------------------------------------------------------------------------------------
+
+
+def _one_active_controller(facts: Facts, limits: Limits) -> Check:
+    name = "one-active-controller"
+    if facts.active_id is None:
+        return Check(
+            name=name, result="fail", value=0, limit=1, detail="no instance is known to be the controller",
+            remedy="start an instance, or wait for the election; see `kactl controller history`",
+        )  # fmt: skip
+    if facts.is_active and not facts.ready:
+        return Check(
+            name=name, result="warn", value=1, limit=1, detail=f"controller {facts.active_id} is taking over",
+            remedy="wait until the cluster is loaded",
+        )  # fmt: skip
+    return Check(name=name, result="pass", value=1, limit=1)
+
+
+def _store_session(facts: Facts, limits: Limits) -> Check:
+    if not facts.session:
+        return Check(name="store-session", result="pass")
+    return Check(
+        name="store-session", result="fail", detail=facts.session,
+        remedy="see that the store can be reached from this instance; nothing is sent to brokers meanwhile",
+    )  # fmt: skip
+
+
+def _standby_lag(facts: Facts, limits: Limits) -> Check:
+    name, lag_ms = "standby-lag", facts.standby_lag_ms
+    if facts.is_active:
+        return Check(name=name, result="skip", detail="this instance is the controller")
+    if lag_ms is None:
+        return Check(name=name, result="skip", detail=facts.standby_detail)
+    late = lag_ms > limits.standby_lag_ms
+    return Check(
+        name=name, result="warn" if late else "pass", value=lag_ms, limit=limits.standby_lag_ms, unit="ms",
+        detail=facts.standby_detail,
+        remedy="a takeover by this instance would read more first; see its log for errors of the store" if late else "",
+    )  # fmt: skip
+
+
+# -- partitions --------------------------------------------------------------------------------------------------------
+
+
+def _offline_partitions(facts: Facts, limits: Limits) -> Check:
+    known = facts.partitions
+    if known is None:
+        return _unknown("offline-partitions", facts)
+    count, names = known.offline
+    first = names[0] if names else "T-P"
+    return _counted(
+        "offline-partitions", count, limits.offline_partitions, names, "fail",
+        f"kactl explain {first} names what each waits for",
+    )  # fmt: skip
+
+
+def _under_min_isr(facts: Facts, limits: Limits) -> Check:
+    known = facts.partitions
+    if known is None:
+        return _unknown("under-min-isr", facts)
+    count, names = known.under_min_isr
+    found = _counted(
+        "under-min-isr", count, limits.under_min_isr, names, "fail",
+        "producers with acks=all are rejected: start the brokers that are not in sync, or undo their draining",
+    )  # fmt: skip
+    if not known.min_isr_unknown:
+        return found
+    detail = f"min.insync.replicas of {known.min_isr_unknown:,} partitions could not be read"
+    return msgspec.structs.replace(
+        found,
+        result="unknown" if found.result == "pass" else found.result,
+        detail="; ".join(filter(None, (found.detail, detail))),
+    )
+
+
+def _under_replicated(facts: Facts, limits: Limits) -> Check:
+    known = facts.partitions
+    if known is None:
+        return _unknown("under-replicated", facts)
+    count, names = known.under_replicated
+    found = _counted(
+        "under-replicated", count, limits.under_replicated, names, "warn",
+        "start the brokers that are not in sync, or wait until they have caught up: kactl get partitions --urp",
+    )  # fmt: skip
+    where = ", ".join(f"{broker} ({replicas:,})" for broker, replicas in known.lagging[:NAMED_MAX])
+    if found.result == "pass" or not where:
+        return found
+    return msgspec.structs.replace(found, detail=f"out of sync on brokers {where}")
+
+
+def _preferred_imbalance(facts: Facts, limits: Limits) -> Check:
+    known = facts.partitions
+    if known is None:
+        return _unknown("preferred-imbalance", facts)
+    percent = round(100 * known.not_preferred / known.total, 1) if known.total else 0.0
+    above = percent > limits.preferred_imbalance_percent
+    return Check(
+        name="preferred-imbalance", result="warn" if above else "pass", value=percent,
+        limit=limits.preferred_imbalance_percent, unit="percent",
+        detail=f"{known.not_preferred:,} of {known.total:,} partitions" if above else "",
+        remedy="kactl elect preferred --all" if above else "",
+    )  # fmt: skip
+
+
+# -- brokers -----------------------------------------------------------------------------------------------------------
+
+
+def _unreachable_brokers(facts: Facts, limits: Limits) -> Check:
+    """Brokers that hold replicas and are gone, and registered ones to which no request gets through."""
+    name = "unreachable-brokers"
+    if facts.dead is None:
+        return _unknown(name, facts)
+    mute = [
+        each
+        for each in facts.channels or ()
+        if each.waiting and each.last_error and each.oldest_ms > limits.unreachable_after_ms
+    ]
+    count = len(facts.dead) + len(mute)
+    found = _counted(
+        name, count, limits.unreachable_brokers,
+        tuple(map(str, (*facts.dead, *(each.broker for each in mute))))[:NAMED_MAX], "fail",
+        "start them, or move their replicas: kactl reassign plan",
+    )  # fmt: skip
+    if found.result == "pass":
+        return found
+    parts = [f"not registered: {_listed(facts.dead)}"] if facts.dead else []
+    parts += [f"broker {each.broker} does not answer: {each.last_error}" for each in mute[:3]]
+    return msgspec.structs.replace(found, detail="; ".join(parts))
+
+
+def _drained_brokers(facts: Facts, limits: Limits) -> Check:
+    """A forgotten drain costs a replica of every partition on the broker."""
+    brokers = facts.drained
+    undo = f"kactl broker drain --undo {brokers[0]}" if brokers else ""
+    return _counted("drained-brokers", len(brokers), 0, tuple(map(str, brokers))[:NAMED_MAX], "warn", undo)
+
+
+def _broker_request_backlog(facts: Facts, limits: Limits) -> Check:
+    name = "broker-request-backlog"
+    if facts.channels is None:
+        return Check(name=name, result="skip", detail="only the controller sends requests")
+    worst = max(facts.channels, key=lambda each: each.waiting, default=None)
+    value = 0 if worst is None else worst.waiting
+    if worst is None or value <= limits.broker_request_backlog:
+        return Check(name=name, result="pass", value=value, limit=limits.broker_request_backlog)
+    error = f": {worst.last_error}" if worst.last_error else ""
+    return Check(
+        name=name, result="warn", value=value, limit=limits.broker_request_backlog, names=(str(worst.broker),),
+        detail=f"broker {worst.broker}{error}", remedy=f"see the log and the load of broker {worst.broker}",
+    )  # fmt: skip
+
+
+# -- work --------------------------------------------------------------------------------------------------------------
+
+
+def _event_queue_oldest(facts: Facts, limits: Limits) -> Check:
+    oldest_ms = round(facts.queue_oldest_ms, 1)
+    result: Result = "pass"
+    if oldest_ms > limits.event_queue_oldest_ms:
+        result = "warn"
+    if max(oldest_ms, facts.in_hand_ms) > limits.event_queue_stuck_ms:
+        result = "fail"
+    in_hand = f", {facts.in_hand} in hand for {facts.in_hand_ms:.0f} ms" if facts.in_hand else ""
+    detail = f"depth {facts.queue_depth}{in_hand}"
+    return Check(
+        name="event-queue-oldest", result=result, value=oldest_ms, limit=limits.event_queue_oldest_ms, unit="ms",
+        detail=detail, remedy="" if result == "pass" else "kactl controller queue shows what takes so long",
+    )  # fmt: skip
+
+
+def _stuck_reassignments(facts: Facts, limits: Limits) -> Check:
+    return _stuck("stuck-reassignments", facts.reassignments, facts, "kactl reassign list shows what each waits for")
+
+
+def _stuck_deletions(facts: Facts, limits: Limits) -> Check:
+    found = facts.deletions
+    topic = found.first[0][0] if found is not None and found.first else "T"
+    return _stuck("stuck-deletions", found, facts, f"kactl explain {topic} shows what it waits for")
+
+
+def _stuck(name: str, found: Stuck | None, facts: Facts, remedy: str) -> Check:
+    if not facts.is_active:
+        return Check(name=name, result="skip", detail="only the controller knows how they get on")
+    if found is None:
+        return _unknown(name, facts)
+    if not found.count:
+        detail = f"{found.running:,} going on" if found.running else ""
+        return Check(name=name, result="pass", value=0, limit=0, detail=detail)
+    return Check(
+        name=name, result="fail", value=found.count, limit=0, names=tuple(each for each, _ in found.first),
+        detail="; ".join(f"{each}: {reason}" for each, reason in found.first[:3]), remedy=remedy,
+    )  # fmt: skip
+
+
+def _counted(name: str, count: int, limit: int, names: tuple[str, ...], result: Result, remedy: str) -> Check:
+    """A count that is to be no larger than a limit."""
+    if count <= limit:
+        return Check(name=name, result="pass", value=count, limit=limit)
+    more = f" and {count - len(names):,} more" if count > len(names) else ""
+    return Check(
+        name=name, result=result, value=count, limit=limit, names=names, detail=", ".join(names) + more, remedy=remedy
+    )
+
+
+def _unknown(name: str, facts: Facts) -> Check:
+    return Check(name=name, result="unknown", detail=facts.unknown)
+
+
+def _listed(brokers: tuple[int, ...]) -> str:
+    more = f" and {len(brokers) - NAMED_MAX} more" if len(brokers) > NAMED_MAX else ""
+    return ", ".join(map(str, brokers[:NAMED_MAX])) + more
+
+
+_CHECKS: Final[tuple[Callable[[Facts, Limits], Check], ...]] = (
+    _one_active_controller,
+    _store_session,
+    _offline_partitions,
+    _under_min_isr,
+    _unreachable_brokers,
+    _stuck_reassignments,
+    _stuck_deletions,
+    _under_replicated,
+    _drained_brokers,
+    _preferred_imbalance,
+    _event_queue_oldest,
+    _broker_request_backlog,
+    _standby_lag,
+)

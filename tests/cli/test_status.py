@@ -1,0 +1,91 @@
+"""`kactl status`: the table, the exit codes, and waiting for a cluster to be healthy."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from kactl.admin.schema import ClusterInfo
+from tests.interop.processes import free_port
+
+from .server import Up, kactl
+
+
+def test_a_healthy_cluster_exits_with_0(own_up: Up) -> None:
+    own_up("topic", "create", "bread", "--replication-factor", "3")
+
+    text = own_up("status")
+    found = own_up("status", "-o", "json").json(ClusterInfo)
+    lines = own_up("status", "-o", "jsonl").jsonl(ClusterInfo)
+
+    assert text.code == 0
+    headline, header, *rows = text.out.splitlines()
+    assert headline.startswith("CLUSTER kactl   HEALTHY   controller 0* (epoch 1")
+    assert "brokers 3/3   topics 1   partitions 1" in headline
+    assert header.split() == ["CHECK", "RESULT", "VALUE", "LIMIT", "DETAIL"]
+    assert [row.split()[0] for row in rows] == [each.name for each in found.checks]
+    assert found.status == lines[0].status == "healthy"
+
+
+def test_the_exit_code_states_what_is_wrong_and_waiting_ends_when_it_is_mended(own_up: Up) -> None:
+    """A drained broker is a warning, a lost one a failure; a cluster that is mended meanwhile ends the wait."""
+    own_up("topic", "create", "bread", "--assignment", "0:1,2")
+    own_up("broker", "drain", "2")
+    warned, as_error = own_up("status"), own_up("status", "--warn-as-error")
+    own_up("broker", "drain", "--undo", "2")
+    own_up("broker", "kill", "2")
+    own_up.until(lambda: own_up("status").code == 4, "the check of brokers to fail")
+
+    failed = own_up("status")
+    late = own_up("status", "--exit-when-healthy", "--timeout", "1", "--interval", "0.2", "-o", "json")
+    command = [sys.executable, "-m", "kactl.cli", "--server", own_up.url, "status", "--exit-when-healthy"]
+    with subprocess.Popen([*command, "--interval", "0.2"], stdout=subprocess.PIPE, text=True) as waiting:
+        own_up("broker", "restart", "2")
+        out, _ = waiting.communicate(timeout=60)
+
+    assert (warned.code, as_error.code) == (0, 5)
+    assert "DEGRADED" in warned.out
+    assert "drained-brokers: kactl broker drain --undo 2" in warned.err
+    assert failed.code == late.code == 4
+    assert re.search(r"^unreachable-brokers +FAIL +1 +0 +not registered: 2$", failed.out, re.MULTILINE)
+    assert "Not healthy within 1 s." in late.err
+    assert json.loads(late.out)["status"] == "unhealthy"
+    assert waiting.returncode == 0
+    assert out.count("CLUSTER") == 1
+    assert "FAIL" not in out
+
+
+def test_an_unreachable_server_exits_with_3_also_after_waiting() -> None:
+    server = f"http://127.0.0.1:{free_port()}"
+
+    once = kactl("--server", server, "status")
+    waited = kactl("--server", server, "status", "--exit-when-healthy", "--timeout", "0.5", "--interval", "0.1")
+
+    assert once.code == waited.code == 3
+    assert "cannot be reached" in once.err
+    assert "Not healthy within 0.5 s." in waited.err
+
+
+def test_watching_shows_one_check_after_the_other(own_up: Up) -> None:
+    command = [sys.executable, "-m", "kactl.cli", "--server", own_up.url, "status", "--watch", "--interval", "0.1"]
+    with subprocess.Popen([*command, "-o", "jsonl"], stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        seen = [json.loads(watching.stdout.readline())["status"] for _ in range(3)]
+        watching.terminate()
+
+    assert seen == ["healthy"] * 3
+
+
+def test_starting_up_loads_neither_the_server_nor_columns(tmp_path: Path) -> None:
+    """What makes `kactl --help` and `kactl status` slow to start is what they import."""
+    heavy = ("aiohttp", "numpy", "opentelemetry", "pyarrow", "pyspark", "kazoo", "asyncio", "anyio")
+    for arguments in (["--help"], ["status", "--server", f"http://127.0.0.1:{free_port()}"]):
+        script = (
+            "import sys\nfrom kactl.cli.main import main\nsys.argv[1:] = " + repr(arguments) + "\n"
+            "try:\n    main()\nfinally:\n"
+            f"    print('LOADED', sorted(set({heavy!r}) & set(sys.modules)), file=sys.stderr)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+
+        assert "LOADED []" in done.stderr, (arguments, done.stderr)

@@ -1,0 +1,125 @@
+"""Health checks decided from facts: each result, its limit, and the remedy it names."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kactl.config import HealthConfig
+from kactl.health import Channel, Check, Facts, Limits, Partitions, Stuck, checks, status_of
+
+PARTITIONS = Partitions(
+    total=1000,
+    offline=(0, ()),
+    under_replicated=(0, ()),
+    under_min_isr=(0, ()),
+    min_isr_unknown=0,
+    not_preferred=0,
+    lagging=(),
+)
+HEALTHY = Facts(
+    active_id=1,
+    is_active=True,
+    ready=True,
+    partitions=PARTITIONS,
+    dead=(),
+    channels=(Channel(1, 0, 0.0, ""),),
+    reassignments=Stuck(0, 0),
+    deletions=Stuck(0, 0),
+)
+
+
+def changed(facts: Facts, **fields: Any) -> Facts:
+    own = {name: fields.pop(name) for name in list(fields) if name in PARTITIONS.__struct_fields__}
+    if own:
+        fields["partitions"] = msgspec.structs.replace(PARTITIONS, **own)
+    return msgspec.structs.replace(facts, **fields)
+
+
+def check(facts: Facts, name: str, **limits: int) -> Check:
+    (found,) = [each for each in checks(facts, Limits(**limits)) if each.name == name]
+    return found
+
+
+def test_a_cluster_without_anything_to_mend_is_healthy() -> None:
+    found = checks(HEALTHY, Limits())
+
+    assert {each.result for each in found} == {"pass", "skip"}
+    assert status_of(found) == "healthy"
+    assert not any(each.remedy for each in found)
+    assert {each.name for each in found if each.result == "skip"} == {"standby-lag"}
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "result", "said"),
+    [
+        ("one-active-controller", {"active_id": None, "is_active": False}, "fail", "no instance is known"),
+        ("one-active-controller", {"ready": False}, "warn", "controller 1 is taking over"),
+        ("store-session", {"session": "not heard of"}, "fail", "not heard of"),
+        ("offline-partitions", {"offline": (3, ("a-0", "a-1"))}, "fail", "a-0, a-1 and 1 more"),
+        ("under-min-isr", {"under_min_isr": (1, ("a-0",))}, "fail", "a-0"),
+        ("under-min-isr", {"min_isr_unknown": 7}, "unknown", "of 7 partitions could not be read"),
+        ("under-min-isr", {"under_min_isr": (1, ("a-0",)), "min_isr_unknown": 7}, "fail", "a-0; min.insync"),
+        ("under-replicated", {"under_replicated": (2, ("a-0",)), "lagging": ((3, 2),)}, "warn", "on brokers 3 (2)"),
+        ("preferred-imbalance", {"not_preferred": 101}, "warn", "101 of 1,000"),
+        ("preferred-imbalance", {"not_preferred": 100}, "pass", ""),
+        ("unreachable-brokers", {"dead": (4,)}, "fail", "not registered: 4"),
+        (
+            "unreachable-brokers",
+            {"channels": (Channel(2, 1, 10_001.0, "refused"),)},
+            "fail",
+            "broker 2 does not answer",
+        ),
+        ("unreachable-brokers", {"channels": (Channel(2, 1, 9_999.0, "refused"),)}, "pass", ""),
+        ("unreachable-brokers", {"channels": (Channel(2, 1, 99_999.0, ""),)}, "pass", ""),
+        ("drained-brokers", {"drained": (2,)}, "warn", "2"),
+        ("broker-request-backlog", {"channels": (Channel(2, 101, 5.0, "slow"),)}, "warn", "broker 2: slow"),
+        ("broker-request-backlog", {"channels": None}, "skip", "only the controller"),
+        ("event-queue-oldest", {"queue_oldest_ms": 501.0}, "warn", "depth"),
+        ("event-queue-oldest", {"queue_oldest_ms": 30_001.0}, "fail", "depth"),
+        ("event-queue-oldest", {"in_hand": "BrokersChanged", "in_hand_ms": 30_001.0}, "fail", "BrokersChanged in hand"),
+        ("stuck-reassignments", {"reassignments": Stuck(1, 5, (("a-0", "broker 3"),))}, "fail", "a-0: broker 3"),
+        ("stuck-reassignments", {"reassignments": Stuck(0, 5)}, "pass", "5 going on"),
+        ("stuck-deletions", {"deletions": Stuck(1, 1, (("a", "start broker 3"),))}, "fail", "a: start broker 3"),
+        ("standby-lag", {"is_active": False, "standby_lag_ms": 10_001.0}, "warn", ""),
+        ("standby-lag", {"is_active": False, "standby_lag_ms": 10_000.0}, "pass", ""),
+        ("offline-partitions", {"partitions": None, "unknown": "there is no copy"}, "unknown", "there is no copy"),
+    ],
+)
+def test_each_check_fails_by_its_own_figure(name: str, fields: dict[str, Any], result: str, said: str) -> None:
+    found = check(changed(HEALTHY, **fields), name)
+
+    assert found.result == result
+    assert said in found.detail
+    assert bool(found.remedy) == (result in ("fail", "warn"))
+
+
+@pytest.mark.parametrize(
+    ("limits", "fields", "name"),
+    [
+        ({"offline_partitions": 3}, {"offline": (3, ("a-0",))}, "offline-partitions"),
+        ({"under_min_isr": 1}, {"under_min_isr": (1, ("a-0",))}, "under-min-isr"),
+        ({"unreachable_brokers": 1}, {"dead": (4,)}, "unreachable-brokers"),
+        ({"event_queue_oldest_ms": 600}, {"queue_oldest_ms": 501.0}, "event-queue-oldest"),
+        ({"broker_request_backlog": 101}, {"channels": (Channel(2, 101, 5.0, ""),)}, "broker-request-backlog"),
+    ],
+)
+def test_a_higher_limit_lets_a_figure_pass(limits: dict[str, int], fields: dict[str, Any], name: str) -> None:
+    facts = changed(HEALTHY, **fields)
+
+    assert check(facts, name).result in ("warn", "fail")
+    assert check(facts, name, **limits).result == "pass"
+
+
+def test_the_worst_result_is_the_status() -> None:
+    warned = checks(changed(HEALTHY, drained=(2,)), Limits())
+    failed = checks(changed(HEALTHY, drained=(2,), dead=(3,)), Limits())
+
+    assert status_of(warned) == "degraded"
+    assert status_of(failed) == "unhealthy"
+
+
+def test_limits_and_configuration_have_the_same_defaults() -> None:
+    from kactl.admin.health import limits_of
+
+    assert limits_of(HealthConfig()) == Limits()
