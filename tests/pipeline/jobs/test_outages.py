@@ -153,6 +153,22 @@ def _stories() -> Iterable[Story]:
         .failed(40.1)
         .led(60, 70, 6, "offline", **offline, prev_isr=[70], received_at=60.1, led_at=60.4)
     )
+    # Brokers 220 to 223 are paused at 5, missed at 20, and awake at 59, or at 20.1.
+    for name, broker in (("paused", 220), ("paused-in-kraft", 221)):
+        yield (
+            Story(name)
+            .led(0, broker, 4, "unknown", led_at=0.1)
+            .failed(20.1)
+            .led(20.2, -1, 5, "isr")
+            .led(60, broker, 6, "offline", **offline, prev_isr=[broker], received_at=60.1, led_at=60.4)
+        )
+    for name, broker in (("paused-and-replaced", 222), ("awake-before-it-is-replaced", 223)):
+        yield (
+            Story(name)
+            .led(0, broker, 4, "unknown", led_at=0.1)
+            .offline(20.05)
+            .led(20.2, 2, 5, "offline", **offline, prev_isr=[broker, 2], received_at=20.25, led_at=20.3)
+        )
     # The dead leader stays leader as another replica is taken out of the ISR.
     yield (
         Story("dead-leader-in-a-new-epoch")
@@ -390,6 +406,12 @@ def _away(broker: int, detected: float, **more: Any) -> dict[str, Any]:
     return row | times | silences | more
 
 
+def _paused(silent: float, awake: float) -> dict[str, Any]:
+    """Columns of a broker that fell silent within two seconds, by its session, and went on later."""
+    times = {"silent_at": silent, "silent_low": silent - 1, "silent_high": silent + 1, "awake_at": awake}
+    return {name: moment(at) for name, at in times.items()}
+
+
 ABSENCES: Final = (
     _away(30, 18, last_sign_at=2),
     _away(40, 100, last_sign_at=-3000),
@@ -402,6 +424,10 @@ ABSENCES: Final = (
     _away(190, 20, last_sign_at=10, back_at=100),
     _away(190, 200, last_sign_at=190),
     _away(200, 100, last_sign_at=99, how="stopped", planned=True),
+    _away(220, 20, last_sign_at=2) | _paused(5, 59),
+    _away(221, 20, last_sign_at=2, how="fenced") | _paused(5, 59),
+    _away(222, 20, last_sign_at=2) | _paused(5, 59),
+    _away(223, 20, last_sign_at=2) | _paused(5, 20.1),
     _away(30, 450, last_sign_at=440),  # long after all that is told of it
 )
 # Of a controller that was replaced by then, by a clock that is ahead.
@@ -563,6 +589,37 @@ def test_elections_that_fail_prolong_one_outage(found: Rows) -> None:
     assert (row["cause"], row["broker"], row["new_leader"], row["unclean"]) == ("no-live-replica", 70, 70, False)
     assert (row["attempts_failed"], row["reason"]) == (2, NOBODY_LIVES.format(name="nobody-lives").split(": ")[1])
     assert parts(row) == (16_000, 100, 39_900, None, 100, 300)
+
+
+def test_a_session_bounds_the_begin(found: Rows) -> None:
+    (row,) = found("paused")
+
+    assert times(row, "begin") == (4, 5, 6, "inferred")
+
+
+def test_a_paused_leader_that_no_replica_replaced_leads_from_its_first_line_on(found: Rows) -> None:
+    (row,) = found("paused")
+
+    assert times(row, "end") == (59, 59, 60.4, "inferred")
+    assert (row["duration_ms"], row["duration_min_ms"], row["duration_max_ms"]) == (54_000, 53_000, 56_400)
+
+
+def test_with_kraft_a_paused_leader_may_lead_from_its_first_line_on_but_steps_down(found: Rows) -> None:
+    (row,) = found("paused-in-kraft")
+
+    assert times(row, "end") == (59, 60.4, 60.4, "observed")
+
+
+def test_a_paused_leader_that_was_replaced_ended_nothing(found: Rows) -> None:
+    (row,) = found("paused-and-replaced")
+
+    assert times(row, "end") == (20.3, 20.3, 20.3, "observed")
+
+
+def test_a_leader_that_is_awake_before_it_is_replaced_may_have_been_used(found: Rows) -> None:
+    (row,) = found("awake-before-it-is-replaced")
+
+    assert times(row, "end") == (20.1, 20.3, 20.3, "observed")
 
 
 def test_a_dead_leader_that_is_kept_in_a_new_epoch_ends_nothing(found: Rows) -> None:
