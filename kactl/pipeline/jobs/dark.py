@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kactl.pipeline.event_types import EventType, Role
 
-from .gone import SESSION_US, UNKNOWN_ERROR_US, gone
+from .gone import UNKNOWN_ERROR_US, gone
 from .lines import LEADER_AND_ISR, NEW, OFFLINE, ONLINE, is_a
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _is_hollow() -> "Value":
         return (
             (one["last_sign_us"] + one["error_us"] < begin)
             & (one["detected_us"] >= begin)
-            & (one["detected_us"] <= begin + SESSION_US)
+            & (one["detected_us"] <= begin + one["session_us"])
         )
 
     silent = f.col("led_at").isNull() & f.col("received_at").isNull()

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 # How a broker is lost that lives, but not with all of its replicas; all other words are those of `absences`.
 DIRECTORY: Final = "directory"
 # A leader that died is found out when its session ends: with Kafka's own settings after 18 s with ZooKeeper (6 s before
-# 2.5), after 9 s in KRaft. Where no line shows that an elected leader was dead already, it is missed within this.
+# 2.5), after 9 s in KRaft. An elected leader that was dead already is missed within this, or within its own session if
+# that is longer.
 SESSION_US: Final = 18_000_000
 # What a clock is taken to be wrong by where nothing bounds it from both sides. At INFO that is the rule: lines are
 # known to come after others, and none to come before; the smallest delay seen is then taken for none, and some ms
@@ -47,6 +48,7 @@ def gone(absences: "DataFrame", timed: "DataFrame | None" = None) -> "DataFrame"
             f.unix_micros("silent_low").alias("silent_low_us"),
             f.unix_micros("silent_high").alias("silent_high_us"),
             f.unix_micros("awake_at").alias("awake_us"),
+            f.greatest(f.col("session_ms") * 1000, f.lit(SESSION_US)).alias("session_us"),
             f.coalesce("error_us", f.lit(UNKNOWN_ERROR_US)).cast("long").alias("error_us"),
             f.col("how"),
             f.coalesce("planned", f.lit(False)).alias("planned"),
@@ -83,6 +85,7 @@ def _directories(timed: "DataFrame") -> "DataFrame":
             none.alias("silent_low_us"),
             none.alias("silent_high_us"),
             none.alias("awake_us"),
+            f.lit(SESSION_US).cast("long").alias("session_us"),
             f.lit(0).cast("long").alias("error_us"),
             f.lit(DIRECTORY).alias("how"),
             f.lit(False).alias("planned"),

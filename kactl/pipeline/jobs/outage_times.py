@@ -134,8 +134,9 @@ def _may_be_hollow(first_dark: "Value") -> "Value":
 
     head = f.col("before.head")
     silent = head["led_us"].isNull() & head["received_us"].isNull() & f.col("before.lit_us").isNull()
+    session_us = f.coalesce(f.col("loss.session_us"), f.lit(SESSION_US))
     missed_us = f.least(f.col("loss.detected_us"), first_dark["at_us"], f.col("after.head")["begin_us"])
-    return silent & f.coalesce(missed_us <= head["begin_us"] + SESSION_US, f.lit(False))
+    return silent & f.coalesce(missed_us <= head["begin_us"] + session_us, f.lit(False))
 
 
 # -- end and begin -----------------------------------------------------------------------------------------------------

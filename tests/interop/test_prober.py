@@ -1,0 +1,42 @@
+"""Times without a leader, out of what brokers answered."""
+
+from .incident.facts import Pause
+from .incident.prober import Look, gaps
+
+T0 = frozenset({"t-0"})
+NOTHING: frozenset[str] = frozenset()
+
+
+def looks(*each: tuple[float, float, frozenset[str] | None]) -> list[Look]:
+    return [Look(asked, answered, led) for asked, answered, led in each]
+
+
+def test_a_broker_that_refuses_connections_leads_nothing() -> None:
+    one = looks((0, 0.1, T0), (1, 1.1, NOTHING), (4, 4.1, NOTHING), (5, 5.1, T0))
+
+    (gap,) = gaps({1: one}, "t-0")
+
+    assert (gap.begin_low, gap.begin_high, gap.end_low, gap.end_high) == (0, 1.1, 4, 5.1)
+
+
+def test_a_broker_that_does_not_answer_may_lead() -> None:
+    one = looks((0, 0.1, T0), (1, 2, None), (2, 3, None), (4, 4.1, T0))
+
+    assert gaps({1: one}, "t-0") == []
+
+
+def test_a_paused_broker_leads_nothing_until_it_goes_on() -> None:
+    one = looks((0, 0.1, T0), (1, 2, None), (2, 3, None), (3, 4, None), (4, 5.1, T0))
+
+    (gap,) = gaps({1: one}, "t-0", [Pause(1, 0.5, 0.6, 5.0, 5.05)])
+
+    assert (gap.begin_low, gap.end_high, gap.leaders) == (0, 5.1, (1, 1))
+
+
+def test_a_leader_of_the_past_that_goes_on_makes_no_gap() -> None:
+    one = looks((0, 0.1, T0), (1, 2, None), (9, 9.1, T0), (10, 10.1, NOTHING))
+    two = looks((0, 0.1, NOTHING), (2.5, 2.6, NOTHING), (3, 3.1, T0), (9, 9.1, T0), (10, 10.1, T0))
+
+    found = gaps({1: one, 2: two}, "t-0", [Pause(1, 0.5, 0.6, 8.9, 8.95)])
+
+    assert [(gap.begin_low, gap.end_high, gap.leaders) for gap in found] == [(0, 3.1, (1, 2))]
