@@ -29,7 +29,9 @@ class Told(NamedTuple):
 class Sessions:
     """All that is said of sessions."""
 
-    def __init__(self, told: Sequence[Told], starts: dict[int, list[int]], versions: dict[int | None, str]) -> None:
+    def __init__(
+        self, told: Sequence[Told], starts: dict[int, list[int]], versions: dict[int | None, set[str]]
+    ) -> None:
         """Each of `told` is of another value; `versions` are those of brokers' files, None for those of no broker."""
         self._told = sorted(told, key=lambda each: each.first_us)
         self._starts = starts
@@ -51,7 +53,9 @@ class Sessions:
         for row in rows:
             if row["text"] is not None:
                 starts.setdefault(row["speaker"], []).extend(row["at"])
-        versions = {} if files is None else {row["broker"]: row["version"] for row in _versions(files)}
+        versions: dict[int | None, set[str]] = {}
+        for row in [] if files is None else _versions(files):
+            versions.setdefault(row["broker"], set()).add(row["version"])
         told = [Told(row["speaker"], row["first"], row["took_ms"], row["text"] or "") for row in rows]
         return cls(told, {broker: sorted(each) for broker, each in starts.items()}, versions)
 
@@ -72,7 +76,7 @@ class Sessions:
         ):
             if ms:
                 return Session(ms * _MS, by)
-        return default(self._versions.get(loss.broker) or self._versions.get(loss.controller), is_kraft=False)
+        return default(self._versions.get(loss.broker) or self._versions.get(loss.controller) or (), is_kraft=False)
 
     def _kraft(self, broker: int, controller: int | None) -> Session:
         """The controller's own setting counts, and the heartbeats of the broker."""
@@ -82,7 +86,7 @@ class Sessions:
         if mine:
             return Session(mine * _MS, CONFIGURED, heartbeat_us)
         others = agreed(self._of_all(KRAFT_SESSION))
-        return Session(others * _MS, OTHERS, heartbeat_us) if others else default(None, is_kraft=True)
+        return Session(others * _MS, OTHERS, heartbeat_us) if others else default((), is_kraft=True)
 
     def _latest(self, broker: int) -> list[Told]:
         """What a broker says, the latest first. Timeouts change seldom, and hardly between a start and a loss."""
@@ -97,7 +101,7 @@ class Sessions:
 
 
 def _versions(files: "DataFrame") -> "list[Row]":
-    return files.where("version is not null and version <> 'mixed'").select("broker", "version").collect()
+    return files.where("version is not null").select("broker", "version").collect()
 
 
 if TYPE_CHECKING:

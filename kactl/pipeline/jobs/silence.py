@@ -39,7 +39,8 @@ LATE_US: Final = 500_000
 FETCH_WAIT_US: Final = 500_000
 # Kafka's defaults.
 ZOOKEEPER_TIMEOUT_US: Final = 18_000_000
-ZOOKEEPER_TIMEOUT_OLD_US: Final = 6_000_000  # before 2.5
+ZOOKEEPER_TIMEOUT_OLD_US: Final = 6_000_000
+_LONGER_SINCE: Final = (2, 5)
 KRAFT_TIMEOUT_US: Final = 9_000_000
 HEARTBEAT_US: Final = 2_000_000
 # From the death of an active controller to its successor's activation: voters miss their leader after
@@ -161,13 +162,18 @@ def kraft(timeout_us: int, heartbeat_us: int) -> Window:
     )
 
 
-def default(version: str | None, *, is_kraft: bool) -> Session:
-    """What is assumed of brokers whose logs do not have it. `version` is as in the table of files."""
+def default(versions: Iterable[str], *, is_kraft: bool) -> Session:
+    """What is assumed of a broker whose logs do not have it. `versions` of its files are as in the table of files."""
     if is_kraft:
         return Session(KRAFT_TIMEOUT_US, DEFAULT, HEARTBEAT_US)
-    last = (version or "").rstrip("+").rpartition("-")[2].split(".")
-    is_old = len(last) == 2 and not (version or "").endswith("+") and tuple(map(int, last)) < (2, 5)
+    is_old = any(_is_before(each, _LONGER_SINCE) for each in versions)
     return Session(ZOOKEEPER_TIMEOUT_OLD_US if is_old else ZOOKEEPER_TIMEOUT_US, DEFAULT)
+
+
+def _is_before(versions: str, version: tuple[int, int]) -> bool:
+    """Whether the last of "1.0-2.3" or "2.4" is older; "3.5+" and "mixed" are of no known end."""
+    last = versions.rpartition("-")[2].split(".")
+    return len(last) == 2 and all(each.isdecimal() for each in last) and tuple(map(int, last)) < version
 
 
 def bounds(loss: Loss, session: Session) -> Bounds:

@@ -96,15 +96,23 @@ def test_simulated_kraft_sessions_keep_the_bounds_and_the_guess_is_near(timeout_
 
 
 @pytest.mark.parametrize(
-    ("version", "timeout_s"),
-    [("0.11-2.4", 6), ("2.4", 6), ("2.5", 18), ("2.6-3.1", 18), ("2.0+", 18), ("3.5+", 18), (None, 18)],
+    ("versions", "timeout_s"),
+    [
+        (["0.11-2.4"], 6),
+        (["2.4"], 6),
+        (["0.8+", "1.0-2.3"], 6),
+        (["2.5"], 18),
+        (["2.6-3.1", "1.0+"], 18),
+        (["mixed"], 18),
+        ([], 18),
+    ],
 )
-def test_an_unknown_timeout_is_assumed_by_version(version: str | None, timeout_s: int) -> None:
-    assert default(version, is_kraft=False) == Session(timeout_s * S, DEFAULT)
+def test_an_unknown_timeout_is_assumed_by_version(versions: list[str], timeout_s: int) -> None:
+    assert default(versions, is_kraft=False) == Session(timeout_s * S, DEFAULT)
 
 
 def test_an_assumed_timeout_moves_the_guess_and_bounds_nothing() -> None:
-    given = bounds(LOST, default("3.5+", is_kraft=False))
+    given = bounds(LOST, default(["3.5+"], is_kraft=False))
 
     assert (given.low_us, given.high_us) == (None, LOST.detected_us)
     assert given.likely_us < LOST.detected_us - 12 * S
