@@ -42,6 +42,8 @@ class IsrProposal(msgspec.Struct, frozen=True):
         topic: with an id and an empty name from version 2 of the request on, with a name before.
         recovering: whether the leader still recovers from an unclean election, or the protocol's number for it.
         partition_epoch: that the leader knows.
+        broker_epochs: of each member of `isr`, that of the registration which the leader found to be in sync; NO_EPOCH
+            is not checked. Empty if the leader names none, as before version 3 of the request.
     """
 
     topic: TopicRef
@@ -50,6 +52,7 @@ class IsrProposal(msgspec.Struct, frozen=True):
     isr: tuple[int, ...]
     partition_epoch: int
     recovering: bool | int = False
+    broker_epochs: tuple[int, ...] = ()
 
 
 class AlterPartitionRequested(Asked, frozen=True):

@@ -6,11 +6,12 @@ partition epoch is an older one: the answer to the first may have been lost. Tha
 epoch is.
 
 Source: the classic controller's tryProcessAlterPartition. Unlike there, a proposal is taken from the stored leader
-only, and the ISR that it proposes holds the leader.
+only, the ISR that it proposes holds the leader, and broker epochs that it names are compared: a follower that has
+restarted since the leader found it in sync may have lost its log.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -18,16 +19,19 @@ import numpy.typing as npt
 
 from kactl.broker_requests import IsrProposal
 from kactl.errors import ErrorCode, UnknownRecoveryState
-from kactl.model import NO_BROKER
+from kactl.model import NO_BROKER, NO_EPOCH
 from kactl.rows import Bools, Ints, Live, Rows, choose, some
 
 Errors = npt.NDArray[np.int16]
+Longs = npt.NDArray[np.int64]
 
 # From this version of the request on, a member that is not live is refused by a code of its own; and topics are named
 # by their ids.
 VERSION_WITH_IDS: Final = 2
 # Stands for a member NO_BROKER, which would be taken for a free place; it is never live either.
 _NOBODY: Final = NO_BROKER - 1
+# Stands for a broker epoch that no registration has.
+_NO_REGISTRATION: Final = NO_EPOCH - 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,12 +41,14 @@ class Proposed:
     Attributes:
         isr: int32[K, n], each member once, NO_BROKER behind the last.
         recovering: bool[n].
+        broker_epoch: int64[K, n] of each member, NO_EPOCH where it is not checked; None if none is.
     """
 
     leader_epoch: Ints
     partition_epoch: Ints
     isr: Ints
     recovering: Bools
+    broker_epoch: Longs | None = None
 
     def __len__(self) -> int:
         return len(self.leader_epoch)
@@ -67,12 +73,33 @@ class Proposed:
             np.array([proposal.partition_epoch for proposal in proposals], np.int32),
             isr,
             np.array(states, np.bool_),
+            _broker_epochs(proposals, lists),
         )
 
     def take(self, which: Bools | npt.NDArray[np.intp]) -> "Proposed":
         return Proposed(
-            self.leader_epoch[which], self.partition_epoch[which], self.isr[:, which], self.recovering[which]
+            self.leader_epoch[which],
+            self.partition_epoch[which],
+            self.isr[:, which],
+            self.recovering[which],
+            None if self.broker_epoch is None else self.broker_epoch[:, which],
         )
+
+
+def _broker_epochs(proposals: Sequence[IsrProposal], lists: Sequence[tuple[int, ...]]) -> Longs | None:
+    """The broker epochs of the members in `lists`; None if no proposal names one."""
+    if not any(proposal.broker_epochs for proposal in proposals):
+        return None
+    epochs = np.full((max(map(len, lists), default=0), len(lists)), NO_EPOCH, np.int64)
+    for at, (proposal, members) in enumerate(zip(proposals, lists, strict=True)):
+        if not proposal.broker_epochs:
+            continue
+        named: dict[int, int] = {}
+        for member, epoch in zip(proposal.isr, proposal.broker_epochs, strict=True):
+            # One that is named under two epochs is in sync under neither.
+            named[member] = epoch if named.get(member, epoch) == epoch else _NO_REGISTRATION
+        epochs[: len(members), at] = [named[member] for member in members]
+    return epochs
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,12 +121,15 @@ class Judged:
         return taken
 
 
-def judge(rows: Rows, proposed: Proposed, *, broker: int, live: Live, version: int) -> Judged:
+def judge(
+    rows: Rows, proposed: Proposed, *, broker: int, live: Live, version: int, epochs: Mapping[int, int] | None = None
+) -> Judged:
     """Judge what `broker` proposes for n rows. The first of the cases that holds decides.
 
     Args:
         live: who may be in an ISR: registered, and not shutting down.
         version: of the request.
+        epochs: under which each broker is registered; needed where a proposal names broker epochs.
     """
     same = is_same(rows, proposed, broker=broker)
     is_member = proposed.isr != NO_BROKER
@@ -121,11 +151,27 @@ def judge(rows: Rows, proposed: Proposed, *, broker: int, live: Live, version: i
         ErrorCode.INVALID_REQUEST,
         proposed.recovering & ~rows.recovering,
         ErrorCode.INVALID_REQUEST,
-        some(is_member & ~live[proposed.isr]),
+        some(is_member & (~live[proposed.isr] | _is_stale(proposed, epochs or {}))),
         not_live,
         ErrorCode.NONE,
     ).astype(np.int16)
     return Judged(error, same & (error == ErrorCode.NONE))
+
+
+def _is_stale(proposed: Proposed, epochs: Mapping[int, int]) -> Bools:
+    """bool[K, n]: the leader names another registration of the member than the one that stands.
+
+    Source: ReplicationControlManager.validateAlterPartitionData, of Kafka's controller without ZooKeeper.
+    """
+    if proposed.broker_epoch is None:
+        return np.zeros(proposed.isr.shape, np.bool_)
+    ids = np.array(sorted(epochs), np.int32)
+    registered = np.array([*(epochs[id_] for id_ in ids.tolist()), NO_EPOCH], np.int64)
+    place = np.searchsorted(ids, proposed.isr)
+    found = np.append(ids, np.int32(_NOBODY))[place] == proposed.isr
+    named = (proposed.broker_epoch != NO_EPOCH) & (proposed.isr != NO_BROKER)
+    stale: Bools = named & (~found | (registered[place] != proposed.broker_epoch))
+    return stale
 
 
 def is_ahead(rows: Rows, proposed: Proposed) -> Bools:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kactl.broker_requests import IsrProposal
 from kactl.errors import ErrorCode, UnknownRecoveryState
-from kactl.model import NO_BROKER, Assignment, Leadership, TopicPartition, TopicRef
+from kactl.model import NO_BROKER, NO_EPOCH, Assignment, Leadership, TopicPartition, TopicRef
 from kactl.proposals import Proposed, judge
 from kactl.rows import Live, Rows
 from kactl.stored import Assignments, Leaderships, Names
@@ -28,6 +28,11 @@ class Case:
     leader_epoch: int = 5
     partition_epoch: int = 9
     recovering: bool = False
+    broker_epochs: tuple[int, ...] = ()
+
+
+# Under which brokers are registered.
+REGISTERED = {1: 11, 2: 12, 4: 14}
 
 
 def rows_of(cases: list[Case]) -> Rows:
@@ -42,7 +47,15 @@ def rows_of(cases: list[Case]) -> Rows:
 def proposed_of(cases: list[Case]) -> Proposed:
     return Proposed.of(
         [
-            IsrProposal(TopicRef("t"), number, case.leader_epoch, case.isr, case.partition_epoch, case.recovering)
+            IsrProposal(
+                TopicRef("t"),
+                number,
+                case.leader_epoch,
+                case.isr,
+                case.partition_epoch,
+                case.recovering,
+                case.broker_epochs,
+            )
             for number, case in enumerate(cases)
         ]
     )
@@ -51,7 +64,7 @@ def proposed_of(cases: list[Case]) -> Proposed:
 def judged(*cases: Case, broker: int = 1, live: tuple[int, ...] = REPLICAS, version: int = 3) -> list[tuple[str, bool]]:
     """The name of the error of each, and whether it holds already."""
     held = list(cases)
-    answer = judge(rows_of(held), proposed_of(held), broker=broker, live=Live(live), version=version)
+    answer = judge(rows_of(held), proposed_of(held), broker=broker, live=Live(live), version=version, epochs=REGISTERED)
     assert not (answer.taken & (answer.same | (answer.error != 0))).any()
     return [
         (ErrorCode(code).name, same) for code, same in zip(answer.error.tolist(), answer.same.tolist(), strict=True)
@@ -125,6 +138,39 @@ def test_each_case_of_the_table_is_told_apart() -> None:
 
 def test_a_follower_cannot_speak_for_the_leader() -> None:
     assert judged(Case(), Case(isr=(1, 2)), Case(isr=(2,)), broker=2) == [("INVALID_REQUEST", False)] * 3
+
+
+def test_a_member_under_another_registration_is_ineligible() -> None:
+    assert judged(
+        Case(isr=(4, 1), broker_epochs=(14, 11)),
+        Case(isr=(4, 1), broker_epochs=(13, 11)),
+        Case(isr=(4, 1), broker_epochs=(15, 11)),
+        Case(isr=(4, 1), broker_epochs=(14, 10)),
+        Case(isr=(4, 1), broker_epochs=(NO_EPOCH, NO_EPOCH)),
+        Case(isr=(4, 1), broker_epochs=(NO_EPOCH, 11)),
+        Case(isr=(4, 1, 4), broker_epochs=(14, 11, 14)),
+        Case(isr=(4, 1, 4), broker_epochs=(13, 11, 14)),
+        Case(isr=(4, 1, 4), broker_epochs=(14, 11, 13)),
+        Case(isr=(4, 1), broker_epochs=(-2, 11)),
+        Case(isr=(1, 3), broker_epochs=(11, 13)),  # it is not registered
+        Case(isr=(1, 2), broker_epochs=(11, 1)),  # holds already, and is not written
+        Case(isr=(1,), broker_epochs=(11,)),
+        live=(1, 2, 3, 4),
+    ) == [
+        ("NONE", False),
+        ("INELIGIBLE_REPLICA", False),
+        ("INELIGIBLE_REPLICA", False),
+        ("INELIGIBLE_REPLICA", False),
+        ("NONE", False),
+        ("NONE", False),
+        ("NONE", False),
+        ("INELIGIBLE_REPLICA", False),
+        ("INELIGIBLE_REPLICA", False),
+        ("INELIGIBLE_REPLICA", False),
+        ("INELIGIBLE_REPLICA", False),
+        ("NONE", True),
+        ("NONE", False),
+    ]
 
 
 @pytest.mark.parametrize(("version", "error"), [(0, "OPERATION_NOT_ATTEMPTED"), (2, "INELIGIBLE_REPLICA")])

@@ -76,7 +76,14 @@ class IsrProposals(Handlers):
         ahead = is_ahead(table.rows(at), proposed)
         if ahead.any():
             await self._read(at[ahead])
-        judged = judge(table.rows(at), proposed, broker=event.broker, live=self.cluster.now.live, version=event.version)
+        judged = judge(
+            table.rows(at),
+            proposed,
+            broker=event.broker,
+            live=self.cluster.now.live,
+            version=event.version,
+            epochs={broker.id: broker.epoch for broker in self.cluster.brokers.values()},
+        )
         error, taken = judged.error.copy(), np.flatnonzero(judged.taken)
         error[taken] = await self._write(event.broker, at[taken], proposed.take(taken))
         self._refused(event, at, judged, error)

@@ -13,6 +13,7 @@ from kactl.errors import ControllerMoved, ErrorCode, StoreError
 from kactl.events import Event, IsrNotified, LeaderAndIsrAnswered, LogDirNotified, UpdateMetadataAnswered
 from kactl.logs import logger
 from kactl.model import ReplicaState
+from kactl.row_sets import common
 from kactl.rows import RowNumbers
 from kactl.store import Found
 from kactl.table import NO_ROW
@@ -106,12 +107,20 @@ class BrokerAnswers(Handlers):
         known = at != NO_ROW
         serving = at[known & (errors.error == ErrorCode.NONE)]
         table.mark_dirs(broker, serving, False)
+        self._tell_serving(common(serving, before))
         fresh = np.setdiff1d(at[known & failed], before)
         if len(fresh):
             log.warning("broker %d: the directories of %d replicas have failed", broker, len(fresh))
             table.mark_dirs(broker, fresh, True)
             self.history.add(self.broker_event("directory-failed", broker))
             await self._offline.replicas_offline(fresh, frozenset({broker}))
+
+    def _tell_serving(self, at: RowNumbers) -> None:
+        """A replica serves again that all brokers have heard to be offline: its leader may take it into the ISR."""
+        if len(at) and not self.settings.parity:
+            self.batch.begin()
+            self.batch.update_metadata(self.cluster.brokers, self.cluster.table.rows(at))
+            self.channels.send(self.batch.flush())
 
     async def on_update_metadata_answered(self, event: UpdateMetadataAnswered) -> None:
         if event.response.error != ErrorCode.NONE:

@@ -101,6 +101,7 @@ class Incarnation:
                 self.hosted,
                 self.metadata,
                 epoch=lambda: self.epoch,
+                epoch_of=self._epoch_of,
                 controller=self.controller,
                 pause=pause,
             )
@@ -114,6 +115,7 @@ class Incarnation:
             clock=clock,
             pause=pause,
             live=lambda: self.metadata.live,
+            offline=self.metadata.offline_replicas,
             follows=self._ask_follower,
             in_sync=in_sync,
             lag_ms=lag_ms,
@@ -273,6 +275,14 @@ class Incarnation:
             return np.zeros(len(names), np.bool_)  # it is not of this process, or gone
         following: Bools = peer.follows(self.broker, names, leader_epoch)
         return following
+
+    def _epoch_of(self, broker: int) -> int:
+        """The registration of a broker of this process, or the one that the controller named last."""
+        peer = self._hub.find(broker)
+        if isinstance(peer, Incarnation):
+            return peer.epoch
+        known = self.metadata.live_brokers.get(broker)
+        return NO_EPOCH if known is None else known.epoch
 
     def follows(self, leader: int, names: Names, leader_epoch: Ints) -> Bools:
         """bool[n]: which of some partitions this broker follows, from that leader under that leader epoch.

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import anyio
+import anyio.abc
 import numpy as np
 
 from kactl.clock import Clock
@@ -30,8 +31,11 @@ from .words import Follows, InSync, Wanted, Way
 
 log = logger(__name__)
 
-# After a failure, and between two looks at an application's own measure of being caught up.
+# After a failure, and between two looks at an application's own measure of being caught up. It is also the first pause
+# after the controller has called a member ineligible; each further pause is twice as long.
 RETRY_MS: Final = 500
+# The longest of these: a little more than the time after which a member that does not follow is dropped (`LAG_MS`).
+RETRY_MS_MAX: Final = 32_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,6 +58,30 @@ class Candidates:
 
     def take(self, which: Bools) -> "Candidates":
         return Candidates(**{f.name: getattr(self, f.name)[..., which] for f in dataclasses.fields(self)})
+
+    def without(self, offline: Ints, broker: int) -> "Candidates":
+        """Those that are left if int32[W, n] `offline` may not be in an ISR. If the leader `broker` may not be in one
+        itself, nobody is left: what it proposes contains it."""
+        missing = self.missing & ~some(offline == broker)
+        for line in offline:
+            missing &= self.replicas != line
+        left = dataclasses.replace(self, missing=missing)
+        return left.take(some(missing) | self.recovering)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Postponed:
+    """A wish with a member that the controller called ineligible.
+
+    Attributes:
+        state: what was wished.
+        pause_ms: the pause after it was refused last.
+        until_ms: when it may be wished again.
+    """
+
+    state: Leadership
+    pause_ms: float
+    until_ms: float
 
 
 def candidates(hosted: Hosted, live: Live) -> Candidates:
@@ -88,6 +116,8 @@ class IsrKeeper:
 
     Args:
         live: the brokers that the metadata call live, at each call.
+        offline: (partitions) -> int32[W, n], the replicas that the metadata call offline; those of a broker that is
+            shutting down are among them, and may not be in an ISR.
         lag_ms: for how long a member may not follow before it is dropped.
     """
 
@@ -100,15 +130,18 @@ class IsrKeeper:
         clock: Clock,
         pause: Pause,
         live: Callable[[], Live],
+        offline: Callable[[Names], Ints],
         follows: Follows,
         in_sync: InSync | None,
         lag_ms: float,
     ) -> None:
+        self._broker = broker
         self._hosted = hosted
         self._way = way
         self._clock = clock
         self._pause = pause
         self._live = live
+        self._offline = offline
         self._follows = follows
         self._in_sync = in_sync
         self._lag_ms = lag_ms
@@ -116,6 +149,8 @@ class IsrKeeper:
         self._wanted = anyio.Event()
         # Under which (leader epoch, version) a wish was refused: the same would be refused for ever.
         self._refused: dict[TopicPartition, tuple[int, int]] = {}
+        self._postponed: dict[TopicPartition, _Postponed] = {}
+        self._tasks: anyio.abc.TaskGroup | None = None
 
     def look(self) -> None:
         """Something may have changed: look again soon. Many calls may become one look."""
@@ -124,6 +159,7 @@ class IsrKeeper:
     async def run(self) -> None:
         """Until cancelled."""
         async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
             tasks.start_soon(self._look_at_members)
             while True:
                 await self._wanted.wait()
@@ -163,7 +199,34 @@ class IsrKeeper:
                 return not (waiting or later)
             for name, state in brought.refused:
                 self._refused[name] = (state.leader_epoch, state.partition_epoch)
+            self._postpone(brought.ineligible)
             later |= {name for name, _ in brought.later}
+
+    def _postpone(self, ineligible: Sequence[Wanted]) -> None:
+        """Wish the same again after a pause, the longer the more often it was refused."""
+        now_ms, pauses = self._clock.monotonic_ms(), set()
+        for name, state in ineligible:
+            before = self._postponed.get(name)
+            pause_ms = RETRY_MS if before is None else min(2 * before.pause_ms, RETRY_MS_MAX)
+            self._postponed[name] = _Postponed(state, pause_ms, now_ms + pause_ms)
+            pauses.add(pause_ms)
+        for pause_ms in sorted(pauses):
+            assert self._tasks is not None
+            self._tasks.start_soon(self._look_in, pause_ms)
+
+    async def _look_in(self, pause_ms: float) -> None:
+        await self._clock.sleep_ms(pause_ms)
+        self.look()
+
+    def _is_postponed(self, name: TopicPartition, state: Leadership) -> bool:
+        """Whether this wish has to wait. Another one need not: its members may all be eligible."""
+        postponed = self._postponed.get(name)
+        if postponed is None:
+            return False
+        if postponed.state != state:
+            del self._postponed[name]
+            return False
+        return self._clock.monotonic_ms() < postponed.until_ms
 
     def _forget_refused(self) -> None:
         """What was refused may be wished again under another version."""
@@ -177,9 +240,11 @@ class IsrKeeper:
         that they are in sync."""
         hosted = self._hosted
         found = candidates(hosted, self._live())
+        found = found.without(self._offline(hosted.index.names(found.rows)), self._broker)
         taken_in, waiting = self._caught_up(found)
         dropped = self._laggards.to_drop()
-        which = np.flatnonzero(some(taken_in) | found.recovering)[: self._way.limit + len(self._refused) + len(later)]
+        left_out = len(self._refused) + len(later) + len(self._postponed)
+        which = np.flatnonzero(some(taken_in) | found.recovering)[: self._way.limit + left_out]
         grown = members(taken_in, found.replicas)[:, which]
         wanted = {}
         for position, name in enumerate(hosted.index.names(found.rows[which])):
@@ -188,10 +253,14 @@ class IsrKeeper:
             wanted[name] = wish(hosted, row, taken_in=added, dropped=tuple(dropped.get(name, ())))
         for name, row in _rows_of(hosted, dropped, but=wanted):
             wanted[name] = wish(hosted, row, dropped=tuple(dropped[name]))
+        # What is not wished any more is not refused either.
+        self._postponed = {name: each for name, each in self._postponed.items() if name in wanted}
         made = [
             (name, state)
             for name, state in wanted.items()
-            if name not in later and self._refused.get(name) != (state.leader_epoch, state.partition_epoch)
+            if name not in later
+            and self._refused.get(name) != (state.leader_epoch, state.partition_epoch)
+            and not self._is_postponed(name, state)
         ]
         return made[: self._way.limit], waiting
 

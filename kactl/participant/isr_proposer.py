@@ -38,6 +38,8 @@ _FINAL: Final = frozenset(
         ErrorCode.INVALID_REQUEST,
     }
 )
+# A member is not registered, registered anew, or shutting down; the second code is that of versions by name.
+_INELIGIBLE: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 
 
 class IsrProposer:
@@ -45,6 +47,8 @@ class IsrProposer:
 
     Args:
         epoch: under which the broker is registered, at each call.
+        epoch_of: the same of another broker, as far as it is known here; NO_EPOCH if it is not. The keeper asks
+            followers and calls `bring` without a pause, so that it is the registration that was found to follow.
     """
 
     limit = PROPOSED_MAX
@@ -56,9 +60,11 @@ class IsrProposer:
         metadata: MetadataCache,
         *,
         epoch: Callable[[], int],
+        epoch_of: Callable[[int], int],
         controller: ToController,
         pause: Pause,
     ) -> None:
+        self._epoch_of = epoch_of
         self._broker = broker
         self._hosted = hosted
         self._metadata = metadata
@@ -103,14 +109,18 @@ class IsrProposer:
         await self._pause.over()
         refused: list[Wanted] = []
         later: list[Wanted] = []
+        ineligible: list[Wanted] = []
         for (name, state), result in zip(wanted, answer, strict=True):
             if result.leadership is not None:
                 self._hosted.keep_isr(name, result.leadership)
                 self._behind.discard(name)
                 continue
-            (refused if result.error in _FINAL else later).append((name, state))
+            of_its_kind = (
+                refused if result.error in _FINAL else ineligible if result.error in _INELIGIBLE else later
+            )
+            of_its_kind.append((name, state))
         _explain(self._broker, answer)
-        return Brought(refused, later)
+        return Brought(refused, later, ineligible)
 
     def _proposal(self, name: TopicPartition, state: Leadership) -> IsrProposal:
         """With the topic's name and its id, where it has one; which of them counts the version says."""
@@ -124,6 +134,7 @@ class IsrProposer:
             state.isr,
             state.partition_epoch,
             state.recovering,
+            tuple(self._epoch() if member == self._broker else self._epoch_of(member) for member in state.isr),
         )
 
 

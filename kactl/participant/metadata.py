@@ -5,6 +5,7 @@ import numpy as np
 
 from kactl.model import LEADER_DURING_DELETE, NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition
 from kactl.rows import Bools, Ints, Live
+from kactl.store import Names
 from kactl.wire import PartitionStates, UpdateMetadata
 
 from .columns import lengthened, one_list, put_lists
@@ -73,6 +74,15 @@ class MetadataCache:
             partition_epoch=int(self._partition_epoch[row]),
             controller_epoch=int(self._controller_epoch[row]),
         )
+
+    def offline_replicas(self, names: Names) -> Ints:
+        """int32[W, n]: the replicas of some partitions that cannot serve, or whose brokers are shutting down;
+        NO_BROKER in free places, and where a partition is not known."""
+        rows = self._index.find(names_of(names.topics), names.topic, names.partition)
+        offline = np.full((len(self._offline), len(names)), NO_BROKER, np.int32)
+        known = rows != ABSENT
+        offline[:, known] = self._offline[:, rows[known]]
+        return offline
 
     def update(self, request: UpdateMetadata) -> None:
         """Take over what the controller says."""

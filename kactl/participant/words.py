@@ -24,10 +24,13 @@ class Brought:
     Attributes:
         refused: not to be wished again before another version, or another instruction, has come.
         later: refused now; what stands in the way may pass.
+        ineligible: refused, as a member may not be in any ISR at present. That may last for as long as a broker is
+            drained.
     """
 
     refused: Sequence[Wanted] = ()
     later: Sequence[Wanted] = ()
+    ineligible: Sequence[Wanted] = ()
 
 
 class Way(Protocol):

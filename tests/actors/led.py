@@ -94,9 +94,11 @@ def proposal(
     leader_epoch: int = EPOCH,
     recovering: bool | int = False,
     topic: TopicRef | None = None,
+    broker_epochs: tuple[int, ...] = (),
 ) -> IsrProposal:
     """For t-0, which names the topic both ways; the controller looks at the one that belongs to the version."""
-    return IsrProposal(topic or TopicRef("t", ID), partition, leader_epoch, isr, version, recovering)
+    ref = topic or TopicRef("t", ID)
+    return IsrProposal(ref, partition, leader_epoch, isr, version, recovering, broker_epochs)
 
 
 async def propose(

@@ -281,6 +281,43 @@ async def test_a_follower_that_is_not_there_cannot_be_in_sync(version: int, expe
         await made.check()
 
 
+async def test_a_follower_that_has_restarted_is_refused_under_its_former_registration() -> None:
+    """It followed, lost its disk and registered anew; then the proposal of before arrives."""
+    async with world(1, 2) as made:
+        await made.create("t", [[1, 2]])
+        (topic,) = made.controller.topics()
+        before = epoch_of(made, 2)
+        await made.start(2)
+        known = made.known("t-0")
+        assert (known.leader, known.isr) == (1, (1,))
+        now = epoch_of(made, 2)
+        assert now > before
+
+        async def answer(*broker_epochs: int) -> ErrorCode:
+            columns = {"version": known.partition_epoch, "leader_epoch": known.leader_epoch, "topic": topic}
+            (result,) = await propose(made, proposal(broker_epochs=broker_epochs, **columns))  # type: ignore[arg-type]
+            return result.error
+
+        assert await answer(epoch_of(made, 1), before) is ErrorCode.INELIGIBLE_REPLICA
+        assert await made.stored("t-0") == (1, known.leader_epoch, (1,))
+
+        assert await answer(epoch_of(made, 1), now) is ErrorCode.NONE
+        assert await made.stored("t-0") == (1, known.leader_epoch, (1, 2))
+        await made.check()
+
+
+async def test_one_stale_member_refuses_its_partition_only() -> None:
+    async with led(isr=(1,), partitions=2) as made:
+        stale = proposal((1, 2), broker_epochs=(epoch_of(made, 1), epoch_of(made, 2) - 1))
+        right = proposal((1, 2), partition=1, broker_epochs=(epoch_of(made, 1), epoch_of(made, 2)))
+
+        results = await propose(made, stale, right)
+
+        assert [result.error for result in results] == [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.NONE]
+        assert (await stored(made)).isr == (1,)
+        assert (await stored(made, TopicPartition("t", 1))).isr == (1, 2)
+
+
 async def test_a_broker_that_shuts_down_is_not_taken_in() -> None:
     async with led(isr=(1,)) as made:
         made.controller.cluster.mark_shutting_down(2)

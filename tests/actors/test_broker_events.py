@@ -314,6 +314,21 @@ async def test_a_notified_broker_is_told_all_its_replicas_and_the_notification_t
         assert set(w.brokers.told(1)) == (set() if fails else {"t-0", "t-1"})
 
 
+async def test_a_directory_that_serves_again_is_in_the_metadata_of_all() -> None:
+    """Its leader does not propose who is offline there."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        w.controller.loop.inbox.put(answer(w, 2, {"t-0": ErrorCode.KAFKA_STORAGE_ERROR}))
+        await settle()
+        assert metadata(w.brokers, 1)["t-0"].offline == (2,)
+
+        w.controller.loop.inbox.put(answer(w, 2, {"t-0": ErrorCode.NONE}))
+        await settle()
+
+        assert offline(w, 2) == set()
+        assert metadata(w.brokers, 1)["t-0"].offline == ()
+
+
 # -- ISRs --------------------------------------------------------------------------------------------------------------
 
 

@@ -12,9 +12,9 @@ from kactl.broker_requests import AlterPartitionRequested, IsrProposal, IsrResul
 from kactl.errors import ControllerUnreachable, ErrorCode, NotController
 from kactl.model import Leadership, TopicPartition, TopicRef
 from kactl.participant import Participants
-from kactl.participant.isr import RETRY_MS
+from kactl.participant.isr import RETRY_MS, RETRY_MS_MAX
 from kactl.participant.laggards import LAG_MS
-from kactl.requests import Asked
+from kactl.requests import Asked, UndrainRequested
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
 from tests.clocks import ManualClock, settle
@@ -95,6 +95,28 @@ async def test_a_follower_that_follows_is_proposed_and_nothing_is_written(networ
         assert stored is not None
         assert stored.partition_epoch == 0
         assert await network.notified() == []
+
+
+async def test_the_registrations_that_follow_are_named(network: Network, desk: Desk) -> None:
+    async with group(network) as brokers:
+        row = await network.elect(isr=(3, 1))
+        await network.tell_all(row)
+        await settle()
+        before = brokers[2].epoch
+        assert desk.asked[-1].proposals[0].isr == (1, 2, 3)
+        assert desk.asked[-1].proposals[0].broker_epochs == (brokers[1].epoch, before, brokers[3].epoch)
+
+        await brokers.kill(2)
+        await network.clock.advance(SESSION_MS)
+        later = row.but(leader_epoch=1, partition_epoch=4)
+        await network.tell_all(later, live=(1, 3))
+        await brokers.restart(2)
+        await network.tell_all(later)
+        await settle()
+
+        assert brokers[2].epoch > before
+        assert desk.asked[-1].proposals[0].isr == (1, 2, 3)
+        assert desk.asked[-1].proposals[0].broker_epochs == (brokers[1].epoch, brokers[2].epoch, brokers[3].epoch)
 
 
 @pytest.mark.parametrize("topic_id", [ID_A, b"a" * 14 + bytes(2), bytes(16)], ids=["id", "zeros at its end", "none"])
@@ -202,9 +224,90 @@ async def test_what_may_pass_is_proposed_again_after_a_pause(
         assert len(desk.asked) == 2
         assert held(brokers) == ((3, 1), 0)
 
-        await network.clock.advance(RETRY_MS)
+        await network.clock.advance(2 * RETRY_MS)
         assert len(desk.asked) == 3
         assert held(brokers) == ((1, 2, 3), 1)
+
+
+@pytest.mark.parametrize("said", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
+async def test_an_ineligible_member_is_proposed_at_growing_intervals(
+    network: Network, desk: Desk, said: ErrorCode
+) -> None:
+    desk.says = [said] * 100
+    async with group(network) as brokers:
+        await network.tell_all(ROW)
+        await network.send(1, update_metadata(ROW))
+        await settle()
+        asked = len(desk.asked)
+        pauses = [min(RETRY_MS << doubled, RETRY_MS_MAX) for doubled in range(9)]
+        assert pauses[-2:] == [RETRY_MS_MAX] * 2
+
+        for pause_ms in pauses:
+            await network.clock.advance(pause_ms - 1)
+            await network.send(1, update_metadata(ROW))  # news of other things
+            assert len(desk.asked) == asked
+            await network.clock.advance(1)
+            asked += 1
+            assert len(desk.asked) == asked
+
+        desk.says = []
+        await network.tell_all(ROW.but(leader_epoch=1, partition_epoch=4))
+        await settle()
+        assert held(brokers) == ((1, 2, 3), 5)  # another instruction is another proposal
+
+
+async def test_a_drained_broker_is_not_proposed_until_it_is_restored() -> None:
+    async with cluster(session_timeout_ms=10 * LAG_MS) as (controller, _, _, clock):
+        asked: list[AlterPartitionRequested] = []
+        ask = controller.hub.controller(CONTROLLER)
+        assert ask is not None
+
+        async def noted(request: Asked, /) -> Any:
+            if isinstance(request, AlterPartitionRequested):
+                asked.append(request)
+            return await ask(request)
+
+        controller.hub.attach_controller(CONTROLLER, noted)
+        # It follows whoever leads now what it led until then.
+        await controller.drain(2)
+        await settle()
+        assert isrs(controller) == [(1, 3), (3, 1)]
+        await clock.advance(120_000)
+        assert len(asked) <= 1  # the new leader may have heard of its leadership first
+
+        await controller.ask(UndrainRequested(2))
+        await clock.advance(RETRY_MS)
+
+        assert isrs(controller) == [(1, 2, 3), (2, 3, 1)]
+        assert len(asked) <= 3
+
+
+async def test_a_drained_leader_proposes_nobody_else() -> None:
+    """It is in every ISR that it could propose."""
+    async with cluster(session_timeout_ms=10 * LAG_MS) as (controller, brokers, _, clock):
+        brokers.pause(2)
+        brokers.pause(3)
+        await clock.advance(1.5 * LAG_MS)
+        assert isrs(controller)[0] == (1,)
+        ask, asked = controller.hub.controller(CONTROLLER), []
+        assert ask is not None
+
+        async def noted(request: Asked, /) -> Any:
+            asked.append(request)
+            return await ask(request)
+
+        controller.hub.attach_controller(CONTROLLER, noted)
+        await controller.drain(1)
+        brokers.resume(2)
+        brokers.resume(3)
+        await clock.advance(60_000)
+
+        assert isrs(controller)[0] == (1,)
+        # It learns from the metadata that follow its first proposal.
+        assert len([each for each in asked if isinstance(each, AlterPartitionRequested) and each.broker == 1]) <= 2
+        await controller.ask(UndrainRequested(1))
+        await clock.advance(RETRY_MS)
+        assert isrs(controller) == [(1, 2, 3), (2, 3, 1)]
 
 
 async def test_the_controller_that_was_told_of_last_is_asked(network: Network, desk: Desk) -> None:

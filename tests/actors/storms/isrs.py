@@ -7,7 +7,7 @@ from kactl.broker_requests import (
     IsrProposal,
 )
 from kactl.errors import ErrorCode
-from kactl.model import Leadership, TopicPartition, TopicRef
+from kactl.model import NO_EPOCH, Leadership, TopicPartition, TopicRef
 
 from .base import Base
 from .fleet import Host, Replica
@@ -41,7 +41,10 @@ class IsrHappenings(Base):
 
     def _proposal(self, name: TopicPartition, held: Replica, isr: tuple[int, ...]) -> IsrProposal:
         topic = TopicRef("", held.topic.id) if self.topic_ids else TopicRef(name.topic)
-        return IsrProposal(topic, name.partition, held.leader_epoch, isr, held.version)
+        epochs = tuple(self.fleet.hosts[each].epoch if each in self.fleet.hosts else NO_EPOCH for each in isr)
+        return IsrProposal(
+            topic, name.partition, held.leader_epoch, isr, held.version, broker_epochs=epochs if self.topic_ids else ()
+        )
 
     def _answered(self, held: Replica, answer: Any) -> None:
         error = answer[-1].error if isinstance(answer, list) else None

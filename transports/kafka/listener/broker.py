@@ -83,16 +83,18 @@ def _proposals(asked: dict[str, Any]) -> list[IsrProposal]:
     for topic in asked["topics"]:
         ref = TopicRef(topic["topic_name"], topic["topic_id"])
         for each in topic["partitions"]:
-            # Epochs of brokers come with the newest version; brokers with ZooKeeper do not know them.
-            isr = each["new_isr"] or [member["broker_id"] for member in each["new_isr_with_epochs"]]
+            # Broker epochs come with the newest version. Kafka's brokers with ZooKeeper send NO_EPOCH for all.
+            members = each["new_isr_with_epochs"]
+            epochs = tuple(member["broker_epoch"] for member in members)
             proposals.append(
                 IsrProposal(
                     ref,
                     each["partition_index"],
                     each["leader_epoch"],
-                    tuple(isr),
+                    tuple(each["new_isr"] or [member["broker_id"] for member in members]),
                     each["partition_epoch"],
                     each["leader_recovery_state"],  # a number that no state has is refused by the controller
+                    () if all(epoch == NO_EPOCH for epoch in epochs) else epochs,
                 )
             )
     return proposals

@@ -1,6 +1,7 @@
 """What brokers ask over the wire, in every version, and what they are answered."""
 
 import asyncio
+import dataclasses
 import uuid
 from typing import Any
 
@@ -102,6 +103,27 @@ def alter(version: int, *partitions: tuple[int, int, tuple[int, ...], int]) -> A
     name = {"topic_id": uuid.UUID(bytes=ORDERS.id)} if version >= 2 else {"topic_name": ORDERS.name}
     topic = part(56, version, "TopicData")(partitions=tuple(made), **name)
     return request_class(56, version)(broker_id=2, broker_epoch=77, topics=(topic,))
+
+
+async def test_broker_epochs_of_a_proposed_isr_are_passed_on() -> None:
+    """Kafka's brokers with ZooKeeper name none."""
+    ref = TopicRef("", ORDERS.id)
+    desk = Desk({AlterPartitionRequested: lambda _: [IsrResult(ref, 0, ErrorCode.INELIGIBLE_REPLICA)]})
+    proposed = alter(3, (0, 9, (2, 3), 5))
+    (topic,) = proposed.topics
+    (partition,) = topic.partitions
+    state = part(56, 3, "BrokerState")
+    members = tuple(state(broker_id=id_, broker_epoch=epoch) for id_, epoch in ((2, 77), (3, 41)))
+    named = dataclasses.replace(partition, new_isr_with_epochs=members)
+    with_epochs = dataclasses.replace(proposed, topics=(dataclasses.replace(topic, partitions=(named,)),))
+    async with listening(desk) as (_, port), connected(port) as client:
+        answered = await client.ask(with_epochs)
+        await client.ask(proposed)
+
+    (refused,) = answered.topics[0].partitions
+    assert refused.error_code is KioError.ineligible_replica
+    asked = [each for each in desk.asked if isinstance(each, AlterPartitionRequested)]
+    assert [each.proposals[0].broker_epochs for each in asked] == [(77, 41), ()]
 
 
 @pytest.mark.parametrize("version", range(4))
