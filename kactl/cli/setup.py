@@ -20,7 +20,7 @@ from kactl.background import Background
 from kactl.config import Config, Listen
 from kactl.config_file import load
 from kactl.errors import KactlError
-from kactl.logs import LineFormatter
+from kactl.logs import LineFormatter, logger
 from kactl.stores.sqlite import Holder
 
 from .exits import Exit, Failure
@@ -51,7 +51,7 @@ def log_to_stderr(level: str) -> None:
 
     Requests that change the cluster are logged at every level: who set a quiet level wants no less of an audit trail.
     """
-    logging.getLogger(AUDIT_LOGGER).setLevel(logging.INFO)
+    logger(AUDIT_LOGGER).setLevel(logging.INFO)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(_LINE, datefmt="%H:%M:%S"))
     logging.basicConfig(level=level.upper(), handlers=[handler])
