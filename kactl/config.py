@@ -1,5 +1,6 @@
 """The configuration: what a `kactl.toml` may say, and what it says if it says nothing. `kactl.config_file` reads it."""
 
+import ipaddress
 import re
 from typing import Annotated, Final, Literal, NamedTuple
 
@@ -101,8 +102,13 @@ class KafkaConfig(Section, frozen=True):
         num_partitions, default_replication_factor: of topics that tools ask us to create without. Kafka's names.
         min_insync_replicas: `min.insync.replicas` in the brokers' own files; kactl sees overrides of topics and the
             default for all brokers, but not these files. Health checks and previews use it. Kafka's name.
-        max_connections: of all listeners together.
-        socket_request_max_bytes: the largest request that is taken from anybody. Kafka's name.
+        max_connections: of all listeners together. Kafka's name.
+        max_connections_per_ip: of one address that is no broker's, and of connections of a broker's address that are
+            not identified as the broker's. Kafka's name.
+        socket_request_max_bytes: the largest request that is relayed to a broker. Kafka's name.
+        request_max_bytes: the largest request that kactl answers itself.
+        broker_request_max_bytes: the largest AlterPartition of an identified broker.
+        broker_networks: networks from which brokers connect besides the addresses that they are registered under.
     """
 
     ibp: str = "2.6"
@@ -115,7 +121,16 @@ class KafkaConfig(Section, frozen=True):
     default_replication_factor: Annotated[int, Meta(ge=1, le=_INT16_MAX)] = 1
     min_insync_replicas: Annotated[int, Meta(ge=1, le=_INT16_MAX)] = 1
     max_connections: Annotated[int, Meta(ge=1, le=100_000)] = 1000
+    max_connections_per_ip: Annotated[int, Meta(ge=1, le=100_000)] = 100
     socket_request_max_bytes: Annotated[int, Meta(ge=1024, le=_INT32_MAX)] = 100 * 1024 * 1024
+    request_max_bytes: Annotated[int, Meta(ge=64 * 1024, le=100 * 1024 * 1024)] = 1024 * 1024
+    broker_request_max_bytes: Annotated[int, Meta(ge=64 * 1024, le=100 * 1024 * 1024)] = 16 * 1024 * 1024
+    broker_networks: tuple[str, ...] = ()
+
+    @property
+    def networks(self) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+        """From where brokers connect, besides their own addresses."""
+        return tuple(map(ipaddress.ip_network, self.broker_networks))
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:

@@ -6,6 +6,7 @@ started, and an unknown key is an error: a misspelt one would be a default that 
 """
 
 import difflib
+import ipaddress
 import os
 import tomllib
 import types
@@ -30,7 +31,6 @@ def load(
     path: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     overrides: Mapping[str, object] | None = None,
-    defaults: Mapping[str, object] | None = None,
 ) -> Config:
     """Read the configuration.
 
@@ -40,7 +40,6 @@ def load(
             and somebody else's if they have none.
         overrides: what the command line says, by dotted key (`store.kind`); text is read as in the environment, and
             None is passed over.
-        defaults: of the command, by dotted key, where they differ from those of `Config`.
 
     Raises:
         BadConfig: names the file or variable, the key, what is wrong and what would be right.
@@ -57,10 +56,6 @@ def load(
     for key, value in (overrides or {}).items():
         if value is not None:
             _put(values, tuple(key.split(".")), value, "command line", origins)
-    for key, value in (defaults or {}).items():
-        at = tuple(key.split("."))
-        if not _is_set(values, at):
-            _put(values, at, value, "default of the command", origins)
     if "node-id" not in values:
         where = os.fspath(path) if path is not None else "configuration"
         raise BadConfig(f"{where}: node-id", "is missing: write `node-id = 1`, a number that no broker has")
@@ -98,17 +93,6 @@ def _key_of(variable: str) -> tuple[str, ...] | None:
         return None
     at = tuple(part.lower().replace("_", "-") for part in variable.removeprefix(ENVIRONMENT_PREFIX).split(_NEST))
     return at if len(at) > 1 or at[0] in _keys(Config) else None
-
-
-def _is_set(values: Any, at: tuple[str, ...]) -> bool:
-    """Whether there is a value for a key, be it one that cannot be used."""
-    for key in at:
-        if not isinstance(values, dict):
-            return True  # a section that is none is refused later
-        if key not in values:
-            return False
-        values = values[key]
-    return True
 
 
 def _put(
@@ -255,6 +239,12 @@ def _check_listeners(kafka: KafkaConfig, origins: Origins) -> None:
         if unknown:
             where = f"{_origin(('kafka', key), origins)}: kafka.{key}"
             raise BadConfig(where, f"{', '.join(unknown)}: there is no such name in kafka.listeners, add it there")
+    for text in kafka.broker_networks:
+        try:
+            ipaddress.ip_network(text)
+        except ValueError:
+            where = f"{_origin(('kafka', 'broker-networks'), origins)}: kafka.broker-networks"
+            raise BadConfig(where, f"{text!r} is no network: write it as 10.0.0.0/24 or fd00::/64") from None
     open_to_all = [each for each in kafka.advertised if each.host in _ANY_HOST]
     if open_to_all:
         where = f"{_origin(('kafka', 'listeners'), origins)}: kafka.advertised-listeners"

@@ -40,7 +40,8 @@ GAUGES: Final = (
     ("kactl.controller.broker.queue.oldest", "s", "for how long the oldest of them has waited"),
     ("kactl.standby.partition.count", "{partition}", "partitions that an instance which stands by has read"),
     ("kactl.actor.mailbox.size", "{message}", "messages that wait for an actor"),
-    ("kactl.listener.connections", "{connection}", "connections of brokers and tools to the Kafka listener"),
+    ("kactl.listener.connections", "{connection}", "connections to the Kafka listener: of brokers, and of all others"),
+    ("kactl.listener.memory.reserved", "By", "memory reserved for large requests to the Kafka listener"),
     ("kactl.api.connections", "{connection}", "connections to the admin API"),
     ("kactl.controller.epoch", "", "the controller epoch that we act under; 0 if we are not the controller"),
 )
@@ -48,7 +49,7 @@ COUNTERS: Final = (
     ("kafka.leaderElection.unclean.count", "{election}", "leaders that were not in sync when they were elected"),
     ("kactl.actor.mailbox.refused.count", "{message}", "messages that a full inbox did not take"),
     ("kactl.listener.request.count", "{request}", "requests that the Kafka listener answered or relayed"),
-    ("kactl.listener.refused.count", "{connection}", "connections that the Kafka listener closed, by reason"),
+    ("kactl.listener.refused.count", "{connection}", "connections and requests that the Kafka listener refused"),
     ("kactl.api.refused.count", "{connection}", "connections that the admin API refused or cut, by reason"),
     ("kactl.assignment.rewritten.count", "{partition}", "new partitions that named a controller as a replica"),
     ("kactl.controller.change.count", "{change}", "how often this instance was elected"),

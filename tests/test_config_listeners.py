@@ -94,6 +94,10 @@ def test_lists_are_written_with_commas_in_the_environment(file: Path) -> None:
         ("num-partitions = 0", "num-partitions", ">= 1"),
         ("max-connections = 0", "max-connections", ">= 1"),
         ("socket-request-max-bytes = 7", "socket-request-max-bytes", ">= 1024"),
+        ("max-connections-per-ip = 0", "max-connections-per-ip", ">= 1"),
+        ("request-max-bytes = 1024", "request-max-bytes", ">= 65536"),
+        ("broker-request-max-bytes = 1024", "broker-request-max-bytes", ">= 65536"),
+        ('broker-networks = ["10.0.0.1/24"]', "broker-networks", "write it as 10.0.0.0/24 or fd00::/64"),
     ],
 )
 def test_what_cannot_be_used_is_named_with_what_would_be_right(file: Path, line: str, key: str, said: str) -> None:

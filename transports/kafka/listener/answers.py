@@ -1,7 +1,7 @@
 """How answers are made: what a handler is, and what an error becomes in one."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from kactl.errors import ErrorCode, KactlError
 from kactl.logs import logger
@@ -9,6 +9,9 @@ from kactl.logs import logger
 from .schema import Values
 
 log = logger(__name__)
+
+# An error names what was asked for, which may have a megabyte; classic strings end at 32 KiB.
+MESSAGE_MAX: Final = 1000
 
 # Answers a request of one kind: what it says, and its version.
 Answer = Callable[[dict[str, Any], int], Awaitable[Values]]
@@ -24,4 +27,5 @@ def said(error: Exception) -> tuple[ErrorCode, str]:
 
 def result(code: ErrorCode, message: str) -> dict[str, Any]:
     """The two fields of most results; no text goes with success."""
-    return {"error_code": code, "error_message": None if code is ErrorCode.NONE else message or None}
+    text = message if len(message) <= MESSAGE_MAX else f"{message[:MESSAGE_MAX]}..."
+    return {"error_code": code, "error_message": None if code is ErrorCode.NONE else text or None}

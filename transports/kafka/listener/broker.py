@@ -3,7 +3,9 @@
 Source: the classic controller's handling of ControlledShutdown, AlterPartition and AllocateProducerIds.
 """
 
+import asyncio
 import itertools
+from collections.abc import Iterator
 from typing import Any, Final
 
 from kactl.broker_requests import (
@@ -22,6 +24,8 @@ from .keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN
 from .schema import Values
 
 _RECOVERING: Final = 1
+# Of one event. The controller takes some 20 microseconds for each proposal, and nothing else happens meanwhile.
+PROPOSALS_MAX: Final = 1000
 
 
 class BrokerAnswers:
@@ -59,45 +63,65 @@ class BrokerAnswers:
         return {"producer_id_start": block.first, "producer_id_len": block.length}
 
     async def on_alter_partition(self, asked: dict[str, Any], version: int) -> Values:
-        request = AlterPartitionRequested(
-            asked["broker_id"], asked["broker_epoch"], tuple(_proposals(asked)), version=version
-        )
-        try:
-            results = await self._ruled.ask(request)
-        except Exception as error:
-            return {"error_code": said(error)[0]}
-        return {
-            "topics": [
-                {
-                    "topic_name": topic.name,
-                    "topic_id": topic.id,
-                    "partitions": [_altered(each) for each in of_topic],
-                }
-                for topic, of_topic in itertools.groupby(results, lambda each: each.topic)
-            ]
-        }
+        """Hand in proposals PROPOSALS_MAX at a time: the controller handles one event without a pause.
+
+        An error before anything was handled is the answer's own; later ones are those of the proposals that are left,
+        which the broker sends again.
+        """
+        topics: list[dict[str, Any]] = []
+        proposals = _proposals(asked)
+        error: ErrorCode | None = None
+        while True:
+            some = tuple(itertools.islice(proposals, PROPOSALS_MAX))
+            if not some and topics:
+                break
+            if error is None:
+                request = AlterPartitionRequested(asked["broker_id"], asked["broker_epoch"], some, version=version)
+                try:
+                    results = await self._ruled.ask(request)
+                except Exception as failed:
+                    error = said(failed)[0]
+                    if not topics:
+                        return {"error_code": error}
+            if error is not None:
+                results = [IsrResult(each.topic, each.partition, error) for each in some]
+                await asyncio.sleep(0)
+            _add(topics, results)
+            if len(some) < PROPOSALS_MAX:
+                break
+        return {"topics": topics}
 
 
-def _proposals(asked: dict[str, Any]) -> list[IsrProposal]:
-    proposals = []
+def _proposals(asked: dict[str, Any]) -> Iterator[IsrProposal]:
+    """The proposals, in order. They are taken out of the request, so that it is not freed all at once."""
     for topic in asked["topics"]:
         ref = TopicRef(topic["topic_name"], topic["topic_id"])
-        for each in topic["partitions"]:
+        partitions = topic["partitions"]
+        partitions.reverse()
+        while partitions:
+            each = partitions.pop()
             # Broker epochs come with the newest version. Kafka's brokers with ZooKeeper send NO_EPOCH for all.
             members = each["new_isr_with_epochs"]
             epochs = tuple(member["broker_epoch"] for member in members)
-            proposals.append(
-                IsrProposal(
-                    ref,
-                    each["partition_index"],
-                    each["leader_epoch"],
-                    tuple(each["new_isr"] or [member["broker_id"] for member in members]),
-                    each["partition_epoch"],
-                    each["leader_recovery_state"],  # a number that no state has is refused by the controller
-                    () if all(epoch == NO_EPOCH for epoch in epochs) else epochs,
-                )
+            yield IsrProposal(
+                ref,
+                each["partition_index"],
+                each["leader_epoch"],
+                tuple(each["new_isr"] or [member["broker_id"] for member in members]),
+                each["partition_epoch"],
+                each["leader_recovery_state"],  # a number that no state has is refused by the controller
+                () if all(epoch == NO_EPOCH for epoch in epochs) else epochs,
             )
-    return proposals
+
+
+def _add(topics: list[dict[str, Any]], results: list[IsrResult]) -> None:
+    """Add results to an answer, those of one topic that follow each other together."""
+    for topic, of_topic in itertools.groupby(results, lambda each: each.topic):
+        answered = topics[-1] if topics else None
+        if answered is None or (answered["topic_name"], answered["topic_id"]) != (topic.name, topic.id):
+            answered = {"topic_name": topic.name, "topic_id": topic.id, "partitions": []}
+            topics.append(answered)
+        answered["partitions"] += map(_altered, of_topic)
 
 
 def _altered(result: IsrResult) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Requests that are a broker's to answer go to one, as they are, and its answer comes back as it is.
+"""Relay of requests that brokers answer: a request goes to one as it is, and its answer comes back as it is.
 
     no connection ──forward──▶ connected to one broker ──▶ the same, as long as it stays registered
 
 One connection to a broker for each connection of a client, so that what a broker knows of a connection stays together.
-Nothing is held but a piece of a frame: who reads slowly is read from slowly.
+Nothing is held but a piece of a frame: a peer that reads slowly is read from slowly.
 """
 
 import asyncio
@@ -16,7 +16,9 @@ from kactl.logs import logger
 from kactl.model import Broker, Endpoint
 from kactl.transports.kafka.codec import endpoint_of
 
-from .frames import PIECE_SIZE, Head, Limits, drained
+from .frames import Head, drained
+from .limits import Limits
+from .stream import PIECE_SIZE, Stream
 from .tally import Refused
 
 log = logger(__name__)
@@ -36,22 +38,32 @@ class Relay:
         listener_name: through which the client came; brokers are spoken to through their listener of this name.
         brokers: the registered ones, at each call.
         turn: from which of them to begin to look; differs from connection to connection.
+        buffer: into which streams read; see `stream.shared_buffer`.
     """
 
-    def __init__(self, listener_name: str, brokers: Callable[[], list[Broker]], *, turn: int, limits: Limits) -> None:
+    def __init__(
+        self,
+        listener_name: str,
+        brokers: Callable[[], list[Broker]],
+        *,
+        turn: int,
+        limits: Limits,
+        buffer: memoryview,
+    ) -> None:
         self._listener_name = listener_name
         self._brokers = brokers
         self._turn = turn
         self._limits = limits
         self._to: Broker | None = None
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._buffer = buffer
+        self._stream: Stream | None = None
 
     @property
     def possible(self) -> bool:
         """Whether there is a broker to relay to."""
         return bool(self._targets())
 
-    async def forward(self, head: Head, pieces: AsyncIterator[bytes], client: asyncio.StreamWriter) -> None:
+    async def forward(self, head: Head, pieces: AsyncIterator[bytes], client: Stream) -> None:
         """Relay one request and its answer.
 
         Args:
@@ -61,29 +73,32 @@ class Relay:
             Refused: nobody is there, or the broker did not answer; the client finds its connection closed and tries
                 again.
         """
-        reader, writer = await self._connected(head)
+        broker = await self._connected(head)
         try:
-            writer.write(head.raw)
+            broker.write(head.raw)
             async for piece in pieces:
-                writer.write(piece)
-                await self._drained(writer)
-            await self._back(reader, client)
+                broker.write(piece)
+                async with asyncio.timeout(self._limits.write_timeout_s):
+                    await broker.drain()
+            await self._back(broker, client)
         except TimeoutError:
             raise Refused("relay", f"{self._name} did not take a request, or gave no answer, in time") from None
-        except (OSError, asyncio.IncompleteReadError) as error:
+        except OSError as error:
             raise Refused("relay", f"{self._name} or the client closed: {error}") from None
 
-    async def _back(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+    async def _back(self, broker: Stream, client: Stream) -> None:
         """One frame from the broker to the client, piece by piece."""
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
-            announced = await reader.readexactly(_LENGTH.size)
+            announced = await broker.peek(_LENGTH.size)
+        if len(announced) < _LENGTH.size:
+            raise Refused("relay", f"{self._name} closed in place of an answer")
         (left,) = _LENGTH.unpack(announced)
         if left < 0:
             raise Refused("relay", f"{self._name} sent what is no answer")
-        client.write(announced)
+        left += _LENGTH.size
         while left:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                piece = await reader.read(min(left, PIECE_SIZE))
+                piece = await broker.read(min(left, PIECE_SIZE))
             if not piece:
                 raise Refused("relay", f"{self._name} closed in the middle of its answer")
             left -= len(piece)
@@ -91,10 +106,10 @@ class Relay:
             await drained(client, self._limits)
 
     def close(self) -> None:
-        """Let go of the broker."""
-        if self._streams is not None:
-            self._streams[1].transport.abort()
-            self._streams = None
+        """Close the connection to the broker."""
+        if self._stream is not None:
+            self._stream.abort()
+            self._stream = None
 
     @property
     def _name(self) -> str:
@@ -109,26 +124,25 @@ class Relay:
             if endpoint is not None and endpoint.protocol == "PLAINTEXT"
         ]
 
-    async def _connected(self, head: Head) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connected(self, head: Head) -> Stream:
         targets = self._targets()
-        if self._streams is not None:
-            if any(broker == self._to for broker, _ in targets) and not self._streams[0].at_eof():
-                return self._streams
+        if self._stream is not None:
+            if any(broker == self._to for broker, _ in targets) and not self._stream.at_eof:
+                return self._stream
             self.close()
+        loop = asyncio.get_running_loop()
         first = self._turn % len(targets) if targets else 0
         for broker, endpoint in itertools.chain(targets[first:], targets[:first]):
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                    self._streams = await asyncio.open_connection(endpoint.host, endpoint.port, limit=PIECE_SIZE)
+                    _, self._stream = await loop.create_connection(
+                        lambda: Stream(self._buffer), endpoint.host, endpoint.port
+                    )
             except (OSError, ValueError, OverflowError) as error:  # TimeoutError is an OSError
                 log.info("broker %d cannot be relayed to: %s", broker.id, str(error) or "it did not answer")
                 continue
             self._to = broker
-            return self._streams
+            return self._stream
         raise Refused(
             "no_broker", f"request {head.key} is for a broker, and none with a listener {self._listener_name} answers"
         )
-
-    async def _drained(self, writer: asyncio.StreamWriter) -> None:
-        async with asyncio.timeout(self._limits.write_timeout_s):
-            await writer.drain()

@@ -4,27 +4,78 @@ Values are plain: a message is a dict by the protocol's names, an array a list, 
 bytes. A field that a version does not have is not written, and reads as its default, so that who handles a request
 need not know which version came.
 
-Everything that is read comes from strangers: nothing is believed about lengths, tagged fields are passed over whatever
-they hold, and every mistake is a MalformedMessage.
+Requests come from peers that are not authenticated. An array's count is checked against the bytes that are left and
+against the number of elements that the request may have (`Elements`) before anything is allocated; tagged fields are
+passed over; every mistake is a MalformedMessage. Large messages are read and written in steps (`reading`, `writing`),
+so that the event loop runs in between.
 
 Source: the protocol's primitive types, in their classic and their flexible form.
 """
 
 import itertools
 import struct
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
+from kactl.errors import MalformedMessage
 from kactl.model import ZERO_ID
 from kactl.transports.kafka.codec.primitive import NO_TAGS, NULL, uvarint
 from kactl.transports.kafka.codec.primitive import Reader as CompactReader
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
 _UUID_SIZE: Final = 16
 _NULL_LENGTH: Final = -1
+# Integers of an array are small beside structs and strings: so many count as one element, and fewer as none.
+INTS_PER_ELEMENT: Final = 8
+# No message of the protocol has more than ten tagged fields in one struct; each of them costs as much as a struct.
+TAGS_MAX: Final = 64
+# Of a message that is read without a limit of its own: those of answers, and of tests.
+ELEMENTS_MAX: Final = 1_000_000
+# A step reads or writes about so many elements, of 2 to 20 microseconds each.
+STEP: Final = 256
 
 Values = Mapping[str, Any]
+_T = TypeVar("_T")
+# Ends with a value, and yields nothing on the way there.
+Steps = Generator[None, None, _T]
+
+
+class TooManyElements(MalformedMessage):
+    """A request has more structs, strings and tagged fields than requests of its kind may have."""
+
+
+class Elements:
+    """The elements of one message, counted while it is read.
+
+    Args:
+        limit: how many there may be.
+        charge: called with each number of elements before they are made.
+    """
+
+    def __init__(self, limit: int, charge: Callable[[int], None] | None = None) -> None:
+        self.limit = limit
+        self.count = 0
+        self._charge = charge
+
+    def take(self, count: int) -> None:
+        """Raises TooManyElements, and what `charge` raises."""
+        self.count += count
+        if self.count > self.limit:
+            raise TooManyElements(f"{self.count} elements and more, and at most {self.limit} are taken")
+        if self._charge is not None and count:
+            self._charge(count)
+
+
+def whole(steps: Steps[_T]) -> _T:
+    """The value of steps that are not interrupted."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            value: _T = end.value
+            return value
 
 
 class Fixed(NamedTuple):
@@ -74,11 +125,29 @@ class Field(NamedTuple):
 
 
 class Reader(CompactReader):
-    """Reads either form."""
+    """Reads either form.
 
-    def __init__(self, data: bytes, *, flexible: bool) -> None:
+    Args:
+        begin: where the message begins in `data`.
+    """
+
+    def __init__(self, data: bytes, *, flexible: bool, elements: Elements, begin: int = 0) -> None:
         super().__init__(data)
         self.flexible = flexible
+        self.elements = elements
+        self.at = begin
+        self._stepped = 0
+
+    def is_step(self, count: int) -> bool:
+        """Whether, with so many more elements, enough were read since this was last true."""
+        self._stepped += count
+        if self._stepped < STEP:
+            return False
+        self._stepped = 0
+        return True
+
+    def int64(self) -> int:
+        return int(_INT64.unpack_from(self.data, self.take(8))[0])
 
     def size(self, classic: Callable[[], int]) -> int | None:
         """How long a string or array is; None if it is null."""
@@ -91,8 +160,14 @@ class Reader(CompactReader):
         """Pass over tagged fields; nearly always there are none."""
         if self.data[self.at : self.at + 1] == NO_TAGS:
             self.at += 1
-        else:
-            super().tags()
+            return
+        count = self.count_of_tags()
+        if count > TAGS_MAX:
+            raise self.fail(f"{count} tagged fields are announced, and at most {TAGS_MAX} are taken")
+        self.elements.take(count)
+        for _ in range(count):
+            self.uvarint()
+            self.take(self.uvarint())
 
     def text(self, size: int) -> str:
         content = self.bytes(size)
@@ -155,25 +230,33 @@ class Message:
     def is_flexible(self, version: int) -> bool:
         return version >= self.flexible
 
-    def read(self, data: bytes, version: int) -> dict[str, Any]:
+    def read(self, data: bytes, version: int, *, elements: Elements | None = None, begin: int = 0) -> dict[str, Any]:
         """One whole message, behind its header.
 
         Raises:
-            MalformedMessage: it is none of this version, or something is left over.
+            MalformedMessage: it is none of this version, something is left over, or it has too many elements.
         """
-        reader = Reader(data, flexible=self.is_flexible(version))
-        values = self._layout(version).read(reader)
+        return whole(self.reading(data, version, elements=elements or Elements(ELEMENTS_MAX), begin=begin))
+
+    def reading(self, data: bytes, version: int, *, elements: Elements, begin: int = 0) -> Steps[dict[str, Any]]:
+        """The same in steps of STEP elements."""
+        reader = Reader(data, flexible=self.is_flexible(version), elements=elements, begin=begin)
+        values = yield from self._layout(version).reading(reader)
         reader.end()
         return values
 
     def write(self, values: Values, version: int) -> bytes:
         """One whole message, behind its header; what the version does not have is left out."""
+        return whole(self.writing(values, version))
+
+    def writing(self, values: Values, version: int) -> Steps[bytes]:
+        """The same in steps of STEP elements."""
         parts: list[bytes] = []
-        self._layout(version).write(parts, values)
+        yield from self._layout(version).writing(parts, values)
         return b"".join(parts)
 
     def _layout(self, version: int) -> "_Layout":
-        """Made once; who comes from another thread meanwhile makes the same."""
+        """Made once."""
         if version not in self._layouts:
             self._layouts[version] = _Layout(self.fields, version, flexible=self.is_flexible(version))
         return self._layouts[version]
@@ -201,11 +284,26 @@ class _Layout:
                 )
         # Never nothing: so an array's count is bounded by the bytes that are there.
         self.size_min = sum(step.size_min for step in self._steps) + flexible
+        # Without arrays it is read and written at once, and counted by the array that it is in.
+        self.is_flat = not any(isinstance(step, _Many) for step in self._steps)
 
     def read(self, reader: Reader) -> dict[str, Any]:
+        """A flat struct."""
         values = dict(self._absent)
         for step in self._steps:
+            assert not isinstance(step, _Many)
             step.read(reader, values)
+        if self._flexible:
+            reader.tags()
+        return values
+
+    def reading(self, reader: Reader) -> Steps[dict[str, Any]]:
+        values = dict(self._absent)
+        for step in self._steps:
+            if isinstance(step, _Many):
+                yield from step.reading(reader, values)
+            else:
+                step.read(reader, values)
         if self._flexible:
             reader.tags()
         return values
@@ -221,8 +319,19 @@ class _Layout:
         return [self.read(reader) for _ in range(count)]
 
     def write(self, parts: list[bytes], values: Values) -> None:
+        """A flat struct."""
         for step in self._steps:
+            assert not isinstance(step, _Many)
             step.write(parts, values)
+        if self._flexible:
+            self._write_tags(parts, values)
+
+    def writing(self, parts: list[bytes], values: Values) -> Steps[None]:
+        for step in self._steps:
+            if isinstance(step, _Many):
+                yield from step.writing(parts, values)
+            else:
+                step.write(parts, values)
         if self._flexible:
             self._write_tags(parts, values)
 
@@ -294,7 +403,7 @@ class _Many:
         self._of = field.kind.of
         self._layout = _Layout(self._of, version, flexible=flexible) if type(self._of) is tuple else None
 
-    def read(self, reader: Reader, values: dict[str, Any]) -> None:
+    def reading(self, reader: Reader, values: dict[str, Any]) -> Steps[None]:
         count = reader.size(reader.int32)
         if count is None:
             if not self._may_be_null:
@@ -304,7 +413,21 @@ class _Many:
         size_min = self._of.size_min if self._layout is None else self._layout.size_min
         if count * size_min > len(reader.data) - reader.at:
             raise reader.fail(f"{count} members are announced, {len(reader.data) - reader.at} bytes are left")
-        values[self._name] = self._members(reader, count)
+        reader.elements.take(count // INTS_PER_ELEMENT if isinstance(self._of, Fixed) else count)
+        members: list[Any] = []
+        values[self._name] = members
+        if self._layout is not None and not self._layout.is_flat:
+            for _ in range(count):
+                members.append((yield from self._layout.reading(reader)))
+                if reader.is_step(1):
+                    yield
+            return
+        weight = INTS_PER_ELEMENT if isinstance(self._of, Fixed) else 1
+        for begin in range(0, count, STEP * weight):
+            size = min(STEP * weight, count - begin)
+            members += self._members(reader, size)
+            if reader.is_step(-(-size // weight)):
+                yield
 
     def _members(self, reader: Reader, count: int) -> list[Any]:
         if self._layout is not None:
@@ -318,19 +441,26 @@ class _Many:
             raise reader.fail(f"a null member of {self._name} where there must be none")
         return members
 
-    def write(self, parts: list[bytes], values: Values) -> None:
+    def writing(self, parts: list[bytes], values: Values) -> Steps[None]:
         members = values.get(self._name, self._default)
         if members is None:
             parts.append(NULL if self._flexible else _INT32.pack(-1))
             return
         parts.append(uvarint(len(members) + 1) if self._flexible else _INT32.pack(len(members)))
-        if self._layout is not None:
-            for member in members:
-                self._layout.write(parts, member)
-        elif isinstance(self._of, Fixed):
+        if isinstance(self._of, Fixed):
             parts.append(struct.pack(f">{len(members)}{self._of.code}", *members))
-        else:
-            parts.extend(self._of.write(member, self._flexible) for member in members)
+            return
+        stepped = len(parts)
+        for member in members:
+            if self._layout is None:
+                parts.append(self._of.write(member, self._flexible))
+            elif self._layout.is_flat:
+                self._layout.write(parts, member)
+            else:
+                yield from self._layout.writing(parts, member)
+            if len(parts) - stepped >= STEP:
+                stepped = len(parts)
+                yield
 
 
 def _default(field: Field) -> Any:

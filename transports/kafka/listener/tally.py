@@ -1,4 +1,4 @@
-"""What the listener has seen: counted always, and logged as often as a person wants to read it."""
+"""Counters of the listener, and its log of refusals: every refusal is counted, one of a kind is logged now and then."""
 
 import time
 from collections import Counter
@@ -10,12 +10,12 @@ from kactl.telemetry import Reading
 
 log = logger(__name__)
 
-# A stranger that knocks a thousand times a second fills no disk: of each kind, one line in this time.
+# A peer that is refused a thousand times a second must not fill a disk: of each kind, one line in this time.
 LOG_PAUSE_S: Final = 10.0
 
 
 class Refused(Exception):
-    """A peer sent what is not answered; its connection is closed.
+    """A peer sent what is not taken; its connection is closed unless the refusal could be sent as an answer.
 
     Args:
         kind: under which it is counted.
@@ -32,19 +32,22 @@ class Tally:
 
     Attributes:
         requests: how many were answered or relayed, by name.
-        refused: how many connections were closed, by kind.
-        connections: how many there are now.
+        refused: how many connections and requests were refused, by kind.
+        connections: how many are open; `identified` of them are brokers'.
+        reserved: how many bytes of memory are reserved for requests, by the kind of peer.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self.requests: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.connections = 0
+        self.identified = 0
+        self.reserved: Callable[[], Mapping[str, int]] = dict
         self._now_s = now_s
         self._logged: dict[str, tuple[float, int]] = {}
 
-    def refuse(self, refused: Refused, peer: str) -> None:
-        """Count a refusal; log the first of its kind, and then one now and then with how many there were."""
+    def refuse(self, refused: Refused, peer: str, *, what: str = "the connection is closed") -> None:
+        """Count a refusal; log the first of its kind, then one in LOG_PAUSE_S with how many there were since."""
         kind = refused.kind
         self.refused[kind] += 1
         count, now_s = self.refused[kind], self._now_s()
@@ -54,14 +57,20 @@ class Tally:
         self._logged[kind] = (now_s, count)
         silent = count - logged_count - 1
         more = f" ({silent} more of the kind since the last time)" if silent else ""
-        log.warning("%s: %s; the connection is closed%s", peer, refused, more)
+        log.warning("%s: %s; %s%s", peer, refused, what, more)
 
     def readings(self) -> dict[str, Reading]:
         """For `kactl.telemetry`."""
         return {
             "kactl.listener.request.count": _by("rpc.method", self.requests),
             "kactl.listener.refused.count": _by("error.type", self.refused),
-            "kactl.listener.connections": lambda: [(self.connections, {})],
+            "kactl.listener.connections": lambda: [
+                (self.connections - self.identified, {"kactl.peer.kind": "client"}),
+                (self.identified, {"kactl.peer.kind": "broker"}),
+            ],
+            "kactl.listener.memory.reserved": lambda: [
+                (size, {"kactl.peer.kind": kind}) for kind, size in self.reserved().items()
+            ],
         }
 
 

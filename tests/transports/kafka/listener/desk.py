@@ -9,7 +9,7 @@ from kactl.errors import ActionTimedOut, NotController
 from kactl.model import NO_EPOCH, Broker, Endpoint, TopicRef
 from kactl.requests import Asked
 from kactl.transports.kafka.listener import KafkaListener, ListenerSettings, bound
-from kactl.transports.kafka.listener.frames import Limits
+from kactl.transports.kafka.listener.limits import Limits
 
 LISTENER = "INTERNAL"
 KACTL = 900

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode as KioError
 
 from kactl.broker_requests import ControlledShutdownRequested
 from kactl.model import Broker, Endpoint
-from kactl.transports.kafka.listener.frames import Limits
+from kactl.transports.kafka.listener.limits import Limits
 
 from .client import Client, connected, part, request_class
 from .desk import KACTL, LISTENER, Desk, listening, until

@@ -1,6 +1,7 @@
 """Whatever a stranger sends: the connection is closed, it is counted and logged, and nobody is asked anything."""
 
 import asyncio
+import contextlib
 import datetime
 import logging
 import struct
@@ -14,8 +15,8 @@ from kio.schema.errors import ErrorCode as KioError
 from kactl.broker_requests import ControlledShutdownRequested
 from kactl.errors import BadRequest
 from kactl.telemetry import COUNTERS, GAUGES
-from kactl.transports.kafka.listener.frames import Limits
 from kactl.transports.kafka.listener.keys import REFUSED
+from kactl.transports.kafka.listener.limits import EXPANSION, Limits
 from kactl.transports.kafka.listener.tally import LOG_PAUSE_S, Refused, Tally
 
 from .client import Client, connected, frame, request_class
@@ -47,15 +48,10 @@ SHUTDOWN = frame(request_class(7, 3)(broker_id=2, broker_epoch=1), 1)
         (head(8, key=19, version=-1), "unknown_api"),
         (head(8, key=7, version=4), "unsupported_version"),
         (head(8, key=56, version=99), "unsupported_version"),
-        (head(8), "malformed"),
-        (head(20) + b"\xff\xff\x00" + bytes(9), "malformed"),
-        (head(30) + b"\xff\xff\x00" + bytes(19), "malformed"),
-        (head(14) + b"\x7f\xff" + bytes(4), "malformed"),
     ],
     ids=[
         "negative length", "no length", "no header", "length bomb", "just above the limit", "large request of ours",
-        "http", "tls", "wrong key", "negative key", "negative version", "newer version", "wild version", "no body",
-        "half a body", "something left over", "client id beyond the end",
+        "http", "tls", "wrong key", "negative key", "negative version", "newer version", "wild version",
     ],
 )  # fmt: skip
 async def test_what_is_no_request_closes_the_connection(
@@ -73,6 +69,29 @@ async def test_what_is_no_request_closes_the_connection(
     assert [record.levelno for record in caplog.records if "the connection is closed" in record.message] == [
         logging.WARNING
     ]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        head(8),
+        head(20) + b"\xff\xff\x00" + bytes(9),
+        head(30) + b"\xff\xff\x00" + bytes(19),
+        head(14) + b"\x7f\xff" + bytes(4),
+    ],
+    ids=["no body", "half a body", "something left over", "client id beyond the end"],
+)
+async def test_malformed_request_is_answered_with_invalid_request_and_closed(sent: bytes) -> None:
+    desk = Desk()
+    async with listening(desk) as (listener, port), connected(port) as client:
+        client.writer.write(sent + SHUTDOWN)
+        answer = await client.frame()
+        closed = await client.is_closed()
+
+    assert struct.unpack(">ibh", answer[:7]) == (1, 0, KioError.invalid_request.value)
+    assert closed
+    assert desk.asked == []
+    assert listener.tally.refused == {"malformed": 1}
 
 
 @pytest.mark.parametrize("key", sorted(REFUSED))
@@ -189,30 +208,22 @@ async def test_more_connections_than_are_allowed_are_refused_and_the_others_go_o
     assert len(desk.asked) == 4
 
 
-async def test_what_is_announced_takes_no_memory_before_it_is_there_and_all_together_have_a_limit() -> None:
-    """Twenty frames of 10 MiB are announced and begun; 1 MiB is what may be held of them."""
-    limits = Limits(held_max=1024 * 1024)
-    announced = head(10 * 1024 * 1024, key=56)
-    async with listening(Desk(), limits=limits) as (listener, port):
-        clients = [connected(port) for _ in range(20)]
-        opened = [await each.__aenter__() for each in clients]
+async def test_unfinished_frames_of_one_address_hold_one_reservation_and_others_wait() -> None:
+    """Twenty frames of 1 MiB are announced and begun: one is reserved, the others are closed after a while."""
+    limits = Limits(reserve_timeout_s=0.1, frame_timeout_s=20)
+    announced = head(1024 * 1024, key=19, version=0) + bytes(200 * 1024)
+    async with listening(Desk(), limits=limits) as (listener, port), contextlib.AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(connected(port)) for _ in range(20)]
         for client in opened:
             client.writer.write(announced)
-        for client in opened[:2]:
-            client.writer.write(bytes(400 * 1024))
-        await until(lambda: listener.held == 2 * 400 * 1024)
-        before = listener.tally.refused.copy()
-        opened[2].writer.write(bytes(400 * 1024))
-        closed = await opened[2].is_closed()
+        await until(lambda: listener.tally.refused["busy"] == 19)
         held = listener.held
-        for each in clients:
-            await each.__aexit__(None, None, None)
+        async with connected(port) as client:
+            await client.ask(request_class(18, 0)())
+        await stack.aclose()
         await until(lambda: not listener.tally.connections)
 
-    assert before == {}
-    assert closed
-    assert held == 2 * 400 * 1024
-    assert listener.tally.refused["memory"] == 1
+    assert held == (1024 * 1024 - 8) * EXPANSION
     assert listener.held == 0
 
 
@@ -308,7 +319,8 @@ def test_what_is_counted_can_be_collected() -> None:
     assert readings == {
         "kactl.listener.request.count": [(3, {"rpc.method": "relayed"})],
         "kactl.listener.refused.count": [(1, {"error.type": "length"})],
-        "kactl.listener.connections": [(2, {})],
+        "kactl.listener.connections": [(2, {"kactl.peer.kind": "client"}), (0, {"kactl.peer.kind": "broker"})],
+        "kactl.listener.memory.reserved": [],
     }
     assert readings.keys() <= {name for name, _, _ in (*GAUGES, *COUNTERS)}
 

@@ -1,0 +1,206 @@
+"""One attack: a server, hostile connections from a process of their own, and brokers that measure.
+
+Run as `python -m tests.transports.kafka.listener.attack.run` it prints what brokers see under each kind of attack.
+"""
+
+import asyncio
+import contextlib
+import json
+import statistics
+import struct
+import sys
+import time
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, NamedTuple
+
+from kactl.transports.kafka.listener.apis import APIS
+
+from .attacker import KINDS
+from .server import BROKERS
+
+_ALLOCATE_PRODUCER_IDS = 67
+# How long a broker waits for an answer before it counts as none; Kafka's waits for 30 s.
+_ANSWER_S = 5.0
+_PAUSE_S = 0.01
+
+
+class Server:
+    """A process of `server`.
+
+    Attributes:
+        port: where it listens.
+        epochs: of its brokers.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, port: int, epochs: dict[int, int]) -> None:
+        self.process = process
+        self.port = port
+        self.epochs = epochs
+
+    async def meters(self) -> dict[str, Any]:
+        """The readings since the last ones."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
+        return await _line(self.process)
+
+
+async def _line(process: asyncio.subprocess.Process) -> dict[str, Any]:
+    assert process.stdout is not None
+    async with asyncio.timeout(60):
+        return json.loads(await process.stdout.readline())  # type: ignore[no-any-return]
+
+
+@contextlib.asynccontextmanager
+async def serving(*arguments: str) -> AsyncIterator[Server]:
+    """A server of its own, until the block ends."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.transports.kafka.listener.attack.server", *arguments,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        begun = await _line(process)
+        yield Server(process, begun["port"], {int(broker): epoch for broker, epoch in begun["epochs"].items()})
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@contextlib.asynccontextmanager
+async def attacking(
+    server: Server, kinds: Iterable[str], addresses: Iterable[str], *, connections: int, seconds: float = 60.0
+) -> AsyncIterator[None]:
+    """Hostile connections until the block ends; all of them have been attempted when it begins."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.transports.kafka.listener.attack.attacker",
+        str(server.port), str(connections), str(seconds), ",".join(kinds), ",".join(addresses),
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(60):
+            assert await process.stdout.readline() == b"begun\n"
+        yield
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+class Seen(NamedTuple):
+    """What a broker saw: how long each answer took, and how many never came."""
+
+    answered_s: list[float]
+    unanswered: int
+
+    @property
+    def p99_s(self) -> float:
+        return statistics.quantiles(self.answered_s, n=100)[98] if len(self.answered_s) > 1 else float("inf")
+
+
+class BrokerPeer:
+    """A broker that asks for producer ids over and over.
+
+    Args:
+        keeps: whether it keeps its connection; else each request has a new one, and ApiVersions goes before.
+    """
+
+    def __init__(self, server: Server, broker: int, *, keeps: bool) -> None:
+        self._server = server
+        self._body = _frame(_ALLOCATE_PRODUCER_IDS, 0, {"broker_id": broker, "broker_epoch": server.epochs[broker]})
+        self._host = BROKERS[broker]
+        self._keeps = keeps
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(self, requests: int) -> Seen:
+        seen: list[float] = []
+        unanswered = 0
+        for _ in range(requests):
+            begun = time.perf_counter()
+            try:
+                async with asyncio.timeout(_ANSWER_S):
+                    await self._until_answered()
+                seen.append(time.perf_counter() - begun)
+            except TimeoutError:
+                unanswered += 1
+                self._close()
+            if not self._keeps:
+                self._close()
+            await asyncio.sleep(_PAUSE_S)
+        self._close()
+        return Seen(seen, unanswered)
+
+    async def _until_answered(self) -> None:
+        """A broker whose connection is closed connects again, as Kafka's do."""
+        while True:
+            try:
+                await self._once()
+                return
+            except TimeoutError:
+                raise
+            except (OSError, asyncio.IncompleteReadError):
+                self._close()
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _once(self) -> None:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection("127.0.0.1", self._server.port, local_addr=(self._host, 0))
+            await self._answered(_frame(18, 0, {}))
+        answer = await self._answered(self._body)
+        assert APIS[_ALLOCATE_PRODUCER_IDS].response.read(answer[5:], 0)["error_code"] == 0
+
+    async def _answered(self, frame: bytes) -> bytes:
+        assert self._streams is not None
+        reader, writer = self._streams
+        writer.write(frame)
+        (size,) = struct.unpack(">i", await reader.readexactly(4))
+        return await reader.readexactly(size)
+
+    def _close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].transport.abort()
+            self._streams = None
+
+
+def _frame(key: int, version: int, values: dict[str, Any]) -> bytes:
+    request = APIS[key].request
+    header = struct.pack(">hhi", key, version, 1) + b"\0\x06broker" + (b"\0" if request.is_flexible(version) else b"")
+    content = header + request.write(values, version)
+    return struct.pack(">i", len(content)) + content
+
+
+async def brokers_see(server: Server, *, requests: int = 150) -> dict[str, Seen]:
+    """What the brokers see at the same time: with a connection that is kept, and with a new one for each request."""
+    peers = {
+        f"broker {broker}, {'kept' if keeps else 'new'}": BrokerPeer(server, broker, keeps=keeps)
+        for broker, keeps in ((1, True), (2, False), (3, True), (3, False))
+    }
+    seen = await asyncio.gather(*(peer.ask(requests) for peer in peers.values()))
+    return dict(zip(peers, seen, strict=True))
+
+
+async def main() -> None:
+    others = ["127.0.0.2", *(f"127.0.1.{each}" for each in range(1, 20))]
+    chosen = sys.argv[1:] or list(KINDS)
+    plans: list[tuple[tuple[str, ...], list[str]]] = [((), others)]
+    plans += [((kind,), addresses) for kind in chosen for addresses in (["127.0.0.1"], others)]
+    plans += [(tuple(chosen), ["127.0.0.1", *others])]
+    for kinds, addresses in plans:
+        async with serving() as server, contextlib.AsyncExitStack() as stack:
+            before = await server.meters()
+            if kinds:
+                await stack.enter_async_context(attacking(server, kinds, addresses, connections=1000))
+            seen = await brokers_see(server)
+            after = await server.meters()
+            ms = {name: round(after[f"{name}_s"] * 1000) for name in ("hold", "work", "collect")}
+            print(
+                f"{'+'.join(kinds) or 'no attack':16.16} from {len(addresses):2} addresses: p99",
+                " ".join(f"{each.p99_s * 1000:5.0f}" for each in seen.values()),
+                f"ms, unanswered {sum(each.unanswered for each in seen.values())}, longest of the loop in ms {ms},",
+                f"rss +{(after['rss_max'] - before['rss']) >> 20} MiB, {after['cpu_s']:.1f} s of processor,",
+                f"{after['connections']} connections, refused {after['refused']}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,121 @@
+"""A process to attack: a controller with three brokers behind a Kafka listener, and meters.
+
+Run as `python -m tests.transports.kafka.listener.attack.server [OPEN_FILES]`. It prints where it listens and the
+brokers' epochs, then the meters' readings since the last ones for each line of its input, until that ends.
+"""
+
+import asyncio
+import contextlib
+import gc
+import json
+import resource
+import sys
+import time
+from typing import Any
+
+from kactl.actors.system import Controller
+from kactl.cli.listening import ControllerRuled
+from kactl.model import Endpoint
+from kactl.participant.participant import Participant
+from kactl.stores.memory import MemoryStore
+from kactl.transports.kafka.listener import KafkaListener, ListenerSettings, bound
+from kactl.transports.memory import MemoryHub
+
+# Two brokers share an address with each other and, in some attacks, with the attacker.
+BROKERS = {1: "127.0.0.1", 2: "127.0.0.1", 3: "127.0.0.9"}
+CONTROLLER = 900
+_TICK_S = 0.002
+
+
+class Meters:
+    """How long the event loop was held, and what the process took."""
+
+    def __init__(self, listener: KafkaListener) -> None:
+        self._listener = listener
+        self._hold_s = 0.0
+        self._work_s = 0.0
+        self._cpu_s = time.process_time()
+        self._collect_s = 0.0
+        self._collecting_s = 0.0
+        gc.callbacks.append(self._collected)
+
+    def _collected(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._collecting_s = time.thread_time()
+        else:
+            self._collect_s = max(self._collect_s, time.thread_time() - self._collecting_s)
+
+    async def tick(self) -> None:
+        last, last_cpu = time.perf_counter(), time.thread_time()
+        while True:
+            await asyncio.sleep(_TICK_S)
+            now, now_cpu = time.perf_counter(), time.thread_time()
+            self._hold_s = max(self._hold_s, now - last - _TICK_S)
+            self._work_s = max(self._work_s, now_cpu - last_cpu)
+            last, last_cpu = now, now_cpu
+
+    def read(self) -> dict[str, Any]:
+        tally, cpu_s = self._listener.tally, time.process_time()
+        readings = {
+            "hold_s": self._hold_s,
+            # The loop's own processor time between two ticks: what it would be held without other processes.
+            "work_s": self._work_s,
+            "collect_s": self._collect_s,
+            "cpu_s": cpu_s - self._cpu_s,
+            "rss": _rss(),
+            "rss_max": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "connections": tally.connections,
+            "identified": tally.identified,
+            "reserved": dict(tally.reserved()),
+            "refused": dict(tally.refused),
+            "requests": dict(tally.requests),
+        }
+        self._hold_s, self._work_s, self._collect_s, self._cpu_s = 0.0, 0.0, 0.0, cpu_s
+        return readings
+
+
+def _rss() -> int:
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * resource.getpagesize()
+
+
+async def _input() -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    return reader
+
+
+async def main() -> None:
+    hub, store = MemoryHub(), MemoryStore()
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(store)
+        for broker, host in BROKERS.items():
+            theirs = await stack.enter_async_context(store.another())
+            # Under another listener's name, so that nothing is relayed to them.
+            endpoints = (Endpoint("CLIENT", host, 9092),)
+            await stack.enter_async_context(
+                Participant(broker, store=theirs, hub=hub, endpoints=endpoints, session_timeout_ms=30_000)
+            )
+        controller = await stack.enter_async_context(Controller(CONTROLLER, store=store.another(), hub=hub))
+        await controller.wait_active()
+        while len(controller.brokers()) < len(BROKERS):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        socket = bound(Endpoint("INTERNAL", "127.0.0.1", 0))
+        port = socket.getsockname()[1]
+        listener = await stack.enter_async_context(
+            KafkaListener(ControllerRuled(controller), {"INTERNAL": socket}, ListenerSettings())
+        )
+        gc.freeze()  # as the command line does
+        meters = Meters(listener)
+        ticking = asyncio.create_task(meters.tick())
+        lines = await _input()
+        print(json.dumps({"port": port, "epochs": {each.id: each.epoch for each in controller.brokers()}}), flush=True)
+        while await lines.readline():
+            print(json.dumps(meters.read()), flush=True)
+        ticking.cancel()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[1])))
+    asyncio.run(main())

@@ -1,0 +1,152 @@
+"""Which connections are taken, and which are closed for them."""
+
+import pytest
+
+from kactl.transports.kafka.listener.admission import BROKER_CONNECTIONS_MAX, GRACE_S, RATE_MAX_S, Admission, Slot
+from kactl.transports.kafka.listener.limits import Limits
+from kactl.transports.kafka.listener.server import connections_for
+from kactl.transports.kafka.listener.tally import Refused
+
+BROKER = "10.0.0.1"
+
+
+class Door:
+    """An admission of 20 connections, 4 of one address, and brokers at one address.
+
+    Attributes:
+        now_s: its clock.
+        closed: what was closed, in order.
+    """
+
+    def __init__(self, connections_max: int = 20, *, brokers: int = 0, per_address: int = 4) -> None:
+        self.now_s = 0.0
+        self.closed: list[Slot] = []
+        self.admission = Admission(
+            Limits(connections_per_address_max=per_address),
+            connections_max=connections_max,
+            broker_addresses={BROKER},
+            brokers=lambda: brokers,
+            clock=lambda: self.now_s,
+        )
+
+    def admit(self, address: str) -> Slot:
+        slot = self.admission.admit(address)
+        slot.close = lambda: self.closed.append(slot)
+        return slot
+
+    def fill(self, *, hosts: int = 10) -> list[Slot]:
+        """Clients of many addresses, until no more are taken."""
+        slots = []
+        for host in range(hosts):
+            for _ in range(4):
+                try:
+                    slots.append(self.admit(f"10.1.0.{host}"))
+                except Refused:
+                    return slots
+        return slots
+
+
+def test_clients_leave_a_part_to_brokers() -> None:
+    door = Door(brokers=1)
+
+    clients = door.fill()
+
+    assert len(clients) == 20 - door.admission.reserved == 12
+    assert [door.admit(BROKER).is_candidate for _ in range(5)] == [True] * 5
+    assert door.closed == []
+
+
+def test_reserved_part_grows_with_the_brokers_to_half() -> None:
+    assert [Door(1000, brokers=count).admission.reserved for count in (0, 3, 30, 300)] == [100, 100, 240, 500]
+
+
+def test_one_address_has_a_limit_and_ipv6_counts_by_network() -> None:
+    door = Door()
+    for _ in range(4):
+        door.admit("10.1.0.1")
+    for host in range(4):
+        door.admit(f"2001:db8::{host}")
+
+    with pytest.raises(Refused, match=r"4 connections of 10\.1\.0\.1 .* raise kafka.max-connections-per-ip"):
+        door.admit("10.1.0.1")
+    with pytest.raises(Refused, match="4 connections of 2001:db8::/64"):
+        door.admit("2001:db8::ffff")
+    assert door.admit("2001:db8:0:1::1") not in door.closed
+
+
+def test_client_takes_the_place_of_one_that_waits_too_long() -> None:
+    """One that has never completed a request goes first, then the one that has waited longest."""
+    door = Door()
+    used, silent, *others = [door.admit("10.1.0.1") for _ in range(4)]
+    for slot in (used, *others):
+        door.admission.serve(slot)
+        door.admission.wait(slot)
+    door.now_s = GRACE_S
+
+    door.admit("10.1.0.1")
+    door.admit("10.1.0.1")
+
+    assert door.closed == [silent, used]
+
+
+def test_connection_with_a_request_in_hand_is_not_closed_for_another() -> None:
+    door = Door()
+    for _ in range(4):
+        door.admission.serve(door.admit("10.1.0.1"))
+    door.now_s = 100.0
+
+    with pytest.raises(Refused):
+        door.admit("10.1.0.1")
+    assert door.closed == []
+
+
+def test_brokers_address_displaces_clients_and_its_own_oldest() -> None:
+    """A process there that connects again and again never closes the youngest, nor what is identified."""
+    door = Door(connections_max=20, per_address=8)
+    identified = door.admit(BROKER)
+    door.admission.identify(identified, 1)
+    clients = door.fill()
+    candidates = [door.admit(BROKER) for _ in range(20)]
+
+    assert identified not in door.closed
+    assert set(door.closed) <= {*clients, *candidates[:-8]}
+    assert door.admission.count == 20
+
+
+def test_broker_with_too_many_connections_keeps_the_youngest_identified() -> None:
+    door = Door(1000)
+    slots = [door.admit(BROKER) for _ in range(BROKER_CONNECTIONS_MAX + 1)]
+    for slot in slots:
+        door.admission.identify(slot, 1)
+
+    assert [slot.broker for slot in slots] == [None] + [1] * BROKER_CONNECTIONS_MAX
+    assert door.admission.identified_count == BROKER_CONNECTIONS_MAX
+    assert door.closed == []
+
+
+def test_client_that_connects_without_pause_is_slowed_down_and_brokers_are_not() -> None:
+    door = Door(1000)
+    for _ in range(8):
+        door.admission.leave(door.admit("10.1.0.1"))
+    with pytest.raises(Refused, match=f"more than {RATE_MAX_S} connections a second"):
+        door.admit("10.1.0.1")
+    door.now_s = 1 / RATE_MAX_S
+    door.admission.leave(door.admit("10.1.0.1"))
+
+    for _ in range(100):
+        door.admission.leave(door.admit(BROKER))
+    assert door.admission.count == 0
+
+
+def test_room_is_made_of_clients_that_wait() -> None:
+    door = Door()
+    serving, *waiting = [door.admit("10.1.0.1") for _ in range(3)]
+    door.admission.serve(serving)
+
+    assert door.admission.make_room(8) == 2
+    assert door.closed == waiting
+
+
+@pytest.mark.parametrize(("files", "connections"), [(64, 16), (128, 32), (1024, 384), (4096, 1000), (1, 1)])
+def test_number_of_connections_follows_the_limit_of_open_files(files: int, connections: int) -> None:
+    assert connections_for(files, 1000) == connections

@@ -1,0 +1,130 @@
+"""Brokers are answered while hostile peers do what they can: over real sockets, in processes of their own.
+
+The bounds are for processor time where that is what counts: other processes of the machine hold the loop, too.
+"""
+
+import asyncio
+import json
+import struct
+import time
+
+import pytest
+
+from .attack.attacker import KINDS, malformed_topics
+from .attack.run import Seen, attacking, brokers_see, serving
+
+pytestmark = pytest.mark.anyio
+
+CONNECTIONS = 1000
+HOLD_S = 0.1
+RSS_MAX = 64 * 1024 * 1024
+OTHERS = ["127.0.0.2", *(f"127.0.1.{each}" for each in range(1, 20))]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def p99_s(seen: dict[str, Seen]) -> float:
+    return max(each.p99_s for each in seen.values())
+
+
+@pytest.mark.parametrize("addresses", [OTHERS, ["127.0.0.1"]], ids=["from other addresses", "from a broker's address"])
+async def test_brokers_are_answered_under_a_thousand_hostile_connections(addresses: list[str]) -> None:
+    """Of each kind 100 connections; from a broker's own address the brokers that share it are answered, too."""
+    async with serving() as server, attacking(server, KINDS, addresses, connections=CONNECTIONS):
+        before = await server.meters()
+        seen = await brokers_see(server, requests=60)
+        after = await server.meters()
+
+    # What the loop was held by other processes and not by its own work, a request may meet several times.
+    stolen_s = max(0.0, after["hold_s"] - after["work_s"])
+    assert {name: each.unanswered for name, each in seen.items()} == dict.fromkeys(seen, 0)
+    assert p99_s(seen) < HOLD_S + 4 * stolen_s
+    assert after["rss_max"] - before["rss_max"] < RSS_MAX
+    assert "error" not in after["refused"]
+
+
+async def test_frames_that_are_not_ended_hold_no_memory_that_brokers_need() -> None:
+    """The pool of clients is full, of one address and of several; requests of brokers do not wait for it."""
+    async with serving() as server, attacking(server, ["unfinished"], ["127.0.0.1", *OTHERS], connections=50):
+        seen = await brokers_see(server, requests=20)
+        after = await server.meters()
+
+    assert after["reserved"]["client"] > 0
+    assert {name: each.unanswered for name, each in seen.items()} == dict.fromkeys(seen, 0)
+
+
+async def test_a_malformed_request_of_16_mb_costs_little() -> None:
+    """It is refused by its length; the largest that is taken is refused by its number of elements."""
+    async with serving() as server:
+        before = await server.meters()
+        for size in (16_000_000, 1024 * 1024 - 64):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(malformed_topics(size))
+            try:
+                closed = not await asyncio.wait_for(reader.read(), 30)
+            except ConnectionError:
+                closed = True
+            writer.transport.abort()
+            assert closed
+        after = await server.meters()
+
+    assert after["refused"] == {"length": 1, "elements": 1}
+    assert after["cpu_s"] < 0.5
+    assert after["work_s"] < HOLD_S
+    assert after["rss_max"] - before["rss_max"] < 16 * 1024 * 1024
+
+
+async def test_the_largest_requests_of_clients_and_brokers_do_not_hold_the_loop() -> None:
+    """DeleteTopics with 16,000 names, and proposals for 65,000 partitions by a broker that its first request names."""
+    names = b"".join(b"\0\5t%04x" % each for each in range(16_000))
+    delete = struct.pack(">hhi", 20, 1, 1) + b"\0\0" + struct.pack(">i", 16_000) + names + bytes(4)
+    async with serving() as server:
+        await server.meters()
+        for broker, content, size in (
+            (2, delete, 0),
+            (3, alter_partition(3, server.epochs[3], 65_000), 65_000),
+        ):
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", server.port, local_addr=(("127.0.0.2", 0) if broker == 2 else ("127.0.0.9", 0))
+            )
+            writer.write(struct.pack(">i", len(content)) + content)
+            (answered,) = struct.unpack(">i", await asyncio.wait_for(reader.readexactly(4), 300))
+            assert answered > size * 20
+            await reader.readexactly(answered)
+            writer.transport.abort()
+        after = await server.meters()
+
+    assert after["refused"] == {}
+    assert after["work_s"] - after["collect_s"] < HOLD_S
+
+
+def alter_partition(broker: int, epoch: int, partitions: int) -> bytes:
+    rows = b"".join(
+        struct.pack(">ii", partition, 1) + b"\4" + struct.pack(">iii", 1, 2, 3) + struct.pack(">bi", 0, 1) + b"\0"
+        for partition in range(partitions)
+    )
+    count = partitions + 1
+    compact = bytes((count & 0x7F | 0x80, count >> 7 & 0x7F | 0x80, count >> 14))
+    body = struct.pack(">iq", broker, epoch) + b"\2" + bytes(16) + compact + rows + b"\0\0"
+    return struct.pack(">hhi", 56, 2, 1) + b"\0\6broker" + b"\0" + body
+
+
+async def test_a_listener_without_descriptors_keeps_its_brokers_and_does_not_spin() -> None:
+    """Of 64 open files some are the process's own: the listener takes few connections, and evicts for brokers."""
+    async with (
+        serving("64") as server,
+        attacking(server, ["idle", "half_a_length"], ["127.0.0.2", "127.0.0.3"], connections=200),
+    ):
+        seen = await brokers_see(server, requests=20)
+        await server.meters()
+        begun_s = time.monotonic()
+        await asyncio.sleep(1)  # what is measured is the processor time of one second
+        idle = await server.meters()
+        taken_s = time.monotonic() - begun_s
+
+    assert {name: each.unanswered for name, each in seen.items()} == dict.fromkeys(seen, 0)
+    assert idle["cpu_s"] < 0.5 * taken_s
+    assert idle["connections"] <= 32, json.dumps(idle)

@@ -1,0 +1,131 @@
+"""Hostile requests of every kind and version: each is refused, none reaches the controller, nothing stays reserved."""
+
+import asyncio
+import struct
+from typing import Any
+
+import pytest
+
+from kactl.transports.kafka.listener.api import Api
+from kactl.transports.kafka.listener.apis import APIS
+from kactl.transports.kafka.listener.config_apis import CONFIG_APIS
+from kactl.transports.kafka.listener.limits import SMALL_SIZE_MAX, Limits
+from kactl.transports.kafka.listener.schema import Elements, TooManyElements
+
+from .client import connected, request_class
+from .desk import Desk, listening, until
+from .hostile import body, frame, hostile
+
+pytestmark = pytest.mark.anyio
+
+VERSIONS = [(api, version) for api in (APIS | CONFIG_APIS).values() for version in range(api.version_max + 1)]
+NAMES = [f"{api.name} {version}" for api, version in VERSIONS]
+INVALID_REQUEST = 42
+
+
+async def answer_of(port: int, content: bytes) -> bytes:
+    """What comes back until the connection is closed, or a whole answer."""
+    async with connected(port) as client, asyncio.timeout(20):
+        client.writer.write(content)
+        client.writer.write_eof()
+        try:
+            return await client.reader.read()
+        except ConnectionError:
+            return b""
+
+
+@pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
+async def test_hostile_requests_are_refused_and_change_nothing(api: Api, version: int) -> None:
+    desk = Desk()
+    frames = dict(hostile(api, version))
+    can_answer = any(
+        field.name == "error_code" and field.since <= version <= field.until for field in api.response.fields
+    )
+    async with listening(desk) as (listener, port):
+        for what, content in frames.items():
+            before = sum(listener.tally.refused.values())
+            answer = await answer_of(port, content)
+            await until(lambda before=before: sum(listener.tally.refused.values()) > before)  # type: ignore[misc]
+
+            assert desk.asked == [], what
+            if api.key in APIS and can_answer:
+                assert struct.pack(">h", INVALID_REQUEST) in answer[8:20], what
+            else:
+                assert answer == b"", what
+        async with connected(port) as client:
+            await client.ask(request_class(18, 0)())
+        await until(lambda: not listener.tally.connections)
+
+    assert set(listener.tally.refused) <= {"malformed", "elements", "length", "no_broker"}
+    assert listener.held == 0
+
+
+@pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
+def test_the_table_begins_with_a_request_that_is_read(api: Api, version: int) -> None:
+    content = body(api, version)
+
+    assert api.request.read(content, version).keys() == {field.name for field in api.request.fields}
+    assert frame(api, version, content).endswith(content)
+
+
+@pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
+async def test_requests_in_the_other_form_are_refused_or_read(api: Api, version: int) -> None:
+    """Flexible bytes under a classic version, and the other way round: no error but a refusal leaves the listener."""
+    others = [
+        other
+        for other in range(api.version_max + 1)
+        if api.request.is_flexible(other) ^ api.request.is_flexible(version)
+    ]
+    desk = Desk(_Refusing())
+    async with listening(desk) as (listener, port):
+        for other in others:
+            await answer_of(port, frame(api, version, body(api, other)))
+        await until(lambda: not listener.tally.connections)
+
+    assert listener.tally.refused["error"] == 0
+    assert listener.held == 0
+
+
+class _Refusing(dict[Any, Any]):
+    def __missing__(self, kind: object) -> Any:
+        from kactl.errors import BadRequest
+
+        return lambda _: BadRequest("all of it", "nothing is done here")
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=[api.name for api in APIS.values()])
+async def test_request_above_its_size_is_refused_before_its_body_is_decoded(api: Api) -> None:
+    """It is answered where its answers can refuse it, and the connection goes on; else it is closed."""
+    size = Limits().size_max(api, is_broker=True) if api.key == 56 else Limits().size_max(api, is_broker=False)
+    size = min(size, Limits().request_size_max)
+    content = frame(api, api.version_max, bytes(size))
+    async with listening(Desk()) as (listener, port):
+        answer = await answer_of(port, content)
+        await until(lambda: not listener.tally.connections)
+
+    answers = any(field.name == "error_code" for field in api.response.fields)
+    assert (struct.pack(">h", INVALID_REQUEST) in answer[8:20]) == answers
+    assert listener.tally.refused == {"length": 1}
+
+
+def test_limits_of_each_request_have_their_order() -> None:
+    limits = Limits()
+    sizes = {api.name: limits.size_max(api, is_broker=False) for api in APIS.values()}
+    brokers = {api.name: limits.size_max(api, is_broker=True) for api in APIS.values()}
+
+    assert max(sizes.values()) == limits.request_size_max
+    assert sizes["AllocateProducerIds"] == sizes["ControlledShutdown"] == SMALL_SIZE_MAX
+    assert {name for name in sizes if brokers[name] != sizes[name]} == {"AlterPartition"}
+    assert brokers["AlterPartition"] == limits.broker_request_size_max
+
+
+def test_elements_are_counted_before_they_are_made() -> None:
+    """Nested arrays count together; what is charged for them is charged before they are read."""
+    charged: list[int] = []
+    content = body(APIS[19], 0)
+
+    APIS[19].request.read(content, 0, elements=Elements(10, charged.append))
+    with pytest.raises(TooManyElements, match="at most 1 are taken"):
+        APIS[19].request.read(content, 0, elements=Elements(1, charged.append))
+
+    assert charged == [1, 1, 1, 1]

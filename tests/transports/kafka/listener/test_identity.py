@@ -1,0 +1,187 @@
+"""Identification of brokers: the address that a broker is registered under, and the epoch that it has."""
+
+import ipaddress
+
+import pytest
+
+from kactl.model import Broker, Endpoint
+from kactl.transports.kafka.listener.frames import Head
+from kactl.transports.kafka.listener.identity import BrokerAddresses, Claim, claim_of, plain_address
+from kactl.transports.kafka.listener.limits import EXPANSION, MIB, Limits
+from kactl.transports.kafka.listener.pools import Pools, Share
+from kactl.transports.kafka.listener.tally import Refused
+
+from .client import connected, frame, part, request_class
+from .desk import Desk, listening, until
+
+pytestmark = pytest.mark.anyio
+
+
+def broker(broker_id: int, epoch: int, *hosts: str) -> Broker:
+    return Broker(broker_id, epoch, tuple(Endpoint(f"L{at}", host, 9092) for at, host in enumerate(hosts)))
+
+
+async def test_broker_is_identified_by_its_address_and_its_epoch() -> None:
+    live = [broker(1, 7, "10.0.0.1", "localhost"), broker(2, 8, "::ffff:10.0.0.2")]
+    addresses = BrokerAddresses(lambda: live)
+    await addresses.refresh()
+
+    assert addresses.proves("10.0.0.1", Claim(1, 7))
+    assert addresses.proves("127.0.0.1", Claim(1, 7))
+    assert addresses.proves("10.0.0.2", Claim(2, 8))
+    assert not addresses.proves("10.0.0.1", Claim(1, 6))
+    assert not addresses.proves("10.0.0.1", Claim(2, 8))
+    assert not addresses.proves("10.0.0.3", Claim(1, 7))
+    assert not addresses.proves("10.0.0.1", Claim(3, 7))
+    assert "10.0.0.2" in addresses
+    assert "10.0.0.3" not in addresses
+
+
+async def test_name_that_cannot_be_resolved_is_nobodys_address() -> None:
+    addresses = BrokerAddresses(lambda: [broker(1, 7, "no-such-host.invalid")])
+    await addresses.refresh()
+
+    assert not addresses.proves("127.0.0.1", Claim(1, 7))
+
+
+def test_configured_networks_count_while_a_broker_is_registered() -> None:
+    live: list[Broker] = []
+    addresses = BrokerAddresses(lambda: live, [ipaddress.ip_network("10.9.0.0/16")])
+    addresses.look()
+    before = "10.9.0.1" in addresses
+    live.append(broker(1, 7, "10.0.0.1"))
+    addresses.look()
+
+    assert not before
+    assert "10.9.0.1" in addresses
+    assert addresses.proves("10.9.0.1", Claim(1, 7))
+    assert not addresses.proves("10.8.0.1", Claim(1, 7))
+
+
+def test_new_registration_is_found_at_its_first_request_and_made_up_claims_cost_one_look() -> None:
+    now_s, looks = 0.0, 0
+    live = [broker(1, 7, "10.0.0.1")]
+
+    def brokers() -> list[Broker]:
+        nonlocal looks
+        looks += 1
+        return live
+
+    addresses = BrokerAddresses(brokers, clock=lambda: now_s)
+    addresses.look()
+    live[:] = [broker(1, 9, "10.0.0.1")]
+    now_s = 1.0
+    proved = addresses.proves("10.0.0.1", Claim(1, 9))
+    for epoch in range(100, 200):
+        addresses.proves("10.0.0.1", Claim(1, epoch))
+
+    assert proved
+    assert looks == 2
+
+
+@pytest.mark.parametrize(
+    ("address", "plain"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("FE80::1%eth0", "fe80::1"),
+        ("a.example", "a.example"),
+    ],
+)
+def test_addresses_have_one_form(address: str, plain: str) -> None:
+    assert plain_address(address) == plain
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "claim"),
+    [(7, 1, None), (7, 2, Claim(2, 9)), (7, 3, Claim(2, 9)), (56, 0, Claim(2, 9)), (56, 3, Claim(2, 9)),
+     (67, 0, Claim(2, 9))],
+)  # fmt: skip
+def test_claim_is_read_from_the_beginning_of_a_request(key: int, version: int, claim: Claim | None) -> None:
+    values = {"broker_id": 2, "broker_epoch": 9, **({"topics": ()} if key == 56 else {})}
+    if (key, version) == (7, 1):
+        del values["broker_epoch"]
+    content = frame(request_class(key, version)(**values), 1)[12:]
+
+    assert claim_of(Head(key, version, 1, len(content)), content) == claim
+    assert claim_of(Head(key, version, 1, len(content)), content[:5]) is None
+
+
+async def test_identified_connection_may_send_large_proposals_and_others_are_told_the_limit() -> None:
+    """What is refused is answered, and the same connection is identified as soon as its broker has registered."""
+    isr = part(56, 3, "BrokerState")
+    partition = part(56, 3, "PartitionData")(
+        partition_index=1, leader_epoch=1, leader_recovery_state=0, partition_epoch=1,
+        new_isr_with_epochs=tuple(isr(broker_id=each) for each in range(6000)),
+    )  # fmt: skip
+    topic = part(56, 3, "TopicData")(topic_id=None, partitions=(partition,) * 3)
+    request = request_class(56, 3)(broker_id=2, broker_epoch=9, topics=(topic,))
+    from kactl.broker_requests import AlterPartitionRequested
+
+    desk = Desk({AlterPartitionRequested: lambda _: []})
+    async with listening(desk) as (listener, port), connected(port) as client:
+        refused = await client.ask(request)
+        asked = list(desk.asked)
+        desk.live = [broker(2, 9, "127.0.0.1")]
+        answered = await client.ask(request)
+        identified = listener.tally.identified
+        desk.live = [broker(2, 10, "127.0.0.1")]
+        await until(lambda: not listener.knows(Claim(2, 9)))
+        again = await client.ask(request)
+
+    assert (refused.error_code.value, asked) == (42, [])
+    assert (answered.error_code.value, len(desk.asked)) == (0, 1)
+    assert identified == 1
+    assert again.error_code.value == 42
+    assert listener.tally.refused == {"elements": 2}
+
+
+async def test_broker_from_another_address_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    from kactl.broker_requests import ControlledShutdownRequested
+
+    desk = Desk({ControlledShutdownRequested: lambda _: []})
+    desk.live = [broker(2, 9, "10.0.0.1")]
+    async with listening(desk) as (listener, port), connected(port) as client:
+        for _ in range(3):
+            await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=9))
+
+    assert listener.tally.refused == {"unidentified": 1}
+    assert "add it to kafka.broker-networks; it has the limits of a client" in caplog.text
+
+
+async def test_pools_are_apart_and_an_owner_has_its_part() -> None:
+    pools = Pools.of(Limits(request_size_max=MIB))
+    shares = [Share(pools.clients, owner, timeout_s=0.01) for owner in ("a", "b", "c", "a", "d")]
+    for share in shares[:3]:
+        await share.reserve(MIB * EXPANSION)
+    for share in shares[3:]:
+        with pytest.raises(Refused, match="send fewer large requests at a time"):
+            await share.reserve(20_000)
+    with pytest.raises(Refused):
+        shares[3].charge(100_000)
+    Share(pools.clients, "a", timeout_s=0.01).charge(1000)  # small ones come out of no pool
+    of_broker = Share(pools.brokers, 1, timeout_s=0.01)
+    await of_broker.reserve(16 * MIB * EXPANSION)
+    for share in (*shares, of_broker):
+        share.release()
+
+    assert pools.clients.held == pools.brokers.held == 0
+
+
+async def test_waiting_reservation_is_served_when_memory_is_given_back() -> None:
+    import asyncio
+
+    pools = Pools.of(Limits(request_size_max=MIB))
+    first, second = Share(pools.clients, "a", timeout_s=20), Share(pools.clients, "a", timeout_s=20)
+    await first.reserve(MIB * EXPANSION)
+    waiting = asyncio.create_task(second.reserve(MIB * EXPANSION))
+    await asyncio.sleep(0)
+    cancelled = asyncio.create_task(Share(pools.clients, "a", timeout_s=20).reserve(1000))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    first.release()
+    await waiting
+
+    assert pools.clients.held == MIB * EXPANSION
+    second.release()
+    assert pools.clients.held == 0

@@ -1,0 +1,100 @@
+"""Accepting connections on one bound socket.
+
+asyncio's own servers make a transport before anything is decided, and stop accepting for a second when descriptors run
+out. Here each connection is decided upon first, which costs some microseconds, and descriptors are made free.
+"""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from kactl.logs import logger
+
+from .tally import Refused, Tally
+
+log = logger(__name__)
+
+# Connections that are accepted before the loop goes on, and how many of these are taken: some milliseconds of work.
+_BATCH: Final = 64
+_TAKEN_MAX: Final = 16
+# How long nothing is accepted when descriptors or memory ran out, and how many connections are closed for it.
+_PAUSE_S: Final = 0.05
+_MAKE_ROOM: Final = 8
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class Acceptor:
+    """Accepts until closed.
+
+    Args:
+        bound: a listening socket; closed with this.
+        take: called with each connection and the address of its peer; raises Refused to have it closed.
+        make_room: closes up to so many connections; returns how many.
+    """
+
+    def __init__(
+        self,
+        bound: socket.socket,
+        *,
+        take: Callable[[socket.socket, str], None],
+        make_room: Callable[[int], int],
+        tally: Tally,
+    ) -> None:
+        self._bound = bound
+        self._take = take
+        self._make_room = make_room
+        self._tally = tally
+        self._loop = asyncio.get_running_loop()
+        self._pause: asyncio.TimerHandle | None = None
+        bound.setblocking(False)
+        self._resume()
+
+    def close(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self._bound.fileno())
+        self._bound.close()
+
+    def _resume(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._bound.fileno(), self._on_readable)
+
+    def _on_readable(self) -> None:
+        taken = 0
+        for _ in range(_BATCH):
+            if taken == _TAKEN_MAX:
+                return
+            try:
+                connection, address = self._bound.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:
+                self._exhausted(error)
+                return
+            connection.setblocking(False)
+            host = str(address[0])
+            try:
+                self._take(connection, host)
+                taken += 1
+            except Refused as refused:
+                connection.close()
+                self._tally.refuse(refused, f"{host}:{address[1]}")
+
+    def _exhausted(self, error: OSError) -> None:
+        """Accept nothing for a moment: the socket stays readable, and the loop would try again at once."""
+        self._loop.remove_reader(self._bound.fileno())
+        self._pause = self._loop.call_later(_PAUSE_S, self._resume)
+        if error.errno not in _EXHAUSTED:
+            log.error("connections cannot be accepted: %s", error)
+            return
+        closed = self._make_room(_MAKE_ROOM)
+        host, port = self._bound.getsockname()[:2]
+        self._tally.refuse(
+            Refused("descriptors", f"{error.strerror}: raise the limit of open files, or lower kafka.max-connections"),
+            f"the listener at {host}:{port}",
+            what=f"{closed} idle connections are closed",
+        )

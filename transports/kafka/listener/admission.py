@@ -1,0 +1,331 @@
+"""Admission of connections: which are taken, and which are closed for them.
+
+               ┌── general part ──────────────────┬─ reserved ─┐
+    clients    │ at most n of one address         │            │
+    candidates │ at most n unidentified of one address          │   a broker's address, not identified yet
+    brokers    │ at most BROKER_CONNECTIONS_MAX of one broker   │   identified
+               └──────────────────────────────────┴────────────┘
+
+At a limit a new connection takes the place of another. A client takes that of the client that has waited longest for
+a request, and for GRACE_S at least; of one that has never completed a request before others. A candidate takes the
+place of a client, or of the oldest candidate of its address: a broker sends what identifies it within milliseconds,
+and is among the youngest then. A connection whose request the controller has, or that is identified, is never closed
+for another. Addresses that are no broker's have a limit to how often they connect.
+"""
+
+import ipaddress
+import time
+from collections.abc import Callable, Container
+from typing import Final
+
+from .limits import Limits
+from .tally import Refused
+
+# Of all connections, a tenth is kept for brokers, or this many for each of them, but at most half. A broker has one
+# each for ISRs, forwarded requests and its shutdown, and old ones while it reconnects.
+_RESERVED_PART: Final = 10
+RESERVED_PER_BROKER: Final = 8
+# More identified connections of one broker count as unidentified, the oldest first.
+BROKER_CONNECTIONS_MAX: Final = 16
+# A client that has connected sends at once; a second later its place is another's.
+GRACE_S: Final = 1.0
+# Unidentified connections of one broker's address, as a part of all. A process there that connects without pause
+# replaces all of them only after so many attempts, of which the acceptor takes a few in each turn of the loop.
+_CANDIDATES_PART: Final = 4
+# Connections that an address which is no broker's may open in a second, and at once besides. Tools open one or two.
+RATE_MAX_S: Final = 50
+# Addresses whose rate is known; one that is forgotten may connect as a new one.
+_RATES_MAX: Final = 10_000
+# IPv6 networks are handed out as /64: an address of it is free.
+_IPV6_PREFIX: Final = 64
+
+
+def group_of(address: str) -> str:
+    """What counts as one address: itself, or its network in IPv6."""
+    if ":" not in address:
+        return address
+    try:
+        return str(ipaddress.ip_network(f"{address}/{_IPV6_PREFIX}", strict=False))
+    except ValueError:
+        return address
+
+
+class Slot:
+    """The place of one connection.
+
+    Attributes:
+        address: of the peer; `group` is what it counts under.
+        is_candidate: whether that is a broker's address.
+        broker: the broker that it is identified as.
+        is_seasoned: whether a request was answered on it.
+        is_serving: whether a request is in hand.
+        since_s: when it began to wait.
+        is_evicted: whether it was closed for another.
+        close: closes the connection; called at most once.
+    """
+
+    def __init__(self, address: str, *, is_candidate: bool, now_s: float) -> None:
+        self.address = address
+        self.group = group_of(address)
+        self.is_candidate = is_candidate
+        self.broker: int | None = None
+        self.is_seasoned = False
+        self.is_serving = False
+        self.is_evicted = False
+        self.since_s = now_s
+        self.close: Callable[[], object] = lambda: None
+
+
+class _Waiting:
+    """Slots that wait for a request, the longest first; those that never completed one before the others."""
+
+    def __init__(self) -> None:
+        self._fresh: dict[Slot, None] = {}
+        self._seasoned: dict[Slot, None] = {}
+
+    def add(self, slot: Slot) -> None:
+        (self._seasoned if slot.is_seasoned else self._fresh)[slot] = None
+
+    def discard(self, slot: Slot) -> None:
+        self._fresh.pop(slot, None)
+        self._seasoned.pop(slot, None)
+
+    def longest(self, *, before_s: float) -> Slot | None:
+        """The first one that waits since before then."""
+        for slots in (self._fresh, self._seasoned):
+            slot = next(iter(slots), None)
+            if slot is not None and slot.since_s <= before_s:
+                return slot
+        return None
+
+
+class _Group:
+    """The unidentified connections of one address, the oldest first."""
+
+    def __init__(self) -> None:
+        self.slots: dict[Slot, None] = {}
+        self.waiting = _Waiting()
+
+    def oldest(self) -> Slot | None:
+        """The oldest one whose request is not in the controller's hands."""
+        return next((slot for slot in self.slots if not slot.is_serving), None)
+
+
+class _Rates:
+    """How many connections each address may open at once; they grow by RATE_MAX_S up to `burst`."""
+
+    def __init__(self, burst: int) -> None:
+        self._burst = burst
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def take(self, group: str, now_s: float) -> bool:
+        """Whether it may open one more."""
+        left, then_s = self._left.pop(group, (float(self._burst), now_s))
+        left = min(float(self._burst), left + (now_s - then_s) * RATE_MAX_S)
+        if len(self._left) >= _RATES_MAX:
+            del self._left[next(iter(self._left))]
+        self._left[group] = (left - 1 if left >= 1 else left, now_s)
+        return left >= 1
+
+
+class Admission:
+    """Decides about connections; closes them through their slots.
+
+    Args:
+        connections_max: of all, by configuration or by the number of descriptors.
+        broker_addresses: contains the addresses of registered brokers.
+        brokers: how many are registered.
+        clock: in seconds.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        connections_max: int,
+        broker_addresses: Container[str],
+        brokers: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._per_address_max = limits.connections_per_address_max
+        self._max = connections_max
+        self._candidates_max = max(self._per_address_max, connections_max // _CANDIDATES_PART)
+        self._rates = _Rates(burst=2 * self._per_address_max)
+        self._broker_addresses = broker_addresses
+        self._brokers = brokers
+        self._clock = clock
+        self._groups: dict[str, _Group] = {}
+        self._clients = _Waiting()
+        self._candidates = _Waiting()
+        self._identified: dict[int, dict[Slot, None]] = {}
+        self._slots: set[Slot] = set()
+        self._clients_count = 0
+
+    @property
+    def count(self) -> int:
+        return len(self._slots)
+
+    @property
+    def identified_count(self) -> int:
+        return sum(map(len, self._identified.values()))
+
+    @property
+    def reserved(self) -> int:
+        """How many of all connections clients cannot have."""
+        return min(self._max // 2, max(self._max // _RESERVED_PART, RESERVED_PER_BROKER * self._brokers()))
+
+    def admit(self, address: str) -> Slot:
+        """A slot for a new connection, which waits for its first request.
+
+        Raises:
+            Refused: there is none; close it.
+        """
+        now_s = self._clock()
+        slot = Slot(address, is_candidate=address in self._broker_addresses, now_s=now_s)
+        if slot.is_candidate:
+            self._admit_candidate(slot, now_s)
+        else:
+            self._admit_client(slot, now_s)
+        self._slots.add(slot)
+        self._count_in(slot)
+        self._wait(slot)
+        return slot
+
+    def serve(self, slot: Slot) -> None:
+        """The controller, or a broker, has a request: the connection is not closed for another until it waits again."""
+        if slot in self._slots:
+            slot.is_serving = True
+            self._stop_waiting(slot)
+
+    def wait(self, slot: Slot) -> None:
+        """The request was answered."""
+        if slot in self._slots:
+            slot.is_seasoned = True
+            slot.is_serving = False
+            slot.since_s = self._clock()
+            self._wait(slot)
+
+    def identify(self, slot: Slot, broker: int) -> None:
+        """The connection is that broker's. If it has too many, its oldest becomes a candidate again."""
+        if slot not in self._slots:
+            return
+        self.forget(slot)
+        self._stop_waiting(slot)
+        self._count_out(slot)
+        slot.broker = broker
+        of_broker = self._identified.setdefault(broker, {})
+        of_broker[slot] = None
+        if len(of_broker) > BROKER_CONNECTIONS_MAX:
+            self.forget(next(iter(of_broker)))
+
+    def forget(self, slot: Slot) -> None:
+        """The connection is not identified any more."""
+        if slot.broker is None or slot not in self._slots:
+            return
+        self._leave_broker(slot)
+        self._count_in(slot)
+        self._wait(slot)
+
+    def leave(self, slot: Slot) -> None:
+        """The connection and its descriptor are gone."""
+        if slot not in self._slots:
+            return
+        self._slots.discard(slot)
+        self._stop_waiting(slot)
+        if slot.broker is not None:
+            self._leave_broker(slot)
+        else:
+            self._count_out(slot)
+
+    def make_room(self, count: int) -> int:
+        """Close up to that many connections of clients that wait, for their descriptors; returns how many."""
+        closed = 0
+        while closed < count:
+            slot = self._clients.longest(before_s=self._clock()) or self._candidates.longest(before_s=self._clock())
+            if slot is None:
+                break
+            self._close(slot)
+            closed += 1
+        return closed
+
+    def _admit_candidate(self, slot: Slot, now_s: float) -> None:
+        group = self._groups.get(slot.group)
+        if group is not None and len(group.slots) >= self._candidates_max:
+            self._replace(group.oldest(), self._full_of(slot.group, self._candidates_max))
+        elif len(self._slots) >= self._max:
+            of_address = None if group is None else group.oldest()
+            victim = self._clients.longest(before_s=now_s) or of_address or self._candidates.longest(before_s=now_s)
+            self._replace(victim, self._full())
+
+    def _admit_client(self, slot: Slot, now_s: float) -> None:
+        group = self._groups.get(slot.group)
+        if not self._rates.take(slot.group, now_s):
+            raise Refused(
+                "connection_rate",
+                f"{slot.group} opens more than {RATE_MAX_S} connections a second: keep connections open",
+            )
+        if group is not None and len(group.slots) >= self._per_address_max:
+            victim = group.waiting.longest(before_s=now_s - GRACE_S)
+            self._replace(victim, self._full_of(slot.group, self._per_address_max))
+        elif self._clients_count >= self._max - self.reserved:
+            self._replace(self._clients.longest(before_s=now_s - GRACE_S), self._full())
+        elif len(self._slots) >= self._max:
+            raise self._full()
+
+    # -- bookkeeping ---------------------------------------------------------------------------------------------------
+
+    def _replace(self, victim: Slot | None, full: Refused) -> None:
+        if victim is None:
+            raise full
+        self._close(victim)
+
+    def _close(self, slot: Slot) -> None:
+        """It leaves at once: its descriptor is free before the next is accepted, or nearly."""
+        self.leave(slot)
+        slot.is_evicted = True
+        slot.close()
+
+    def _wait(self, slot: Slot) -> None:
+        if slot.broker is None and not slot.is_serving:
+            self._groups[slot.group].waiting.add(slot)
+            (self._candidates if slot.is_candidate else self._clients).add(slot)
+
+    def _stop_waiting(self, slot: Slot) -> None:
+        group = self._groups.get(slot.group)
+        if group is not None:
+            group.waiting.discard(slot)
+        self._clients.discard(slot)
+        self._candidates.discard(slot)
+
+    def _count_in(self, slot: Slot) -> None:
+        self._groups.setdefault(slot.group, _Group()).slots[slot] = None
+        self._clients_count += not slot.is_candidate
+
+    def _count_out(self, slot: Slot) -> None:
+        group = self._groups[slot.group]
+        del group.slots[slot]
+        if not group.slots:
+            del self._groups[slot.group]
+        self._clients_count -= not slot.is_candidate
+
+    def _leave_broker(self, slot: Slot) -> None:
+        assert slot.broker is not None
+        of_broker = self._identified[slot.broker]
+        del of_broker[slot]
+        if not of_broker:
+            del self._identified[slot.broker]
+        slot.broker = None
+
+    def _full(self) -> Refused:
+        return Refused(
+            "connections",
+            f"{len(self._slots)} are connected, at most {self._max} may be and {self.reserved} of these are kept for "
+            "brokers: close connections, or raise kafka.max-connections",
+        )
+
+    def _full_of(self, group: str, limit: int) -> Refused:
+        return Refused(
+            "connections_per_address",
+            f"{limit} connections of {group} are open, and no more of one address are taken: close "
+            "some, or raise kafka.max-connections-per-ip",
+        )

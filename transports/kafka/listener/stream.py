@@ -1,0 +1,159 @@
+"""One connection's bytes, with small buffers.
+
+asyncio's streams read up to 384 KiB ahead for each connection, whether anything wants it or not: 1,000 connections
+make that 384 MB. Here a connection holds what was waited for and `WINDOW` bytes besides, and all connections of a
+listener read into one buffer.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+# The largest piece that is read at a time, and the size of the buffer that all connections share.
+PIECE_SIZE: Final = 64 * 1024
+# What is read ahead while a request is in hand. Most requests are smaller.
+WINDOW: Final = 8 * 1024
+# What may wait to be written before `drain` waits.
+_WRITE_HIGH: Final = 16 * 1024
+
+
+def shared_buffer() -> memoryview:
+    """A buffer for all streams of one event loop: what is read is copied out before the loop goes on."""
+    return memoryview(bytearray(PIECE_SIZE))
+
+
+class Stream(asyncio.BufferedProtocol):
+    """Reads when something waits for bytes.
+
+    Args:
+        buffer: from `shared_buffer`.
+        on_lost: called once, when the connection and its descriptor are gone.
+
+    Attributes:
+        is_lost: whether they are.
+    """
+
+    transport: asyncio.Transport
+
+    def __init__(self, buffer: memoryview, on_lost: Callable[[], None] | None = None) -> None:
+        self._shared = buffer
+        self._on_lost = on_lost
+        self._buffer = bytearray()
+        self._wanted = 0
+        self._is_paused = False
+        self._is_eof = False
+        self.is_lost = False
+        self._error: Exception | None = None
+        self._readable: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+
+    @property
+    def at_eof(self) -> bool:
+        """Whether nothing more comes."""
+        return (self._is_eof or self.is_lost) and not self._buffer
+
+    async def read(self, size: int) -> bytes:
+        """Up to `size` bytes, at least one; none at the end.
+
+        Raises:
+            OSError: the connection was lost.
+        """
+        if not self._buffer:
+            await self._until(1, min(size, PIECE_SIZE))
+        piece = bytes(memoryview(self._buffer)[:size])
+        del self._buffer[: len(piece)]
+        return piece
+
+    async def peek(self, size: int) -> bytes:
+        """The next bytes, which stay where they are: `size`, or fewer at the end. At most PIECE_SIZE."""
+        await self._until(size, size)
+        return bytes(memoryview(self._buffer)[:size])
+
+    async def _until(self, size: int, wanted: int) -> None:
+        """Wait until that much is there, or the end."""
+        while len(self._buffer) < size and not self._is_eof:
+            if self.is_lost:
+                raise self._error or ConnectionResetError("the connection was lost")
+            self._wanted = wanted
+            if self._is_paused:
+                self._is_paused = False
+                self.transport.resume_reading()
+            self._readable = asyncio.get_running_loop().create_future()
+            try:
+                await self._readable
+            finally:
+                self._readable = None
+                self._wanted = 0
+
+    def write(self, *parts: bytes) -> None:
+        if not self.is_lost:
+            self.transport.writelines(parts)
+
+    async def drain(self) -> None:
+        """Wait until most of what was written is taken.
+
+        Raises:
+            OSError: the connection was lost.
+        """
+        if self.is_lost:
+            raise self._error or ConnectionResetError("the connection was lost")
+        if self._writable is not None:
+            # Not cancelled by a time limit of one caller.
+            await asyncio.shield(self._writable)
+
+    def close(self, *, abort_s: float) -> None:
+        """Close; what was written may be taken for `abort_s`."""
+        if not self.is_lost:
+            self.transport.close()
+            if self.transport.get_write_buffer_size():
+                asyncio.get_running_loop().call_later(abort_s, self.transport.abort)
+
+    def abort(self) -> None:
+        if not self.is_lost:
+            self.transport.abort()
+
+    # -- called by the transport ---------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]  # uvloop's is no asyncio.Transport by its class
+        self.transport.set_write_buffer_limits(high=_WRITE_HIGH)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._shared[: max(1, max(WINDOW, self._wanted) - len(self._buffer))]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._buffer += self._shared[:nbytes]
+        if len(self._buffer) >= max(WINDOW, self._wanted) and not self._is_paused:
+            self._is_paused = True
+            self.transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> bool:
+        self._is_eof = True
+        self._wake()
+        return True  # what was sent before is still answered
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost = True
+        self._error = exc
+        self._wake()
+        self.resume_writing()
+        if self._on_lost is not None:
+            self._on_lost()
+
+    def pause_writing(self) -> None:
+        self._writable = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None:
+            if not self._writable.done():
+                if self.is_lost:
+                    self._writable.set_exception(self._error or ConnectionResetError("the connection was lost"))
+                    self._writable.exception()  # whether or not anything waits
+                else:
+                    self._writable.set_result(None)
+            self._writable = None
+
+    def _wake(self) -> None:
+        if self._readable is not None and not self._readable.done():
+            self._readable.set_result(None)
