@@ -62,7 +62,7 @@ def drain(settings: Settings, *, broker_id: int, undo: bool, dry_run: bool, yes:
     needed where partitions would fall below min.insync.replicas. Partitions of which no other replica is in sync stay
     with it, and are listed; exit code 1 then.
     """
-    form = settings.only("table", "json", "jsonl")
+    form = settings.form()
     path = f"/v1/brokers/{quoted(broker_id)}/drain"
     asked = BrokerDrain(undo=undo, dry_run=dry_run, reason=reason)
     if not (undo or dry_run or yes):
@@ -151,7 +151,7 @@ def _names(some: SomePartitions) -> str:
 
 
 def _do(settings: Settings, broker_id: int, action: str, done: str, reason: str) -> None:
-    form = settings.only("table", "json", "jsonl")
+    form = settings.form()
     answer = settings.api.post(f"/v1/brokers/{quoted(broker_id)}/{action}", BrokerAction(reason=reason), BrokerActed)
     if form == "json":
         output.print_json(answer)

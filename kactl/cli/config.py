@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from . import output
-from .settings import Settings, local_options
+from .settings import Settings, local_options, with_options
 
 FILE_DEFAULT: Final = "kactl.toml"
 _file = click.argument("file", default=FILE_DEFAULT)
@@ -20,7 +20,7 @@ def config() -> None:
 
 @config.command()
 @_file
-@local_options
+@with_options((), server=False)
 def validate(settings: Settings, *, file: str) -> None:
     """Check FILE, and what the environment lays over it.  [kactl.toml]"""
     from .setup import read_config
@@ -36,7 +36,7 @@ def show(settings: Settings, *, file: str) -> None:
     """Show all values as a server would use them, in TOML.  [kactl.toml]"""
     from .setup import read_config
 
-    form = settings.only("table", "json", "jsonl")
+    form = settings.form()
     values = _plain(read_config(file))
     if form == "json":
         output.print_json(values)

@@ -7,7 +7,7 @@ import click
 from .config import FILE_DEFAULT
 from .controllership import history, queue, resign
 from .exits import Exit, Failure
-from .settings import Settings, local_options
+from .settings import Settings, with_options
 from .up import LOG_LEVELS
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--takeover", is_flag=True, help="Take the controllership from whoever holds it.")
 @click.option("--log-level", type=LOG_LEVELS, default="info", show_default=True, help="What to log to stderr.")
 @click.option("--uvloop/--no-uvloop", default=True, help="Use uvloop where it is installed.  [yes]")
-@local_options
+@with_options((), server=False)
 def controller(settings: Settings, *, file: str, takeover: bool, log_level: str, uvloop: bool) -> None:
     """Run a controller over ZooKeeper, for unmodified Kafka brokers, until Ctrl-C.
 

@@ -20,7 +20,7 @@ _KINDS: Final = ("EVENT", "HANDLED", "FAILED", "PREEMPTED", "WAIT P50", "WAIT P9
 @options
 def history(settings: Settings) -> None:
     """Who has been the controller, as far as the server has seen it; the oldest first."""
-    form = settings.only("table", "json", "jsonl")
+    form = settings.form()
     found = settings.api.get("/v1/controller/history", TermList)
     if form == "json":
         output.print_json(found)
@@ -35,10 +35,13 @@ def history(settings: Settings) -> None:
 @options
 def queue(settings: Settings, *, limit: int) -> None:
     """What waits for the controller, what it has in hand, and how long each kind of event has taken."""
-    form = settings.only("table", "json")
+    form = settings.form()
     found = settings.api.get("/v1/controller/queue", QueueInfo, {"limit": limit})
     if form == "json":
         output.print_json(found)
+        return
+    if form == "jsonl":
+        output.print_jsonl([found])
         return
     in_hand = NONE
     if found.current is not None:
@@ -63,7 +66,7 @@ def queue(settings: Settings, *, limit: int) -> None:
 @options
 def resign(settings: Settings, *, epoch: int | None, yes: bool, reason: str) -> None:
     """Give the controllership up; another instance, or the same, takes over under a higher epoch."""
-    form = settings.only("table", "json")
+    form = settings.form()
     info = settings.api.get("/v1/controller", ControllerInfo)
     if not info.is_active:
         raise Failure(f"{settings.server} is not the controller, which is {info.active_id}", Exit.PRECONDITION)
@@ -73,6 +76,8 @@ def resign(settings: Settings, *, epoch: int | None, yes: bool, reason: str) -> 
     answer = settings.api.post("/v1/controller/resign", asked, Resigned)
     if form == "json":
         output.print_json(answer)
+    elif form == "jsonl":
+        output.print_jsonl([answer])
     else:
         settings.note(f"Controller {info.node_id} has given up epoch {answer.epoch}.")
 

@@ -49,7 +49,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 @options
 def doctor(settings: Settings, *, file: str | None) -> None:
     """Look at what kactl needs here: Python, packages, Java, limits, and the servers it would talk to."""
-    form = settings.only("table", "json", "jsonl")
+    form = settings.form()
     found = [*_local(), *_zookeeper(file), _clock(settings.server)]
     if form == "json":
         output.print_json(found)

@@ -27,7 +27,7 @@ _HEADER: Final = ("PARTITION", "FROM", "TO", "EFFECT")
 @click.option("--all", "everything", is_flag=True, help="All partitions that need it.")
 @click.option("-p", "--partition", "names", multiple=True, metavar="T-P", help="This partition; may be repeated.")
 @click.option("--topic", metavar="T", help="All partitions of this topic.")
-@click.option("-f", "--file", "file", metavar="FILE", help="Those of a file, as Kafka's tools take it.")
+@click.option("-f", "--file", "file", metavar="FILE", help="Those of a file, as Kafka's tools take it; -: stdin.")
 @click.option("--dry-run", is_flag=True, help="Say what would be, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @reason_option
@@ -51,7 +51,7 @@ def elect(
     """
     if sum((everything, bool(names), topic is not None, file is not None)) != 1:
         raise click.UsageError("say which partitions: exactly one of --all, -p T-P ..., --topic T and -f FILE")
-    settings.only("table", "json", "jsonl")
+    settings.form()
     if topic is not None:
         chosen = _of_topic(settings, topic)
     elif file is not None:

@@ -25,10 +25,12 @@ def explain(settings: Settings, *, name: str) -> None:
 
     Of a topic it says how its deletion stands; `orders`.
     """
-    form = settings.only("table", "json")
+    form = settings.form()
     found = _found(settings, name)
     if form == "json":
         output.print_json(found)
+    elif form == "jsonl":
+        output.print_jsonl([found])
     elif isinstance(found, PartitionExplanation):
         _show_partition(found)
     else:

@@ -75,7 +75,7 @@ def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | Non
     """
     from kactl.errors import BadRequest, KactlError
 
-    form = settings.only("table", "json", "jsonl")
+    form = settings.form()
     from kactl.pipeline.ingest import NothingToIngest, check_target
     from kactl.pipeline.ingest import ingest as run
     from kactl.pipeline.places import Place

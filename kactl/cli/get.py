@@ -83,7 +83,7 @@ def topics(settings: Settings) -> None:
 def controller(settings: Settings) -> None:
     """Show who is the controller, and what the server that was asked is doing."""
     found = settings.api.get("/v1/controller", ControllerInfo)
-    match settings.only("table", "json", "jsonl"):
+    match settings.form():
         case "json":
             output.print_json(found)
         case "jsonl":
@@ -99,7 +99,7 @@ def show(
     settings: Settings, items: Sequence[msgspec.Struct], header: Sequence[str], rows: Iterable[Sequence[Cell]]
 ) -> None:
     """A list in the form that was asked for; JSON is what the API answered."""
-    match settings.only("table", "json", "jsonl"):
+    match settings.form():
         case "json":
             output.print_json(items)
         case "jsonl":

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from pathlib import PurePath
 from typing import Final
 
 MISSING: Final = (
@@ -26,14 +27,15 @@ EXIT_CANNOT_RUN: Final = 126
 def main() -> None:
     """Run the command line and leave with its exit code."""
     try:
-        from .compat.group import by_program_name
+        _print_anything()
+        if PurePath(sys.argv[0]).name.startswith("kafka-"):
+            from .compat.group import by_program_name
+
+            stands_for = by_program_name(sys.argv[0])
+            if stands_for is not None:
+                stands_for(prog_name=sys.argv[0])
         from .root import kactl
 
-        _print_anything()
-
-        stands_for = by_program_name(sys.argv[0])
-        if stands_for is not None:
-            stands_for(prog_name=sys.argv[0])
         kactl(prog_name="kactl")
     except ModuleNotFoundError as missing:
         name = (missing.name or "").split(".")[0]

@@ -5,8 +5,9 @@ the same without replicas, one of topics {"version": 1, "topics": [{"topic": "a"
 are passed over.
 """
 
+import sys
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import click
 import msgspec
@@ -57,19 +58,45 @@ class TopicsFile(msgspec.Struct, frozen=True):
     version: int = 1
 
 
+STDIN: Final = "-"
+# A million partitions at some 60 bytes each. A device without an end is not read for ever.
+FILE_BYTES_MAX: Final = 64 * 1024 * 1024
+
 _File = TypeVar("_File", Targets, NamesFile, TopicsFile)
 
 
+def content_of(path: str) -> bytes:
+    """A file or pipe, wholly; `-` is stdin. A pipe can be read once.
+
+    Raises:
+        OSError: it cannot be read.
+        Failure: USAGE; it is longer than FILE_BYTES_MAX.
+    """
+    if path == STDIN:
+        content = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
+    else:
+        with Path(path).open("rb") as file:
+            content = file.read(FILE_BYTES_MAX + 1)
+    if len(content) > FILE_BYTES_MAX:
+        raise Failure(f"{path}: it has more than {FILE_BYTES_MAX} bytes; split it into several files", Exit.USAGE)
+    return content
+
+
 def read(path: str, kind: type[_File]) -> _File:
-    """A file, wholly.
+    """A file or pipe, wholly.
 
     Raises:
         Failure: USAGE; it cannot be read, or is not of that kind.
     """
     try:
-        content = Path(path).read_bytes()
+        content = content_of(path)
     except OSError as error:
         raise Failure(f"{path}: it cannot be read ({error.strerror}); name another file", Exit.USAGE) from None
+    return decoded(path, content, kind)
+
+
+def decoded(path: str, content: bytes, kind: type[_File]) -> _File:
+    """The content of a file. Raises like `read`."""
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -59,7 +59,7 @@ def plan_(
 
     Without options the plan mends partitions that are assigned to dead brokers.
     """
-    form = settings.only("table", "json", "jsonl")
+    form = settings.form()
     asked = PlanRequest(
         topics=list(topics) or None,
         brokers=None if brokers is None else ids(brokers, "--brokers"),
@@ -134,7 +134,7 @@ def _keep(out: str, answer: PlanAnswer) -> None:
 @click.option(
     "-p", "--partition", "named", multiple=True, metavar="T-P:ID,ID", help="This one, there; may be repeated."
 )
-@click.option("-f", "--file", "file", metavar="FILE", help="A file of `reassign plan --out`, or of Kafka's tools.")
+@click.option("-f", "--file", "file", metavar="FILE", help="A file of `plan --out`, or of Kafka's tools; -: stdin.")
 @click.option("--dry-run", is_flag=True, help="Say what would be, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @reason_option
@@ -158,7 +158,7 @@ def apply(
 @reassign.command(short_help="Stop moving partitions.")
 @click.option("--all", "everything", is_flag=True, help="All that move.")
 @click.option("-p", "--partition", "named", multiple=True, metavar="T-P", help="This one; may be repeated.")
-@click.option("-f", "--file", "file", metavar="FILE", help="Those of a file.")
+@click.option("-f", "--file", "file", metavar="FILE", help="Those of a file; -: stdin.")
 @click.option("--dry-run", is_flag=True, help="Say what would be, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @reason_option
@@ -194,7 +194,7 @@ def cancel(
 @options
 def list_(settings: Settings) -> None:
     """List the moves that are going on, and what each of them waits for."""
-    form = settings.only("table", "json", "jsonl")
+    form = settings.form()
     running = settings.api.get("/v1/reassignments", ReassignmentList)
     if form == "json":
         output.print_json(running)
@@ -230,16 +230,18 @@ def _none_running(running: ReassignmentList) -> str:
 
 @reassign.command(short_help="Say whether a reassignment is complete.")
 @click.option("-p", "--partition", "named", multiple=True, metavar="T-P:ID,ID", help="This one; may be repeated.")
-@click.option("-f", "--file", "file", metavar="FILE", help="The file that was applied.")
+@click.option("-f", "--file", "file", metavar="FILE", help="The file that was applied; -: stdin.")
 @options
 def verify(settings: Settings, *, named: tuple[str, ...], file: str | None) -> None:
     """Say of each partition whether it is where it should be. Exit code 0 if all are, 1 if not."""
-    form = settings.only("table", "jsonl")
+    form = settings.form()
     if bool(named) == (file is not None):
         raise click.UsageError("say what went where: exactly one of -p T-P:ID,ID ... and -f FILE")
     targets = [parsed_target(text) for text in named] if file is None else targets_of(read(file, Targets))
     found = standings(settings.api, targets)
-    if form == "jsonl":
+    if form == "json":
+        output.print_json(found)
+    elif form == "jsonl":
         output.print_jsonl(found)
     elif found:
         output.print_lines(output.table(_STANDING, [_standing(each) for each in found]))
@@ -263,7 +265,7 @@ def _standing(each: Standing) -> tuple[Cell, ...]:
 
 
 def _carry_out(settings: Settings, targets: list[ReassignmentTarget], *, dry_run: bool, yes: bool, reason: str) -> None:
-    form = settings.only("table", "json", "jsonl")
+    form = settings.form()
     asked = ReassignmentRequest(partitions=targets, dry_run=dry_run, reason=reason)
     if not dry_run and not yes:
         _confirm(settings, asked)

@@ -57,7 +57,7 @@ def report(
     The first line states what the logs cover: brokers, files, lines, time. Below 95 % of any of them the exit code is
     1, unless --partial accepts that.
     """
-    form = settings.only("table", "json")
+    form = settings.form()
     _check_topic(topic)
     for option, file in (("--html", html), ("--markdown", markdown)):
         _check_file(option, file)
@@ -82,6 +82,8 @@ def report(
     # Also where a page has no place to go: it is what took so long.
     if form == "json":
         output.print_json(made)
+    elif form == "jsonl":
+        output.print_jsonl([made])
     else:
         output.print_lines(_lines(made))
     for file, failure in zip((html, markdown), written, strict=True):

@@ -16,7 +16,7 @@ from .exits import Exit, Failure
 from .forensic_answers import answers, errors_said, folder_option, manifest_of, spark_for
 from .forensics import spark_options
 from .output import NONE
-from .settings import Settings, local_options
+from .settings import FORMS, Settings, with_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,7 +39,7 @@ _TIMED: Final = "timed"
 )
 @folder_option
 @spark_options
-@local_options
+@with_options((*FORMS, "csv"), server=False)
 def sql(settings: Settings, *, query: str | None, limit: int, folder: str, master: str, memory: str) -> None:
     """Ask the tables of an ingest, and what the jobs made of them, in Spark's SQL.
 
@@ -49,7 +49,7 @@ def sql(settings: Settings, *, query: str | None, limit: int, folder: str, maste
       kactl forensics sql "SELECT topic, count(*) FROM outages WHERE NOT planned GROUP BY topic"
       kactl forensics sql "SELECT at, speaker, type FROM timed WHERE topic = 'orders' ORDER BY at" -o csv --limit 0
     """
-    form = settings.only("table", "json", "jsonl", "csv")
+    form = settings.form()
     if query is None:
         _show_tables(form)
         return

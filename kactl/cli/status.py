@@ -48,7 +48,7 @@ def status(settings: Settings, *, watch: bool, exit_when_healthy: bool, warn_as_
     Exit codes: 0 healthy, 4 a check fails, 5 a check warns (with --warn-as-error), 3 the server cannot be reached. Any
     instance answers, also one that stands by; limits are set in `[health]` of its configuration.
     """
-    form = settings.only("table", "json", "jsonl")
+    form = settings.form()
     deadline = time.monotonic() + settings.timeout_s if exit_when_healthy else None
     while True:
         found = _look(settings, form, deadline=deadline, watch=watch)

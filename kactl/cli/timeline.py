@@ -69,7 +69,7 @@ def timeline(
     """
     from kactl.errors import NotFound
 
-    form = settings.only("table", "json", "jsonl")
+    form = settings.form()
     with errors_said():
         manifest = manifest_of(folder)
         moments = moments_of(manifest, tz)

@@ -21,7 +21,7 @@ from .get import list_topics, show_partitions
 from .kafka_text import described
 from .output import NONE
 from .partition_files import ids
-from .settings import Settings, options, reason_option
+from .settings import FORMS, Settings, options, reason_option, with_options
 
 
 @click.group()
@@ -56,7 +56,7 @@ def create(
     reason: str,
 ) -> None:
     """Create a topic, and wait until all of its partitions have a leader."""
-    form = settings.only("table", "json", "jsonl")
+    form = settings.form()
     if assigned and (partitions is not None or replication_factor is not None):
         raise click.UsageError("give either --assignment, or --partitions and --replication-factor, not both")
     asked = TopicCreation(
@@ -88,7 +88,7 @@ def create(
 @options
 def delete(settings: Settings, *, name: str, dry_run: bool, yes: bool, reason: str) -> None:
     """Delete a topic with all that is in it, and wait until every broker has."""
-    form = settings.only("table", "json", "jsonl")
+    form = settings.form()
     if not (dry_run or yes):
         confirm(f"Delete topic {name} and all records in it?")
     query: dict[str, str | int | bool | None] = {
@@ -154,7 +154,7 @@ def set_(settings: Settings, *, name: str, overrides: tuple[str, ...], dry_run: 
 
 
 def _change(settings: Settings, name: str, asked: TopicChange, done: str) -> None:
-    form = settings.only("table", "json", "jsonl")
+    form = settings.form()
     answer = settings.api.patch(f"/v1/topics/{quoted(name)}", asked, TopicChanged)
     if form == "json":
         output.print_json(answer)
@@ -173,10 +173,10 @@ def list_(settings: Settings) -> None:
 
 @topic.command(short_help="Show one topic with its partitions.")
 @click.argument("name")
-@options
+@with_options((*FORMS, "kafka"))
 def describe(settings: Settings, *, name: str) -> None:
     """Show one topic with all of its partitions; `-o kafka` prints it as kafka-topics.sh does."""
-    form = settings.only("table", "json", "jsonl", "kafka")
+    form = settings.form()
     api = settings.api
     found = api.get(f"/v1/topics/{quoted(name)}", TopicDetail)
     if form == "json":

@@ -8,7 +8,7 @@ import click
 
 from .exits import Exit, Failure
 from .output import count
-from .settings import Settings, command_for, local_options
+from .settings import Settings, command_for, with_options
 
 if TYPE_CHECKING:
     from kactl.config import Config
@@ -35,7 +35,7 @@ LOG_LEVELS: Final = click.Choice(["debug", "info", "warning", "error"])
 @click.option("--demo", is_flag=True, help="Create a topic, kill a broker, and show how leaders move.")
 @click.option("--log-level", type=LOG_LEVELS, default="error", show_default=True, help="What to log to stderr.")
 @click.option("--uvloop/--no-uvloop", default=True, help="Use uvloop where it is installed.  [yes]")
-@local_options
+@with_options((), server=False)
 def up(
     settings: Settings,
     *,

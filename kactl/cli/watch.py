@@ -20,7 +20,7 @@ from kactl.admin.schema import (
 
 from . import output
 from .output import BAD, GOOD, PLAIN, WARN
-from .settings import Settings, options
+from .settings import Settings, with_options
 from .sse import EventStream
 
 _KINDS: Final = get_args(EventKind)
@@ -49,7 +49,7 @@ def _kinds(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
 @click.option("--topic", metavar="T", help="Only what concerns this topic; * and ? stand for any characters.")
 @click.option("--since", type=click.IntRange(min=0), metavar="SEQ", help="Begin behind this event; 0: the oldest held.")
 @click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="End after so many.")
-@options
+@with_options(("table", "jsonl"))
 def watch(
     settings: Settings,
     *,
@@ -63,7 +63,7 @@ def watch(
     A connection that breaks is made again, and goes on behind the last event that was read. What could not be
     followed any more is told by a `reset`: look at the present state with `kactl get`, then read on.
     """
-    form = settings.only("table", "jsonl")
+    form = settings.form()
     stream = EventStream(settings.api, after=since, kinds=kinds)
     shown = 0
     settings.note("watching; Ctrl-C ends it")

@@ -87,7 +87,7 @@ def whatif(
       kafka-topics.sh --bootstrap-server :9092 --describe | kactl forensics whatif --snapshot - --kill 3,4
       kactl forensics whatif --sweep racks,rolling --racks 1=a,2=a,3=b,4=b
     """
-    form = settings.only("table", "json", "jsonl")
+    form = settings.form()
     with errors_said():
         sweeps = _sweeps(sweep, kills, racks=said["racks"] is not None)
         if snapshot is not None and at is not None:

@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
+
 from kactl.admin.schema import ClusterInfo
+from kactl.cli.root import ENTRIES
+from kactl.cli.root import kactl as root
 from tests.interop.processes import free_port
 
 from .server import Up, kactl
@@ -77,9 +81,20 @@ def test_watching_shows_one_check_after_the_other(own_up: Up) -> None:
     assert seen == ["healthy"] * 3
 
 
+def test_the_list_of_commands_states_their_own_help_in_their_order() -> None:
+    context = click.Context(root)
+
+    for name, entry in ENTRIES.items():
+        command = root.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert command.get_short_help_str(limit=100) == entry.help
+    assert root.list_commands(context) == list(ENTRIES)
+
+
 def test_starting_up_loads_neither_the_server_nor_columns(tmp_path: Path) -> None:
     """What makes `kactl --help` and `kactl status` slow to start is what they import."""
-    heavy = ("aiohttp", "numpy", "opentelemetry", "pyarrow", "pyspark", "kazoo", "asyncio", "anyio")
+    heavy = ("aiohttp", "numpy", "opentelemetry", "pyarrow", "pyspark", "kazoo", "asyncio", "anyio", "kactl.cli.get")
     for arguments in (["--help"], ["status", "--server", f"http://127.0.0.1:{free_port()}"]):
         script = (
             "import sys\nfrom kactl.cli.main import main\nsys.argv[1:] = " + repr(arguments) + "\n"

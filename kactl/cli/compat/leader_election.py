@@ -1,7 +1,6 @@
 """`kactl compat leader-election`: in place of kafka-leader-election.sh."""
 
 from collections import defaultdict
-from pathlib import Path
 from typing import Final, Literal
 
 import click
@@ -9,7 +8,7 @@ import msgspec
 
 from kactl.admin.schema import ElectionAnswer, ElectionRequest, ElectionResult, PartitionName
 from kactl.cli.exits import Failure
-from kactl.cli.partition_files import NamesFile, names_of, read
+from kactl.cli.partition_files import NamesFile, content_of, decoded, names_of
 
 from .common import FAILED, KafkaUsage, Stand, api, kafka_options, repeated, said
 
@@ -69,14 +68,15 @@ def leader_election(
 
 def _read(file: str) -> list[PartitionName]:
     try:
-        content = msgspec.json.decode(Path(file).read_bytes())
+        text = content_of(file)
+        content = msgspec.json.decode(text)
     except OSError:
         raise Failure(f"java.io.IOException: Unable to read file {file}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Failure("Replica election data is empty") from None
     if isinstance(content, dict) and "partitions" not in content:
         raise Failure('Replica election data is missing "partitions" field')
-    names = names_of(read(file, NamesFile))
+    names = names_of(decoded(file, text, NamesFile))
     if twice := repeated(f"{each.topic}-{each.partition}" for each in names):
         raise Failure(f"Replica election data contains duplicate partitions: [{', '.join(twice)}]")
     return names

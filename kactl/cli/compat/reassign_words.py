@@ -4,14 +4,13 @@ Source: ReassignPartitionsCommand of Kafka 3.9.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from kactl.admin.schema import ReassignmentTarget
 from kactl.cli.exits import Failure
-from kactl.cli.partition_files import Targeted, Targets, TopicsFile, read
+from kactl.cli.partition_files import Targeted, Targets, TopicsFile, content_of, decoded
 
 from .common import KafkaUsage, number, repeated
 
@@ -139,9 +138,11 @@ def name(each: Targeted | ReassignmentTarget) -> str:
 
 
 def _read(path: str, kind: type[_File]) -> _File:
-    if not Path(path).is_file():
-        raise Failure(f"Unable to read file {path}")
-    return read(path, kind)
+    try:
+        content = content_of(path)
+    except OSError:
+        raise Failure(f"Unable to read file {path}") from None
+    return decoded(path, content, kind)
 
 
 def _flag(option: str) -> str:
