@@ -16,6 +16,7 @@ from kactl.errors import StoreError
 from kactl.events import BrokerLagged, BrokerModified, BrokersChanged, Event, WritesFailed
 from kactl.history_events import BrokerEvent
 from kactl.logs import logger
+from kactl.model import PartitionState
 from kactl.row_sets import common, without
 from kactl.rows import RowNumbers
 
@@ -189,20 +190,23 @@ class BrokerEvents(Handlers):
         await self._deletion.resume()
 
     async def _learn(self, at: RowNumbers) -> None:
-        """What was kept although nobody could say so is taken over, and told to those whom it concerns.
+        """Take over what was kept although nobody could say so, and send LeaderAndIsr for all of the rows.
 
-        Nothing else would tell them: for whoever looks at memory alone, nothing is left to be written.
+        Nothing else would send it: for whoever looks at memory alone, nothing is left to be written. That holds as well
+        where another handler has read the row meanwhile, as when its leader proposed an ISR. Brokers pass over a leader
+        epoch that they have. Rows that are NEW are sent when their first leader is taken over.
         """
         table = self.cluster.table
         rows = table.rows(at)
         stored = await self.store.leaderships(table.names(at))
         ahead = rows.has_leadership & stored.found & (stored.partition_epoch > rows.partition_epoch)
-        if not ahead.any():
-            return
-        self.cluster.put_leaderships(at[ahead], stored.take(ahead))
-        rows = table.rows(at[ahead])
-        log.info("%d partitions have leadership in the store that nobody was told of", len(rows))
-        self.history.add_partitions(Change.of(rows), table.refs, controller_epoch=self.epoch)
+        if ahead.any():
+            self.cluster.put_leaderships(at[ahead], stored.take(ahead))
+            rows = table.rows(at[ahead])
+            log.info("%d partitions have leadership in the store that nobody was told of", len(rows))
+            self.history.add_partitions(Change.of(rows), table.refs, controller_epoch=self.epoch)
+        rows = table.rows(at)
+        rows = rows.take(rows.has_leadership & (ahead | (rows.state != PartitionState.NEW)))
         self.batch.begin()
         self.batch.lead_and_follow(rows, rows.assigned & rows.online(self.cluster.now.registered) & ~rows.queued)
         self.channels.send(self.batch.flush())

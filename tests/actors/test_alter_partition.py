@@ -12,6 +12,7 @@ from kactl.store import Committed, Leaderships, Names, Write
 from kactl.stores.memory import MemoryStore
 from kactl.wire import LeaderAndIsr, UpdateMetadata
 from tests.clocks import settle
+from tests.scripted_store import fails, fails_after
 
 from .led import EPOCH, ID, T0, VERSION, ask, epoch_of, led, proposal, propose, refusal
 from .world import CONTROLLER, World, partitions_of, world
@@ -476,6 +477,29 @@ async def test_what_the_store_refuses_is_not_tried_again_but_read() -> None:
 
         (result,) = await propose(made, proposal((1,), version=VERSION + 1))
         assert result.error is ErrorCode.NONE
+
+
+async def test_an_epoch_that_a_proposal_found_in_the_store_is_sent_to_the_brokers() -> None:
+    """It was stored without an answer as broker 3 failed, and is known by the time that write is tried again."""
+    async with world(1, 2, 3) as made:
+        await made.create("t", [[1, 2, 3]])
+        (topic,) = made.controller.topics()
+        made.script("commit", fails_after(StoreUnavailable("gone")))
+        made.script("leaderships", fails(StoreUnavailable("gone")))
+        await made.stop(3)
+        known = made.known("t-0")
+        assert await made.stored("t-0") == (1, known.leader_epoch + 1, (1, 2))
+        asked = proposal((1, 2), version=known.partition_epoch, leader_epoch=known.leader_epoch, topic=topic)
+        (result,) = await propose(made, asked)
+        assert result.error is ErrorCode.INVALID_UPDATE_VERSION
+        assert made.known("t-0").leader_epoch == known.leader_epoch + 1
+        assert made.brokers.told(1)["t-0"][1] == known.leader_epoch
+
+        await made.wait(12_000)
+
+        for broker in (1, 2):
+            assert made.brokers.told(broker)["t-0"][:3] == (1, known.leader_epoch + 1, (1, 2))
+        await made.check()
 
 
 async def test_a_version_that_only_the_leader_has_heard_of_is_read_before_it_is_judged() -> None:

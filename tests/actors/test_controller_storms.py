@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
+from opentelemetry.metrics import NoOpMeterProvider
 
 from kactl.errors import KactlError, StoreError, StoreUnavailable
 from kactl.model import Assignment
@@ -98,7 +99,7 @@ async def _pass(w: World, delay_ms: float) -> None:
 
 async def _storm(seed: int) -> None:
     dice = random.Random(seed)
-    async with world(*BROKERS, unclean=dice.random() < 0.3) as w:
+    async with world(*BROKERS, unclean=dice.random() < 0.3, meter_provider=NoOpMeterProvider()) as w:
         weather = Weather(dice, rate=dice.choice((0.0, 0.05, 0.15, 0.3)))
         weather.over(w.controller.store)
         for number in range(dice.randrange(10, 40)):

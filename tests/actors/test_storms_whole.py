@@ -45,6 +45,7 @@ FAILED_ONCE: Final = (
     112, 137, 192, 348, 375, 376, 461,  # an election reached a new registration before its first UpdateMetadata
     455,  # the first ISR of a partition contained the whole target of its reassignment, and nothing completed it
     171, 509, 526,  # an answer was lost that left out a topic once, as it had been deleted and created again
+    1097,  # a leader epoch was stored without an answer, and read before anybody sent LeaderAndIsr for it
     102533,  # the leadership of a partition was read before its first leader was known to be written
 )  # fmt: skip
 

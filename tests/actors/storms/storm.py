@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
+from opentelemetry.metrics import NoOpMeterProvider
+
 from kactl.actors.system import Controller
 from kactl.errors import KactlError
 from kactl.requests import UndrainRequested
@@ -98,7 +100,13 @@ async def open_storm(seed: int) -> AsyncIterator[Storm]:
             await storm.start(broker)
         for node_id in CONTROLLERS:
             controller = Controller(
-                node_id, store=storm.store.another(), transport=storm.fleet, clock=storm.clock, **storm.options
+                node_id,
+                store=storm.store.another(),
+                transport=storm.fleet,
+                clock=storm.clock,
+                # Without a provider OpenTelemetry keeps all instruments, and with them each controller, for good.
+                meter_provider=NoOpMeterProvider(),
+                **storm.options,
             )
             storm.controllers.append(await stack.enter_async_context(controller))
             await settle()
