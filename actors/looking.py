@@ -1,6 +1,6 @@
 """What a controller instance knows, as methods. They only look: nothing waits, and nothing is changed."""
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 
 import msgspec
 
@@ -57,6 +57,14 @@ class Looking:
             preferred_imbalance=cluster.imbalance_count,
             seq=self.history.seq,
         )
+
+    def recall(self, events: Sequence[AnyEvent], terms: Iterable[Term], *, orderly: bool) -> None:
+        """Continue the history of earlier processes of this instance; to be called before it is entered.
+
+        See `History.restore` and `Controllerships.restore`.
+        """
+        self.history.restore(events, orderly=orderly)
+        self.loop.controllership.terms.restore(terms)
 
     def controllerships(self) -> list[Term]:
         """Who has been the controller, as far as this instance has seen it; the oldest first."""

@@ -31,6 +31,7 @@ def load(
     path: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     overrides: Mapping[str, object] | None = None,
+    defaults: Mapping[str, object] | None = None,
 ) -> Config:
     """Read the configuration.
 
@@ -40,6 +41,7 @@ def load(
             and somebody else's if they have none.
         overrides: what the command line says, by dotted key (`store.kind`); text is read as in the environment, and
             None is passed over.
+        defaults: of the command, by dotted key, where they differ from those of `Config`.
 
     Raises:
         BadConfig: names the file or variable, the key, what is wrong and what would be right.
@@ -56,6 +58,10 @@ def load(
     for key, value in (overrides or {}).items():
         if value is not None:
             _put(values, tuple(key.split(".")), value, "command line", origins)
+    for key, value in (defaults or {}).items():
+        at = tuple(key.split("."))
+        if not _is_set(values, at):
+            _put(values, at, value, "default of the command", origins)
     if "node-id" not in values:
         where = os.fspath(path) if path is not None else "configuration"
         raise BadConfig(f"{where}: node-id", "is missing: write `node-id = 1`, a number that no broker has")
@@ -93,6 +99,17 @@ def _key_of(variable: str) -> tuple[str, ...] | None:
         return None
     at = tuple(part.lower().replace("_", "-") for part in variable.removeprefix(ENVIRONMENT_PREFIX).split(_NEST))
     return at if len(at) > 1 or at[0] in _keys(Config) else None
+
+
+def _is_set(values: Any, at: tuple[str, ...]) -> bool:
+    """Whether there is a value for a key, be it one that cannot be used."""
+    for key in at:
+        if not isinstance(values, dict):
+            return True  # a section that is none is refused later
+        if key not in values:
+            return False
+        values = values[key]
+    return True
 
 
 def _put(

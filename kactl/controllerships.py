@@ -5,6 +5,7 @@ asked, which an instance that stands by does each time that something about the 
 """
 
 import collections
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -42,6 +43,10 @@ class Controllerships:
     def all(self) -> list[Term]:
         """The oldest first."""
         return list(self._terms)
+
+    def restore(self, terms: Iterable[Term]) -> None:
+        """Terms of earlier processes, which have ended; before those that are seen from now on."""
+        self._terms.extend(terms)
 
     def elected(self, *, epoch: int, controller_id: int, now_ms: int) -> None:
         """We were elected."""

@@ -8,7 +8,7 @@ by a `Reset` to read the present state anew.
 import asyncio
 import collections
 import dataclasses
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -16,6 +16,7 @@ import numpy as np
 
 from kactl.change import REFUSAL_TEXT, Change, Refusal
 from kactl.clock import Clock
+from kactl.errors import IllegalState
 from kactl.history_events import (
     AnyEvent,
     BrokerEvent,
@@ -141,6 +142,7 @@ class History:
         self._held = 0
         self._dropped = False
         self._next = first
+        self._first = first
         self._waiting: set[asyncio.Future[None]] = set()
 
     @property
@@ -151,7 +153,31 @@ class History:
     @property
     def oldest(self) -> int:
         """The number of the oldest event that is still held."""
-        return self._next - self._held
+        return self._ring[0].first if self._ring else self._next
+
+    @property
+    def first(self) -> int:
+        """The number of the first event of this process; lower numbers were read back from earlier ones."""
+        return self._first
+
+    def restore(self, events: Sequence[AnyEvent], *, orderly: bool) -> None:
+        """Hold the last events of earlier processes, and continue their numbers. Nothing may have been added yet.
+
+        Args:
+            events: numbers ascend, with gaps between processes; those that the limit leaves no room for are dropped.
+            orderly: whether nothing happened after the last of them. If not, a Reset follows it.
+        """
+        if self._ring:
+            raise IllegalState("the history of earlier processes comes before the first event of this one")
+        if not events:
+            return
+        # One more for the Reset. The wall clock, by which numbers begin, may have been set back since.
+        self._next = self._first = max(self._next, events[-1].seq + 2)
+        kept = [_Single(event.seq, event) for event in events[-self._limit :]]
+        if not orderly:
+            kept.append(_Single(self._next - 1, Reset(seq=self._next - 1, time_ms=self._clock.now_ms())))
+        self._ring.extend(kept)
+        self._held = len(kept)
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -220,10 +246,10 @@ class History:
     def read(
         self, after: int, *, limit: int = _READ_AT_ONCE, kinds: Collection[str] = ()
     ) -> tuple[list[AnyEvent], int]:
-        """Events behind number `after`; 0 is the beginning of this process.
+        """Events behind number `after`; 0 is the oldest one, of this process or of those before it.
 
         Args:
-            kinds: of `KINDS`; all if empty.
+            kinds: of `KINDS`; all if empty. A Reset is of every kind.
 
         Returns:
             at the most `limit` events, and the number behind which the next read should go on. The first is a Reset
@@ -245,9 +271,9 @@ class History:
                 if len(found) >= limit:
                     return found, at
                 at = event.seq
-                if type(event) in wanted:
+                if type(event) in wanted or type(event) is Reset:
                     found.append(event)
-        return found, at
+        return found, self.seq  # behind the last entry, and behind the gap that an earlier process left after it
 
     def _behind(self, after: int) -> Iterator[_Single | _Partitions | _Replicas]:
         """The entries that hold events behind number `after`, oldest first; found from the newest on."""

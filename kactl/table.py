@@ -6,6 +6,7 @@ and gives back a `Change`. Rows of a topic that was removed are free and are use
 replicas, no leadership, and state ABSENT.
 """
 
+import copy
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -74,6 +75,14 @@ class Table(TopicRows):
         if not self._dirs_offline:
             return np.zeros(0, np.intp)
         return np.flatnonzero(some((self._column("replicas") == broker) & self._column("dir_offline")))
+
+    def for_reading(self) -> "Table":
+        """A table over the same rows whose states are its own; valid until this one changes."""
+        shown = copy.copy(self)
+        own = ("state", "replica_state")
+        shown._columns = {name: kept.copy() if name in own else kept for name, kept in self._columns.items()}
+        shown._queued = self._queued.copy()
+        return shown
 
     # -- which rows ----------------------------------------------------------------------------------------------------
 

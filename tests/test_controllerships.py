@@ -46,3 +46,14 @@ def test_the_oldest_are_forgotten() -> None:
         seen.elected(epoch=epoch, controller_id=1, now_ms=epoch)
 
     assert (len(seen.all()), seen.all()[0].epoch) == (TERMS_MAX, 3)
+
+
+def test_terms_of_earlier_processes_come_first() -> None:
+    earlier = Term(3, 1, 100, 200, "asked to resign", ours=True)
+    seen = Controllerships()
+    seen.restore([earlier])
+
+    seen.seen(ControllerRecord(1, 3, 100), now_ms=300)  # the store still names us under the earlier epoch
+    seen.elected(epoch=4, controller_id=1, now_ms=400)
+
+    assert seen.all() == [earlier, Term(4, 1, 400, ours=True)]

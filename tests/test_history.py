@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kactl.change import Change, Refusal
 from kactl.clock import UNKNOWN_BOOT, BootTime
+from kactl.errors import IllegalState
 from kactl.history import History
 from kactl.history_events import KINDS, AnyEvent, BrokerEvent, PartitionEvent, ReplicaEvent, Reset, TopicEvent
 from kactl.model import PartitionState, ReplicaState
@@ -245,3 +246,84 @@ async def test_a_follower_from_the_past_gets_what_is_held_first() -> None:
             break
 
     assert seen == [(Reset, 2), (BrokerEvent, 3), (BrokerEvent, 4)]
+
+
+# -- earlier processes -------------------------------------------------------------------------------------------------
+
+
+def earlier(*seqs: int) -> list[AnyEvent]:
+    return [TopicEvent(seq=seq, time_ms=seq, what="created", topic="t") for seq in seqs]
+
+
+def restored(*seqs: int, orderly: bool = True, first: int = 1_000, limit: int = 100) -> History:
+    ring = History(StandingClock(), first=first, limit=limit)
+    ring.restore(earlier(*seqs), orderly=orderly)
+    ring.add(TopicEvent(what="created", topic="new"))
+    return ring
+
+
+def test_events_of_earlier_processes_come_before_those_of_this_one() -> None:
+    ring = restored(5, 6, 7)
+
+    events, at = ring.read(0)
+
+    assert [event.seq for event in events] == [5, 6, 7, 1_000]
+    assert at == ring.seq == 1_000
+    assert (ring.oldest, ring.first) == (5, 1_000)
+
+
+@pytest.mark.parametrize(("after", "expected"), [(4, [5, 6, 1_000]), (5, [6, 1_000]), (6, [1_000]), (500, [1_000])])
+def test_a_cursor_of_an_earlier_process_stays_meaningful(after: int, expected: list[int]) -> None:
+    events, _ = restored(5, 6).read(after)
+
+    assert [event.seq for event in events] == expected
+
+
+@pytest.mark.parametrize("kinds", [(), ("broker",)])
+def test_a_cursor_before_the_oldest_event_is_reset(kinds: Collection[str]) -> None:
+    events, _ = restored(5, 6).read(3, kinds=kinds)
+
+    assert events[0] == Reset(seq=4, time_ms=1_000)
+
+
+@pytest.mark.parametrize(("after", "kinds"), [(6, ()), (500, ()), (998, ("broker",))])
+def test_a_reset_follows_a_process_that_did_not_end_in_order(after: int, kinds: Collection[str]) -> None:
+    events, _ = restored(5, 6, orderly=False).read(after, kinds=kinds)
+
+    assert events[0] == Reset(seq=999, time_ms=1_000)
+
+
+def test_numbers_rise_although_the_wall_clock_was_set_back() -> None:
+    ring = restored(5_000, 5_001, orderly=False)
+
+    assert [event.seq for event in ring.read(5_000)[0]] == [5_001, 5_002, 5_003]
+
+
+def test_earlier_events_make_room_for_new_ones() -> None:
+    ring = restored(*range(1, 50), limit=10)
+    for _ in range(5):
+        ring.add(TopicEvent(what="created", topic="new"))
+
+    assert [event.seq for event in ring.read(ring.oldest - 1)[0]] == [46, 47, 48, 49, *range(1_000, 1_006)]
+
+
+@pytest.mark.anyio
+async def test_a_reader_rests_behind_the_gap_that_an_earlier_process_left() -> None:
+    ring = History(StandingClock(), first=1_000)
+    ring.restore(earlier(5, 6), orderly=True)
+    found = ring.follow(4)
+    assert [(await anext(found)).seq, (await anext(found)).seq] == [5, 6]
+
+    third = asyncio.ensure_future(anext(found))
+    await asyncio.sleep(0)
+    assert not third.done()
+    ring.add(TopicEvent(what="created", topic="new"))
+
+    assert (await third).seq == 1_000
+
+
+def test_earlier_events_are_not_added_behind_new_ones() -> None:
+    ring = restored(5)
+
+    with pytest.raises(IllegalState):
+        ring.restore(earlier(6), orderly=True)

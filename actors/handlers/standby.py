@@ -9,8 +9,9 @@ Nothing follows from the copy before the takeover has brought it up to date; and
 store refuses what is written on the strength of it, and what it refuses is read again.
 """
 
-from collections.abc import Collection
-from typing import Final
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from kactl.cluster import Cluster
 from kactl.errors import Remedy, StoreError
 from kactl.events import Event, StandbyDue
 from kactl.logs import logger
+from kactl.machines import partition
+from kactl.model import Broker, ReplicaState
 from kactl.rows import RowNumbers
 from kactl.store import Changes, Names, Store
 from kactl.stored import Assignments
@@ -34,6 +37,10 @@ TOPICS_AT_ONCE: Final = 200
 PARTITIONS_AT_ONCE: Final = 10_000
 # After the store has failed the copy is begun anew, and not at once.
 BEGIN_AGAIN_MS: Final = 10_000
+# For how long brokers and deletions count that were read for readers.
+SURROUNDINGS_AGE_MS: Final = 1000
+# A reader waits so long for topics that are being replaced, which takes milliseconds unless the store is slow.
+WHOLE_TIMEOUT_S: Final = 2.0
 
 
 class Copy:
@@ -44,6 +51,10 @@ class Copy:
         position: up to which the store's changes are known.
         stale_topics: have to be read, or read again, with all of their partitions.
         stale: partitions of other topics whose leadership has to be read again.
+        asked_ms: when the store was last asked what has changed, by the monotonic clock.
+        current_ms: the last moment at which nothing was stale; None until everything has been read once.
+        version: rises with every change of the copy.
+        whole: cleared while topics are being replaced, and some of them are missing.
     """
 
     def __init__(self, cluster: Cluster, position: tuple[int, ...], topics: Collection[str]) -> None:
@@ -51,6 +62,15 @@ class Copy:
         self.position = position
         self.stale_topics = set(topics)
         self.stale: set[int] = set()  # row numbers
+        self.asked_ms = 0.0
+        self.current_ms: float | None = None
+        self.version = 0
+        self.whole = asyncio.Event()
+        self.whole.set()
+
+    @property
+    def is_stale(self) -> bool:
+        return bool(self.stale_topics or self.stale)
 
     def note(self, changes: Changes) -> None:
         """Some of what is held is stale."""
@@ -74,13 +94,16 @@ class Copy:
         """
         if self.stale_topics:
             names = sorted(self.stale_topics)[:TOPICS_AT_ONCE]
+            self.whole.clear()
             self.stale_topics.difference_update(names)
             self.drop(names)
             await self._read_topics(store, names)
+            self.whole.set()
         elif self.stale:
             at = sorted(self.stale)[:PARTITIONS_AT_ONCE]
             self.stale.difference_update(at)
             await self.read_leaderships(store, np.array(at, np.intp))
+        self.version += 1
 
     async def _read_topics(self, store: Store, names: list[str]) -> None:
         loaded = bounded(await store.assignments(names))
@@ -115,6 +138,20 @@ class Copy:
             self.stale_topics |= {table.topic_at(number).name for number in numbers}
 
 
+class View(NamedTuple):
+    """What an instance that stands by knows of the cluster.
+
+    Attributes:
+        cluster: for reading only; partitions and replicas have the states that a takeover would begin with.
+        copied: the copy itself, without states; the same object while the copy lives.
+        age_ms: for how long the copy may have been behind the store.
+    """
+
+    cluster: Cluster
+    copied: Cluster
+    age_ms: float
+
+
 class Standby(Handlers):
     """See the module.
 
@@ -127,6 +164,9 @@ class Standby(Handlers):
         self._timers = timers
         self._copy: Copy | None = None
         self._current_ms = self.clock.monotonic_ms()  # when the copy was last up to date; before that: when it began
+        self._viewing = asyncio.Lock()
+        self._viewed: tuple[Copy, int, Cluster] | None = None
+        self._surroundings: tuple[float, list[Broker], list[str]] | None = None
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {StandbyDue: self.on_standby_due}
@@ -168,7 +208,7 @@ class Standby(Handlers):
         try:
             if self._copy is None:
                 self._copy = await self._make()
-            elif self._copy.stale_topics or self._copy.stale:
+            elif self._copy.is_stale:
                 await self._copy.refresh(self.store)
             else:
                 await self._follow(self._copy)
@@ -180,20 +220,25 @@ class Standby(Handlers):
             log.warning("the copy of the cluster is given up, and is made anew later: %s", failed)
             return
         copy = self._copy
-        behind = copy is None or bool(copy.stale_topics or copy.stale)
-        if not behind:
+        behind = copy is None or copy.is_stale
+        if copy is not None and not behind:
+            copy.current_ms = copy.asked_ms
             self._current_ms = self.clock.monotonic_ms()
         # Behind whatever else waits: a pause, however short, would let nobody else go first.
         self._timers.set(StandbyDue(), 0 if behind else self.settings.standby_interval_ms)
 
     async def _make(self) -> Copy:
         # The position first: what changes while we read is then told later, and read once more.
+        asked_ms = self.clock.monotonic_ms()
         position = (await self.store.changes(None)).position
         topics = await self.store.topics()
         log.info("this instance stands by, and reads %d topics beforehand", len(topics))
-        return Copy(Cluster(self.cluster.controller_id, recovery=self.cluster.recovery), position, topics)
+        made = Copy(Cluster(self.cluster.controller_id, recovery=self.cluster.recovery), position, topics)
+        made.asked_ms = asked_ms
+        return made
 
     async def _follow(self, copy: Copy) -> None:
+        copy.asked_ms = self.clock.monotonic_ms()
         changes = await self.store.changes(copy.position)
         # These are among the changes; nobody else takes them.
         self.store.take_deleted_topics()
@@ -202,6 +247,36 @@ class Standby(Handlers):
             self._copy = None
         else:
             copy.note(changes)
+
+    async def view(self) -> View | None:
+        """The cluster as the copy has it; None without a copy that is complete.
+
+        Called by readers beside the event loop of the controller. Brokers and deletions, which the copy lacks, are read
+        from the store, at most once in `SURROUNDINGS_AGE_MS`.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        async with self._viewing:
+            now_ms = self.clock.monotonic_ms()
+            if self._surroundings is None or now_ms - self._surroundings[0] > SURROUNDINGS_AGE_MS:
+                brokers = [*(await self.store.brokers()).values()]
+                self._surroundings = now_ms, brokers, await self.store.deletions()
+                self._viewed = None
+            copy = self._copy
+            if copy is None or copy.current_ms is None:
+                return None
+            try:
+                async with asyncio.timeout(WHOLE_TIMEOUT_S):
+                    await copy.whole.wait()
+            except TimeoutError:
+                return None
+            if copy is not self._copy:
+                return None
+            if self._viewed is None or self._viewed[0] is not copy or self._viewed[1] != copy.version:
+                _, brokers, deletions = self._surroundings
+                self._viewed = copy, copy.version, _for_reading(copy.cluster, brokers, deletions)
+            return View(self._viewed[2], copy.cluster, self.clock.monotonic_ms() - copy.current_ms)
 
     async def hand_over(self) -> Copy:
         """The copy, with everything noted that was written up to now; an empty one, if there is none to rely on.
@@ -226,6 +301,22 @@ class Standby(Handlers):
                     return copy
             log.info("what was read while standing by cannot be relied on; all of it is read again")
         return Copy(Cluster(self.cluster.controller_id, recovery=self.cluster.recovery), (), ())
+
+
+def _for_reading(known: Cluster, brokers: Sequence[Broker], deletions: Sequence[str]) -> Cluster:
+    """A cluster with the states in which a takeover would begin, over the rows of a copy."""
+    shown = Cluster(known.controller_id, recovery=known.recovery)
+    shown.table = known.table.for_reading()
+    shown.reassigning = set(known.reassigning)
+    shown.add_brokers(brokers)
+    shown.queue_deletion(deletions)
+    at = shown.table.all()
+    rows = shown.table.rows(at)
+    states = np.where(rows.online(shown.now.live), np.uint8(ReplicaState.ONLINE), np.uint8(ReplicaState.OFFLINE))
+    shown.table.set_replica_states(at, np.where(rows.assigned, states, np.uint8(ReplicaState.ABSENT)))
+    shown.table.set_states(at, partition.begin(rows, shown.now).state)
+    shown.offline_count, shown.imbalance_count = shown.count_again()
+    return shown
 
 
 def _names(loaded: Assignments) -> Names:

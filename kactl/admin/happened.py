@@ -95,6 +95,28 @@ def _reset(event: history_events.Reset) -> schema.ResetEvent:
     return schema.ResetEvent(seq=event.seq, time_ms=event.time_ms, controller_epoch=event.controller_epoch)
 
 
+def heard(event: schema.AnyEvent) -> history_events.AnyEvent:
+    """The event that is told so; the reverse of `told`."""
+    values = {name: getattr(event, name) for name in event.__struct_fields__}
+    made = _HEARD[type(event)]
+    if made is history_events.PartitionEvent:
+        values |= {name: _PARTITION_STATES[values[name]] for name in ("from_state", "to_state")}
+    elif made is history_events.ReplicaEvent:
+        values |= {name: _REPLICA_STATES[values[name]] for name in ("from_state", "to_state")}
+    return made(**values)
+
+
+_PARTITION_STATES: Final = {name: state for state, name in STATE_NAMES.items()}
+_REPLICA_STATES: Final = {name: state for state, name in REPLICA_STATE_NAMES.items()}
+_HEARD: Final[dict[type, Callable[..., history_events.AnyEvent]]] = {
+    schema.ControllerEvent: history_events.ControllerEvent,
+    schema.BrokerEvent: history_events.BrokerEvent,
+    schema.TopicEvent: history_events.TopicEvent,
+    schema.PartitionEvent: history_events.PartitionEvent,
+    schema.ReplicaEvent: history_events.ReplicaEvent,
+    schema.RequestEvent: history_events.RequestEvent,
+    schema.ResetEvent: history_events.Reset,
+}
 _TOLD: Final[dict[type, Callable[[Any], schema.AnyEvent]]] = {
     history_events.ControllerEvent: _controller,
     history_events.BrokerEvent: _broker,

@@ -69,6 +69,7 @@ class Route:
         body_bytes_max: the largest body it reads.
         head: whether HEAD is answered too.
         only_active: answered by the controller alone.
+        from_copy: answered by instances that stand by, too, from their copy of the cluster.
         version: `ETag` of a read, or what `If-Match` of a write is compared with.
     """
 
@@ -86,6 +87,7 @@ class Route:
     problems: tuple[int, ...] = ()
     head: bool = False
     only_active: bool = False
+    from_copy: bool = False
     version: Callable[[Service, Any], Awaitable[str | None]] | None = None
 
     @property

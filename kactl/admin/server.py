@@ -158,7 +158,9 @@ def _handler(service: Service, route: Route) -> _Handler:
         if route.writes:
             _check_writer(service, http)
         asked = await read(route, http)
-        if route.only_active:
+        if route.from_copy:
+            await service.prepare()
+        elif route.only_active:
             service.require_active()
         if not route.writes:
             return await _answered(service, route, asked)
@@ -173,12 +175,17 @@ def _handler(service: Service, route: Route) -> _Handler:
 async def _answered(service: Service, route: Route, asked: Asked[Any, Any, Any]) -> web.StreamResponse:
     # Before the answer: an older version than that of the answer fails a later write, a newer one would lose it.
     version = None if route.version is None or route.writes else await route.version(service, asked.path)
+    if version is not None and route.from_copy:
+        await service.prepare()  # what it found may have changed meanwhile
     answer = await route.handler(service, asked)
     if isinstance(answer, web.StreamResponse):
         return answer
     if isinstance(answer, Answer):
         answer = Reply(answer)
     headers = {**answer.headers, **({} if version is None else {"ETag": version})}
+    if route.from_copy and service.age_ms is not None:
+        as_of = service.as_of()
+        headers |= {"Kactl-As-Of": f"{as_of.epoch}/{as_of.seq}", "Kactl-Standby-Age-Ms": str(as_of.age_ms)}
     return web.Response(body=_encoder.encode(answer.answer), status=answer.status, headers=headers, content_type=JSON)
 
 

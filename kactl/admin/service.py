@@ -7,7 +7,9 @@ import weakref
 from collections.abc import Callable
 from http import HTTPStatus
 
+from kactl.actors.handlers.standby import View
 from kactl.actors.system import Controller
+from kactl.cluster import Cluster
 from kactl.config import Config
 from kactl.errors import ErrorCode, NoSuchPartition, NotController, NotFound
 from kactl.participant.group import Participants
@@ -54,19 +56,58 @@ class Service:
         default_factory=weakref.WeakValueDictionary
     )
     progress: ProgressWatch = dataclasses.field(init=False)
+    _view: View | None = None
     _elected: tuple[int, int | None] = (0, None)
 
     def __post_init__(self) -> None:
         self.progress = ProgressWatch(self.controller.clock)
 
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster for reading: the controller's, or on an instance that stands by, what `prepare` found."""
+        return self.controller.cluster if self.controller.is_active or self._view is None else self._view.cluster
+
+    @property
+    def age_ms(self) -> int | None:
+        """For how long `cluster` may have been behind the store; None on the controller, where it is not."""
+        return None if self.controller.is_active or self._view is None else round(self._view.age_ms)
+
+    async def prepare(self) -> None:
+        """See that `cluster` is that of a controller, or a copy of it. Valid until the next `await`.
+
+        Raises:
+            NotController: neither; the copy of an instance that stands by is not complete, or it keeps none.
+            Refused: the takeover is not complete.
+            StoreError: the brokers cannot be read.
+        """
+        if not self.controller.is_active:
+            view = await self.controller.loop.standby.view()
+            if not self.controller.is_active:
+                if view is None:
+                    raise NotController(self.controller.loop.active_id)
+                self._view = view
+                return
+        self._view = None
+        self.require_active()
+
     def as_of(self) -> AsOf:
-        return AsOf(epoch=self.controller.cluster.fence.epoch, seq=self.controller.history.seq)
+        controller, age_ms = self.controller, self.age_ms
+        if age_ms is None:
+            return AsOf(epoch=controller.cluster.fence.epoch, seq=controller.history.seq)
+        terms = controller.controllerships()
+        epoch = terms[-1].epoch if terms and terms[-1].controller_id == controller.loop.active_id else 0
+        return AsOf(epoch=epoch, seq=controller.history.seq, standby=True, age_ms=age_ms)
 
     async def min_isr(self) -> Ints:
-        """`min.insync.replicas` by topic number, as far as it is known; see `MinIsr.of_topics`."""
-        controller = self.controller
-        await controller.min_isr.refresh(controller.cluster, active=controller.is_active)
-        return controller.min_isr.of_topics(controller.cluster.table)
+        """`min.insync.replicas` by topic number of `cluster`, as far as it is known; see `MinIsr.of_topics`."""
+        min_isr = self.controller.min_isr
+        if self._view is None:
+            cluster = self.controller.cluster
+            await min_isr.refresh(cluster, active=self.controller.is_active)
+            return min_isr.of_topics(cluster.table)
+        await min_isr.refresh(self._view.copied, active=False)
+        await self.prepare()
+        return min_isr.of_topics(self.controller.cluster.table if self._view is None else self._view.copied.table)
 
     def who(self) -> ProblemController:
         """Who is the controller, as far as this instance knows."""
@@ -74,10 +115,11 @@ class Service:
 
     def no_partition(self, topic: str, partition: int) -> NotFound:
         """The error for a partition that is unknown."""
-        known = self.controller.cluster.table.topic(topic)
+        table = self.cluster.table
+        known = table.topic(topic)
         if known is None:
             return NotFound("topic", topic)
-        return NoSuchPartition(topic, partition, count=len(self.controller.cluster.table.rows_of(known)))
+        return NoSuchPartition(topic, partition, count=len(table.rows_of(known)))
 
     def require_active(self) -> None:
         """Only the controller knows the cluster; others have nothing, and must not answer as if there were nothing.

@@ -39,13 +39,13 @@ async def of_controller(service: Service, path: Any) -> str | None:
 
 async def of_broker(service: Service, path: Any) -> str | None:
     """The epoch of a broker's registration; None while it is not registered."""
-    known = service.controller.cluster.brokers.get(path.id)
+    known = service.cluster.brokers.get(path.id)
     return None if known is None else f'"{known.epoch}"'
 
 
 async def of_topic(service: Service, path: Any) -> str | None:
     """Id, assignment and overrides of a topic, in short; None if it is unknown, or cannot be read now."""
-    cluster = service.controller.cluster
+    cluster = service.cluster
     known = cluster.table.topic(path.topic)
     if known is None:
         return None
@@ -66,10 +66,10 @@ async def of_topic(service: Service, path: Any) -> str | None:
 
 async def of_partition(service: Service, path: Any) -> str | None:
     """Epoch and assignment of a partition; None if it is unknown."""
-    view = service.controller.cluster.view(TopicPartition(path.topic, path.partition))
+    view = service.cluster.view(TopicPartition(path.topic, path.partition))
     if view is None:
         return None
-    known = service.controller.cluster.table.topic(path.topic)
+    known = service.cluster.table.topic(path.topic)
     id_ = None if known is None else text_of_id(known.ref.id)
     epoch = -1 if view.leadership is None else view.leadership.partition_epoch
     parts = (view.replicas, view.adding, view.removing)

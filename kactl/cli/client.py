@@ -7,7 +7,7 @@ import contextlib
 import sys
 import time
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
@@ -34,12 +34,16 @@ class Api:
         server: "http://host:port".
         timeout_s: for connecting, and for each answer.
         verbose: say on stderr what is asked, and how long the answer took.
+        on_standby: receives a remark if an answer comes from the copy of an instance that stands by.
     """
 
-    def __init__(self, server: str, *, timeout_s: float, verbose: bool = False) -> None:
+    def __init__(
+        self, server: str, *, timeout_s: float, verbose: bool = False, on_standby: Callable[[str], None] | None = None
+    ) -> None:
         self.server = server
         self.timeout_s = timeout_s
         self.verbose = verbose
+        self.on_standby = on_standby
 
     def get(self, path: str, kind: type[_Answer], query: Query | None = None) -> _Answer:
         """The answer to a GET.
@@ -97,6 +101,10 @@ class Api:
             if response.status not in (307, 308):
                 if response.status >= 400:
                     raise refusal(server, response.status, content)
+                age = response.getheader("Kactl-Standby-Age-Ms")
+                if age is not None and self.on_standby is not None:
+                    self.on_standby(f"{server} stands by: this is its copy of the cluster, up to {age} ms old")
+                    self.on_standby = None  # said already
                 return _decoded(server, content, kind)
             there = urllib.parse.urlsplit(urllib.parse.urljoin(server, response.headers.get("Location", "")))
             server = f"{there.scheme}://{there.netloc}"

@@ -31,13 +31,15 @@ def validate(settings: Settings, *, file: str) -> None:
 
 @config.command()
 @_file
+@click.option("--up", "for_up", is_flag=True, help="As `kactl up` would use them; it has other defaults.")
 @local_options
-def show(settings: Settings, *, file: str) -> None:
+def show(settings: Settings, *, file: str, for_up: bool) -> None:
     """Show all values as a server would use them, in TOML.  [kactl.toml]"""
+    from . import up
     from .setup import read_config
 
     form = settings.form()
-    values = _plain(read_config(file))
+    values = _plain(up.read_config(file, {}) if for_up else read_config(file))
     if form == "json":
         output.print_json(values)
     elif form == "jsonl":

@@ -7,9 +7,11 @@ go, so that an orderly stop changes nobody's leadership.
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import anyio.to_thread
 from opentelemetry.metrics import MeterProvider
 
 from kactl.actors.system import Controller
@@ -22,6 +24,7 @@ from kactl.config import Config
 from kactl.errors import BadConfig
 from kactl.events import ControllerState
 from kactl.level import LATEST, ProtocolLevel
+from kactl.logs import logger
 from kactl.model import Broker
 from kactl.participant.group import Participants
 from kactl.store import Store
@@ -30,6 +33,8 @@ from kactl.transport import Transport
 from kactl.transports.memory import MemoryHub
 
 from .listening import listed_as, listener, listening
+
+_LOG = logger(__name__)
 
 # A controller that waits for a lease to end waits for the session's timeout; a takeover comes on top.
 TAKEOVER_MS = 60_000
@@ -80,21 +85,20 @@ async def embedded(
                 session_timeout_ms=session_timeout_ms,
             )
         )
-        controller = await stack.enter_async_context(
-            _controller(
-                config,
-                store=SqliteStore(config.store.path, clock=clock, session_timeout_ms=session_timeout_ms, holder=holder),
-                hub=hub,
-                clock=clock,
-                meter_provider=provider,
-            )
+        controller = _controller(
+            config,
+            store=SqliteStore(config.store.path, clock=clock, session_timeout_ms=session_timeout_ms, holder=holder),
+            hub=hub,
+            clock=clock,
+            meter_provider=provider,
         )
+        await stack.enter_async_context(_logging(controller, config))
+        await stack.enter_async_context(controller)
         address = await stack.enter_async_context(
             serve(controller, config, participants=participants, render_metrics=render_metrics)
         )
         await controller.wait_active(timeout_ms=session_timeout_ms + TAKEOVER_MS)
         await stack.enter_async_context(_collecting(controller))
-        await stack.enter_async_context(_logging(controller, config))
         yield Server(controller, participants, address)
 
 
@@ -143,11 +147,11 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
             meter_provider=provider,
         )
         async with (
+            _logging(controller, config),
             controller,
             listener(controller, config, sockets),
             serve(controller, config, render_metrics=render_metrics) as address,
             _collecting(controller),
-            _logging(controller, config),
         ):
             yield Server(controller, None, address)
 
@@ -168,16 +172,30 @@ async def _collecting(controller: Controller) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def _logging(controller: Controller, config: Config) -> AsyncIterator[None]:
-    """Keep the state-change log, where one is wanted."""
+    """Keep the state-change log, where one is wanted, and continue the history that is in it.
+
+    Entered before the controller, so that the log has its last event as well: that it resigned.
+    """
     asked = config.log
     if not asked.folder:
         yield
         return
     from kactl.state_log.keeper import as_json, as_kafka, kept
+    from kactl.state_log.past import read_back
     from kactl.state_log.segments import Segments
 
+    folder = Path(asked.folder)
+    if asked.format == "json":
+        try:
+            past = await anyio.to_thread.run_sync(partial(read_back, folder, now_ms=controller.clock.now_ms()))
+        except OSError as error:
+            _LOG.warning("the state-change log in %s cannot be read, and history begins anew: %s", folder, error)
+        else:
+            if past.skipped:
+                _LOG.warning("%d lines of the state-change log in %s cannot be read", past.skipped, folder)
+            controller.recall(past.events, past.terms, orderly=past.orderly)
     try:
-        segments = Segments(Path(asked.folder), bytes_max=asked.segment_bytes, count_max=asked.segments)
+        segments = Segments(folder, bytes_max=asked.segment_bytes, count_max=asked.segments)
     except OSError as error:
         raise BadConfig(
             "log.folder", f"{asked.folder} cannot be used ({error.strerror}): name another folder"

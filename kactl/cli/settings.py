@@ -47,7 +47,7 @@ class Settings:
 
     @property
     def api(self) -> Api:
-        return Api(self.server, timeout_s=self.timeout_s, verbose=self.verbose)
+        return Api(self.server, timeout_s=self.timeout_s, verbose=self.verbose, on_standby=self.note)
 
     def note(self, text: str) -> None:
         """Something that is good to know, and no data."""

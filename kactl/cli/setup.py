@@ -29,14 +29,19 @@ LOCK_FILE: Final = "lock"
 _LINE: Final = "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s: %(message)s"
 
 
-def read_config(path: str | None, overrides: Mapping[str, object] | None = None) -> Config:
+def read_config(
+    path: str | None, overrides: Mapping[str, object] | None = None, defaults: Mapping[str, object] | None = None
+) -> Config:
     """The configuration: defaults, file, environment, command line.
+
+    Args:
+        defaults: of the command, where they differ.
 
     Raises:
         Failure: USAGE, naming the key, what is wrong and what would be right.
     """
     try:
-        return load(path, os.environ, overrides)
+        return load(path, os.environ, overrides, defaults)
     except KactlError as error:
         raise Failure(str(error), Exit.USAGE) from None
 

@@ -71,7 +71,9 @@ class EventStream:
         if self._after == 0 or self._event(self._after) == self._last:
             on_break("connected again")
             return
-        self._after = 0
+        # The server says what is lost, by a reset, unless it counts from a lower number than before.
+        if self._after > self._api.get("/v1/controller", ControllerInfo).as_of.seq:
+            self._after = 0
         on_break("connected again, to a server that was started anew: what has happened since its start follows")
 
     def _event(self, seq: int) -> AnyEvent | None:

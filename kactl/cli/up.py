@@ -1,6 +1,6 @@
 """`kactl up`: a whole cluster in one process."""
 
-import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 
 DATA_DIR: Final = ".kactl"
 STORE_FILE: Final = "kactl.db"
-# Where nothing else is said. Brokers in one's own process die on request only, so that silence is noticed soon enough;
-# and a start after a kill waits for no longer.
+# Brokers in one's own process die on request only, so that silence is noticed soon enough.
 SESSION_TIMEOUT: Final = "4s"
+# Beside the store: what `kactl up` shows of earlier runs is read from the state-change log. 64 MiB hold some 200,000
+# events, more than are read back; the log of a server is larger.
+LOG_FOLDER: Final = "log"
+LOG_SEGMENT_BYTES: Final = 16 << 20
+LOG_SEGMENTS: Final = 4
 # The participants have the ids from 1 on.
 NODE_ID: Final = 0
 
@@ -56,7 +60,10 @@ def up(
     from .demo import check_demo, run_demo
     from .serving import embedded
 
-    config = setup.read_config(file, _overrides(file, data_dir, participants, listen))
+    overrides: dict[str, object] = {"participants.count": participants, "api.listen": listen}
+    if data_dir is not None:
+        overrides["store.path"] = str(data_dir / STORE_FILE)
+    config = read_config(file, overrides)
     if config.store.kind != "sqlite":
         raise Failure(
             f"{file}: store.kind: `kactl up` keeps its cluster in SQLite, not in {config.store.kind}: "
@@ -90,23 +97,32 @@ def up(
     click.echo(f"Stopped. The cluster is kept in {store}.")
 
 
-def _overrides(
-    file: str | None, data_dir: Path | None, participants: int | None, listen: str | None
-) -> dict[str, object]:
-    """What the command line says about the configuration; and, where there is no file, what suits one process."""
-    overrides: dict[str, object] = {"participants.count": participants, "api.listen": listen}
-    if file is None:
-        data_dir = Path(DATA_DIR) if data_dir is None else data_dir
-        for key, value in (("node-id", NODE_ID), ("store.session-timeout", SESSION_TIMEOUT)):
-            if _variable(key) not in os.environ:
-                overrides[key] = value
-    if data_dir is not None:
-        overrides["store.path"] = str(data_dir / STORE_FILE)
-    return overrides
+def read_config(file: str | None, overrides: Mapping[str, object]) -> "Config":
+    """The configuration as `kactl up` uses it: with its own defaults, whether there is a file or not.
+
+    Raises:
+        Failure: USAGE; see `kactl.cli.setup.read_config`.
+    """
+    from . import setup
+
+    defaults: dict[str, object] = {
+        "node-id": NODE_ID,
+        "store.path": str(_default_path(file)),
+        "store.session-timeout": SESSION_TIMEOUT,
+        "log.segment-bytes": LOG_SEGMENT_BYTES,
+        "log.segments": LOG_SEGMENTS,
+    }
+    path = Path(setup.read_config(file, overrides, defaults).store.path)
+    return setup.read_config(file, overrides, {**defaults, "log.folder": str(path.parent / LOG_FOLDER)})
 
 
-def _variable(key: str) -> str:
-    return "KACTL_" + key.upper().replace("-", "_").replace(".", "__")
+def _default_path(file: str | None) -> Path:
+    """Where the cluster is kept by default.
+
+    Earlier versions kept it in the working directory if there was a file; one that is there is not left behind.
+    """
+    path, earlier = Path(DATA_DIR) / STORE_FILE, Path(STORE_FILE)
+    return earlier if file is not None and earlier.exists() and not path.exists() else path
 
 
 def _introduce(config: "Config", server: "Server") -> None:
@@ -122,6 +138,8 @@ def _introduce(config: "Config", server: "Server") -> None:
     lines = [
         f"{click.style('kactl is up', bold=True)}: controller {config.node_id} under epoch {now.epoch}, {brokers}",
         f"  kept in  {config.store.path}  ({state})",
+        f"  history  {config.log.folder or 'of this run only: log.folder is empty'}",
+        f"  timeout  {config.store.session_timeout / 1000:g} s until a broker that was killed counts as dead",
         f"  API at   {url}  (description: /openapi.json, metrics: /metrics)",
         "",
         "From another terminal:",

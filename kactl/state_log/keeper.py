@@ -77,7 +77,7 @@ class _Keeper:
         self._lines = lines
         self._clock = clock
         self._busy = busy
-        self._at = history.oldest - 1
+        self._at = max(history.oldest, history.first) - 1
         self._failing = False
 
     async def run(self) -> None:

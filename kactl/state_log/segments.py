@@ -1,11 +1,20 @@
 """Lines in files: the newest in one, older ones in others behind a number, the oldest of which is removed."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
 NAME: Final = "state-change.log"
+
+
+def paths(folder: Path) -> Iterator[Path]:
+    """The files of a folder, the newest first, up to the first number that is missing."""
+    path, age = folder / NAME, 0
+    while path.exists():
+        yield path
+        age += 1
+        path = folder / f"{NAME}.{age}"
 
 
 class Segments:

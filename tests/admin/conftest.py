@@ -74,9 +74,10 @@ async def served(
     listen: str = "127.0.0.1:0",
     settings: Mapping[str, object] | None = None,
     capacity: Capacity | None = None,
+    clock: ManualClock | None = None,
 ) -> AsyncIterator[Served]:
     """A server with so many participants; None runs none."""
-    clock = ManualClock()
+    clock = ManualClock() if clock is None else clock
     store = MemoryStore(clock=clock) if store is None else store
     hub = MemoryHub()
     provider, render = telemetry_for_server()

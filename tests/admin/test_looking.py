@@ -471,9 +471,9 @@ async def test_an_error_of_our_own_is_a_problem_too(
     def broken() -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(server.controller, "snapshot", broken)
+    monkeypatch.setattr(server.controller, "controllerships", broken)
 
-    answer = await server.get("/v1/cluster")
+    answer = await server.get("/v1/controller/history")
 
     assert answer.status == 500
     assert answer.json()["error_name"] == "UNKNOWN_SERVER_ERROR"

@@ -3,13 +3,15 @@
 import contextlib
 import re
 import signal
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import anyio.from_thread
+import msgspec
 import pytest
 
-from kactl.admin.schema import BrokerInfo
+from kactl.admin.schema import BrokerInfo, EventPage, TermInfo
 from kactl.model import NO_EPOCH, Broker
 from kactl.stores.sqlite import SqliteStore
 
@@ -60,6 +62,34 @@ def test_a_killed_cluster_starts_again_without_waiting_for_its_leases(patient_up
     assert patient_up.epoch() == epoch + 1
     assert kept(patient_up) == before
     assert patient_up("topic", "create", "more").code == 0
+
+
+def numbers(up: Up) -> list[int]:
+    """Of all events that are held."""
+    with urllib.request.urlopen(f"{up.url}/v1/events?limit=10000", timeout=10) as answer:
+        return [event.seq for event in msgspec.json.decode(answer.read(), type=EventPage).items]
+
+
+def test_history_and_events_of_earlier_runs_are_shown(own_up: Up) -> None:
+    own_up("topic", "create", "orders", "--reason", "first run")
+    own_up.process.stop(STOP_S)
+    own_up.start()
+    own_up("topic", "create", "bills")
+    stopped = numbers(own_up)
+    own_up.process.kill()
+    own_up.start()
+
+    terms = own_up("controller", "history", "-o", "jsonl").jsonl(TermInfo)
+    killed = numbers(own_up)
+    shown = own_up("watch", "--since", "0", "--types", "request", "-n", "2").out
+
+    assert [term.epoch for term in terms] == [1, 2, 3]
+    assert [term.cause for term in terms] == ["asked to resign", "the instance ended without giving it up", ""]
+    assert [term.ended_ms is None for term in terms] == [False, False, True]
+    assert killed[: len(stopped)] == stopped
+    assert killed == sorted(set(killed))
+    assert "create topic orders: done  reason: first run" in shown
+    assert "create topic bills: done" in shown
 
 
 def test_a_start_waits_for_a_broker_of_another_process_until_it_is_stopped(patient_up: Up) -> None:

@@ -10,7 +10,7 @@ import pytest
 from kactl.admin.schema import AnyEvent, PartitionEvent, TopicEvent
 from tests.interop.processes import Process
 
-from .server import KACTL, START_S, STOP_S, Up
+from .server import KACTL, QUICK, START_S, STOP_S, Up
 
 
 @pytest.fixture
@@ -67,23 +67,40 @@ def test_a_kind_that_does_not_exist_is_refused(up: Up) -> None:
     assert "'weather' is none of controller, broker, topic, partition, replica, request" in refused.err
 
 
-def test_a_restarted_server_is_followed_from_its_start(own_up: Up, processes: list[Process], tmp_path: Path) -> None:
-    watching = watch(own_up, processes, tmp_path / "watch.log")
-    own_up("topic", "create", "before")
+def follow_over_a_restart(up: Up, processes: list[Process], folder: Path) -> str:
+    """What is shown of two runs, with a topic created in each."""
+    watching = watch(up, processes, folder / "watch.log")
+    up("topic", "create", "before")
     watching.wait_for_line("before-0  new -> online", START_S)
 
-    own_up.process.stop(STOP_S)
+    up.process.stop(STOP_S)
     watching.wait_for_line("trying again every", START_S)
-    own_up.start()
-    own_up("topic", "create", "after")
+    up.start()
+    up("topic", "create", "after")
     watching.wait_for_line("after-0  new -> online", START_S)
+    return watching.text
 
-    said = watching.text
+
+ONCE = ("elected under epoch 1", "elected under epoch 2", "topic       after created", "topic       before created")
+
+
+def test_a_restarted_server_is_followed_without_a_gap(own_up: Up, processes: list[Process], tmp_path: Path) -> None:
+    said = follow_over_a_restart(own_up, processes, tmp_path)
+
+    assert "connected again\n" in said
+    assert "reset" not in said
+    for once in (*ONCE, "resigned under epoch 1: asked to resign"):
+        assert said.count(once) == 1, once
+
+
+def test_a_restarted_server_without_a_log_is_followed_from_its_start(processes: list[Process], tmp_path: Path) -> None:
+    up = Up(tmp_path, env={**QUICK, "KACTL_LOG__FOLDER": ""})
+    try:
+        said = follow_over_a_restart(up, processes, tmp_path)
+    finally:
+        up.close()
+
     assert "started anew: what has happened since its start follows" in said
-    for once in (
-        "elected under epoch 1",
-        "elected under epoch 2",
-        "topic       after created",
-        "topic       before created",
-    ):
+    assert "are gone: see the present state" in said
+    for once in ONCE:
         assert said.count(once) == 1, once

@@ -210,8 +210,8 @@ def _participants(service: Service, broker: int, instead: str) -> Participants:
 
 def _infos(service: Service) -> tuple[BrokerInfo, ...]:
     """Every broker, by id."""
-    held = shares(service.controller.cluster.table)
-    ids = sorted(service.controller.cluster.brokers.keys() | held.replicas.keys() | held.leaders.keys())
+    held = shares(service.cluster.table)
+    ids = sorted(service.cluster.brokers.keys() | held.replicas.keys() | held.leaders.keys())
     leaders_share = sum(held.leaders.values()) / len(ids) if ids else 0
     replicas_share = sum(held.replicas.values()) / len(ids) if ids else 0
     return tuple(_info(service, id_, held, leaders_share=leaders_share, replicas_share=replicas_share) for id_ in ids)
@@ -219,9 +219,9 @@ def _infos(service: Service) -> tuple[BrokerInfo, ...]:
 
 def _info(service: Service, id_: int, held: Shares, *, leaders_share: float, replicas_share: float) -> BrokerInfo:
     controller = service.controller
-    known = controller.cluster.brokers.get(id_)
+    known = service.cluster.brokers.get(id_)
     state: BrokerStateName = "live" if known is not None else "dead"
-    if id_ in controller.cluster.shutting_down:
+    if id_ in service.cluster.shutting_down:
         state = "shutting_down"
     channels = controller.channels
     waiting, oldest_ms, last_error = 0, 0.0, ""

@@ -62,8 +62,8 @@ async def cancel(
 
 async def reassignments(service: Service, asked: Asked[NoQuestion, NoQuestion, NoQuestion]) -> ReassignmentList:
     """All moves that are going on, and what each waits for."""
-    running = progress(service.controller.cluster)
-    cluster = service.controller.cluster
+    running = progress(service.cluster)
+    cluster = service.cluster
     return ReassignmentList(
         items=tuple(_info(service, each) for each in running),
         completed=cluster.completed_moves,
@@ -175,7 +175,7 @@ def _told(result: Result) -> ReassignmentResult:
 
 
 def _info(service: Service, each: Progress) -> ReassignmentInfo:
-    view = service.controller.partition(TopicPartition(each.topic, each.partition))
+    view = service.cluster.view(TopicPartition(each.topic, each.partition))
     return ReassignmentInfo(
         topic=each.topic,
         partition=each.partition,

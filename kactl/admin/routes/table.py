@@ -86,7 +86,7 @@ ROUTES: Final = (
         handler=brokers.brokers,
         summary="All brokers, those too that are dead and still assigned",
         answers={200: schema.BrokerList},
-        only_active=True,
+        from_copy=True,
     ),
     Route(
         method="GET",
@@ -97,7 +97,7 @@ ROUTES: Final = (
         takes_path=schema.BrokerPath,
         answers={200: schema.BrokerInfo},
         problems=(404,),
-        only_active=True,
+        from_copy=True,
     ),
     Route(
         method="POST",
@@ -142,7 +142,7 @@ ROUTES: Final = (
         summary="Topics by name, page by page",
         takes_query=schema.TopicQuery,
         answers={200: schema.TopicPage},
-        only_active=True,
+        from_copy=True,
     ),
     Route(
         method="POST",
@@ -163,7 +163,7 @@ ROUTES: Final = (
         takes_path=schema.TopicPath,
         answers={200: schema.TopicDetail},
         problems=(404,),
-        only_active=True,
+        from_copy=True,
     ),
     Route(
         method="PATCH",
@@ -219,7 +219,7 @@ ROUTES: Final = (
         takes_path=schema.PartitionPath,
         answers={200: schema.PartitionInfo},
         problems=(404,),
-        only_active=True,
+        from_copy=True,
     ),
     Route(
         method="GET",
@@ -228,7 +228,7 @@ ROUTES: Final = (
         summary="Partitions by (topic, partition), page by page",
         takes_query=schema.PartitionQuery,
         answers={200: schema.PartitionPage},
-        only_active=True,
+        from_copy=True,
     ),
     Route(
         method="POST",
@@ -246,7 +246,7 @@ ROUTES: Final = (
         handler=reassignments.reassignments,
         summary="Moves that are going on, and what each of them waits for",
         answers={200: schema.ReassignmentList},
-        only_active=True,
+        from_copy=True,
     ),
     Route(
         method="POST",

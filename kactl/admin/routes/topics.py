@@ -35,14 +35,14 @@ log = logger(__name__)
 
 async def topics(service: Service, asked: Asked[NoQuestion, TopicQuery, NoQuestion]) -> TopicPage:
     """Some topics, by name."""
-    items, matched, cursor = find_topics(service.controller.cluster, asked.query)
+    items, matched, cursor = find_topics(service.cluster, asked.query)
     return TopicPage(items=items, matched=matched, next_cursor=cursor, as_of=service.as_of())
 
 
 async def topic(service: Service, asked: Asked[TopicPath, NoQuestion, NoQuestion]) -> TopicDetail:
     """One topic with its overrides and its partitions."""
     name = asked.path.topic
-    infos = topic_infos(service.controller.cluster, [name])
+    infos = topic_infos(service.cluster, [name])
     if not infos:
         raise NotFound("topic", name)
     # A name cannot hold what stands for any character, so this finds the one topic.
@@ -133,7 +133,8 @@ async def _changed_config(service: Service, name: str, changes: Mapping[str, str
 
 async def partition(service: Service, asked: Asked[PartitionPath, NoQuestion, NoQuestion]) -> PartitionInfo:
     """One partition."""
-    info = find_partition(service.controller.cluster, asked.path.topic, asked.path.partition, await service.min_isr())
+    min_isr = await service.min_isr()
+    info = find_partition(service.cluster, asked.path.topic, asked.path.partition, min_isr)
     if info is None:
         raise service.no_partition(asked.path.topic, asked.path.partition)
     return info
@@ -147,7 +148,7 @@ async def partitions(service: Service, asked: Asked[NoQuestion, PartitionQuery, 
 async def _find(service: Service, query: PartitionQuery) -> Found:
     """The configurations are read first, since all of a page is of one moment."""
     min_isr = await service.min_isr()
-    return find_partitions(service.controller.cluster, query, min_isr)
+    return find_partitions(service.cluster, query, min_isr)
 
 
 async def _page(service: Service, found: Found) -> PartitionPage:

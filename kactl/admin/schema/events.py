@@ -8,7 +8,7 @@ from .words import LIMIT_DEFAULT, Answer, AsOf, EventKind, Limit, PartitionState
 
 
 class Event(Answer, frozen=True, tag_field="kind"):
-    """Common to all: `seq` rises by one from event to event, and begins anew with the process."""
+    """Common to all: `seq` rises by one from event to event, and by more from one process to the next."""
 
     seq: int
     time_ms: int

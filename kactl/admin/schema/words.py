@@ -44,10 +44,18 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class AsOf(Answer, frozen=True):
-    """The moment of which an answer speaks: follow the events behind `seq` to stay up to date."""
+    """The moment of which an answer speaks: follow the events behind `seq` to stay up to date.
+
+    Attributes:
+        epoch: of the controller; 0 if it is not known.
+        standby: the answer comes from the copy of an instance that stands by.
+        age_ms: for how long that copy may have been behind the store.
+    """
 
     epoch: int
     seq: int
+    standby: bool = False
+    age_ms: int = 0
 
 
 class NoQuestion(Question, frozen=True):

@@ -1,0 +1,181 @@
+"""Earlier runs, read back from the state-change log.
+
+A server that starts reads the newest lines of its own log, so that its history of controllers and its events continue
+where the last run ended. Both are bounded by count and by bytes, from the newest line backwards: the time that a start
+takes does not depend on the length of the log.
+
+Lines that cannot be read, such as one that a crash cut off, are skipped. Where events are missing between two lines, a
+`Reset` takes their place. Only the JSON form can be read back; lines in Kafka's form lack most of an event.
+"""
+
+import contextlib
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kactl.admin.happened import heard
+from kactl.admin.schema import AnyEvent as Line
+from kactl.controllerships import TERMS_MAX, Term
+from kactl.history_events import AnyEvent, ControllerEvent, Reset
+
+from .segments import paths
+
+# A fifth of what the history holds, so that it has room for this run; read in a quarter of a second.
+EVENTS_MAX: Final = 20_000
+# EVENTS_MAX lines of 400 bytes, which few lines reach.
+EVENT_BYTES_MAX: Final = 8 << 20
+# Elections are rare among other lines. They are searched for by their first bytes, at some gigabytes a second.
+TERM_BYTES_MAX: Final = 64 << 20
+ENDED_UNSEEN: Final = "the instance ended without giving it up"
+
+_CONTROLLER: Final = b'{"kind":"controller",'
+_DECODER: Final = msgspec.json.Decoder(Line)
+
+
+class Past(NamedTuple):
+    """What earlier runs left.
+
+    Attributes:
+        events: the newest ones; numbers ascend.
+        terms: the newest ones, oldest first; all have ended.
+        orderly: whether the last run logged everything up to its end.
+        skipped: how many lines could not be read, or were out of order.
+    """
+
+    events: list[AnyEvent]
+    terms: list[Term]
+    orderly: bool
+    skipped: int
+
+
+def read_back(
+    folder: Path,
+    *,
+    now_ms: int,
+    events_max: int = EVENTS_MAX,
+    event_bytes_max: int = EVENT_BYTES_MAX,
+    term_bytes_max: int = TERM_BYTES_MAX,
+) -> Past:
+    """Read the log of a folder, which no process writes meanwhile. Called in a thread.
+
+    Args:
+        now_ms: wall clock; taken as the end of a term whose end is not in the log.
+
+    Raises:
+        OSError: the log is there and cannot be read.
+    """
+    newest: list[AnyEvent] = []
+    skipped = 0
+    for line in _lines_backwards(folder, event_bytes_max):
+        if len(newest) >= events_max:
+            break
+        event = _event(line)
+        if event is None or (newest and event.seq >= newest[-1].seq):
+            skipped += 1
+        else:
+            newest.append(event)
+    newest.reverse()
+    last = newest[-1] if newest else None
+    orderly = last is None or (isinstance(last, ControllerEvent) and last.what == "resigned")
+    return Past(_with_resets(newest), _terms(folder, term_bytes_max, now_ms), orderly, skipped)
+
+
+def _event(line: bytes) -> AnyEvent | None:
+    try:
+        return heard(_DECODER.decode(line))
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _with_resets(events: list[AnyEvent]) -> list[AnyEvent]:
+    """Events with a Reset wherever numbers are missing, unless a run ended there in order."""
+    found: list[AnyEvent] = []
+    for event in events:
+        before = found[-1] if found else None
+        if before is not None and event.seq > before.seq + 1 and not isinstance(event, Reset):
+            ended = isinstance(before, ControllerEvent) and before.what == "resigned"
+            if not ended and not isinstance(before, Reset):
+                found.append(Reset(seq=event.seq - 1, time_ms=event.time_ms))
+        found.append(event)
+    return found
+
+
+# -- controllers -------------------------------------------------------------------------------------------------------
+
+
+def _terms(folder: Path, bytes_max: int, now_ms: int) -> list[Term]:
+    """The controllerships of this instance."""
+    events = _controller_events(folder, bytes_max)
+    terms: list[Term] = []
+    for event in events:
+        if event.what == "elected":
+            if terms and terms[-1].ended_ms is None:
+                terms[-1] = _ended(terms[-1], event.time_ms, ENDED_UNSEEN)
+            terms.append(Term(event.controller_epoch, event.controller_id, event.time_ms, ours=True))
+        elif terms and terms[-1].epoch == event.controller_epoch and terms[-1].ended_ms is None:
+            terms[-1] = _ended(terms[-1], event.time_ms, event.cause)
+    if terms and terms[-1].ended_ms is None:
+        terms[-1] = _ended(terms[-1], now_ms, ENDED_UNSEEN)
+    return terms[-TERMS_MAX:]
+
+
+def _ended(term: Term, at_ms: int, cause: str) -> Term:
+    return msgspec.structs.replace(term, ended_ms=at_ms, cause=cause)
+
+
+def _controller_events(folder: Path, bytes_max: int) -> list[ControllerEvent]:
+    """Elections and resignations, oldest first."""
+    found: list[ControllerEvent] = []
+    for path in paths(folder):
+        with _mapped(path) as data:
+            end, begin = len(data), max(0, len(data) - bytes_max)
+            bytes_max -= end - begin
+            while len(found) < 2 * TERMS_MAX and (at := data.rfind(_CONTROLLER, begin, end)) >= 0:
+                end = at
+                stop = data.find(b"\n", at)
+                event = _event(data[at : stop if stop >= 0 else len(data)])
+                if isinstance(event, ControllerEvent):
+                    found.append(event)
+        if bytes_max <= 0 or len(found) >= 2 * TERMS_MAX:
+            break
+    found.reverse()
+    return found
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def _lines_backwards(folder: Path, bytes_max: int) -> Iterator[bytes]:
+    """Whole lines, the newest first, of the last `bytes_max` bytes of all files."""
+    for path in paths(folder):
+        with _mapped(path) as data:
+            end, begin = len(data), max(0, len(data) - bytes_max)
+            bytes_max -= end - begin
+            while end > begin:
+                at = data.rfind(b"\n", begin, end - 1 if data[end - 1] == 0x0A else end)
+                if at < 0 and begin:
+                    return  # the line begins before the limit
+                if line := data[at + 1 if at >= 0 else 0 : end].rstrip(b"\n"):
+                    yield line
+                end = at + 1
+        if bytes_max <= 0:
+            return
+
+
+@contextlib.contextmanager
+def _mapped(path: Path) -> Iterator[mmap.mmap | bytes]:
+    """The bytes of a file; of one that is gone or empty, none."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        yield b""
+        return
+    with file:
+        if not file.seek(0, 2):
+            yield b""
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            yield data

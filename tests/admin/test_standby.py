@@ -1,0 +1,232 @@
+"""An instance that stands by answers reads from its copy, says so, and changes nothing."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio.to_thread
+import pytest
+
+from kactl.actors.handlers import standby as standby_module
+from kactl.actors.system import Controller
+from kactl.admin.schema import BrokerList, ClusterInfo, PartitionInfo, PartitionPage, TopicDetail, TopicPage
+from kactl.cli.client import Api
+from kactl.errors import StoreUnavailable
+from kactl.stores.memory import MemoryStore
+from tests.admin.conftest import Served, served
+from tests.clocks import ManualClock, settle
+
+pytestmark = pytest.mark.anyio
+INTERVAL_MS = 1000
+
+
+class Pair:
+    """The controller 5 with three participants, and the instance 6 that stands by, both with an API."""
+
+    def __init__(self, active: Served, other: Served) -> None:
+        self.active = active
+        self.other = other
+
+    async def follow(self) -> None:
+        """Let the copy follow the store."""
+        for _ in range(4):
+            await self.other.clock.advance(INTERVAL_MS)
+            await settle()
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[Pair]:
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    async with contextlib.AsyncExitStack() as stack:
+        active = await stack.enter_async_context(served(store=store, node_id=5, clock=clock))
+        other = await stack.enter_async_context(served(brokers=None, store=store.another(), node_id=6, clock=clock))
+        await active.controller.create_topic("orders", partitions=4, replication_factor=3)
+        await active.controller.create_topic("bills", partitions=1, replication_factor=1, config={"a": "b"})
+        await settle()
+        both = Pair(active, other)
+        await both.follow()
+        assert not other.controller.is_active
+        yield both
+
+
+def without_moment(value: Any) -> Any:
+    """An answer without what differs between two instances in step."""
+    if isinstance(value, dict):
+        left_out = ("as_of", "participant", "next_cursor")
+        return {name: without_moment(each) for name, each in value.items() if name not in left_out}
+    return [without_moment(each) for each in value] if isinstance(value, list) else value
+
+
+PATHS = [
+    "/v1/brokers",
+    "/v1/brokers/1",
+    "/v1/topics",
+    "/v1/topics/orders",
+    "/v1/topics/bills",
+    "/v1/topics/orders/partitions/0",
+    "/v1/partitions",
+    "/v1/partitions?state=online&leader=1",
+    "/v1/reassignments",
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_copy_answers_as_the_controller_does(pair: Pair, path: str) -> None:
+    truth, copied = await pair.active.get(path), await pair.other.get(path)
+
+    assert (truth.status, copied.status) == (200, 200), copied.body
+    assert without_moment(copied.json()) == without_moment(truth.json())
+    assert truth.headers.get("ETag") == copied.headers.get("ETag")
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_answer_from_a_copy_is_marked_with_its_age(pair: Pair, path: str) -> None:
+    await pair.other.clock.advance(300)
+
+    truth, copied = await pair.active.get(path), await pair.other.get(path)
+
+    assert "Kactl-As-Of" not in truth.headers
+    assert copied.headers["Kactl-As-Of"].startswith("1/")
+    assert 300 <= int(copied.headers["Kactl-Standby-Age-Ms"]) <= INTERVAL_MS + 300
+    as_of = copied.json().get("as_of")
+    if as_of is not None:
+        assert (as_of["epoch"], as_of["standby"]) == (1, True)
+        assert as_of["age_ms"] == int(copied.headers["Kactl-Standby-Age-Ms"])
+        assert truth.json()["as_of"]["standby"] is False
+
+
+async def test_copy_follows_what_changes(pair: Pair) -> None:
+    assert pair.active.participants is not None
+    await pair.active.participants.kill(1)
+    await pair.active.clock.advance(60_000)
+    await settle()
+    await pair.active.controller.create_topic("more", partitions=2, replication_factor=1)
+    await pair.follow()
+
+    cluster = (await pair.other.get("/v1/cluster")).read(ClusterInfo)
+    page = (await pair.other.get("/v1/partitions")).read(PartitionPage)
+    (dead, *_) = (await pair.other.get("/v1/brokers")).read(BrokerList).items
+
+    assert (cluster.brokers, cluster.topics, cluster.partitions) == (2, 3, 7)
+    assert page.items == (await pair.active.get("/v1/partitions")).read(PartitionPage).items
+    assert (dead.id, dead.state) == (1, "dead")
+    assert 1 not in {each.leader for each in page.items if each.topic == "orders"}
+
+
+async def test_partition_without_a_live_leader_is_offline_in_the_copy(pair: Pair) -> None:
+    bills = (await pair.other.get("/v1/topics/bills/partitions/0")).read(PartitionInfo)
+    assert pair.active.participants is not None
+    await pair.active.participants.kill(bills.leader)
+    await pair.active.clock.advance(60_000)
+    await settle()
+    await pair.follow()
+
+    gone = (await pair.other.get("/v1/topics/bills/partitions/0")).read(PartitionInfo)
+
+    assert (bills.state, bills.offline, gone.state, gone.offline) == ("online", False, "offline", True)
+    assert (await pair.other.get("/v1/cluster")).read(ClusterInfo).offline_partitions == 1
+
+
+async def test_topic_that_is_being_deleted_is_marked_in_the_copy(pair: Pair) -> None:
+    assert pair.active.participants is not None
+    await pair.active.participants.kill(3)
+    await pair.active.clock.advance(60_000)
+    await settle()
+    await pair.active.ask("DELETE", "/v1/topics/orders", params={"timeout_ms": "0"})
+    await pair.follow()
+
+    page = (await pair.other.get("/v1/topics")).read(TopicPage)
+
+    assert {each.name: each.deleting for each in page.items} == {"bills": False, "orders": True}
+    assert (await pair.other.get("/v1/topics/orders")).read(TopicDetail).topic.deleting
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/v1/topics", {"name": "x", "replication_factor": 1}),
+        ("PATCH", "/v1/topics/orders", {"partitions": 9}),
+        ("DELETE", "/v1/topics/orders", None),
+        ("POST", "/v1/elections", {"type": "preferred", "all": True}),
+        ("POST", "/v1/reassignments", {"partitions": [{"topic": "orders", "partition": 0, "replicas": [1]}]}),
+        ("POST", "/v1/brokers/1/drain", {}),
+        ("POST", "/v1/controller/resign", {"expected_epoch": 1}),
+        ("POST", "/v1/reassignment-plans", {}),
+        ("GET", "/v1/topics/orders/partitions/0/explanation", None),
+    ],
+)
+async def test_what_only_the_controller_can_do_names_it(pair: Pair, method: str, path: str, body: Any) -> None:
+    before = await pair.active.state()
+
+    answer = await pair.other.ask(method, path, **({} if body is None else {"json": body}))
+
+    assert answer.status == 503
+    assert answer.json()["error_name"] in ("NOT_CONTROLLER", "STALE_CONTROLLER_EPOCH")
+    assert "the controller is 5" in answer.json()["detail"]
+    assert answer.json()["controller"]["id"] == 5
+    assert await pair.active.state() == before
+
+
+async def test_copy_that_is_not_complete_is_not_shown() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    async with (
+        Controller(5, store=store, clock=clock) as other,
+        served(brokers=None, store=store.another(), node_id=6) as opened,
+    ):
+        await other.wait_active()
+        await settle()
+
+        answer = await opened.get("/v1/topics")
+
+        assert answer.status == 503
+        assert answer.json()["error_name"] == "NOT_CONTROLLER"
+
+
+async def test_brokers_that_cannot_be_read_are_a_problem(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails() -> Any:
+        raise StoreUnavailable("the store does not answer")
+
+    monkeypatch.setattr(pair.other.controller.store, "brokers", fails)
+    await pair.other.clock.advance(2 * standby_module.SURROUNDINGS_AGE_MS)
+
+    answer = await pair.other.get("/v1/brokers")
+
+    assert answer.status == 503
+    assert "the store does not answer" in answer.json()["detail"]
+
+
+async def test_reading_changes_nothing_of_a_takeover(pair: Pair) -> None:
+    await pair.other.get("/v1/partitions")
+    truth = pair.active.controller.partitions_of("orders")
+    counts = pair.active.controller.snapshot()
+
+    pair.active.controller.loop.controllership.stopping = True
+    await pair.active.controller.resign()
+    await pair.follow()
+
+    assert pair.other.controller.is_active
+    now = pair.other.controller.partitions_of("orders")
+    assert [view.leader for view in now] == [view.leader for view in truth]
+    after = pair.other.controller.snapshot()
+    assert (after.offline_partitions, after.preferred_imbalance, after.brokers) == (
+        counts.offline_partitions, counts.preferred_imbalance, counts.brokers,
+    )  # fmt: skip
+    cluster = pair.other.controller.cluster
+    assert (cluster.offline_count, cluster.imbalance_count) == cluster.count_again()
+    assert "Kactl-As-Of" not in (await pair.other.get("/v1/partitions")).headers
+
+
+async def test_command_line_states_that_it_read_a_copy(pair: Pair) -> None:
+    notes: list[str] = []
+    api = Api(pair.other.url, timeout_s=10, on_standby=notes.append)
+
+    def read() -> list[str]:
+        return [each.name for each in (*api.topics(), *api.topics())]
+
+    names = await anyio.to_thread.run_sync(read)
+
+    assert names == ["bills", "orders"] * 2
+    (note,) = notes
+    assert "stands by: this is its copy of the cluster, up to" in note
