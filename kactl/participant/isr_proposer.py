@@ -115,9 +115,7 @@ class IsrProposer:
                 self._hosted.keep_isr(name, result.leadership)
                 self._behind.discard(name)
                 continue
-            of_its_kind = (
-                refused if result.error in _FINAL else ineligible if result.error in _INELIGIBLE else later
-            )
+            of_its_kind = refused if result.error in _FINAL else ineligible if result.error in _INELIGIBLE else later
             of_its_kind.append((name, state))
         _explain(self._broker, answer)
         return Brought(refused, later, ineligible)

@@ -495,6 +495,7 @@ async def test_an_epoch_that_a_proposal_found_in_the_store_is_sent_to_the_broker
         assert made.known("t-0").leader_epoch == known.leader_epoch + 1
         assert made.brokers.told(1)["t-0"][1] == known.leader_epoch
 
+        await made.start(3)  # nothing is left to be done for its failure
         await made.wait(12_000)
 
         for broker in (1, 2):
