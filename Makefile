@@ -21,7 +21,7 @@ ARGS ?=
 RESULTS ?= bench/results
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-all truth soak bench bench-all race lint types contracts lock clean
+.PHONY: help run test check check-all truth soak fuzz bench bench-all race lint types contracts lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,9 @@ truth: $(READY) ## what the logs of bad days are told to say, against what happe
 
 soak: $(READY) ## minutes of faults for real brokers under load (SOAK_MINUTES, SOAK_SEED, SOAK_LEVEL)
 	@$(BIN)/python -m tests.interop.soak
+
+fuzz: $(READY) ## a million changed requests for the Kafka listener's decoders; minutes (ARGS='INPUTS SEED')
+	@$(BIN)/python -m tests.transports.kafka.listener.fuzz $(ARGS)
 
 bench: $(READY) ## what an election costs, stage by stage
 	@$(BIN)/python -m bench.election $(ARGS)

@@ -21,7 +21,7 @@ _BATCH: Final = 64
 _TAKEN_MAX: Final = 16
 # How long nothing is accepted when descriptors or memory ran out, and how many connections are closed for it.
 _PAUSE_S: Final = 0.05
-_MAKE_ROOM: Final = 8
+_MAKE_ROOM: Final = 16
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 

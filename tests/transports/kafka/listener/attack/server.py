@@ -1,7 +1,8 @@
 """A process to attack: a controller with three brokers behind a Kafka listener, and meters.
 
-Run as `python -m tests.transports.kafka.listener.attack.server [OPEN_FILES]`. It prints where it listens and the
-brokers' epochs, then the meters' readings since the last ones for each line of its input, until that ends.
+Run as `python -m tests.transports.kafka.listener.attack.server [OPEN_FILES [late]]`; late sets that limit behind the
+listener's back. It prints where it listens and the brokers' epochs, then the meters' readings since the last ones for
+each line of its input, until that ends.
 """
 
 import asyncio
@@ -105,6 +106,8 @@ async def main() -> None:
         listener = await stack.enter_async_context(
             KafkaListener(ControllerRuled(controller), {"INTERNAL": socket}, ListenerSettings())
         )
+        if len(sys.argv) > 2:
+            limit_files()
         gc.freeze()  # as the command line does
         meters = Meters(listener)
         ticking = asyncio.create_task(meters.tick())
@@ -115,7 +118,11 @@ async def main() -> None:
         ticking.cancel()
 
 
+def limit_files() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[1])))
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[1])))
+    if len(sys.argv) == 2:
+        limit_files()
     asyncio.run(main())

@@ -1,0 +1,198 @@
+"""Mutation fuzzing of everything on the Kafka listener that decodes bytes of peers.
+
+Run as `python -m tests.transports.kafka.listener.fuzz [INPUTS] [SEED]`, or by `make fuzz`; it ends with 1 at the first
+input that violates an oracle, and prints that input. An input is a request of one kind and version, made from its
+fields or from a hostile one and then changed. The oracles:
+
+* only MalformedMessage leaves a decoder, and only it leaves `claim_of`;
+* the same bytes decode to the same values, in one go and in steps;
+* what decodes encodes, and that decodes to the same values;
+* elements are charged before they are made: what is decoded has no more of them;
+* a handler answers whatever was decoded, and its answer can be encoded;
+* an input takes at most TIME_S of processor time.
+"""
+
+import asyncio
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+from kactl.errors import BadRequest, MalformedMessage
+from kactl.transports.kafka.codec.primitive import uvarint
+from kactl.transports.kafka.listener.api import Api
+from kactl.transports.kafka.listener.apis import APIS
+from kactl.transports.kafka.listener.broker import BrokerAnswers
+from kactl.transports.kafka.listener.config_apis import CONFIG_APIS
+from kactl.transports.kafka.listener.frames import Head
+from kactl.transports.kafka.listener.identity import claim_of, is_broker_request
+from kactl.transports.kafka.listener.own_answers import OwnAnswers
+from kactl.transports.kafka.listener.own_configs import OwnConfigs
+from kactl.transports.kafka.listener.partitions import PartitionAnswers
+from kactl.transports.kafka.listener.schema import Elements
+from kactl.transports.kafka.listener.topics import TopicAnswers
+
+from .desk import Desk
+from .hostile import body, hostile
+
+# A request of some hundred bytes takes microseconds; other processes of the machine are not counted.
+TIME_S: Final = 0.1
+ELEMENTS_MAX: Final = 500
+# Hostile requests that are larger are left to the tests: here they would be copied a million times.
+_SEED_SIZE_MAX: Final = 600
+# Every so many decoded requests, one is handled and answered.
+_HANDLED: Final = 10
+_PROGRESS: Final = 100_000
+
+_NUMBERS: Final = tuple(
+    [n.to_bytes(4, "big", signed=True) for n in (-(2**31), -2, -1, 0, 1, 2**16, 2**31 - 1)]
+    + [n.to_bytes(2, "big", signed=True) for n in (-(2**15), -2, -1, 0, 1, 2**15 - 1)]
+    + [uvarint(n) for n in (0, 1, 2, 127, 128, 2**14, 2**31 - 1, 2**32 - 1)]
+    + [b"\xff" * 5, b"\xff" * 10, b"\x80" * 9 + b"\0"]
+)
+
+
+class _Refusing(dict[Any, Any]):
+    def __missing__(self, kind: object) -> Any:
+        return lambda _: BadRequest("all of it", "nothing is done here")
+
+
+class Violation(Exception):
+    """An oracle does not hold."""
+
+
+def seeds() -> list[tuple[Api, int, bytes]]:
+    """A whole request of each kind and version, and the small ones of the hostile table, without their headers."""
+    found = []
+    for api in (APIS | CONFIG_APIS).values():
+        for version in range(api.version_max + 1):
+            found.append((api, version, body(api, version)))
+            overhead = 12 + (0 if (api.key, version) == (7, 0) else 3) + api.request.is_flexible(version)
+            found += [
+                (api, version, frame[overhead:]) for _, frame in hostile(api, version) if len(frame) < _SEED_SIZE_MAX
+            ]
+    return found
+
+
+def changed(content: bytes, other: bytes, chance: random.Random) -> bytes:
+    """One to four changes: bytes, numbers at their limits, cuts, repetitions, parts of another request."""
+    made = bytearray(content)
+    for _ in range(chance.choice((1, 1, 1, 2, 3, 4))):
+        at = chance.randint(0, len(made))
+        match chance.randrange(10):
+            case 0 | 6 | 7 | 8 | 9 if made:
+                made[at % len(made)] = chance.choice((0, 1, 2, 3, chance.randrange(256)))
+            case 1:
+                number = chance.choice(_NUMBERS)
+                made[at : at + len(number)] = number
+            case 2:
+                made[at:at] = chance.choice(_NUMBERS)
+            case 3:
+                del made[at : at + chance.randint(1, 8)]
+            case 4:
+                made[at:at] = made[at : at + chance.randint(1, 40)] * chance.randint(1, 20)
+            case _:
+                begin = chance.randint(0, len(other))
+                made[at:] = other[begin : begin + 200]
+    return bytes(made)
+
+
+def check(api: Api, version: int, content: bytes) -> dict[str, Any] | None:
+    """The decoded request; None if it is refused.
+
+    Raises:
+        Violation.
+    """
+    elements = Elements(ELEMENTS_MAX)
+    try:
+        values = api.request.read(content, version, elements=elements)
+    except MalformedMessage:
+        values = None
+    steps = api.request.reading(content, version, elements=Elements(ELEMENTS_MAX))
+    again = None
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        again = end.value
+    except MalformedMessage:
+        pass
+    if again != values:
+        raise Violation("it decodes differently in steps")
+    if is_broker_request(api.key):
+        claim_of(Head(api.key, version, 1, len(content)), content)
+    if values is None:
+        return None
+    if _size(values) > elements.count:
+        raise Violation(f"{_size(values)} elements were made, and {elements.count} charged")
+    if api.request.read(api.request.write(values, version), version) != values:
+        raise Violation("it does not decode to the same values once encoded")
+    return values
+
+
+def _size(values: dict[str, Any]) -> int:
+    """How many structs and strings are in the arrays of a message."""
+    size = 0
+    for value in values.values():
+        if isinstance(value, list):
+            size += sum(not isinstance(member, int) for member in value)
+            size += sum(_size(member) for member in value if isinstance(member, dict))
+    return size
+
+
+def handlers() -> dict[int, Callable[[dict[str, Any], int], Any]]:
+    desk = Desk(_Refusing())
+    own = OwnAnswers(desk, listener_name="INTERNAL", listed_as=lambda: None)
+    return {
+        **BrokerAnswers(desk).answers(), **TopicAnswers(desk).answers(), **PartitionAnswers(desk).answers(),
+        **own.answers(), **OwnConfigs(desk.node_id).answers(),
+    }  # fmt: skip
+
+
+async def fuzz(inputs: int, seed: int) -> Counter[str]:
+    """Counts of what became of the inputs.
+
+    Raises:
+        Violation, or whatever left a decoder or a handler.
+    """
+    chance, found, counts = random.Random(seed), seeds(), Counter[str]()
+    whole = [seed for seed in found if seed[2] == body(seed[0], seed[1])]
+    answers = handlers()
+    longest_s = 0.0
+    for number in range(inputs):
+        # Half of the inputs begin as a request that is taken: what is hostile already is rarely decoded.
+        api, version, content = chance.choice(whole if number % 2 else found)
+        made = changed(content, chance.choice(found)[2], chance)
+        if chance.randrange(8) == 0:
+            version = chance.randint(0, api.version_max)  # the other form, or other fields
+        begun_s = time.process_time()
+        try:
+            values = check(api, version, made)
+            counts["refused" if values is None else "decoded"] += 1
+            if values is not None and counts["decoded"] % _HANDLED == 0:
+                api.response.write(await answers[api.key](values, version), version)
+                counts["handled"] += 1
+            taken_s = time.process_time() - begun_s
+            if taken_s > TIME_S:
+                raise Violation(f"it took {taken_s:.3f} s")
+        except BaseException as error:
+            error.add_note(f"input {number} of seed {seed}: {api.name} {version} {made.hex()}")
+            raise
+        longest_s = max(longest_s, taken_s)
+        counts[api.name] += 1
+        if (number + 1) % _PROGRESS == 0:
+            print(f"{number + 1} inputs, longest {longest_s * 1000:.1f} ms", file=sys.stderr, flush=True)
+    return counts
+
+
+def main() -> None:
+    inputs = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    print(dict(asyncio.run(fuzz(inputs, seed)).most_common()))
+
+
+if __name__ == "__main__":
+    main()

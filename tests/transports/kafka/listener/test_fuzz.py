@@ -1,0 +1,44 @@
+"""The fuzzer of the listener's decoders: a short run, and bugs that it must find."""
+
+import random
+from typing import Any
+
+import pytest
+
+from kactl.errors import MalformedMessage
+from kactl.transports.kafka.listener import schema
+
+from .fuzz import Violation, fuzz
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_no_input_violates_an_oracle() -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    counts = await fuzz(3000, seed)
+
+    assert counts["refused"] > 100, seed
+    assert counts["decoded"] > 100, seed
+
+
+async def test_missing_length_check_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def take(self: schema.Reader, size: int) -> int:
+        begin, self.at = self.at, self.at + size
+        return begin
+
+    monkeypatch.setattr(schema.Reader, "take", take)
+
+    with pytest.raises(Exception) as found:  # noqa: PT011 - whichever the missing check leads to
+        await fuzz(3000, 1)
+
+    assert not isinstance(found.value, MalformedMessage)
+
+
+async def test_missing_charge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def take(self: Any, count: int) -> None:
+        pass
+
+    monkeypatch.setattr(schema.Elements, "take", take)
+
+    with pytest.raises(Violation, match="charged"):
+        await fuzz(3000, 1)
