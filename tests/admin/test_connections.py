@@ -14,7 +14,7 @@ import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import anyio
 import pytest
@@ -254,7 +254,7 @@ def test_too_few_descriptors_are_a_configuration_error() -> None:
 # -- a process with 128 descriptors under attack -----------------------------------------------------------------------
 
 SERVER = """
-import asyncio, logging, sys
+import logging, os, resource, sys
 import anyio
 from kactl.logs import LineFormatter
 from tests.admin.conftest import served
@@ -265,6 +265,9 @@ logging.basicConfig(level="WARNING", handlers=[handler])
 
 async def main():
     async with served() as server:
+        if len(sys.argv) > 2:  # as if something else in the process had taken the other descriptors
+            used = len(os.listdir("/proc/self/fd"))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (used + int(sys.argv[2]), 128))
         print(server.url, flush=True)
         await anyio.to_thread.run_sync(sys.stdin.read)
 
@@ -275,15 +278,14 @@ PROBES = 40
 PROBE_S_MAX = 5.0
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
-def small_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """A server in a process of its own with `ulimit -n 128`, and its log."""
-    if request.param == "uvloop":
+@contextlib.contextmanager
+def _process(loop: str, log: Path, *arguments: str) -> Iterator[str]:
+    """A server in a process of its own with `ulimit -n 128`; its URL."""
+    if loop == "uvloop":
         pytest.importorskip("uvloop")
-    log = tmp_path / "log"
     with log.open("wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-c", SERVER, request.param],
+            [sys.executable, "-c", SERVER, loop, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -296,12 +298,42 @@ def small_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tup
         try:
             url = process.stdout.readline().strip()
             assert url, log.read_text()
-            yield url, log
+            yield url
             assert len(os.listdir(f"/proc/{process.pid}/fd")) <= 128
         finally:
             process.stdin.close()
             process.wait(30)
             process.stdout.close()
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def small_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A server with few descriptors, and its log."""
+    with _process(request.param, tmp_path / "log") as url:
+        yield url, tmp_path / "log"
+
+
+def _readyz(where: SplitResult) -> int:
+    connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=PATIENCE_S)
+    with contextlib.closing(connection):
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_probe_is_answered_when_the_process_has_no_descriptor_left(loop: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with _process(loop, log, "10") as url, contextlib.ExitStack() as stack:
+        where = urlsplit(url)
+        for _ in range(40):
+            held = stack.enter_context(socket.create_connection((where.hostname, where.port), timeout=PATIENCE_S))
+            held.sendall(HALF_HEAD)
+
+        statuses = [_readyz(where) for _ in range(10)]
+
+    assert statuses == [200] * 10
+    assert "Traceback" not in log.read_text()
+    assert "replaced" in log.read_text()
 
 
 def _is_open(each: socket.socket) -> bool:
@@ -345,10 +377,7 @@ def test_probe_is_answered_while_half_requests_are_open(small_server: tuple[str,
     try:
         for _ in range(PROBES):
             began_s = time.perf_counter()
-            connection = http.client.HTTPConnection(where.hostname, where.port, timeout=PATIENCE_S)
-            with contextlib.closing(connection):
-                connection.request("GET", "/readyz")
-                assert connection.getresponse().status == 200
+            assert _readyz(where) == 200
             took_s.append(time.perf_counter() - began_s)
             done.wait(0.02)
         metrics = urllib.request.urlopen(f"{url}/metrics", timeout=PATIENCE_S).read().decode()

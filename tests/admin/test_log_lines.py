@@ -1,4 +1,4 @@
-"""What a request says reaches the log as part of one line."""
+"""Log lines of requests: no field of a request can begin a line of its own."""
 
 import logging
 
