@@ -109,7 +109,7 @@ def _headline(found: ClusterInfo) -> str:
             since = f", {output.duration(max(0.0, time.time() * 1000 - found.since_ms))}"
         held += f"* (epoch {found.epoch}{since})"
     else:
-        held += f", told by {found.node_id}, which stands by"
+        held += f", seen by {found.node_id}, a standby"
     registered = found.brokers + found.brokers_dead
     return (
         f"CLUSTER {output.harmless(found.cluster)}   {status_}   {held}   brokers {found.brokers}/{registered}"
