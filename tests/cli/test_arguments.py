@@ -119,7 +119,7 @@ def test_a_file_may_be_a_pipe(up: Up, tmp_path: Path, command: str, content: str
     server = f"--bootstrap-server {up.url.removeprefix('http://')}" if command.startswith("compat") else ""
     if source == "-" and command.startswith("compat"):
         pytest.skip("Kafka's tools take it for the name of a file")
-    script = f"{' '.join(KACTL)} --server {up.url} {command} {source.format(file=file)} {server} < {file}"
+    script = f"cat {file} | {' '.join(KACTL)} --server {up.url} {command} {source.format(file=file)} {server}"
 
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=60)
 
