@@ -36,10 +36,17 @@ def anyio_backend() -> str:
 TOGETHER: Final = ("tests/interop/", "tests/pipeline/answers/")
 
 
+# What starts a Java; whatever asks for one of them is marked `java`.
+JAVA_FIXTURES: Final = frozenset({"jars", "spark"})
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Note the stories that are told, before tests are left out by their names or marks."""
     config.stash[scenarios.COLLECTED] = scenarios.told_by(items), {item.path for item in items}
+    for item in items:
+        if not JAVA_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.java)
 
 
 @pytest.hookimpl(optionalhook=True)

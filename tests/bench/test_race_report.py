@@ -132,6 +132,7 @@ def test_a_machine_without_java_is_told_what_is_missing(
     assert "no java on PATH" in capsys.readouterr().err
 
 
+@pytest.mark.java
 def test_servers_are_known_by_their_jars() -> None:
     versions = server_versions("/jars/kafka_2.13-3.9.1.jar:/jars/kafka-clients-1.0.jar:/jars/zookeeper-3.8.4.jar")
 

@@ -143,6 +143,7 @@ def test_store_over_zookeeper(jars: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert figures["floor/400/write/100"].median > 0
 
 
+@pytest.mark.java
 def test_forensics(tmp_path: Path) -> None:
     asked = ("--lines", "20000", "--brokers", "4", "--runs", "1", "--memory", "512m", "--only", "skew")
 

