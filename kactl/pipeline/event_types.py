@@ -22,6 +22,10 @@ class EventType(enum.StrEnum):
     ISR_CUT = "isr-cut"  # the controller took a broker out of the ISR: TP, broker, STATE; leader -1 if nobody is left
     LEADERSHIP = "leadership"  # KRaft: TP or topic_id and partition, STATE and prev_*; null is "as it was", `unclean`
     PARTITION_CREATED = "partition-created"  # KRaft: TP, topic_id, STATE, replicas
+    ASSIGNED = "assigned"  # KRaft: the assignment changed: TP or topic_id and partition, replicas, adding, removing
+    PARTITIONS_CHANGED = (
+        "partitions-changed"  # KRaft: because of what befell a broker: broker if named, count, reason; text
+    )
 
     # -- requests of a controller to brokers ---------------------------------------------------------------------------
     SENT_PARTITION = "sent-partition"  # one partition of a request: TP, request, broker or brokers, STATE, replicas
@@ -40,6 +44,9 @@ class EventType(enum.StrEnum):
     FOLLOWS = "follows"  # the same without isr; leader is whom it follows, from 3.x on
     IGNORED = "ignored"  # a request was refused: TP, request, correlation_id, leader_epoch or controller_epoch, reason
     STOPPING = "stopping"  # a replica is stopped: TP, delete
+    ROLE_FAILED = (
+        "role-failed"  # it could not lead or follow: TP, topic_id, to_state: leader or follower, leader, reason
+    )
     METADATA_PARTITION = "metadata-partition"  # TP, STATE, correlation_id
     METADATA = "metadata"  # correlation_id, count cached, count_also removed
 
@@ -58,6 +65,8 @@ class EventType(enum.StrEnum):
     BROKER_FENCED = "broker-fenced"  # KRaft: broker, reason
     BROKER_UNFENCED = "broker-unfenced"  # KRaft: broker
     BROKER_REGISTERED = "broker-registered"  # KRaft: broker, broker_epoch
+    BROKER_UNREGISTERED = "broker-unregistered"  # KRaft: broker, broker_epoch; repeated when a log is replayed
+    BROKER_STOPPED = "broker-stopped"  # KRaft: a controlled shutdown was granted in the end: broker
     ELECTION_ASKED = "election-asked"  # strategy, trigger; text names the partitions
     BALANCE_CHECKED = "balance-checked"  # KRaft and 2.3+: the preferred-leader check ran
     IMBALANCE = "imbalance"  # broker, ratio
@@ -76,6 +85,7 @@ class EventType(enum.StrEnum):
     REASSIGNMENT_WAITS = "reassignment-waits"  # TP, count of replicas that caught up, count_also of the target
     REASSIGNMENT_CAUGHT_UP = "reassignment-caught-up"  # TP, replicas
     REASSIGNMENT_SENT = "reassignment-sent"  # TP, STATE if it can be read
+    REASSIGNED = "reassigned"  # KRaft: a reassignment is complete: TP
     EPOCH_RAISED = "epoch-raised"  # TP, leader_epoch
 
     # -- what brokers did by themselves --------------------------------------------------------------------------------
@@ -84,6 +94,7 @@ class EventType(enum.StrEnum):
     ISR_UPDATED = "isr-updated"  # TP, isr, partition_epoch
     ISR_REFUSED = "isr-refused"  # TP, partition_epoch the leader believed in
     TRUNCATED = "truncated"  # TP, log_end after it
+    BROKER_STATE = "broker-state"  # KRaft: a broker about its own life: from_state, to_state, broker_epoch
 
     # -- sessions, and brokers that stop answering ---------------------------------------------------------------------
     CONFIGURED = "configured"  # a broker started: text has settings of its configuration dump; it stands for no line
@@ -93,9 +104,12 @@ class EventType(enum.StrEnum):
 
     # -- KRaft's quorum ------------------------------------------------------------------------------------------------
     QUORUM_LEADER = "quorum-leader"  # controller_epoch, controller where the line names it
+    QUORUM_STATE = "quorum-state"  # a node changed its part in the quorum: controller_epoch, from_state, to_state
+    PERFORMANCE = "performance"  # KRaft: count of events in a period, took_ms of the slowest, text: which
     SLOW_EVENT = "slow-event"  # took_ms, text: which
 
     # -- of no interest, or not understood -----------------------------------------------------------------------------
+    HARMLESS = "harmless"  # as `other`, of loggers of controllers and state changes: lines that are known, and harmless
     OTHER = "other"  # `lines` lines of one level and hour that say nothing of the above; ts is the first one's
     CLOCK_BACK = "clock-back"  # the writer's clock was set back by took_ms; it stands for no line
     BROKEN = "broken"  # the rest of a file could not be read: reason; it stands for no line

@@ -22,7 +22,7 @@ _ALIKE_WORDS: Final = 5
 # Below it, more is missing from a file than a few unknown lines explain.
 COVERAGE_LOW: Final = 0.9
 _LEVELS: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
-_NO_EVENT: Final = (EventType.OTHER, EventType.UNPARSED, *NO_LINE)
+_NO_EVENT: Final = (EventType.OTHER, EventType.HARMLESS, EventType.UNPARSED, *NO_LINE)
 INFO_ONLY: Final = (
     "INFO only: moves to OfflinePartition, moves of replicas and single requests are not in it; where outages began is "
     "taken from elsewhere, or bounded"
@@ -46,6 +46,7 @@ class FileReport(msgspec.Struct, frozen=True, kw_only=True):
     end: int | None = None
     lines: int = 0
     events: int = 0
+    harmless: int = 0
     other: int = 0
     unparsed: int = 0
     coverage: float | None = None
@@ -110,6 +111,7 @@ def _sums(tallied: "DataFrame") -> "DataFrame":
     return tallied.groupBy("file_id").agg(
         f.sum("lines").alias("lines"),
         lines(~no_event).alias("events"),
+        lines(f.col("type") == EventType.HARMLESS).alias("harmless"),
         lines(f.col("type") == EventType.OTHER).alias("other"),
         lines(f.col("type") == EventType.UNPARSED).alias("unparsed"),
         f.min(f.unix_micros("begin")).alias("begin"),
@@ -152,6 +154,7 @@ def _filled(report: FileReport, sums: dict[str, Any], samples: list[str], time_z
         end=sums["end"],
         lines=sums["lines"],
         events=sums["events"],
+        harmless=sums["harmless"],
         other=sums["other"],
         unparsed=sums["unparsed"],
         coverage=sums["events"] / known if known else None,

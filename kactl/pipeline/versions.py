@@ -14,7 +14,7 @@ def guess(seen: Iterable[str]) -> str | None:
     """The versions that write all of some formats, each with the level it was written at.
 
     Returns:
-        "2.6-3.1", "3.5+", "1.0"; "mixed" if no version writes all of them, as in a file over an upgrade; None if
+        "2.6-3.1", "4.1+", "1.0"; "mixed" if no version writes all of them, as in a file over an upgrade; None if
         nothing that was seen tells.
     """
     since, until, told = FIRST, LAST, False

@@ -117,11 +117,11 @@ def test_events_are_the_same_however_the_files_are_cut(spark: SparkSession, logs
 
 def test_each_file_is_told_what_it_is_and_can_tell(done: Ingested) -> None:
     controller = told(done, "broker-1/state-change.log")
-    assert (controller.kind, controller.version, controller.broker) == ("state-change", "3.5+", 1)
+    assert (controller.kind, controller.version, controller.broker) == ("state-change", "3.5-3.9", 1)
     assert (controller.levels, controller.coverage, controller.controllers) == (("INFO", "ERROR"), 1.0, (1,))
     assert any("INFO only" in each for each in controller.warnings)
     broker = told(done, "broker-2/state-change.log")
-    assert (broker.broker, broker.unparsed, broker.version) == (2, 3, "2.7+")
+    assert (broker.broker, broker.unparsed, broker.version) == (2, 3, "2.7-3.9")
     assert broker.samples == ("[Broker id=2] Something new under the sun",)
     assert any(each.startswith("only") for each in broker.warnings)
     server = told(done, "server.log")

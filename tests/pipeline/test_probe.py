@@ -91,6 +91,29 @@ KINDS = {
     "server": (OTHER * 9 + f"{STANDARD}\n", Kind.SERVER, "standard", 2),
     "dump": (DUMP, Kind.DUMP, "dump", None),
     "kactl": (KACTL, Kind.KACTL, "kactl", 7),
+    "short names, state changes": (f"[{TS}] INFO {MESSAGE} (logger)\n", Kind.STATE_CHANGE, "standard", 2),
+    "short names, KRaft": (
+        f"[{TS}] INFO [QuorumController id=3000] Becoming the active controller at epoch 1, next write offset 1. "
+        f"(QuorumController)\n[{TS}] DEBUG [QuorumController id=3000] No stale brokers found. "
+        "(ReplicationControlManager)\n",
+        Kind.CONTROLLER,
+        "standard",
+        3000,
+    ),
+    "short names, ZooKeeper": (
+        f"[{TS}] INFO [Controller id=1] Resigned (KafkaController)\n",
+        Kind.CONTROLLER,
+        "standard",
+        1,
+    ),
+    "short names, server": (
+        f"[{TS}] INFO Completed load of log (LogManager)\n" * 9
+        + f"[{TS}] INFO [KafkaServer id=2] started (KafkaServer)\n",
+        Kind.SERVER,
+        "standard",
+        2,
+    ),
+    "short names of another program": (f"[{TS}] INFO Resigning as chairman (logger)\n", Kind.FOREIGN, "", None),
     "zookeeper": (f"[{TS}] INFO Hello (org.apache.zookeeper.Server)\n", Kind.FOREIGN, "", None),
     "gc": ("[0.007s][info][gc] Using G1\n", Kind.FOREIGN, "", None),
     "nothing": ("", Kind.EMPTY, "", None),

@@ -13,9 +13,12 @@ GUESSED = {
     "2.7-3.1": ["P2b@INFO", "B3@INFO"],
     "3.2": ["P2b-3.2@INFO", "B4@INFO"],
     "3.3-3.4": ["P2b-3.3@INFO"],
-    "3.5+": ["P2b-3.5@INFO", "S2@INFO"],
+    "3.5-3.9": ["P2b-3.5@INFO", "S2@INFO"],
     "0.8-0.11": ["P0a@TRACE", "B0b@TRACE"],
-    "2.6+": ["P1@INFO", "R1@TRACE"],  # at TRACE by configuration; P1 is at INFO in any case
+    "2.6-3.9": ["P1@INFO", "R1@TRACE"],  # at TRACE by configuration; P1 is at INFO in any case
+    "2.6+": ["B4@INFO"],  # brokers write it with KRaft, too
+    "2.8-4.0": ["K7@INFO", "K3@INFO"],
+    "4.1+": ["K7-4.1@INFO", "B4@INFO"],
     "mixed": ["P2b@INFO", "P2b-3.5@INFO"],  # a file over an upgrade
 }
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Of lines that say nothing only the first of many has a time, and a broker that is starting writes some before anybody
 # has noticed that it had stopped; a session with ZooKeeper is among them.
-_NO_SIGN: Final = (EventType.OTHER, EventType.UNPARSED, EventType.SESSION_NEGOTIATED, *NO_LINE)
+_NO_SIGN: Final = (EventType.OTHER, EventType.HARMLESS, EventType.UNPARSED, EventType.SESSION_NEGOTIATED, *NO_LINE)
 # Requests without an answer are looked for from here on before a loss: longer than a fetch waits before it is given up
 # (`replica.socket.timeout.ms`, 30 s), and than most sessions live.
 FETCHES_US: Final = 60_000_000

@@ -124,6 +124,7 @@ def _with_takeover(found: "DataFrame", timed: "DataFrame") -> "DataFrame":
 
 def _with_deletion(found: "DataFrame", timed: "DataFrame") -> "DataFrame":
     """With when the topic was first deleted after the last election."""
+    from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     asked = is_a(
@@ -133,8 +134,12 @@ def _with_deletion(found: "DataFrame", timed: "DataFrame") -> "DataFrame":
         EventType.DELETION_DONE,
         EventType.TOPIC_REMOVED,
     ) | (is_a(EventType.PARTITION) & (f.col("to_state") == ABSENT))
+    # KRaft's controllers print it again whenever they replay their log: the first line of an id is of the deletion.
+    first = f.min("at").over(Window.partitionBy("topic", "topic_id", "type"))
+    removed = is_a(EventType.TOPIC_REMOVED) & f.col("topic_id").isNotNull()
     deletions = (
         timed.where(asked & f.col("topic").isNotNull() & f.col("at").isNotNull())
+        .withColumn("at", f.when(removed, first).otherwise(f.col("at")))
         .select(f.explode(f.split("topic", ",")).alias("topic"), f.unix_micros("at").alias("at_us"))
         .groupBy(f.trim("topic").alias("topic"), f.expr("at_us div 1000000").alias("second"))
         .agg(f.min("at_us").alias("at_us"))

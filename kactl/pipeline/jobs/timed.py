@@ -43,7 +43,7 @@ def timed(events: "DataFrame", skew: "DataFrame", lives: "DataFrame | None" = No
     """
     from pyspark.sql import functions as f
 
-    at_once = on_one_clock(events, skew).drop("clock_known")
+    at_once = _with_names(on_one_clock(events, skew).drop("clock_known"), events)
     if lives is None:
         from .lives import lives as find
 
@@ -77,6 +77,17 @@ def on_one_clock(events: "DataFrame", skew: "DataFrame") -> "DataFrame":
     at = f.timestamp_micros(f.unix_micros("ts") - f.coalesce("offset_us", f.lit(0)))
     known = f.coalesce("clock_known", f.lit(False))
     return joined.withColumn("at", at).select(*events.columns, "at", "at_error_us", known.alias("clock_known"))
+
+
+def _with_names(lines: "DataFrame", events: "DataFrame") -> "DataFrame":
+    """Lines with the topic's name where they have its id only, if any line has both (K5, K6, K18, B4)."""
+    from pyspark.sql import functions as f
+
+    both = events.where(f.col("topic").isNotNull() & f.col("topic_id").isNotNull())
+    names = both.groupBy("topic_id").agg(f.min("topic").alias("name"))
+    # Topics are few, and most events have no id: events stay where they are.
+    joined = lines.join(f.broadcast(names), "topic_id", "left")
+    return joined.withColumn("topic", f.coalesce("topic", "name")).select(*lines.columns)
 
 
 def _slack_us() -> "Value":

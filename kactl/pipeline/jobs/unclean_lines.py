@@ -86,12 +86,13 @@ def _lines(timed: "DataFrame") -> "DataFrame":
 
     said = is_a(EventType.LEADERSHIP) & f.col("unclean") & (f.col("leader") >= 0)
     elected = is_a(EventType.ELECTED) & f.col("unclean")
+    in_kraft = f.col("topic_id").isNotNull()
     electing = is_a(EventType.ELECTING) & f.col("unclean")
     named = timed.where("topic is not null and partition is not null")
     by_id = is_a(EventType.ELECTED) & f.col("unclean") & f.col("topic").isNull() & f.col("topic_id").isNotNull()
     return (
         _line(named.where(said), SAID, epoch=f.col("leader_epoch"))
-        .unionByName(_line(named.where(elected), WARNED))
+        .unionByName(_line(named.where(elected), f.when(in_kraft, SAID).otherwise(WARNED)))
         .unionByName(_line(_named(timed.where(by_id), timed), SAID))
         .unionByName(_line(named.where(electing), ASKED))
         .unionByName(_asked(timed))
@@ -99,7 +100,7 @@ def _lines(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _line(lines: "DataFrame", evidence: str, epoch: "Value | None" = None) -> "DataFrame":
+def _line(lines: "DataFrame", evidence: "str | Value", epoch: "Value | None" = None) -> "DataFrame":
     from pyspark.sql import functions as f
 
     return lines.select(
@@ -107,7 +108,7 @@ def _line(lines: "DataFrame", evidence: str, epoch: "Value | None" = None) -> "D
         "at",
         (f.lit(None) if epoch is None else epoch).cast("int").alias("line_epoch"),
         "leader",
-        f.lit(evidence).alias("evidence"),
+        (f.lit(evidence) if isinstance(evidence, str) else evidence).alias("evidence"),
         f.lit(None).cast("string").alias("asked_by"),
         "controller",
         "controller_epoch",

@@ -21,9 +21,10 @@ from kactl.pipeline.event_types import EventType, Role
 from kactl.pipeline.events import SCHEMA
 
 Version = tuple[int, int]
-# The oldest and, as far as ZooKeeper is concerned, the newest that there will be.
+# The oldest and the newest whose lines are known; the last one that runs with ZooKeeper.
 FIRST: Final[Version] = (0, 8)
-LAST: Final[Version] = (3, 9)
+LAST: Final[Version] = (4, 4)
+ZOOKEEPER_LAST: Final[Version] = (3, 9)
 
 _NAME: Final = r"[A-Za-z0-9._-]+"
 _KINDS: Final = {

@@ -146,10 +146,13 @@ class Parser:
     def _rest(self, rows: list[int], common: "_Common") -> list[pa.RecordBatch]:
         unparsed: list[int] = []
         others: dict[tuple[bytes | None, bytes], list[int]] = collections.defaultdict(list)
+        harmless: dict[tuple[bytes | None, bytes], list[int]] = collections.defaultdict(list)
         for at in rows:
             ts, level, _, message, logger = common.records.fields[at]
-            if ts is not None and (not self._should_be_understood(logger) or is_chatter(message or b"")):
+            if ts is not None and not self._should_be_understood(logger):
                 others[level, ts[:13]].append(at)
+            elif ts is not None and is_chatter(message or b""):
+                harmless[level, ts[:13]].append(at)
             elif message or ts is not None:
                 unparsed.append(at)
             else:
@@ -158,7 +161,9 @@ class Parser:
         if unparsed:
             made.append(self._unparsed(unparsed, common))
         if others:
-            made.append(self._others(list(others.values()), common))
+            made.append(self._others(list(others.values()), EventType.OTHER, common))
+        if harmless:
+            made.append(self._others(list(harmless.values()), EventType.HARMLESS, common))
         return made
 
     def _should_be_understood(self, logger: bytes | None) -> bool:
@@ -176,12 +181,12 @@ class Parser:
         given["type"] = batch.same("type", EventType.UNPARSED, len(rows))
         return self._finish(given, rows, common)
 
-    def _others(self, groups: list[list[int]], common: "_Common") -> pa.RecordBatch:
+    def _others(self, groups: list[list[int]], type: EventType, common: "_Common") -> pa.RecordBatch:
         """One row for all lines of a level and hour."""
         rows = [group[0] for group in groups]
         given = self._spoken(rows, common)
         given["lines"] = pa.array([int(common.lengths[group].sum()) for group in groups], pa.int32())
-        given["type"] = batch.same("type", EventType.OTHER, len(rows))
+        given["type"] = batch.same("type", type, len(rows))
         return self._finish(given, rows, common)
 
     def _step(self, type: EventType, rows: list[int], by_us: zone.Micros, common: "_Common") -> pa.RecordBatch:

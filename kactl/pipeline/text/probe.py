@@ -13,7 +13,7 @@ from kactl.pipeline.event_types import Kind
 from kactl.pipeline.places import Place
 
 from . import envelope, speaker
-from .dispatch import is_ours
+from .dispatch import STATE_SHORT, is_known, is_ours
 from .envelope import DUMP, KACTL, LAYOUTS
 from .source import LATIN1, UTF8, UTF16, Broken, Readable, Transcoded, Unzipped, why
 
@@ -172,14 +172,35 @@ def _why_foreign(sample: Sequence[bytes]) -> str:
 def _kind(fields: "Sequence[_Fields]") -> Kind:
     loggers = Counter(line[4] for line in fields)
     total = sum(loggers.values())
-    state = sum(count for logger, count in loggers.items() if logger.startswith(b"state.change.logger"))
+    short = _short_names(fields)
+    if short is not None:
+        loggers = Counter({logger: count for logger, count in loggers.items() if logger in short})
+    state = sum(count for logger, count in loggers.items() if logger.startswith((b"state.change.logger", STATE_SHORT)))
     ours = sum(count for logger, count in loggers.items() if is_ours(logger))
     if state * 2 >= total:
         return Kind.STATE_CHANGE
     if ours * 2 >= total:
         return Kind.CONTROLLER
-    kafka = sum(count for logger, count in loggers.items() if logger.startswith(_KAFKA))
+    kafka = sum(count for logger, count in loggers.items() if short is not None or logger.startswith(_KAFKA))
     return Kind.SERVER if kafka else Kind.FOREIGN
+
+
+def _short_names(fields: "Sequence[_Fields]") -> set[bytes] | None:
+    """The loggers that are Kafka's by what they write, in a log that prints short names; None in another one.
+
+    A short name such as `logger` may be of any program. It is Kafka's if a line of it has a known format, or begins
+    with brackets as only brokers and controllers write them.
+    """
+    if any(b"." in line[4] for line in fields):
+        return None
+    prefixes, found = speaker.Prefixes(), set[bytes]()
+    for line in fields:
+        said = prefixes[line[2]]
+        if line[4] not in found and (
+            said.speaker is not None or is_known(line[3], names_partition=said.topic is not None)
+        ):
+            found.add(line[4])
+    return found
 
 
 def _broker(fields: "Sequence[_Fields]", sample: Sequence[bytes], path: str) -> int | None:

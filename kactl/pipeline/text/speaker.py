@@ -11,7 +11,9 @@ MEMORY_LIMIT: Final = 100_000
 _CONTROLLER: Final = re.compile(
     rb"(?:(?:Quorum)?Controller(?:Server)? id=|controllerId=|[Cc]ontroller |^Topic Deletion Manager )(\d+)"
 )
-_BROKER: Final = re.compile(rb"(?:\bbroker=|\b[Bb]roker |^(?:Broker|KafkaServer|BrokerServer) id=|brokerId=)(\d+)")
+_BROKER: Final = re.compile(
+    rb"(?:\bbroker=|\b[Bb]roker |^(?:Broker(?:LifecycleManager|Server)?|KafkaServer|RaftManager) id=|brokerId=)(\d+)"
+)
 _EPOCH: Final = re.compile(rb"epoch=(\d+)")
 _PARTITION: Final = re.compile(
     rb"(?:^Partition |\bpartition=)(?:\[(?P<old>[\w.-]+),(?P<number>\d+)\]|(?P<topic>[\w.-]+)-(?P<partition>\d+))"

@@ -23,6 +23,7 @@ _FOUND_MAX: Final = 1000
 # Lines that name partitions in their text, and have none in their columns.
 _NAMING: Final = (
     EventType.ELECTION_ASKED,
+    EventType.PARTITIONS_CHANGED,
     EventType.PARTITIONS_CREATED,
     EventType.REPLICAS_OFFLINE,
     EventType.TOPICS_CHANGED,

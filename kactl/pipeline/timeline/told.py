@@ -149,6 +149,10 @@ def _truncated(row: Row) -> str:
     return f"log cut to offset {_shown(row['log_end'])}"
 
 
+def _role_failed(row: Row) -> str:
+    return f"cannot {'lead' if row['to_state'] == 'leader' else 'follow'}: {row['reason'] or '?'}"
+
+
 def _asked(row: Row) -> str:
     by = f", {row['trigger']}" if row["trigger"] else ""
     return f"{row['strategy'] or 'an'} election asked for{by}"
@@ -192,6 +196,7 @@ _TOLD: Final[dict[str, Callable[[Row], str]]] = {
     EventType.ISR_UPDATED: _updated,
     EventType.ISR_REFUSED: _refused,
     EventType.TRUNCATED: _truncated,
+    EventType.ROLE_FAILED: _role_failed,
     EventType.ELECTION_ASKED: _asked,
     EventType.UNPARSED: _unparsed,
 }

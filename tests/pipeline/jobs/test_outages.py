@@ -196,6 +196,15 @@ def _stories() -> Iterable[Story]:
         .in_controller_log(300, "Starting topic deletion for topics other,lost-then-deleted")
     )
 
+    # A controller that starts again prints what its log has of an older topic of the name.
+    yield (
+        Story("removed-before")
+        .led(0, 70, 4, "unknown", led_at=0.1)
+        .in_controller_log(-500, "Replayed RemoveTopicRecord for topic removed-before with ID AbC-dEf_GhIjKlMnOpQrSt.")
+        .failed(20.1)
+        .in_controller_log(300, "Replayed RemoveTopicRecord for topic removed-before with ID AbC-dEf_GhIjKlMnOpQrSt.")
+    )
+
     # Topics that are deleted while everybody lives.
     yield (
         Story("deleted-at-info")
@@ -656,6 +665,12 @@ def test_an_outage_ends_when_the_topic_is_deleted(found: Rows) -> None:
 
     assert times(row, "end") == (300, 300, 300, "observed")
     assert row["new_leader"] is None
+
+
+def test_a_replayed_removal_ends_no_outage(found: Rows) -> None:
+    (row,) = found("removed-before")
+
+    assert row["end"] is None
 
 
 def test_a_new_partition_that_nobody_can_lead_is_unavailable_since_it_was_tried(found: Rows) -> None:

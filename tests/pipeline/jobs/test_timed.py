@@ -182,3 +182,25 @@ def test_in_kraft_another_id_is_another_life_however_often_controllers_tell_of_i
         ("a", 0, moment(10)),
         ("a", 1, moment(50)),
     ]
+
+
+def test_a_topic_id_is_resolved_by_lines_that_name_it(spark: SparkSession, clocks: DataFrame) -> None:
+    controller = "org.apache.kafka.controller.ReplicationControlManager"
+    told = [
+        line(10, "Setting new leader for topicId RTk8EawhTeS-92_xgpdeLQ, partition 1 to 2 using an unclean election"),
+        line(20, "Setting new leader for topicId cGRxQup3QL2f9cdDdD0fNw, partition 0 to 2 using an unclean election"),
+    ]
+    named = line(
+        5,
+        "[QuorumController id=1] Replayed TopicRecord for topic u1 with topic ID RTk8EawhTeS-92_xgpdeLQ.",
+        logger=controller,
+    )
+    logs = {(1, Kind.CONTROLLER): told, (2, Kind.CONTROLLER): [named]}
+
+    found = rows(timed.timed(events(spark, logs), clocks), "ts")
+
+    assert [(row["format"], row["topic"], row["life"]) for row in found] == [
+        ("K18a", "u1", 0),
+        ("K7", "u1", 0),
+        ("K7", None, None),  # no line names it
+    ]

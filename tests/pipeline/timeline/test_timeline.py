@@ -13,6 +13,7 @@ from kactl.pipeline.timeline.entries import Entry
 from kactl.pipeline.timeline.known import NoSuchName
 from kactl.pipeline.timeline.told import said
 from tests.pipeline.golden import GOLDEN
+from tests.pipeline.golden_kraft import KRAFT
 from tests.pipeline.jobs.tables import as_timed, controller_line, events, line, moment
 from tests.pipeline.reading import events_of, log_line
 from tests.pipeline.report.night import NIGHT, tables
@@ -180,7 +181,7 @@ def test_a_topic_lists_its_partitions(all_: Mapping[str, DataFrame]) -> None:
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("golden", GOLDEN, ids=lambda each: each.format)
+@pytest.mark.parametrize("golden", [*GOLDEN, *KRAFT], ids=lambda each: each.format)
 def test_every_line_of_every_version_can_be_told(golden: Any) -> None:
     rows = [row for row in events_of(log_line(golden)) if row["type"] not in (EventType.OTHER, EventType.CLOCK_BACK)]
 
