@@ -95,7 +95,6 @@ async def test_who_is_still_taking_over_is_not_ready_and_answers_nothing_of_the_
 
 
 CLUSTER_PATHS = [
-    "/v1/cluster",
     "/v1/brokers",
     "/v1/brokers/1",
     "/v1/topics",
@@ -114,6 +113,13 @@ async def test_a_standby_does_not_answer_as_if_there_were_nothing(standby: Serve
     assert (problem["error_code"], problem["error_name"], problem["retriable"]) == (41, "NOT_CONTROLLER", True)
     assert problem["controller"] == {"id": 5, "epoch": 0}
     assert answer.headers["Retry-After"] == "1"
+
+
+async def test_health_checks_of_a_standby_without_a_copy_are_unknown(standby: Served) -> None:
+    found = (await standby.get("/v1/cluster")).read(ClusterInfo)
+
+    checks = {each.name: each.result for each in found.checks}
+    assert (found.status, checks["offline-partitions"], checks["under-min-isr"]) == ("degraded", "unknown", "unknown")
 
 
 @pytest.mark.parametrize(
