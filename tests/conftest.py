@@ -26,6 +26,12 @@ def pytest_report_header(config: pytest.Config) -> str:
     return seeds.headline()
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+    """Repeat the first seed at the end of a run that failed: its head may be out of sight, and `-q` prints none."""
+    if exitstatus:
+        terminalreporter.write_line(seeds.headline())
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     """asyncio is what kactl runs on; uvloop is a faster form of it."""

@@ -30,6 +30,15 @@ def test_a_given_seed_and_count_are_used(monkeypatch: pytest.MonkeyPatch) -> Non
     assert list(seeds.blocks(10)) == [0]
 
 
+def test_a_failed_run_ends_with_its_first_seed() -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "no_such_test"]
+    environment = {"PATH": "/usr/bin:/bin", seeds.FIRST: "4711"}
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+
+    assert ended.returncode != 0
+    assert f"storms: {seeds.FIRST}=4711" in ended.stdout
+
+
 def test_all_workers_go_through_the_same_storms() -> None:
     """Workers that collect different tests end the run."""
     command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", __file__, "-k", "draws or used"]
