@@ -176,6 +176,8 @@ class Fleet:
                     self.complain(host, f"{name}: leader epoch {entry['leader_epoch']} after {held.leader_epoch}")
                 if entry["leader_epoch"] <= held.leader_epoch and held.topic.id != bytes(16):
                     continue  # it has heard that already
+                if entry["leader_epoch"] == held.leader_epoch and entry["version"] <= held.version:
+                    continue  # its answer was lost, and the leader may have changed the ISR since
             if host.id not in entry["replicas"]:
                 self.complain(host, f"{name}: to be served by {host.id}, which is none of {entry['replicas']}")
             if str(name) in failed:
