@@ -297,7 +297,7 @@ def test_the_command_shows_each_file_and_what_to_know(run: Any, logs: Path, out:
 
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[0].split() == list(forensics._HEADER)
-    assert any("state-change.log.2024" in line and "3.5+" in line for line in done.stdout.splitlines())
+    assert any("state-change.log.2024" in line and "3.5-3.9" in line for line in done.stdout.splitlines())
     assert "INFO only" in done.stderr
     assert "Times are taken for UTC" in done.stderr
     assert "not understood, for example: [Broker id=2] Something new under the sun" in done.stderr
