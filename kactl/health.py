@@ -100,7 +100,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         is_active, ready: this instance is, and has taken over.
         dead: brokers that hold replicas and are not registered.
         drained: registered brokers that are drained or about to stop.
-        session: empty while the session with the store is certain; else what is the matter.
+        session: empty while the session with the store is certain and its last call succeeded; else the cause.
         standby_lag_ms: since when the copy of the cluster is behind; 0 if it is not.
     """
 

@@ -201,6 +201,6 @@ def _facts(service: Service, **known: object) -> Facts:
         queue_oldest_ms=view.oldest_ms,
         in_hand="" if view.current is None else view.current.label,
         in_hand_ms=0.0 if view.current is None else view.current.for_ms,
-        session="" if gate.is_open else gate.reason,
+        session=controller.store.trouble if gate.is_open else gate.reason,
         **known,  # type: ignore[arg-type]
     )

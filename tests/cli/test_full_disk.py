@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from kactl.admin.schema import EventPage, Probe, RequestEvent, TopicInfo
+from kactl.admin.schema import ClusterInfo, EventPage, Probe, RequestEvent, TopicInfo
 
 from .server import Up
 
@@ -51,7 +51,12 @@ def test_a_topic_that_a_full_disk_rejects_is_not_reported_as_created(patient_up:
         assert "disk I/O error: look at its disk" in failed.err
         up.until(lambda: ready(up)[0] == 503, "the probe fails")
         status = ready(up)[1]
+        health = up("status", "-o", "json")
 
+    assert health.code == 4
+    (session,) = [check for check in health.json(ClusterInfo).checks if check.name == "store-session"]
+    assert session.result == "fail"
+    assert "disk I/O error" in session.detail
     assert status.status == "failing"
     assert status.detail.startswith(f"the store cannot be used: {up.data_dir / 'kactl.db'}: disk I/O error: look at")
     (line,) = audited(up, "lost")
