@@ -179,6 +179,8 @@ class Store(Protocol):
     ) -> None:
         """Replace all assignments of a topic that exists, at any version; None is not fenced (an admin's write).
 
+        A topic that is written without its id keeps the one it has.
+
         Raises:
             ControllerMoved: the fence is not the stored one.
             NotFound: there is no such topic.

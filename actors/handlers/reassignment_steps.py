@@ -150,7 +150,8 @@ class ReassignmentSteps(Handlers):
         if not names:
             return {}
         at = self.cluster.table.rows_named(names)
-        targets = {name: Assignment(self.cluster.assignment(name).target) for name in names}
+        before = {name: self.cluster.assignment(name) for name in names}
+        targets = {name: Assignment(held.target) for name, held in before.items()}
         rows = self.cluster.table.rows(at)
         for brokers, group in _grouped(at, brokers_of(rows, rows.adding)):
             await self.move_replicas(group, ReplicaState.ONLINE, brokers)
@@ -161,6 +162,7 @@ class ReassignmentSteps(Handlers):
         led = (refusal == Refusal.NONE).tolist()
         await self._stop(_grouped(at, (brokers if here else () for brokers, here in zip(removed, led, strict=True))))
         failures |= self._not_stopped([name for name in names if name not in failures])
+        self._go_on_later({name: before[name] for name in failures})
         for topic, held in _by_topic(name for name in names if name not in failures).items():
             try:
                 # Last: until here whoever comes after us finds what it needs to do all of this again.
@@ -168,6 +170,22 @@ class ReassignmentSteps(Handlers):
             except (NotFound, BadRequest, StoreError) as error:
                 failures |= self._to_be_tried_again(held, error)
         return failures | await self._end({name: targets[name].replicas for name in names if name not in failures})
+
+    def _go_on_later(self, before: Mapping[TopicPartition, Assignment]) -> None:
+        """Know reassignments as running again whose other replicas are not stopped, those left out that are.
+
+        Until it is tried again a replica of the target may leave the ISR, and those that were to be stopped may be all
+        that is left in it.
+        """
+        running: dict[TopicPartition, Assignment] = {}
+        for name, held in before.items():
+            view = self.cluster.view(name)
+            if view is not None:
+                stays = {*held.target, *view.replica_states}
+                lists = (held.replicas, held.adding, held.removing)
+                running[name] = Assignment(*(tuple(each for each in one if each in stays) for one in lists))
+        if running:
+            self._know(running)
 
     def _not_stopped(self, names: list[TopicPartition]) -> Failures:
         """Those of which replicas are left that were to be stopped: the store did not let them leave the ISR.
@@ -179,7 +197,11 @@ class ReassignmentSteps(Handlers):
         return self._to_be_tried_again(remaining, StoreError("replicas that are not wanted any more are still in sync"))
 
     async def _lead_from_target(self, at: RowNumbers) -> Bytes:
-        """A leader that stays leads on under a new epoch; elsewhere one is elected, if there is anybody to elect."""
+        """A leader that stays leads on under a new epoch; elsewhere one is elected, if there is anybody to elect.
+
+        If there is not, as on a broker that is shutting down, a leader of the target leads on all the same: without a
+        new epoch it would never receive the new replicas.
+        """
 
         def lead_on(rows: Rows) -> Change:
             stays = reassignment.led_by_target(rows, self.cluster.now)
@@ -192,7 +214,20 @@ class ReassignmentSteps(Handlers):
             moved: Moved = await self.partitions.ask(Move(elected, PartitionState.ONLINE, Election.REASSIGNMENT))
             if moved.error is not None:
                 _unless_over(moved.error)
+            await self._lead_on_unelected(elected[moved.refusal == Refusal.NO_ELIGIBLE_LEADER])
         return refusal
+
+    async def _lead_on_unelected(self, at: RowNumbers) -> None:
+        if not len(at):
+            return
+        registered = self.cluster.now.registered
+
+        def lead_on(rows: Rows) -> Change:
+            here = reassignment.target_of(rows) & (rows.replicas == rows.leader) & rows.online(registered)
+            return reassignment.raise_epoch(rows, some(here), controller_epoch=self.epoch)
+
+        _, leads_on = await self._rewrites.write(at, lead_on)
+        self._tell(at[leads_on])
 
     async def _end(self, ended: Mapping[TopicPartition, tuple[int, ...]]) -> Failures:
         """What is complete and stored: it is no longer asked for, and everybody hears of it."""

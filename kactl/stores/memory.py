@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from kactl.errors import ControllerMoved, NotFound, TopicExists
 from kactl.model import (
     NO_BROKER,
+    ZERO_ID,
     Assignment,
     Broker,
     ControllerRecord,
@@ -129,7 +130,8 @@ class MemoryStore(MemoryRequests):
         if topic.name not in state.topics:
             raise NotFound("topic", topic.name)
         held = state.topics[topic.name]
-        held.ref, held.piece = topic, Piece.of(assignment)
+        held.ref = topic if topic.id != ZERO_ID else held.ref
+        held.piece = Piece.of(assignment)
         state.topic_written(topic.name)
         state.changed(Changed.TOPIC, topic.name)
 

@@ -161,6 +161,44 @@ async def test_a_first_leader_that_a_reassignment_read_is_taken_over() -> None:
         await w.check()
 
 
+async def test_replicas_in_sync_stay_if_the_target_leaves_the_isr_before_they_are_stopped() -> None:
+    """The ISR is looked at again when an end that the store failed is tried again."""
+    async with world(1, 3) as w:
+        await w.create("t", [[1]])
+        await reassign(w, {"t-0": [3]})
+        once(w, "commit", fails(GONE), fails(GONE))
+        await w.write_isr("t-0", 1, 1, 3)
+        w.brokers.forget()
+        await w.stop(3)
+        await w.wait(12_000)
+
+        assert set(await running(w)) == {"t-0"}
+        assert not any(isinstance(request, StopReplica) and request.delete.any() for _, request in w.brokers.sent)
+        assert (w.known("t-0").leader, w.known("t-0").isr) == (1, (1,))
+
+        await w.start(3)
+        await w.write_isr("t-0", 1, 1, 3)
+        assert await running(w) == {}
+        assert await entry(w, "t-0") == Assignment((3,))
+        assert (w.known("t-0").leader, w.known("t-0").isr) == (3, (3,))
+        await w.check()
+
+
+async def test_a_drained_leader_that_stays_learns_of_its_new_replicas() -> None:
+    """It is elected for nothing; Kafka's goes on with the replicas of before."""
+    async with world(1, 2) as w:
+        await w.create("t", [[1, 2]])
+        await w.write_isr("t-0", 1, 1)
+        await w.controller.ask(ControlledShutdownRequested(1, NO_EPOCH))
+        epoch = w.known("t-0").leader_epoch
+        assert w.known("t-0").leader == 1
+
+        assert await reassign(w, {"t-0": [1]}) == [ErrorCode.NONE]
+
+        assert await entry(w, "t-0") == Assignment((1,))
+        assert w.brokers.told(1)["t-0"][:3] == (1, epoch + 1, (1,))
+
+
 async def test_a_topic_created_in_the_middle_of_a_reassignment_completes_it() -> None:
     async with world(1, 2) as w:
         ref = TopicRef("t", bytes(15) + b"1")

@@ -571,9 +571,9 @@ async def test_where_nobody_of_the_target_is_online_the_rest_is_done_all_the_sam
         assert await reassign(w, {"t-0": [1, 2]}) == [0]
 
         assert "1 partitions cannot become ONLINE; the first: t-0: NO_ELIGIBLE_LEADER" in caplog.text
-        # The leader is as it was, and not elected again; 3 is stopped, and the end is stored.
-        assert await w.stored("t-0") == (1, 1, (1, 2))
-        assert [stopped(flush) for flush in sent if flush.stop] == [{3: Stopped(0, False)}, {3: Stopped(1, True)}]
+        # The leader leads on under a new epoch, and is not elected again; 3 is stopped, and the end is stored.
+        assert await w.stored("t-0") == (1, 2, (1, 2))
+        assert [stopped(flush) for flush in sent if flush.stop] == [{3: Stopped(1, False)}, {3: Stopped(2, True)}]
         assert await entry(w, "t-0") == Assignment((1, 2))
         assert sent[-1].kinds == ["UpdateMetadata"]
         assert await running(w) == {}

@@ -45,6 +45,10 @@ FAILED_ONCE: Final = (
     112, 137, 192, 348, 375, 376, 461,  # an election reached a new registration before its first UpdateMetadata
     455,  # the first ISR of a partition contained the whole target of its reassignment, and nothing completed it
     171, 509, 526,  # an answer was lost that left out a topic once, as it had been deleted and created again
+    100743,  # a tool that grew a topic wrote it without the id that it had got meanwhile
+    100982,  # all in-sync replicas were stopped, as the target had left the ISR before they could be
+    102165, 102845, 103322,  # a drained leader kept the replicas of before a reassignment, and proposed them
+    103256,  # a partition that the controller knew nothing of was missed in the first LeaderAndIsr
     1097,  # a leader epoch was stored without an answer, and read before anybody sent LeaderAndIsr for it
     102957,  # a leader without a topic id forgot its ISR over a repeated LeaderAndIsr; brokers of Kafka do not
     102533,  # the leadership of a partition was read before its first leader was known to be written

@@ -114,6 +114,18 @@ class TopicContract:
             assert dict(assignments.items()) == {TopicPartition("orders", at): held for at, held in grown.items()}
             assert await stored(store, ORDERS_0) == Leadership(1, 0, (1, 2, 3), 0, fence.epoch)
 
+    @pytest.mark.parametrize("fenced", [True, False])
+    async def test_an_assignment_without_an_id_keeps_the_id(self, stores: Stores, fenced: bool) -> None:
+        """As of tools that do not know ids, or that read the topic before it had one."""
+        async with stores.open_client() as store:
+            fence = await lead(store)
+
+            await store.write_assignment(TopicRef("orders"), {0: Assignment((9,))}, fence if fenced else None)
+
+            assignments = await store.assignments(["orders"])
+            assert assignments.topics == (ORDERS,)
+            assert dict(assignments.items()) == {ORDERS_0: Assignment((9,))}
+
     async def test_a_topic_that_is_not_there_cannot_be_assigned(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await store.contest(1)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kactl.errors import NotFound, TopicExists
-from kactl.model import NO_BROKER, Fence, TopicPartition, TopicRef
+from kactl.model import NO_BROKER, ZERO_ID, Fence, TopicPartition, TopicRef
 from kactl.store import Assignments, Changed, Changes, Committed, Leaderships, Names, Notification, Write
 from kactl.stored import named
 from kactl.stores.entries import topic_numbers
@@ -78,8 +78,8 @@ class Catalog:
             if number is None:
                 raise NotFound("topic", topic.name)
             connection.execute(
-                "UPDATE topics SET id = ?, assignment = ? WHERE number = ?",
-                (topic.id, pack("assignment", number, _columns(piece)), number),
+                "UPDATE topics SET id = iif(? = ?, id, ?), assignment = ? WHERE number = ?",
+                (topic.id, ZERO_ID, topic.id, pack("assignment", number, _columns(piece)), number),
             )
             self._database.stamp(Changed.TOPIC, topic.name)
 

@@ -27,12 +27,15 @@ class BrokerHappenings(Base):
         await session.register(Broker(broker, 0, (Endpoint("I", f"h{broker}", 9092),)))
 
     async def _older(self, broker: int) -> frozenset[TopicPartition]:
-        """The partitions with stored leadership that have a replica on `broker`, except those being added."""
+        """The partitions that have a replica on `broker`, and leadership that is stored and that the controller knows;
+        except those being added."""
         held = await self.store.assignments(sorted(self.topics()))
         led = (await self.store.leaderships(Names(held.topics, held.topic, held.partition))).found
-        return frozenset(
-            name for name, each in held.take(led).items() if broker in each.replicas and broker not in each.adding
-        )
+        here = {name for name, each in held.take(led).items() if broker in each.replicas and broker not in each.adding}
+        if self.active is not None:
+            known = map(self.active.partition, map(str, here))
+            here &= {view.name for view in known if view is not None and view.leadership is not None}
+        return frozenset(here)
 
     async def stop(self, broker: int | None = None) -> None:
         if broker is None and not self.sessions:
