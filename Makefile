@@ -94,4 +94,4 @@ $(RUN_READY): pyproject.toml constraints.txt
 	$(call environment,$(RUN_VENV),server,seconds)
 
 $(CHECK_READY): pyproject.toml constraints.txt
-	$(call environment,$(CHECK_VENV),all$(,)test,a minute)
+	$(call environment,$(CHECK_VENV),all$(,)test$(,)lint,a minute)
