@@ -9,8 +9,9 @@ from typing import Any, Final
 from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 
 from kactl.errors import InvalidPartitions, NotFound, StoreDamaged, StoreError, TopicExists
+from kactl.escaping import escaped
 from kactl.logs import logger
-from kactl.model import ZERO_ID, Assignment, Fence, TopicRef, check_topic_name
+from kactl.model import TOPIC_NAME_LENGTH_MAX, ZERO_ID, Assignment, Fence, TopicRef, check_topic_name
 from kactl.store import Assignments, Outcome
 
 from . import config_node, fenced, layout, request, topic_columns
@@ -38,7 +39,8 @@ async def listed(client: Client, watches: Watches | None) -> list[str]:
     found = await names(client, layout.TOPICS, watches)
     refused = {name: reason for name in found if (reason := check_topic_name(name))}
     for name, reason in refused.items():
-        log.warning("%s is left out, it cannot be a topic: %s", layout.topic(name), reason)
+        path = layout.topic(escaped(name, TOPIC_NAME_LENGTH_MAX))
+        log.warning("%s is left out, it cannot be a topic: %s", path, reason)
     return [name for name in found if name not in refused]
 
 
