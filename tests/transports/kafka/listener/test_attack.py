@@ -16,8 +16,6 @@ pytestmark = pytest.mark.anyio
 
 CONNECTIONS = 1000
 HOLD_S = 0.1
-# Other processes of the machine delay answers as well. `attack.run` measures the p99 without them; its goal is 100 ms.
-LATE_S = 5.0
 RSS_MAX = 64 * 1024 * 1024
 OTHERS = ["127.0.0.2", *(f"127.0.1.{each}" for each in range(1, 20))]
 
@@ -39,8 +37,10 @@ async def test_brokers_are_answered_under_a_thousand_hostile_connections(address
         seen = await brokers_see(server, requests=60)
         after = await server.meters()
 
+    # What the loop was held by other processes and not by its own work, a request may meet several times.
+    stolen_s = max(0.0, after["hold_s"] - after["work_s"])
     assert {name: each.unanswered for name, each in seen.items()} == dict.fromkeys(seen, 0)
-    assert p99_s(seen) < LATE_S
+    assert p99_s(seen) < HOLD_S + 4 * stolen_s
     assert after["rss_max"] - before["rss_max"] < RSS_MAX
     assert "error" not in after["refused"]
 
