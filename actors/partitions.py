@@ -21,7 +21,7 @@ from kactl.history import History
 from kactl.logs import logger
 from kactl.machines import partition
 from kactl.model import PartitionState
-from kactl.rows import Bools, Bytes, RowNumbers, Rows, choose
+from kactl.rows import Bools, Bytes, RowNumbers, Rows, choose, some
 from kactl.store import Store
 
 from .actor import Actor
@@ -183,14 +183,16 @@ class Partitions(Actor[Move]):
         refusal[electable] = await self._elect(rows.take(electable), election, begun.round)
         return Moved(rows.at, refusal, electable)
 
-    async def _write_first(self, rows: Rows) -> tuple[Change, Settled]:
-        change = partition.initialize(rows, self.cluster.now, controller_epoch=self.cluster.fence.epoch)
+    async def _write_first(self, rows: Rows, *, replaces: bool = False) -> tuple[Change, Settled]:
+        epoch = self.cluster.fence.epoch
+        change = partition.initialize(rows, self.cluster.now, controller_epoch=epoch, replaces=replaces)
         return change, await self.ledger.commit(change)
 
-    async def _initialize(self, rows: Rows, written: tuple[Change, Settled] | None) -> Bytes:
-        """First leaders. Where a state is stored already the partition stays NEW until a controller loads it.
+    async def _initialize(self, rows: Rows, written: tuple[Change, Settled] | None = None) -> Bytes:
+        """Commit first leaders. Where leadership is stored already the partition stays NEW until a controller loads it.
 
-        Unless we wrote it ourselves, and were not told, or have read it since.
+        Exceptions: leadership that we wrote without receiving the answer, or have read since, is adopted; leadership
+        that we wrote for a deleted topic of the same name is overwritten.
         """
         change, settled = written or await self._write_first(rows)
         refusal = change.refusal.copy()
@@ -198,20 +200,46 @@ class Partitions(Actor[Move]):
         refusal[settled.failed] = Refusal.STORE_FAILED
         kept = settled.change
         self._online(kept.take(kept.writes), is_new=True)
-        ours = rows.has_leadership | (settled.conflict & self.ledger.unsure(rows))
-        if ours.any():
-            refusal[ours] = await self._adopt(rows.take(ours))
-        self._refused(Change.of(rows, refusal=refusal).take(refusal != Refusal.NONE), PartitionState.ONLINE)
+        exists = rows.has_leadership | settled.conflict
+        failed = ~exists & (refusal != Refusal.NONE)
+        self._refused(Change.of(rows, refusal=refusal).take(failed), PartitionState.ONLINE)
+        if exists.any():
+            refusal[exists] = await self._adopt(rows.take(exists))
         return refusal
 
     async def _adopt(self, rows: Rows) -> Bytes:
-        """A first leader stands that we may have written ourselves: an answer was lost. If we did, it is one.
+        """Adopt stored leadership that we wrote ourselves, and overwrite what we wrote for an earlier topic.
 
-        So is whatever a handler has read meanwhile: the table has its leadership, and only its state is missing.
+        Leadership that a handler has read meanwhile is in the table; only its state is missing.
         """
+        unsure = self.ledger.unsure(rows)
         read, why = await self.ledger.read_again(rows)
-        mine = (why == Refusal.NONE) & (rows.has_leadership | (read.controller_epoch == self.cluster.fence.epoch))
-        read = read.take(mine)
+        ours = (why == Refusal.NONE) & (read.controller_epoch == self.cluster.fence.epoch)
+        # Written after the topic was deleted and created again, and before we knew: no replica of this one is in sync.
+        earlier = ours & ~some(read.in_sync & read.assigned)
+        mine = (why == Refusal.NONE) & ~earlier & (rows.has_leadership | (ours & unsure))
+        refusal: Bytes = choose(mine, np.uint8(Refusal.NONE), np.uint8(Refusal.STATE_EXISTS))
+        if earlier.any():
+            refusal[earlier] = await self._replace(read.take(earlier))
+        failed = ~mine & (refusal != Refusal.NONE)
+        self._refused(Change.of(rows, refusal=refusal).take(failed), PartitionState.ONLINE)
+        if mine.any():
+            refusal[mine] = await self._adopt_read(read.take(mine))
+        return refusal
+
+    async def _replace(self, read: Rows) -> Bytes:
+        """Overwrite leadership of an earlier topic of the same name; by compare-and-set on what was read."""
+        change, settled = await self._write_first(read, replaces=True)
+        kept = settled.change
+        self._online(kept.take(kept.writes), is_new=True)
+        self.ledger.sure(read.take(settled.kept & change.writes))
+        refusal = change.refusal.copy()
+        refusal[settled.conflict] = Refusal.STATE_EXISTS
+        refusal[settled.failed] = Refusal.STORE_FAILED
+        return refusal
+
+    async def _adopt_read(self, read: Rows) -> Bytes:
+        """Take over leadership as it was read; where its leader has died since, elect another."""
         self.ledger.sure(read)
         state = partition.begin(read, self.cluster.now).state
         # As it was read: all of it is news to the table.
@@ -221,11 +249,10 @@ class Partitions(Actor[Move]):
         notify = read.assigned & read.online(self.cluster.now.registered)
         self._online(change.take(led).replace(notify=notify[:, led]), is_new=True)
         self._apply(change.take(~led))
-        refusal: Bytes = choose(mine, np.uint8(Refusal.NONE), np.uint8(Refusal.STATE_EXISTS))
+        refusal = np.zeros(len(read), np.uint8)
         if not led.all():
-            # Its leader has died since.
             orphans = self.cluster.table.rows(read.at[~led])
-            refusal[np.flatnonzero(mine)[~led]] = await self._elect(orphans, Election.OFFLINE)
+            refusal[~led] = await self._elect(orphans, Election.OFFLINE)
         return refusal
 
     async def _round(self, rows: Rows, election: Election) -> _Round:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER
+from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, ReplicaState
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int32]
@@ -88,6 +88,12 @@ class Rows:
     def has_leadership(self) -> Bools:
         known: Bools = self.leader_epoch != NO_EPOCH
         return known
+
+    @property
+    def stopped(self) -> Bools:
+        """bool[W, n]: replicas that are neither assigned nor have a state. Their brokers have deleted the log."""
+        stopped: Bools = ~self.assigned & (self.replica_state == ReplicaState.ABSENT)
+        return stopped
 
     def take(self, which: Bools | RowNumbers) -> "Rows":
         """The rows that `which` names, by mask or by position; these very rows if a mask names all."""

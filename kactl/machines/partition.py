@@ -76,14 +76,16 @@ def move(rows: Rows, target: PartitionState) -> Change:
     )
 
 
-def initialize(rows: Rows, now: Circumstances, *, controller_epoch: int) -> Change:
-    """NEW → ONLINE: the first leader. Rows that are not NEW are refused.
+def initialize(rows: Rows, now: Circumstances, *, controller_epoch: int, replaces: bool = False) -> Change:
+    """NEW → ONLINE: elect the first leader. Rows that are not NEW are rejected; a row goes ONLINE once it is committed.
 
-    The write expects that nothing is stored, so rows with leadership are refused; the row goes ONLINE when it was kept.
+    Args:
+        replaces: the stored leadership belongs to a deleted topic of the same name. It is overwritten, under the next
+            leader epoch. Otherwise the write expects that nothing is stored, and rows with leadership are rejected.
     """
     elected = first_leader(rows, now)
     is_new = rows.state == NEW
-    stored = rows.has_leadership
+    stored = rows.has_leadership & (not replaces)
     found = is_new & ~stored & (elected.leader != NO_LEADER)
     refusal = choose(
         ~is_new,
@@ -94,9 +96,8 @@ def initialize(rows: Rows, now: Circumstances, *, controller_epoch: int) -> Chan
         np.uint8(Refusal.NONE),
         np.uint8(Refusal.NO_ONLINE_REPLICA),
     )
-    return _online(
-        rows, elected, found, refusal, epoch=np.zeros(len(rows), np.int32), controller_epoch=controller_epoch
-    )
+    # NO_EPOCH, if nothing is stored, is the epoch before the first.
+    return _online(rows, elected, found, refusal, epoch=rows.leader_epoch + 1, controller_epoch=controller_epoch)
 
 
 def elect(rows: Rows, election: Election, now: Circumstances, *, unclean: Bools, controller_epoch: int) -> Change:

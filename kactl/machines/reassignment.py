@@ -44,15 +44,22 @@ def led_by_target(rows: Rows, now: Circumstances) -> Bools:
 
 
 def raise_epoch(rows: Rows, which: Bools, *, controller_epoch: int) -> Change:
-    """The rows `which`, bool[n], under a new leader epoch and else as they are: whoever is told takes it for news.
+    """Raise the leader epoch of the rows `which`, bool[n], so that brokers accept the request as a new one.
 
-    Rows without leadership are refused.
+    Replicas that were stopped and are not assigned leave the ISR in the same write: a leader may have added one of them
+    after the controller last read the ISR. They stay where no other in-sync replica leads.
+    Rows without leadership are rejected.
+
+    Source: the classic controller's updateLeaderEpoch; removeReplicasFromIsr, which reads the stored ISR first.
     """
     writes = which & rows.has_leadership
+    stays = rows.in_sync & ~rows.stopped
+    removes = writes & some(stays & (rows.replicas == rows.leader))
     return Change.of(
         rows,
         refusal=choose(which & ~writes, np.uint8(Refusal.NO_LEADERSHIP), np.uint8(Refusal.NONE)),
         writes=writes,
+        in_sync=choose(removes, stays, rows.in_sync),
         leader_epoch=rows.leader_epoch + writes.astype(np.int32),
         controller_epoch=choose(writes, np.int32(controller_epoch), rows.controller_epoch),
     )

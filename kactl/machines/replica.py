@@ -110,6 +110,7 @@ def legal_offline(rows: Rows, broker: int) -> Bools:
 def go_offline(rows: Rows, broker: int, *, controller_epoch: int) -> Change:
     """A move to OFFLINE of the replicas on one broker; all of them may make it (`legal_offline`).
 
+    A stopped replica that a leader added to the ISR meanwhile does not count as another member: it has no log any more.
     Where the broker is in the ISR the leadership is to be written; where it is not, it is taken over as it is, under
     our controller epoch. Told are the other replicas, whether anything was written or not, but for topics that are
     being deleted. Rows without leadership only change their state.
@@ -117,7 +118,7 @@ def go_offline(rows: Rows, broker: int, *, controller_epoch: int) -> Change:
     here = holds(rows, broker)
     known = rows.has_leadership
     writes = some(here & rows.in_sync) & known
-    alone = np.add.reduce(rows.in_sync, axis=0, dtype=np.int16) == 1
+    alone = ~some(rows.in_sync & ~here & ~rows.stopped)
     return Change.of(
         rows,
         replica_state=choose(here, np.uint8(_S.OFFLINE), rows.replica_state),

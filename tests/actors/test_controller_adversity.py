@@ -626,6 +626,25 @@ async def test_what_somebody_else_wrote_for_a_new_partition_is_not_adopted() -> 
         assert await w.stored("orders-0") == (2, 7, (2,))
 
 
+async def test_leadership_written_for_an_earlier_topic_is_overwritten() -> None:
+    """The topic is deleted and created again while its first leader is on its way to the store."""
+    async with world(1, 2, 3, 4) as w:
+
+        async def replaced(real: Any, write: Any, fence: Any) -> Any:
+            w.store.state.delete_topic("t")
+            await w.store.create_topic(TopicRef("t", b"n" * 16), {0: Assignment((3, 4))}, {})
+            return await real(write, fence)
+
+        left = w.script("commit", replaced)
+        await w.create("t", [[1, 2]])
+
+        assert not left
+        assert w.known("t-0").state is PartitionState.ONLINE
+        assert await w.stored("t-0") == (3, 1, (3, 4))
+        assert w.brokers.told(4)["t-0"] == (3, 1, (3, 4), True)
+        await w.check()
+
+
 async def test_whoever_comes_before_a_first_leader_is_known_is_told_of_it() -> None:
     """It was written, but nobody said so, and it could not be read back either."""
     async with world(1, 2, 3) as w:

@@ -9,6 +9,7 @@ import pytest
 
 from kactl.broker_requests import ControlledShutdownRequested
 from kactl.errors import ErrorCode, SessionExpired, StoreUnavailable
+from kactl.level import ProtocolLevel
 from kactl.model import NO_EPOCH, NO_LEADER, Assignment, PartitionState, ReplicaState, TopicRef
 from kactl.requests import UndrainRequested
 from kactl.wire import StopReplica
@@ -326,3 +327,24 @@ async def test_a_replica_that_a_dead_controller_was_to_stop_is_stopped_by_the_ne
             assert [request.delete.tolist() for request in stops] == [[False], [True]]
             assert await second.reassignments() == {}
             assert not second.cluster.reassigning
+
+
+async def test_a_replica_that_joins_the_isr_while_it_is_stopped_leaves_it_again() -> None:
+    """Below protocol level 2.7 the leader writes the ISR itself; the controller has not read that when it stops 4."""
+    async with world(1, 2, 3, 4, level=ProtocolLevel(2, 6)) as w:
+        await w.create("t", [[1, 2]])
+        await reassign(w, {"t-0": [4]})
+
+        async def joined(real: Callable[..., Awaitable[object]], *arguments: object) -> object:
+            await w.write_isr("t-0", 1, 4)
+            return await real(*arguments)
+
+        once(w, "write_assignment", joined)
+        assert await reassign(w, {"t-0": [3]}) == [ErrorCode.NONE]
+        assert (await w.stored("t-0"))[2] == (1,)
+
+        await w.stop(1)
+        await w.start(1)
+
+        assert (await w.stored("t-0"))[0] == 1
+        await w.check()

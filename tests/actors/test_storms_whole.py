@@ -52,6 +52,9 @@ FAILED_ONCE: Final = (
     1097,  # a leader epoch was stored without an answer, and read before anybody sent LeaderAndIsr for it
     102957,  # a leader without a topic id forgot its ISR over a repeated LeaderAndIsr; brokers of Kafka do not
     102533,  # the leadership of a partition was read before its first leader was known to be written
+    246104,  # a leader added a replica to the ISR that another target stopped meanwhile, and died
+    300249,  # a failed election was recorded as if the partition were still NEW
+    349187,  # a first leader was written for a topic that had been deleted and created again
 )  # fmt: skip
 
 

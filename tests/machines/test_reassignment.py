@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kactl.change import Refusal
 from kactl.machines import reassignment
-from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER
+from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, ReplicaState
 from tests.oracle.model import ObjectCluster, Partition
 from tests.seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
 from tests.strategies import BROKERS, Both, clusters
@@ -76,7 +76,9 @@ def test_columns_and_objects_choose_the_same_heir(both: Both, stays: list[int]) 
 
 
 @given(clusters(), st.data())
-def test_a_new_epoch_changes_nothing_else(both: Both, data: st.DataObject) -> None:
+def test_a_new_epoch_removes_stopped_replicas_from_the_isr_and_changes_nothing_else(
+    both: Both, data: st.DataObject
+) -> None:
     rows = both.cluster.table.rows(both.cluster.table.all())
     which = np.array(data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))), np.bool_)
 
@@ -87,8 +89,30 @@ def test_a_new_epoch_changes_nothing_else(both: Both, data: st.DataObject) -> No
     assert (change.refusal == Refusal.NO_LEADERSHIP).tolist() == (which & ~known).tolist()
     assert change.leader_epoch.tolist() == (rows.leader_epoch + (which & known)).tolist()
     assert change.leader is rows.leader
-    assert change.in_sync is rows.in_sync
     assert change.state is rows.state
+    for at, name in enumerate(both.cluster.table.names(rows.at)):
+        partition = both.objects.partitions[name]
+        isr = set(partition.leading.isr) if partition.leading else set()
+        stays = {
+            each for each in isr if each in partition.replicas or partition.replica_state(each) != ReplicaState.ABSENT
+        }
+        removes = change.writes[at] and rows.leader[at] in stays
+        assert {*rows.replicas[change.in_sync[:, at], at].tolist()} == (stays if removes else isr)
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "after"),
+    [(1, (1, 4), {1}), (1, (1, 2, 4), {1, 2}), (4, (1, 4), {1, 4}), (NO_LEADER, (1, 4), {1, 4}), (1, (1, 5), {1, 5})],
+)
+def test_a_new_epoch_removes_stopped_replicas(leader: int, isr: tuple[int, ...], after: set[int]) -> None:
+    """Broker 4 was stopped, and 5 is not yet."""
+    seed = PartitionSeed(replicas=(1, 2), leadership=led(leader, 3, isr, 7), states={5: ReplicaState.ONLINE})
+    rows = rows_of(ClusterSeed(live=frozenset({1, 2, 4, 5}), partitions={T0: seed}).columns())
+
+    change = reassignment.raise_epoch(rows, np.ones(1, np.bool_), controller_epoch=OURS)
+
+    assert {*rows.replicas[change.in_sync].tolist()} == after
+    assert change.leader_epoch.tolist() == [4]
 
 
 @pytest.mark.parametrize(

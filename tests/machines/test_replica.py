@@ -175,6 +175,27 @@ def test_a_broker_leaves_the_isr(before: Leadership, gone: int, after: tuple[int
     assert change.recovering is rows.recovering
 
 
+def test_a_stopped_replica_in_the_isr_does_not_count_as_its_last_member() -> None:
+    """A leader added it after the controller stopped it, and died: the records are only on the leader."""
+    seed = PartitionSeed(replicas=(1, 2), leadership=led(1, E, (1, 4)))
+    rows = rows_of(ClusterSeed(partitions={T0: seed}).columns())
+
+    change = replica.go_offline(rows, 1, controller_epoch=EPOCH)
+
+    assert change.writes.tolist() == [True]
+    assert change.leader.tolist() == [-1]
+    assert set(brokers(change, change.in_sync)) == {1, 4}
+
+
+def test_a_replica_that_is_not_stopped_yet_counts_as_a_member() -> None:
+    seed = PartitionSeed(replicas=(1, 2), leadership=led(1, E, (1, 4)), states={4: S.ONLINE})
+    rows = rows_of(ClusterSeed(partitions={T0: seed}).columns())
+
+    change = replica.go_offline(rows, 1, controller_epoch=EPOCH)
+
+    assert set(brokers(change, change.in_sync)) == {4}
+
+
 def test_nobody_is_told_of_a_topic_that_is_being_deleted_but_the_isr_shrinks() -> None:
     rows = rows_of(in_state(S.ONLINE, led(1, E, (1, 2)), queued=True))
 

@@ -190,7 +190,13 @@ def plan_shrink(
         if broker not in leading.isr:
             untouched.append(partition)
             continue
-        isr = leading.isr if len(leading.isr) == 1 else [member for member in leading.isr if member != broker]
+        remaining = [member for member in leading.isr if member != broker]
+        # A stopped replica that a leader added to the ISR has no log any more: it is not another member.
+        alone = all(
+            member not in partition.replicas and partition.replica_state(member) == ReplicaState.ABSENT
+            for member in remaining
+        )
+        isr = leading.isr if alone else remaining
         leader = NO_LEADER if leading.leader == broker else leading.leader
         changed = Leading(
             leader, leading.leader_epoch + 1, isr, leading.version, cluster.controller_epoch, leading.recovering
