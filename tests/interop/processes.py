@@ -39,13 +39,16 @@ PORT_TRIES: Final = 1_000
 
 # Runs in the child before the command: asks to be killed with its parent, then becomes the command. A program
 # started in between is the safe form of `preexec_fn`, which may deadlock in a process with threads.
+# Signals that a parent ignores stay ignored in its children: a shell without job control starts what runs in the
+# background with SIGINT ignored, and Python ignores SIGPIPE. The child gets the dispositions that a terminal gives it.
 _LAUNCHER: Final = """
 import ctypes, os, signal, sys
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     if os.getppid() != int(sys.argv[1]):
         os._exit(1)
-signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+for number in (signal.SIGINT, signal.SIGPIPE):
+    signal.signal(number, signal.SIG_DFL)
 try:
     os.execvp(sys.argv[2], sys.argv[2:])
 except OSError as error:

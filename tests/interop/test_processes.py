@@ -52,6 +52,20 @@ def test_a_process_that_ends_too_early_is_quoted(tmp_path: Path) -> None:
         process.wait_for_line("ready", timeout=10)
 
 
+def test_child_of_a_parent_that_ignores_sigint_ends_by_it(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = sh("echo ready; exec sleep 300", tmp_path / "out")
+        process.wait_for_line("ready", timeout=10)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    with process:
+        process.signal(signal.SIGINT)
+
+        assert process.wait(10) == -signal.SIGINT
+
+
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     process = Process(["no-such-program"], output=tmp_path / "out")
 
