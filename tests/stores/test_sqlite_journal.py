@@ -262,4 +262,5 @@ async def test_a_copy_of_a_running_store_opens(store: SqliteStore, tmp_path: Pat
     for suffix in ("", "-wal"):
         shutil.copyfile(f"{store.path}{suffix}", f"{copy}{suffix}")
 
-    assert len(Database(copy, ManualClock()).journal.entries) == len(ALL)
+    with closing(Database(copy, ManualClock())) as opened:
+        assert len(opened.journal.entries) == len(ALL)
