@@ -70,6 +70,13 @@ def test_a_forbidden_import_is_caught(copy_of_the_tree: Path, file: str, line: s
     assert verdict[1] == "BROKEN"
 
 
+def test_no_transport_is_written_to_by_writelines() -> None:
+    """asyncio's own of Python 3.12 and 3.13 lacks flow control (gh-127655) and checks of the connection (gh-136234)."""
+    uses = [name for name, file in tree.modules().items() if ".writelines(" in file.read_text(encoding="utf-8")]
+
+    assert not uses
+
+
 # Paths of one machine, and hosts that a mirror may stand in for. Each is put together here, so as not to be found here.
 FOREIGN = ["/" + "work/", ".." + "/shared", "/" + "root/", "py" + "pi.org", "python" + "hosted.org", "repo1." + "maven"]
 

@@ -3,7 +3,8 @@
 What tells a hundred brokers of two hundred thousand partitions is a gigabyte. Sockets take megabytes at once, and a
 loop that offers each of them all that it has does nothing else for as long as it takes to copy all that. So only so
 much is written in one turn of the loop, by whoever comes; a connection whose socket takes no more waits for it alone,
-and uses up nothing. Pieces are views: nothing is joined, and what is copied is what a socket left of one piece.
+and uses up nothing. Only the buffers of a small frame are joined. Pieces of a large one are views, and what is copied
+is what a socket left of one piece.
 """
 
 import asyncio
@@ -24,8 +25,6 @@ class Writer(Protocol):
 
     def write(self, data: Buffer) -> None: ...
 
-    def writelines(self, data: Iterable[Buffer]) -> None: ...
-
     async def drain(self) -> None: ...
 
 
@@ -45,7 +44,9 @@ class Pace:
         """
         if size <= PIECE_BYTES:
             await self._turn(size)
-            writer.writelines(buffers)
+            # `writelines` of CPython 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 does not pause the protocol (CVE-2024-12254):
+            # `drain` would not wait.
+            writer.write(b"".join(buffers))
             await writer.drain()
             return
         for piece in _pieces(buffers):

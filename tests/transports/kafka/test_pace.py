@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Iterable
 
 import pytest
 
@@ -33,10 +32,6 @@ class Line:
     def write(self, data: Buffer) -> None:
         self.data += data
         self.wire.written[self.wire.turn] = self.wire.written.get(self.wire.turn, 0) + len(data)
-
-    def writelines(self, data: Iterable[Buffer]) -> None:
-        for each in data:
-            self.write(each)
 
     async def drain(self) -> None:
         await self.takes.wait()

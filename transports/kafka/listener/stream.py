@@ -86,8 +86,10 @@ class Stream(asyncio.BufferedProtocol):
                 self._wanted = 0
 
     def write(self, *parts: bytes) -> None:
+        # `writelines` of CPython 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 does not pause the protocol (CVE-2024-12254):
+        # `drain` would not wait.
         if not self.is_lost:
-            self.transport.writelines(parts)
+            self.transport.write(b"".join(parts))
 
     async def drain(self) -> None:
         """Wait until most of what was written is taken.

@@ -160,7 +160,9 @@ class Connection(asyncio.Protocol):
     def _write(self, out: list[bytes]) -> None:
         # Without regard to how much the transport holds back: it is what the client's window lets pass, at most.
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.writelines(out)
+            # After `writelines` with an empty last part, asyncio's loop of Python 3.12 and 3.13 is never idle again
+            # (gh-155888).
+            self._transport.write(b"".join(out))
 
     # -- what the server says
 
