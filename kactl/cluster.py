@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kactl.change import Change
-from kactl.election import Circumstances
 from kactl.errors import IllegalState
 from kactl.halt import Halt
 from kactl.model import (
@@ -33,8 +32,8 @@ from kactl.model import (
     TopicPartition,
 )
 from kactl.row_sets import common
-from kactl.rows import Bools, Ints, Live, RowNumbers, Rows, choose, preferred_imbalance
-from kactl.store import Assignments, Leaderships, Names
+from kactl.rows import Bools, Circumstances, Ints, Live, RowNumbers, Rows, choose, preferred_imbalance
+from kactl.stored import Assignments, Leaderships, Names
 from kactl.table import NO_ROW, Table
 
 NOT_ACTIVE: Final = Fence(epoch=0, version=0)

@@ -11,10 +11,10 @@ import numpy as np
 
 from kactl.change import Refusal
 from kactl.cluster import Cluster
-from kactl.election import Circumstances, Election
+from kactl.election import Election
 from kactl.machines import partition, replica
 from kactl.row_sets import common
-from kactl.rows import Bools, Ints, Live, RowNumbers, Rows, holds, some
+from kactl.rows import Bools, Circumstances, Ints, Live, RowNumbers, Rows, holds, some
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

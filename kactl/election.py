@@ -22,22 +22,7 @@ from typing import Final
 import numpy as np
 
 from kactl.model import NO_LEADER
-from kactl.rows import Bools, Ints, Live, Rows, choose, first, preferred_slot, some
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Circumstances:
-    """What a choice depends on besides the rows.
-
-    Attributes:
-        live: brokers that are registered and not shutting down; they may lead.
-        registered: those that are shutting down as well; they are still told.
-        recovery: whether a leader that was elected uncleanly is told to recover (protocol level 3.2 and above).
-    """
-
-    live: Live
-    registered: Live
-    recovery: bool = True
+from kactl.rows import Bools, Circumstances, Ints, Rows, choose, first, preferred_slot, some
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -60,6 +60,21 @@ class Live:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What a choice depends on besides the rows.
+
+    Attributes:
+        live: brokers that are registered and not shutting down; they may lead.
+        registered: those that are shutting down as well; they are still told.
+        recovery: whether a leader that was elected uncleanly is told to recover (protocol level 3.2 and above).
+    """
+
+    live: Live
+    registered: Live
+    recovery: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Rows:
     """Some partitions, by value. See the module for shapes."""
 

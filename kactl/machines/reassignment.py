@@ -19,9 +19,8 @@ import numpy as np
 
 from kactl.change import Change, Refusal
 from kactl.cluster import Cluster
-from kactl.election import Circumstances
 from kactl.model import NO_BROKER, NO_LEADER, Assignment, PartitionView, TopicPartition
-from kactl.rows import Bools, Ints, Rows, choose, some
+from kactl.rows import Bools, Circumstances, Ints, Rows, choose, some
 
 # -- what is decided ---------------------------------------------------------------------------------------------------
 
