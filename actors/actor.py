@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from kactl.errors import KactlError, Remedy
-from kactl.logs import logger
+from kactl.runtime.logs import logger
 
 log = logger(__name__)
 

@@ -21,8 +21,8 @@ from kactl.clock import Clock
 from kactl.coalescing import Alive, alive_in, coalesced
 from kactl.errors import BrokerUnreachable
 from kactl.events import Event, LeaderAndIsrAnswered, ReplicasDeleted, UpdateMetadataAnswered
-from kactl.logs import logger
 from kactl.model import Broker
+from kactl.runtime.logs import logger
 from kactl.telemetry import Telemetry
 from kactl.transport import Connection
 from kactl.wire import (

@@ -15,8 +15,8 @@ from typing import Final
 from kactl.batch import Addressed
 from kactl.clock import Clock
 from kactl.events import BrokerLagged, Event
-from kactl.logs import logger
 from kactl.model import Broker
+from kactl.runtime.logs import logger
 from kactl.telemetry import Telemetry
 from kactl.transport import Transport
 from kactl.wire import StopReplica

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from kactl.errors import ControllerMoved, IllegalState, KactlError, NotController, SessionExpired, StoreError
 from kactl.events import ControllerState, Event, LeaderAndIsrAnswered, Turn, WritesFailed
-from kactl.logs import logger
 from kactl.requests import Asked
+from kactl.runtime.logs import logger
 from kactl.telemetry import Telemetry
 
 from .actor import TURN_MS, Actor

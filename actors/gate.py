@@ -6,7 +6,7 @@ better still.
 
 import asyncio
 
-from kactl.logs import logger
+from kactl.runtime.logs import logger
 
 log = logger(__name__)
 

@@ -12,9 +12,9 @@ import numpy as np
 from kactl.change import Change, Refusal
 from kactl.cluster import Cluster
 from kactl.errors import Remedy, StoreError
-from kactl.logs import logger
 from kactl.model import NO_VERSION, TopicPartition
 from kactl.rows import Bools, Bytes, Ints, RowNumbers, Rows, choose, members
+from kactl.runtime.logs import logger
 from kactl.store import Found, Outcome, Store, Write
 from kactl.table import in_sync_of
 

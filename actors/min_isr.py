@@ -18,8 +18,8 @@ import numpy as np
 from kactl.clock import Clock
 from kactl.cluster import Cluster
 from kactl.errors import KactlError
-from kactl.logs import logger
 from kactl.rows import Ints, Rows
+from kactl.runtime.logs import logger
 from kactl.store import Changed, Store, StoreEvent
 from kactl.table import Table
 

@@ -18,10 +18,10 @@ from kactl.cluster import Cluster
 from kactl.election import Election
 from kactl.errors import StoreError
 from kactl.history import History
-from kactl.logs import logger
 from kactl.machines import partition
 from kactl.model import PartitionState
 from kactl.rows import Bools, Bytes, RowNumbers, Rows, choose, some
+from kactl.runtime.logs import logger
 from kactl.store import Store
 
 from .actor import Actor

@@ -18,10 +18,10 @@ from kactl.clock import Clock
 from kactl.cluster import Cluster
 from kactl.errors import StoreError
 from kactl.history import History
-from kactl.logs import logger
 from kactl.machines import replica
 from kactl.model import ReplicaState
 from kactl.rows import Bools, Bytes, Live, Rows, holds, some
+from kactl.runtime.logs import logger
 from kactl.store import Store
 
 from .actor import Actor

@@ -13,7 +13,6 @@ import anyio
 from opentelemetry import metrics, trace
 
 from kactl import arguments
-from kactl.background import Background, BlockStack
 from kactl.batch import RequestBatch, deletion_answers
 from kactl.clock import Clock, SystemClock
 from kactl.cluster import Cluster
@@ -21,9 +20,10 @@ from kactl.errors import BadRequest, KactlError
 from kactl.events import BrokerLagged, Event, Started
 from kactl.history import History
 from kactl.level import LATEST, ProtocolLevel
-from kactl.logs import logger
 from kactl.model import Broker
 from kactl.requests import ResignRequested
+from kactl.runtime.background import Background, BlockStack
+from kactl.runtime.logs import logger
 from kactl.store import Store
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry import Telemetry
@@ -86,8 +86,8 @@ class Controller(Asking, Looking):
             the store has no default for all brokers. Only health checks, lists and previews use it.
         meter_provider, tracer_provider: of OpenTelemetry; the host program's if None.
 
-    An exception that is raised in the block leaves it unchanged, not in an ExceptionGroup; `kactl.background` has the
-    rules, also for several exceptions at once.
+    An exception that is raised in the block leaves it unchanged, not in an ExceptionGroup; `kactl.runtime.background`
+    has the rules, also for several exceptions at once.
 
     Nothing global is touched: no signal handlers, no logging, no event loop policy, no telemetry provider.
     """

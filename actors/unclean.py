@@ -10,8 +10,8 @@ import numpy as np
 from kactl.cluster import Cluster
 from kactl.election import Election, nobody_in_sync_online
 from kactl.errors import StoreError
-from kactl.logs import logger
 from kactl.rows import Bools, Rows
+from kactl.runtime.logs import logger
 from kactl.store import Store
 
 log = logger(__name__)

@@ -26,8 +26,8 @@ from kactl.events import (
     TopicModified,
     TopicsChanged,
 )
-from kactl.logs import logger
 from kactl.model import TopicPartition
+from kactl.runtime.logs import logger
 from kactl.store import Changed, StoreEvent
 
 from .actor import ActorStopped, Inbox

@@ -11,10 +11,10 @@ import numpy as np
 from kactl.change import Change
 from kactl.errors import ControllerMoved, ErrorCode, StoreError
 from kactl.events import Event, IsrNotified, LeaderAndIsrAnswered, LogDirNotified, UpdateMetadataAnswered
-from kactl.logs import logger
 from kactl.model import ReplicaState
 from kactl.row_sets import common
 from kactl.rows import RowNumbers
+from kactl.runtime.logs import logger
 from kactl.store import Found
 from kactl.table import NO_ROW
 

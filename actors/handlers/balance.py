@@ -14,9 +14,9 @@ from kactl.balance import balance
 from kactl.change import Refusal
 from kactl.election import Election
 from kactl.events import BalanceDue, Event
-from kactl.logs import logger
 from kactl.model import PartitionState
 from kactl.rows import Bools, Rows, first, preferred_slot
+from kactl.runtime.logs import logger
 
 from .reach import Handler, Handlers, Reach
 from .timers import Timers

@@ -15,10 +15,10 @@ from kactl.change import Change
 from kactl.errors import StoreError
 from kactl.events import BrokerLagged, BrokerModified, BrokersChanged, Event, WritesFailed
 from kactl.history_events import BrokerEvent
-from kactl.logs import logger
 from kactl.model import PartitionState
 from kactl.row_sets import common, without
 from kactl.rows import RowNumbers
+from kactl.runtime.logs import logger
 
 from .deletion import Deletion
 from .features import FeatureEvents

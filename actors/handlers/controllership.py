@@ -12,9 +12,9 @@ from kactl.controllerships import Controllerships
 from kactl.errors import ControllerMoved, StaleEpoch
 from kactl.events import ControllerChanged, ControllerGone, Event, SessionLost, SessionOpened, Started
 from kactl.history_events import ControllerEvent
-from kactl.logs import logger
 from kactl.model import ControllerRecord
 from kactl.requests import ResignRequested
+from kactl.runtime.logs import logger
 
 from .failover import Failover
 from .reach import Handler, Handlers, Reach

@@ -20,10 +20,10 @@ from kactl.errors import Remedy, StoreError
 from kactl.events import DeletionsChanged, TopicsChanged
 from kactl.halt import Halt, HaltReason
 from kactl.history_events import TopicEvent
-from kactl.logs import logger
 from kactl.machines import deletion
 from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState
 from kactl.rows import Bools, Ints, RowNumbers, holds, some
+from kactl.runtime.logs import logger
 
 from .reach import Handlers, Reach
 from .timers import Timers

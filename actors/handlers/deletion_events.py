@@ -7,9 +7,9 @@ import numpy as np
 
 from kactl.errors import BeingDeleted, NotFound, TopicDeletionDisabled
 from kactl.events import DeletionsChanged, Event, ReplicasDeleted
-from kactl.logs import logger
 from kactl.model import TopicRef
 from kactl.requests import TopicDeletionRequested
+from kactl.runtime.logs import logger
 from kactl.table import NO_ROW
 
 from .deletion import Deletion

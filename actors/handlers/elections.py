@@ -15,11 +15,11 @@ from kactl.cluster import Cluster
 from kactl.election import Election, nobody_in_sync_online
 from kactl.errors import ErrorCode, Remedy, StoreError
 from kactl.events import Event, PreferredElectionStored
-from kactl.logs import logger
 from kactl.machines import partition
 from kactl.model import NO_LEADER, PartitionState, TopicPartition
 from kactl.requests import ElectionKind, ElectionRequested, ElectionResult, UncleanElectionsEnabled
 from kactl.rows import Bools, Bytes, Ints, RowNumbers, Rows, choose, first
+from kactl.runtime.logs import logger
 from kactl.table import NO_ROW
 
 from .reach import Handler, Handlers, Reach

@@ -8,9 +8,9 @@ Source: the classic controller's onControllerFailover.
 
 import numpy as np
 
-from kactl.logs import logger
 from kactl.machines import partition
 from kactl.model import ReplicaState
+from kactl.runtime.logs import logger
 from kactl.store import Names
 
 from .balance import Balancing

@@ -8,11 +8,11 @@ import numpy as np
 from kactl.errors import BeingDeleted, NotFound
 from kactl.events import Event, TopicModified
 from kactl.history_events import TopicEvent
-from kactl.logs import logger
 from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.placement import check_growth
 from kactl.requests import PartitionsRequested
 from kactl.rows import some
+from kactl.runtime.logs import logger
 from kactl.store import Assignments, Names
 from kactl.table import NO_ROW, Topic
 

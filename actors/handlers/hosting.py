@@ -10,10 +10,10 @@ import numpy as np
 
 from kactl.errors import BadRequest, NotFound
 from kactl.events import TopicsChanged
-from kactl.logs import logger
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.rewriting import rewritten
 from kactl.rows import RowNumbers
+from kactl.runtime.logs import logger
 from kactl.stored import Assignments, Found, Names
 from kactl.table import NO_ROW
 

@@ -8,8 +8,8 @@ from typing import Final
 from kactl.broker_requests import PRODUCER_ID_BLOCK_SIZE, ProducerIdsRequested
 from kactl.errors import BrokerNotRegistered, ProducerIdsExhausted, StaleBrokerEpoch, StoreError
 from kactl.events import Event
-from kactl.logs import logger
 from kactl.model import ProducerIdBlock
+from kactl.runtime.logs import logger
 
 from .reach import Handler, Handlers
 

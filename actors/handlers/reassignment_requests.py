@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping
 from kactl.cluster import Cluster
 from kactl.errors import ErrorCode
 from kactl.events import ReassignmentStored
-from kactl.logs import logger
 from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.requests import ReassignmentResult
+from kactl.runtime.logs import logger
 
 from .reach import Handlers
 

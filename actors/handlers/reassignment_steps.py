@@ -22,10 +22,10 @@ from kactl.change import REFUSAL_TEXT, Change, Refusal
 from kactl.election import Election
 from kactl.errors import BadRequest, ErrorCode, NotFound, Remedy, StoreError
 from kactl.halt import HaltReason
-from kactl.logs import logger
 from kactl.machines import reassignment
 from kactl.model import NO_BROKER, Assignment, PartitionState, ReplicaState, TopicPartition
 from kactl.rows import Bools, Bytes, RowNumbers, Rows, holds, some
+from kactl.runtime.logs import logger
 from kactl.store import Assignments
 
 from .deletion import Deletion

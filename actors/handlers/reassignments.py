@@ -15,12 +15,12 @@ from collections.abc import Collection, Iterable
 import numpy as np
 
 from kactl.events import Event, LeadershipWritten, ReassignmentStored
-from kactl.logs import logger
 from kactl.machines import reassignment
 from kactl.model import Assignment, ReplicaState, TopicPartition
 from kactl.requests import ReassignmentRequested, ReassignmentResult, ReassignmentsListed
 from kactl.row_sets import common
 from kactl.rows import RowNumbers
+from kactl.runtime.logs import logger
 from kactl.table import NO_ROW
 
 from .deletion import Deletion

@@ -10,8 +10,8 @@ import numpy as np
 
 from kactl.actors.ledger import ROUNDS_MAX, Ledger
 from kactl.change import Change, Refusal
-from kactl.logs import logger
 from kactl.rows import Bools, Bytes, RowNumbers, Rows, choose
+from kactl.runtime.logs import logger
 
 from .reach import Handlers, Reach
 

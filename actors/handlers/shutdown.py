@@ -23,11 +23,11 @@ from kactl.broker_requests import ControlledShutdownRequested
 from kactl.election import Election
 from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch
 from kactl.events import Event, ShutdownOverdue
-from kactl.logs import logger
 from kactl.model import NO_EPOCH, Broker, PartitionState, ReplicaState, TopicPartition
 from kactl.requests import UndrainRequested
 from kactl.row_sets import common
 from kactl.rows import RowNumbers, holds
+from kactl.runtime.logs import logger
 
 from .reach import Handler, Handlers, Reach
 from .timers import Timers

@@ -18,10 +18,10 @@ import numpy as np
 from kactl.cluster import Cluster
 from kactl.errors import Remedy, StoreError
 from kactl.events import Event, StandbyDue
-from kactl.logs import logger
 from kactl.machines import partition
 from kactl.model import Broker, ReplicaState
 from kactl.rows import RowNumbers
+from kactl.runtime.logs import logger
 from kactl.store import Changes, Names, Store
 from kactl.stored import Assignments
 from kactl.table import NO_ROW

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from kactl.errors import BadRequest, NotFound, Remedy, StoreError
-from kactl.logs import logger
 from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.rows import Bools, Rows, some
+from kactl.runtime.logs import logger
 from kactl.table import Table
 
 from .reach import Handlers, Reach

@@ -17,12 +17,12 @@ from kactl.election import Election
 from kactl.errors import BadRequest, NotFound
 from kactl.events import DefaultConfigChanged, Event, TopicConfigChanged, TopicsChanged
 from kactl.history_events import TopicEvent
-from kactl.logs import logger
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.placement import check_creation
 from kactl.requests import TopicCreationRequested
 from kactl.row_sets import common
 from kactl.rows import some
+from kactl.runtime.logs import logger
 from kactl.store import Assignments, Names
 
 from .deletion import Deletion

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final
 
-from kactl.logs import logger
+from kactl.runtime.logs import logger
 
 from .connections import Connection, Gate, Room
 

@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Final, Literal
 
 from kactl.errors import ActionTimedOut, KactlError, Remedy
-from kactl.escaping import escaped
 from kactl.history_events import RequestEvent
-from kactl.logs import logger
 from kactl.model import TopicPartition
+from kactl.runtime.escaping import escaped
+from kactl.runtime.logs import logger
 
 from .service import Service
 

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from kactl.logs import logger
+from kactl.runtime.logs import logger
 from kactl.telemetry import Reading
 
 from . import limits

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from kactl.config import ApiConfig
 from kactl.errors import ErrorCode
-from kactl.escaping import escaped
+from kactl.runtime.escaping import escaped
 
 from . import problem
 

@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import HttpVersion11, web
 
 from kactl.errors import ErrorCode
-from kactl.escaping import escaped
+from kactl.runtime.escaping import escaped
 
 from . import problem
 from .connections import receiving

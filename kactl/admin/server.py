@@ -18,9 +18,9 @@ from aiohttp.typedefs import Middleware
 from kactl.actors.system import Controller
 from kactl.config import Config
 from kactl.errors import BadConfig, ErrorCode
-from kactl.escaping import escaped
-from kactl.logs import logger
 from kactl.participant.group import Participants
+from kactl.runtime.escaping import escaped
+from kactl.runtime.logs import logger
 
 from . import limits, openapi, origin, problem, versions
 from .acceptor import Acceptor, bound

@@ -7,11 +7,11 @@ import anyio
 import click
 
 from kactl.actors.system import Controller
-from kactl.background import Background
 from kactl.config import Config
 from kactl.history_events import BrokerEvent, PartitionEvent
 from kactl.model import NO_LEADER, TopicPartition
 from kactl.requests import ElectionKind
+from kactl.runtime.background import Background
 
 from . import output
 from .exits import Exit, Failure

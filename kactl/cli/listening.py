@@ -13,9 +13,9 @@ import numpy as np
 from kactl.actors.system import Controller
 from kactl.config import Config
 from kactl.errors import ActionTimedOut, NotController
-from kactl.logs import logger
 from kactl.model import NO_EPOCH, NO_LEADER, ZERO_ID, Broker, TopicRef
 from kactl.requests import Asked
+from kactl.runtime.logs import logger
 from kactl.transports.kafka.listener import KafkaListener, ListenerSettings
 from kactl.transports.kafka.listener.limits import Limits
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from kactl.escaping import harmless as harmless
+from kactl.runtime.escaping import harmless as harmless
 
 GAP: Final = "  "
 NONE: Final = "-"

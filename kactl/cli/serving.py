@@ -17,16 +17,16 @@ from opentelemetry.metrics import MeterProvider
 from kactl.actors.system import Controller
 from kactl.admin.metrics import telemetry_for_server
 from kactl.admin.server import Address, serve
-from kactl.background import Background
 from kactl.clock import Clock
 from kactl.collector import Collector
 from kactl.config import Config
 from kactl.errors import BadConfig
 from kactl.events import ControllerState
 from kactl.level import LATEST, ProtocolLevel
-from kactl.logs import logger
 from kactl.model import Broker
 from kactl.participant.group import Participants
+from kactl.runtime.background import Background
+from kactl.runtime.logs import logger
 from kactl.store import Store
 from kactl.stores.sqlite import NO_HOLDER, Holder, SqliteStore
 from kactl.transport import Transport

@@ -16,11 +16,11 @@ from typing import Final
 import anyio
 
 from kactl.admin.audit import AUDIT_LOGGER
-from kactl.background import Background
 from kactl.config import Config, Listen
 from kactl.config_file import load
 from kactl.errors import KactlError
-from kactl.logs import LineFormatter, logger
+from kactl.runtime.background import Background
+from kactl.runtime.logs import LineFormatter, logger
 from kactl.stores.sqlite import Holder
 
 from .exits import Exit, Failure

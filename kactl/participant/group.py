@@ -8,9 +8,9 @@ from typing import Final, Self
 import anyio
 
 from kactl import arguments
-from kactl.background import BlockStack
 from kactl.clock import Clock
 from kactl.errors import BadRequest, NotFound
+from kactl.runtime.background import BlockStack
 from kactl.store import Store
 
 from .hand_over import ATTEMPTS

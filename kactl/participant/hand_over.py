@@ -9,9 +9,9 @@ from typing import Final, Protocol
 from kactl.broker_requests import ControlledShutdownRequested
 from kactl.clock import Clock
 from kactl.errors import KactlError
-from kactl.logs import logger
 from kactl.model import NO_EPOCH, TopicPartition
 from kactl.requests import Asked
+from kactl.runtime.logs import logger
 
 log = logger(__name__)
 

@@ -18,9 +18,9 @@ import numpy as np
 
 from kactl.clock import Clock
 from kactl.errors import KactlError
-from kactl.logs import logger
 from kactl.model import NO_BROKER, Leadership, TopicPartition
 from kactl.rows import Bools, Ints, Live, RowNumbers, members, some
+from kactl.runtime.logs import logger
 from kactl.store import Names
 
 from .hosted import Hosted, Role

@@ -12,8 +12,8 @@ from typing import Final
 
 from kactl.broker_requests import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.errors import ErrorCode
-from kactl.logs import logger
 from kactl.model import ZERO_ID, Leadership, TopicPartition, TopicRef
+from kactl.runtime.logs import logger
 
 from .hosted import Hosted, Role
 from .metadata import MetadataCache

@@ -12,8 +12,8 @@ from typing import Final
 import anyio
 
 from kactl.errors import StoreError
-from kactl.logs import logger
 from kactl.model import Leadership, TopicPartition
+from kactl.runtime.logs import logger
 from kactl.store import Names, Store
 
 from .hosted import Hosted

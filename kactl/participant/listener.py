@@ -7,9 +7,9 @@ import anyio.lowlevel
 import numpy as np
 
 from kactl.errors import ErrorCode
-from kactl.logs import logger
 from kactl.model import TopicPartition
 from kactl.rows import Bools
+from kactl.runtime.logs import logger
 from kactl.store import Names
 from kactl.wire import Shorts
 

@@ -22,11 +22,11 @@ import anyio.lowlevel
 
 from kactl import arguments
 from kactl.arguments import AnyPartition
-from kactl.background import Background, BlockStack
 from kactl.clock import Clock, SystemClock
 from kactl.errors import BadRequest, BrokerIdTaken, IllegalState, Remedy, SessionExpired, StoreError
-from kactl.logs import logger
 from kactl.model import NO_BROKER, NO_EPOCH, Broker, Endpoint, TopicPartition
+from kactl.runtime.background import Background, BlockStack
+from kactl.runtime.logs import logger
 from kactl.store import Session, Store
 
 from .hand_over import ATTEMPTS, hand_over
@@ -162,7 +162,7 @@ class Participant:
         *,
         shutdown_attempts: int | None = None,
     ) -> bool | None:
-        """Stop at the end of a block, which may have raised; see `kactl.background` for what leaves it.
+        """Stop at the end of a block, which may have raised; see `kactl.runtime.background` for what leaves it.
 
         Args:
             shutdown_attempts: in place of those that this was made with.

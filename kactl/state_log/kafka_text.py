@@ -9,9 +9,9 @@ import datetime
 from collections.abc import Callable
 from typing import Any, Final
 
-from kactl.escaping import escaped
 from kactl.history_events import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, TopicEvent
 from kactl.model import PartitionState, ReplicaState
+from kactl.runtime.escaping import escaped
 
 _PARTITION: Final = {
     PartitionState.NEW: "NewPartition",

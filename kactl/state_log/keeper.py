@@ -12,11 +12,11 @@ import anyio
 import msgspec
 
 from kactl.admin.happened import told
-from kactl.background import Background
 from kactl.clock import Clock
 from kactl.history import History
 from kactl.history_events import AnyEvent
-from kactl.logs import logger
+from kactl.runtime.background import Background
+from kactl.runtime.logs import logger
 
 from .kafka_text import render
 from .segments import Segments

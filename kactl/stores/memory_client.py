@@ -8,9 +8,9 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from kactl.background import Background, BlockStack
 from kactl.clock import Clock, SystemClock
 from kactl.errors import IllegalState
+from kactl.runtime.background import Background, BlockStack
 from kactl.store import Changed, StoreEvent
 
 from .listing import Listing

@@ -28,7 +28,7 @@ from kactl.admin.service import Service
 from kactl.admin.tallies import find_topics, text_of_id, topic_infos
 from kactl.admin.views import Found, find_partition, find_partitions
 from kactl.errors import ActionTimedOut, BadConfig, BadRequest, NotFound, StoreError, StoreUnavailable
-from kactl.logs import logger
+from kactl.runtime.logs import logger
 
 log = logger(__name__)
 

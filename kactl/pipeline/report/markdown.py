@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kactl.escaping import harmless
+from kactl.runtime.escaping import harmless
 
 from .facts import Report
 from .page import asked, figures, sections

@@ -5,8 +5,8 @@ from typing import Final
 
 from kactl.clock import Clock
 from kactl.errors import SessionExpired, StoreError
-from kactl.logs import logger
 from kactl.model import Broker, Fence
+from kactl.runtime.logs import logger
 from kactl.store import Changed, StoreEvent
 
 from .thread import DatabaseThread

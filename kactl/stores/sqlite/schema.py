@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from kactl.clock import Clock
 from kactl.errors import StoreDamaged
-from kactl.logs import logger
+from kactl.runtime.logs import logger
 
 log = logger(__name__)
 

@@ -11,7 +11,6 @@ import anyio
 import anyio.abc
 import numpy as np
 
-from kactl.background import Background, BlockStack
 from kactl.clock import Clock, SystemClock
 from kactl.errors import IllegalState, StoreError
 from kactl.model import (
@@ -27,6 +26,7 @@ from kactl.model import (
     TopicRef,
 )
 from kactl.rows import Ints
+from kactl.runtime.background import Background, BlockStack
 from kactl.store import Assignments, Changed, Changes, Committed, Leaderships, Names, Notification, StoreEvent, Write
 from kactl.stores.entries import leader_write
 from kactl.stores.listing import Listing

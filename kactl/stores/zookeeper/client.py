@@ -25,7 +25,7 @@ from kazoo.protocol.serialization import Exists, GetChildren2, GetData
 from kazoo.protocol.states import KazooState
 
 from kactl.errors import KactlError, SessionExpired, StoreUnavailable
-from kactl.logs import logger
+from kactl.runtime.logs import logger
 
 from . import link, request
 from .answers import Answers, Call

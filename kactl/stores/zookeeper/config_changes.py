@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from kazoo.exceptions import NoNodeError, ZookeeperError
 
-from kactl.logs import logger
+from kactl.runtime.logs import logger
 from kactl.store import Changed, StoreEvent
 
 from . import layout

@@ -9,7 +9,7 @@ from typing import Any, Final
 from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 
 from kactl.errors import StoreError
-from kactl.logs import logger
+from kactl.runtime.logs import logger
 
 from . import layout, request
 from .client import Client

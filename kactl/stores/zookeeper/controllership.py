@@ -16,8 +16,8 @@ from typing import Any, Final
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
 from kactl.errors import ControllerMoved, StoreDamaged, StoreError
-from kactl.logs import logger
 from kactl.model import NO_BROKER, ControllerRecord, Fence
+from kactl.runtime.logs import logger
 from kactl.store import Outcome
 
 from . import fenced, layout, request

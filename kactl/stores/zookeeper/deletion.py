@@ -18,9 +18,9 @@ from typing import Final
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
 from kactl.errors import BeingDeleted, ControllerMoved, StoreError
-from kactl.logs import logger
 from kactl.model import Fence
 from kactl.rows import Ints
+from kactl.runtime.logs import logger
 from kactl.store import Outcome
 
 from . import fenced, layout, request

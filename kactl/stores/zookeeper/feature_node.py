@@ -10,8 +10,8 @@ from typing import Any, Final
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, ZookeeperError
 
 from kactl.errors import StoreDamaged, StoreError
-from kactl.logs import logger
 from kactl.model import NO_VERSION, Features, Fence, ProducerIdBlock
+from kactl.runtime.logs import logger
 from kactl.store import Outcome
 
 from . import admin_layout, fenced, layout, request

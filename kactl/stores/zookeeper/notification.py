@@ -9,8 +9,8 @@ from typing import Any, Final
 from kazoo.exceptions import NoNodeError, ZookeeperError
 
 from kactl.errors import StoreError
-from kactl.logs import logger
 from kactl.model import Fence, TopicPartition
+from kactl.runtime.logs import logger
 from kactl.store import Notification, Outcome
 
 from . import fenced, layout, request, topic_node

@@ -13,8 +13,8 @@ import msgspec
 from kazoo.exceptions import NoNodeError, ZookeeperError
 
 from kactl.errors import StoreError
-from kactl.logs import logger
 from kactl.model import Broker, Endpoint
+from kactl.runtime.logs import logger
 
 from . import layout
 from .client import Client

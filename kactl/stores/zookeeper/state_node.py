@@ -10,9 +10,9 @@ import numpy as np
 from kazoo.exceptions import BadVersionError, NoNodeError, UnimplementedError, ZookeeperError
 
 from kactl.errors import StoreError
-from kactl.logs import logger
 from kactl.model import NO_VERSION, Fence, Leadership, TopicPartition
 from kactl.rows import Bytes, Ints, RowNumbers
+from kactl.runtime.logs import logger
 from kactl.store import Committed, Leaderships, Names, Outcome, Write
 
 from . import fenced, layout, request, state_reads, state_writes

@@ -9,9 +9,7 @@ from typing import Final, Self
 
 from kazoo.protocol.states import KazooState
 
-from kactl.background import BlockStack
 from kactl.errors import BadConfig, StoreError
-from kactl.logs import logger
 from kactl.model import (
     Assignment,
     Broker,
@@ -24,6 +22,8 @@ from kactl.model import (
     TopicRef,
 )
 from kactl.rows import Ints
+from kactl.runtime.background import BlockStack
+from kactl.runtime.logs import logger
 from kactl.store import (
     Assignments,
     Changed,

@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 from kazoo.exceptions import NoNodeError, ZookeeperError
 
-from kactl.logs import logger
 from kactl.model import NO_BROKER, TopicRef
+from kactl.runtime.logs import logger
 from kactl.store import Assignments
 from kactl.table import in_sync_of
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 
 from kactl.errors import InvalidPartitions, NotFound, StoreDamaged, StoreError, TopicExists
-from kactl.escaping import escaped
-from kactl.logs import logger
 from kactl.model import TOPIC_NAME_LENGTH_MAX, ZERO_ID, Assignment, Fence, TopicRef, check_topic_name
+from kactl.runtime.escaping import escaped
+from kactl.runtime.logs import logger
 from kactl.store import Assignments, Outcome
 
 from . import config_node, fenced, layout, request, topic_columns

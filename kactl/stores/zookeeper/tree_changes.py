@@ -14,8 +14,8 @@ from typing import Final
 from kazoo.exceptions import UnimplementedError, ZookeeperError
 
 from kactl.errors import StoreError
-from kactl.logs import logger
 from kactl.model import TopicPartition
+from kactl.runtime.logs import logger
 from kactl.store import Changes, Names
 
 from . import layout, request

@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 
 from kactl.errors import BadRequest, RequestWaits, StoreError
-from kactl.logs import logger
 from kactl.model import Fence, TopicPartition
+from kactl.runtime.logs import logger
 from kactl.store import Outcome
 
 from . import admin_layout, fenced, layout, request

@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple
 from kazoo.exceptions import NoNodeError, ZookeeperError
 from kazoo.protocol.states import EventType, ZnodeStat
 
-from kactl.logs import logger
 from kactl.model import TopicPartition
+from kactl.runtime.logs import logger
 from kactl.store import Changed, StoreEvent
 from kactl.stores.listing import Listing
 

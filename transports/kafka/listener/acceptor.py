@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from kactl.logs import logger
+from kactl.runtime.logs import logger
 
 from .tally import Refused, Tally
 

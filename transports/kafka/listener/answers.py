@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from kactl.errors import ErrorCode, KactlError
-from kactl.logs import logger
+from kactl.runtime.logs import logger
 
 from .schema import Values
 

@@ -25,8 +25,8 @@ import anyio
 import anyio.to_thread
 
 from kactl.errors import MalformedMessage
-from kactl.logs import logger
 from kactl.model import NO_EPOCH, Broker
+from kactl.runtime.logs import logger
 
 from .frames import Head
 from .keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN

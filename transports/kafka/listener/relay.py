@@ -12,8 +12,8 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-from kactl.logs import logger
 from kactl.model import Broker, Endpoint
+from kactl.runtime.logs import logger
 from kactl.transports.kafka.codec import endpoint_of
 
 from .frames import Head, drained

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple, Self
 import anyio
 
 from kactl.errors import BadConfig
-from kactl.logs import logger
 from kactl.model import Broker, Endpoint
+from kactl.runtime.logs import logger
 
 from .acceptor import Acceptor
 from .admission import Admission, Slot

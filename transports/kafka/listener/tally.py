@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from kactl.logs import logger
+from kactl.runtime.logs import logger
 from kactl.telemetry import Reading
 
 log = logger(__name__)

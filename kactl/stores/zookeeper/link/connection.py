@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, cast
 from kazoo.exceptions import AuthFailedError, NoNodeError
 from kazoo.protocol.serialization import Exists
 
-from kactl.logs import logger
+from kactl.runtime.logs import logger
 from kactl.stores.zookeeper.request import error_of
 
 from . import messages

@@ -18,7 +18,7 @@ from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandl
 from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
-from kactl.logs import logger
+from kactl.runtime.logs import logger
 from kactl.stores.zookeeper.arming import ArmMany
 from kactl.stores.zookeeper.request import Unwatch, WatchTree
 

@@ -14,7 +14,7 @@ import logging
 import random
 from typing import Any, Final
 
-from kactl.logs import logger
+from kactl.runtime.logs import logger
 
 from . import hosts as names
 from .connection import Connection

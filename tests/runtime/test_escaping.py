@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.escaping import TEXT_LENGTH_MAX, escaped, harmless
+from kactl.runtime.escaping import TEXT_LENGTH_MAX, escaped, harmless
 
 # C0, DEL and C1, line and paragraph separators, and the marks that change the reading direction.
 CONTROLS = [*map(chr, range(0x20)), *map(chr, range(0x7F, 0xA0)), "\u2028", "\u2029"]

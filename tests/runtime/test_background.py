@@ -12,10 +12,10 @@ import anyio
 import pytest
 
 import kactl
-from kactl.background import Background, BlockStack
 from kactl.cli.serving import embedded
 from kactl.config_file import load
 from kactl.history import History
+from kactl.runtime.background import Background, BlockStack
 from kactl.state_log.keeper import as_json, kept
 from kactl.state_log.segments import Segments
 
@@ -229,7 +229,7 @@ async def test_block_exception_leaves_although_a_background_task_failed_too(
         await _tasks(_Broken("two"), until=kactl.TopicExists("orders"))
 
     assert caught.value.__notes__ == ["test task failed, too: _Broken: two"]
-    (record,) = (record for record in caplog.records if record.name == "kactl.background")
+    (record,) = (record for record in caplog.records if record.name == "kactl.runtime.background")
     assert record.exc_info is not None
     assert isinstance(record.exc_info[1], _Broken)
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from kactl.errors import StoreUnavailable
-from kactl.escaping import TEXT_LENGTH_MAX
-from kactl.logs import LINE_LENGTH_MAX, TRACE_LINES_MAX, TRACE_MARGIN, LineFormatter, logger
 from kactl.model import TopicPartition
+from kactl.runtime.escaping import TEXT_LENGTH_MAX
+from kactl.runtime.logs import LINE_LENGTH_MAX, TRACE_LINES_MAX, TRACE_MARGIN, LineFormatter, logger
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for folder in ("kactl", "actors", "transports") for path in (ROOT / folder).rglob("*.py"))
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 FORGED = "done\r\n12:00:00.000 INFO    kactl.admin: forged\x1b[2J\x1b]0;owned\x07\u202e"
@@ -112,7 +112,7 @@ def test_long_traceback_keeps_its_end(written: io.StringIO) -> None:
 
 def test_every_module_takes_its_logger_from_one_place() -> None:
     # The package itself needs a logger for the handler that drops records; the rest sets up those of libraries.
-    allowed = {"kactl/logs.py", "kactl/__init__.py", "kactl/cli/forensics.py", "kactl/cli/sql.py"}
+    allowed = {"kactl/runtime/logs.py", "kactl/__init__.py", "kactl/cli/forensics.py", "kactl/cli/sql.py"}
 
     offenders = [
         f"{path.relative_to(ROOT)}:{node.lineno}"

@@ -25,7 +25,7 @@ from typing import NoReturn
 import anyio
 import anyio.abc
 
-from kactl.logs import logger
+from .logs import logger
 
 log = logger(__name__)
 
