@@ -16,10 +16,10 @@ from kactl import arguments
 from kactl.batch import RequestBatch, deletion_answers
 from kactl.clock import Clock, SystemClock
 from kactl.cluster import Cluster
+from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.errors import BadRequest, KactlError
 from kactl.events import BrokerLagged, Event, Started
 from kactl.history import History
-from kactl.level import LATEST, ProtocolLevel
 from kactl.model import Broker
 from kactl.requests import ResignRequested
 from kactl.runtime.background import Background, BlockStack

@@ -11,7 +11,7 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-from kactl.level import LATEST
+from kactl.config.protocol_level import LATEST
 from kactl.model import Broker
 from kactl.transports.kafka.codec import Encoder, versions_for
 from kactl.wire import (

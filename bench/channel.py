@@ -30,7 +30,7 @@ from bench.sinks import sinks
 from bench.slow import slow_broker
 from kactl.batch import Addressed, RequestBatch
 from kactl.cluster import Cluster
-from kactl.level import LATEST, ProtocolLevel
+from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.model import Broker, Endpoint, Fence
 from kactl.rows import RowNumbers
 from kactl.transports.kafka import KafkaTransport

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kactl.actors.system import Controller, Snapshot
     from kactl.clock import Clock, SystemClock
+    from kactl.config.protocol_level import ProtocolLevel
     from kactl.errors import BadRequest, ErrorCode, KactlError, NotController, NotFound, Remedy, TopicExists
     from kactl.explain import Candidate, DeletionExplanation, Explanation
     from kactl.history_events import (
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
         Reset,
         TopicEvent,
     )
-    from kactl.level import ProtocolLevel
     from kactl.model import Assignment, Broker, PartitionState, PartitionView, ReplicaState, TopicPartition, TopicRef
     from kactl.participant.group import Participants
     from kactl.participant.listener import Listener
@@ -110,7 +110,7 @@ _HOME = {
         "Reset",
         "TopicEvent",
     ),
-    "level": ("ProtocolLevel",),
+    "config.protocol_level": ("ProtocolLevel",),
     "model": ("Assignment", "Broker", "PartitionState", "PartitionView", "ReplicaState", "TopicPartition", "TopicRef"),
     "participant.group": ("Participants",),
     "participant.listener": ("Listener",),

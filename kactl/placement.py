@@ -8,7 +8,6 @@ racks and a partition's replicas take as many racks as there are.
 import itertools
 from collections.abc import Mapping, Sequence
 
-from kactl import topic_config
 from kactl.cluster import Cluster
 from kactl.errors import (
     BadConfig,
@@ -22,6 +21,8 @@ from kactl.errors import (
 )
 from kactl.model import Assignment, Broker, TopicRef, check_topic_name
 from kactl.requests import PARTITIONS_OF_A_TOPIC_MAX, PartitionsRequested, TopicCreationRequested
+
+from .config import topic as topic_config
 
 
 def check_creation(asked: TopicCreationRequested, cluster: Cluster) -> tuple[TopicRef, dict[int, Assignment]]:

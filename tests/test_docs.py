@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from kactl.config import Config
+from kactl.config.settings import Config
 from tests.diagrams import PAGE, page
 from tests.tree import ROOT
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kactl.config import HealthConfig
+from kactl.config.settings import HealthConfig
 from kactl.health import Channel, Check, Facts, Limits, Partitions, Stuck, checks, status_of
 
 PARTITIONS = Partitions(

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from kactl.cli.root import kactl
-from kactl.config_file import load
+from kactl.config.file import load
 from tests.tree import ROOT
 
 README = (ROOT / "README.md").read_text()

@@ -12,11 +12,11 @@ from kactl.batch import RequestBatch
 from kactl.change import Refusal
 from kactl.clock import Clock
 from kactl.cluster import Cluster
+from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.election import Election
 from kactl.events import Event, LeadershipWritten, ReassignmentStored
 from kactl.history import History
 from kactl.history_events import BrokerEvent
-from kactl.level import LATEST, ProtocolLevel
 from kactl.machines.reassignment import is_complete
 from kactl.model import PartitionState, ReplicaState
 from kactl.rows import Bools, RowNumbers, Rows

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from kactl.cluster import Cluster
-from kactl.config import HealthConfig
+from kactl.config.settings import HealthConfig
 from kactl.errors import KactlError
 from kactl.health import NAMED_MAX, Channel, Facts, Limits, Partitions
 from kactl.rows import Bools, Ints, Live, RowNumbers, preferred_imbalance, some

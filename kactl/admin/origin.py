@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from kactl.config import ApiConfig
+from kactl.config.settings import ApiConfig
 from kactl.errors import ErrorCode
 from kactl.runtime.escaping import escaped
 

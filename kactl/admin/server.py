@@ -16,7 +16,7 @@ from aiohttp import HttpVersion10, web
 from aiohttp.typedefs import Middleware
 
 from kactl.actors.system import Controller
-from kactl.config import Config
+from kactl.config.settings import Config
 from kactl.errors import BadConfig, ErrorCode
 from kactl.participant.group import Participants
 from kactl.runtime.escaping import escaped

@@ -50,7 +50,7 @@ def show(settings: Settings, *, file: str, for_up: bool) -> None:
 
 def _plain(section: msgspec.Struct) -> dict[str, Any]:
     """A section as it is written: keys with dashes, durations with their unit, nothing for what is not set."""
-    from kactl.config import Duration
+    from kactl.config.settings import Duration
 
     values: dict[str, Any] = {}
     for field in msgspec.structs.fields(section):

@@ -7,7 +7,7 @@ import anyio
 import click
 
 from kactl.actors.system import Controller
-from kactl.config import Config
+from kactl.config.settings import Config
 from kactl.history_events import BrokerEvent, PartitionEvent
 from kactl.model import NO_LEADER, TopicPartition
 from kactl.requests import ElectionKind

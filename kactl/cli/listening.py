@@ -11,7 +11,7 @@ import anyio
 import numpy as np
 
 from kactl.actors.system import Controller
-from kactl.config import Config
+from kactl.config.settings import Config
 from kactl.errors import ActionTimedOut, NotController
 from kactl.model import NO_EPOCH, NO_LEADER, ZERO_ID, Broker, TopicRef
 from kactl.requests import Asked

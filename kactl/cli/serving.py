@@ -19,10 +19,10 @@ from kactl.admin.metrics import telemetry_for_server
 from kactl.admin.server import Address, serve
 from kactl.clock import Clock
 from kactl.collector import Collector
-from kactl.config import Config
+from kactl.config.protocol_level import LATEST, ProtocolLevel
+from kactl.config.settings import Config
 from kactl.errors import BadConfig
 from kactl.events import ControllerState
-from kactl.level import LATEST, ProtocolLevel
 from kactl.model import Broker
 from kactl.participant.group import Participants
 from kactl.runtime.background import Background

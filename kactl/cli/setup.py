@@ -16,8 +16,8 @@ from typing import Final
 import anyio
 
 from kactl.admin.audit import AUDIT_LOGGER
-from kactl.config import Config, Listen
-from kactl.config_file import load
+from kactl.config.file import load
+from kactl.config.settings import Config, Listen
 from kactl.errors import KactlError
 from kactl.runtime.background import Background
 from kactl.runtime.logs import LineFormatter, logger

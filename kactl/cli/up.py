@@ -11,7 +11,7 @@ from .output import count
 from .settings import Settings, command_for, with_options
 
 if TYPE_CHECKING:
-    from kactl.config import Config
+    from kactl.config.settings import Config
 
     from .serving import Server
     from .setup import Stop

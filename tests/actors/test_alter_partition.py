@@ -3,9 +3,9 @@
 import pytest
 
 from kactl.broker_requests import AlterPartitionRequested
+from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import ErrorCode, KactlError, NotController, StaleBrokerEpoch, StoreUnavailable, UnknownRecoveryState
 from kactl.events import LeadershipWritten
-from kactl.level import ProtocolLevel
 from kactl.model import Assignment, Fence, Leadership, TopicPartition, TopicRef
 from kactl.requests import ResignRequested
 from kactl.store import Committed, Leaderships, Names, Write

@@ -5,10 +5,10 @@ import asyncio
 import msgspec
 import pytest
 
+from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import TopicExists
 from kactl.events import BrokersChanged
 from kactl.history_events import BrokerEvent
-from kactl.level import ProtocolLevel
 from kactl.model import NO_LEADER, Broker, PartitionState, ReplicaState
 from kactl.wire import StopReplica, UpdateMetadata
 from tests.actors.world import CONTROLLER, kinds, partitions_of, world

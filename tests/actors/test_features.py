@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kactl.actors.system import Controller
+from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import BadRequest, ErrorCode, NotController, StoreDamaged, StoreUnavailable
-from kactl.level import ProtocolLevel
 from kactl.model import Broker, Features, Fence
 from kactl.requests import FeatureResult, FeatureUpdate, FeatureUpdatesRequested, UpgradeType
 from kactl.store import Session

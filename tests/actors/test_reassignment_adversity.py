@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from kactl.broker_requests import ControlledShutdownRequested
+from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import ErrorCode, SessionExpired, StoreUnavailable
-from kactl.level import ProtocolLevel
 from kactl.model import NO_EPOCH, NO_LEADER, Assignment, PartitionState, ReplicaState, TopicRef
 from kactl.requests import UndrainRequested
 from kactl.wire import StopReplica

@@ -4,7 +4,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
 
-from kactl.level import ProtocolLevel
+from kactl.config.protocol_level import ProtocolLevel
 from kactl.model import Assignment, Fence, TopicRef
 from kactl.store import Changed
 from kactl.wire import LeaderAndIsr

@@ -4,9 +4,9 @@ from contextlib import suppress
 
 import pytest
 
+from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import ControllerMoved
 from kactl.events import TopicModified
-from kactl.level import ProtocolLevel
 from kactl.model import ZERO_ID, Assignment, TopicPartition, TopicRef
 from kactl.requests import PartitionsRequested, TopicDeletionRequested
 from kactl.wire import LeaderAndIsr, StopReplica

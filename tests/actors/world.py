@@ -14,9 +14,9 @@ import numpy as np
 
 from kactl.actors.system import Controller
 from kactl.broker_requests import ControlledShutdownRequested
+from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.errors import BrokerUnreachable, ErrorCode
 from kactl.history_events import AnyEvent
-from kactl.level import LATEST, ProtocolLevel
 from kactl.model import (
     NO_BROKER,
     Assignment,

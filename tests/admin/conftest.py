@@ -13,7 +13,7 @@ from kactl.actors.system import Controller
 from kactl.admin.limits import Capacity
 from kactl.admin.metrics import telemetry_for_server
 from kactl.admin.server import serve
-from kactl.config_file import load
+from kactl.config.file import load
 from kactl.participant.group import Participants
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub

@@ -10,7 +10,7 @@ import pytest
 from kactl.admin.route import BODY_BYTES_MAX
 from kactl.admin.schema import ElectionAnswer, TopicCreated
 from kactl.admin.server import serve
-from kactl.config_file import load
+from kactl.config.file import load
 from kactl.errors import BadConfig
 from kactl.participant.participant import Life
 from tests.admin.conftest import JSON, Answered, Served, served

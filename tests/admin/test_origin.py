@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from kactl.admin.origin import is_loopback
-from kactl.config_file import load
+from kactl.config.file import load
 from kactl.errors import BadConfig
 from tests.admin.conftest import Served, served
 

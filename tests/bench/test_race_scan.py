@@ -10,7 +10,7 @@ from kio.serial import entity_reader
 
 from bench.race.answers import answer, uvarint
 from bench.race.scan import BEING_DELETED, Header, NotServed, Scan, header, scan
-from kactl.level import ProtocolLevel
+from kactl.config.protocol_level import ProtocolLevel
 from kactl.model import TopicRef
 from kactl.transports.kafka.codec import versions_for
 from kactl.wire import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata

@@ -13,7 +13,7 @@ from bench.race.control import Answer, Count, Mark, Sums
 from bench.race.scan import header, scan
 from bench.race.stubs import Desk, Inbox, Requests, StubBroker
 from bench.race.wishes import Arrival, Body, Fulfilled, Tally, Wish
-from kactl.level import ProtocolLevel
+from kactl.config.protocol_level import ProtocolLevel
 from kactl.model import Broker, Endpoint, TopicRef
 from kactl.transports.kafka.client import KafkaTransport
 from kactl.transports.kafka.codec import versions_for

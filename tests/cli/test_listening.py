@@ -8,7 +8,7 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.cli.listening import listed_as, listener, listening
-from kactl.config import Config, KafkaConfig
+from kactl.config.settings import Config, KafkaConfig
 from kactl.errors import BadConfig
 from kactl.model import Endpoint
 

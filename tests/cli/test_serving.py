@@ -12,7 +12,7 @@ import pytest
 
 from kactl.cli import setup
 from kactl.cli.serving import embedded
-from kactl.config_file import load
+from kactl.config.file import load
 from kactl.participant.participant import Life
 from tests.clocks import SteppedClock, settle
 

@@ -13,7 +13,7 @@ import pytest
 
 import kactl
 from kactl.cli.serving import embedded
-from kactl.config_file import load
+from kactl.config.file import load
 from kactl.history import History
 from kactl.runtime.background import Background, BlockStack
 from kactl.state_log.keeper import as_json, kept

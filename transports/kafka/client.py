@@ -17,8 +17,8 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
+from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import BrokerUnreachable, IllegalState, MalformedMessage
-from kactl.level import ProtocolLevel
 from kactl.model import Broker, Endpoint
 from kactl.wire import Request, Response, StopReplica
 

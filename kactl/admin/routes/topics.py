@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Mapping
 from http import HTTPStatus
 
-from kactl import topic_config
 from kactl.admin.audit import audited
 from kactl.admin.route import Asked, Reply
 from kactl.admin.schema import (
@@ -27,6 +26,7 @@ from kactl.admin.schema import (
 from kactl.admin.service import Service
 from kactl.admin.tallies import find_topics, text_of_id, topic_infos
 from kactl.admin.views import Found, find_partition, find_partitions
+from kactl.config import topic as topic_config
 from kactl.errors import ActionTimedOut, BadConfig, BadRequest, NotFound, StoreError, StoreUnavailable
 from kactl.runtime.logs import logger
 

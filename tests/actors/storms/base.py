@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from kactl.actors.system import Controller
+from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import KactlError
-from kactl.level import ProtocolLevel
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.store import Session
 from kactl.stores.memory import MemoryStore

@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from kactl.config.protocol_level import LATEST
 from kactl.errors import BrokerUnreachable, IllegalState
-from kactl.level import LATEST
 from kactl.model import Broker, Endpoint, TopicRef
 from kactl.transports.kafka import KafkaTransport
 from kactl.transports.kafka.client import ROWS_IN_LOOP_MAX, KafkaConnection

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kactl.level import LATEST
+from kactl.config.protocol_level import LATEST
 from kactl.model import Broker
 from kactl.transport import Transport
 from kactl.transports.kafka import KafkaTransport

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import IllegalState
-from kactl.level import ProtocolLevel
 from kactl.model import Broker, Endpoint, TopicRef
 from kactl.transports.kafka.codec import Encoder, Frame, Versions, versions_for
 from kactl.wire import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from kactl.level import ProtocolLevel
+from kactl.config.protocol_level import ProtocolLevel
 
 
 class Versions(msgspec.Struct, frozen=True, kw_only=True):

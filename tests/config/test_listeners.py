@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kactl.config_file import load
+from kactl.config.file import load
 from kactl.errors import BadConfig
 from kactl.model import Endpoint
 

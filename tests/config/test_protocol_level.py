@@ -2,8 +2,8 @@
 
 import pytest
 
+from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.errors import BadConfig
-from kactl.level import LATEST, ProtocolLevel
 
 
 @pytest.mark.parametrize(

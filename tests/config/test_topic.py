@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl import topic_config
+from kactl.config import topic as topic_config
 
 
 @pytest.mark.parametrize(

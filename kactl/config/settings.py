@@ -1,4 +1,4 @@
-"""The configuration: what a `kactl.toml` may say, and what it says if it says nothing. `kactl.config_file` reads it."""
+"""The configuration: what a `kactl.toml` may say, and what it says if it says nothing. `kactl.config.file` reads it."""
 
 import ipaddress
 import re

@@ -15,8 +15,9 @@ from typing import Annotated, Any, Final, get_origin
 
 import msgspec
 
-from kactl.config import ENDPOINT, HOST, LISTEN, Config, Duration, KafkaConfig, Section
 from kactl.errors import BadConfig
+
+from .settings import ENDPOINT, HOST, LISTEN, Config, Duration, KafkaConfig, Section
 
 ENVIRONMENT_PREFIX: Final = "KACTL_"
 _NEST: Final = "__"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.config import Config, Duration, Listen, StoreConfig
-from kactl.config_file import load
+from kactl.config.file import load
+from kactl.config.settings import Config, Duration, Listen, StoreConfig
 from kactl.errors import BadConfig
 
 

@@ -1,0 +1,1 @@
+"""Configuration: settings, the configuration file, protocol levels, topic settings."""
