@@ -13,7 +13,6 @@ import numpy as np
 from kactl import arguments
 from kactl.arguments import AnyElection, AnyPartition
 from kactl.broker_requests import ControlledShutdownRequested
-from kactl.cluster import Cluster
 from kactl.errors import ActionTimedOut, BadRequest, NotController
 from kactl.history import History
 from kactl.model import NO_LEADER, Assignment, TopicPartition, TopicRef
@@ -34,6 +33,7 @@ from kactl.requests import (
     UncleanElectionsEnabled,
     UndrainRequested,
 )
+from kactl.state.cluster import Cluster
 
 from .controller import ControllerLoop
 

@@ -8,9 +8,9 @@ from typing import Any, Protocol, TypeVar
 
 from kactl.batch import RequestBatch
 from kactl.clock import Clock, SystemClock
-from kactl.cluster import Cluster
 from kactl.errors import ControllerMoved, StoreError
-from kactl.rows import RowNumbers
+from kactl.state.cluster import Cluster
+from kactl.state.rows import RowNumbers
 
 from .chunks import WHOLE, Portions, in_chunks
 from .ledger import Ledger

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from kactl.cluster import Cluster
 from kactl.model import PartitionState, ReplicaState
+from kactl.state.cluster import Cluster
 from kactl.telemetry import Reading
 
 from .channels import Channels

@@ -9,14 +9,14 @@ from typing import Final
 
 import numpy as np
 
-from kactl.change import Change, Refusal
-from kactl.cluster import Cluster
 from kactl.errors import Remedy, StoreError
 from kactl.model import NO_VERSION, TopicPartition
-from kactl.rows import Bools, Bytes, Ints, RowNumbers, Rows, choose, members
 from kactl.runtime.logs import logger
+from kactl.state.change import Change, Refusal
+from kactl.state.cluster import Cluster
+from kactl.state.rows import Bools, Bytes, Ints, RowNumbers, Rows, choose, members
+from kactl.state.table import in_sync_of
 from kactl.store import Found, Outcome, Store, Write
-from kactl.table import in_sync_of
 
 log = logger(__name__)
 

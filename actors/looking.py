@@ -6,7 +6,6 @@ import msgspec
 
 from kactl import arguments
 from kactl.arguments import AnyPartition
-from kactl.cluster import Cluster
 from kactl.controllerships import Term
 from kactl.errors import BadRequest, NotController, NotFound
 from kactl.explain import DeletionExplanation, Explanation, explain_deletion, explain_partition
@@ -14,6 +13,7 @@ from kactl.history import History
 from kactl.history_events import KINDS, AnyEvent
 from kactl.machines.deletion import Waiting, waiting
 from kactl.model import Broker, PartitionView, TopicRef
+from kactl.state.cluster import Cluster
 
 from .controller import ControllerLoop
 from .queue import QueueView

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from kactl.change import Refusal
 from kactl.election import Election
 from kactl.errors import StoreError
 from kactl.model import PartitionState, ReplicaState
-from kactl.rows import Bools, Bytes, RowNumbers, Rows
+from kactl.state.change import Refusal
+from kactl.state.rows import Bools, Bytes, RowNumbers, Rows
 
 from .chunks import never
 

@@ -16,12 +16,12 @@ from typing import Final
 import numpy as np
 
 from kactl.clock import Clock
-from kactl.cluster import Cluster
 from kactl.errors import KactlError
-from kactl.rows import Ints, Rows
 from kactl.runtime.logs import logger
+from kactl.state.cluster import Cluster
+from kactl.state.rows import Ints, Rows
+from kactl.state.table import Table
 from kactl.store import Changed, Store, StoreEvent
-from kactl.table import Table
 
 log = logger(__name__)
 

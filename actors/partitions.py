@@ -12,16 +12,16 @@ import functools
 
 import numpy as np
 
-from kactl.change import Change, Refusal
 from kactl.clock import Clock
-from kactl.cluster import Cluster
 from kactl.election import Election
 from kactl.errors import StoreError
 from kactl.history import History
 from kactl.machines import partition
 from kactl.model import PartitionState
-from kactl.rows import Bools, Bytes, RowNumbers, Rows, choose, some
 from kactl.runtime.logs import logger
+from kactl.state.change import Change, Refusal
+from kactl.state.cluster import Cluster
+from kactl.state.rows import Bools, Bytes, RowNumbers, Rows, choose, some
 from kactl.store import Store
 
 from .actor import Actor

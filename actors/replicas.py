@@ -13,15 +13,15 @@ import functools
 
 import numpy as np
 
-from kactl.change import Change, Refusal
 from kactl.clock import Clock
-from kactl.cluster import Cluster
 from kactl.errors import StoreError
 from kactl.history import History
 from kactl.machines import replica
 from kactl.model import ReplicaState
-from kactl.rows import Bools, Bytes, Live, Rows, holds, some
 from kactl.runtime.logs import logger
+from kactl.state.change import Change, Refusal
+from kactl.state.cluster import Cluster
+from kactl.state.rows import Bools, Bytes, Live, Rows, holds, some
 from kactl.store import Store
 
 from .actor import Actor

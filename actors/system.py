@@ -15,7 +15,6 @@ from opentelemetry import metrics, trace
 from kactl import arguments
 from kactl.batch import RequestBatch, deletion_answers
 from kactl.clock import Clock, SystemClock
-from kactl.cluster import Cluster
 from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.errors import BadRequest, KactlError
 from kactl.events import BrokerLagged, Event, Started
@@ -24,6 +23,7 @@ from kactl.model import Broker
 from kactl.requests import ResignRequested
 from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.logs import logger
+from kactl.state.cluster import Cluster
 from kactl.store import Store
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry import Telemetry

@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from kactl.cluster import Cluster
 from kactl.election import Election, nobody_in_sync_online
 from kactl.errors import StoreError
-from kactl.rows import Bools, Rows
 from kactl.runtime.logs import logger
+from kactl.state.cluster import Cluster
+from kactl.state.rows import Bools, Rows
 from kactl.store import Store
 
 log = logger(__name__)

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kactl.cluster import Cluster
 from kactl.model import NO_VERSION, Broker, Endpoint, Fence, PartitionState, ReplicaState, TopicRef
-from kactl.rows import Ints
+from kactl.state.cluster import Cluster
+from kactl.state.rows import Ints
 from kactl.store import Assignments, Leaderships, Names, Write
 from kactl.stores.memory import MemoryStore
 from kactl.stores.sqlite import SqliteStore

@@ -36,13 +36,13 @@ from kactl.actors.handlers.reach import CHUNK_PARTITIONS, Reach, Settings
 from kactl.actors.partitions import Partitions
 from kactl.actors.replicas import Replicas
 from kactl.batch import Addressed, RequestBatch
-from kactl.change import Change
 from kactl.clock import SystemClock
 from kactl.config.protocol_level import LATEST
 from kactl.events import BrokersChanged
 from kactl.history import History
 from kactl.machines import partition, replica
 from kactl.model import Broker, Fence
+from kactl.state.change import Change
 from kactl.stores.memory import MemoryStore
 from kactl.stores.sqlite import SqliteStore
 from kactl.telemetry import Telemetry

@@ -33,7 +33,7 @@ from kactl.actors.actor import InboxFull
 from kactl.actors.system import Controller
 from kactl.model import Fence, TopicPartition
 from kactl.requests import ElectionKind
-from kactl.rows import Ints
+from kactl.state.rows import Ints
 from kactl.store import Names, Session, Store, Write
 from kactl.wire import LeaderAndIsr, Request, StopReplica
 

@@ -12,8 +12,8 @@ import dataclasses
 import numpy as np
 
 from kactl.model import NO_EPOCH
-from kactl.rows import Ints, Live, RowNumbers, first, preferred_slot, some
-from kactl.table import Table
+from kactl.state.rows import Ints, Live, RowNumbers, first, preferred_slot, some
+from kactl.state.table import Table
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

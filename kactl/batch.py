@@ -19,10 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kactl.cluster import Cluster
 from kactl.errors import IllegalState
 from kactl.model import LEADER_DURING_DELETE, NO_BROKER, Broker
-from kactl.rows import Bools, Ints, RowNumbers, Rows, choose, members
 from kactl.said import (
     LEADERSHIP_ON_THE_WIRE,
     Said,
@@ -44,6 +42,8 @@ from kactl.said import (
     taken,
     tall,
 )
+from kactl.state.cluster import Cluster
+from kactl.state.rows import Bools, Ints, RowNumbers, Rows, choose, members
 from kactl.told import Told
 from kactl.wire import (
     LeaderAndIsr,

@@ -35,8 +35,8 @@ import numpy as np
 
 from kactl.model import NO_BROKER, Broker
 from kactl.said import tall
+from kactl.state.topics import Topics
 from kactl.superseding import Alive, Group, Leading, Metadata, Named, Stopping, Words, alive_in
-from kactl.topics import Topics
 from kactl.wire import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 
 __all__ = ["Alive", "Coalesced", "alive_in", "coalesced"]

@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 
 from kactl.model import NO_LEADER
-from kactl.rows import Bools, Circumstances, Ints, Rows, choose, first, preferred_slot, some
+from kactl.state.rows import Bools, Circumstances, Ints, Rows, choose, first, preferred_slot, some
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

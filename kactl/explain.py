@@ -9,9 +9,9 @@ from typing import Final, Literal
 import msgspec
 import numpy as np
 
-from kactl.cluster import Cluster
 from kactl.model import NO_LEADER, PartitionState, PartitionView, ReplicaState, TopicPartition
-from kactl.table import NO_ROW
+from kactl.state.cluster import Cluster
+from kactl.state.table import NO_ROW
 
 DeletionState = Literal["none", "halted", "running"]
 BrokerState = Literal["live", "shutting_down", "dead"]

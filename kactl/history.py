@@ -14,7 +14,6 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from kactl.change import REFUSAL_TEXT, Change, Refusal
 from kactl.clock import Clock
 from kactl.errors import IllegalState
 from kactl.history_events import (
@@ -28,8 +27,9 @@ from kactl.history_events import (
     TopicEvent,
 )
 from kactl.model import PartitionState, ReplicaState
-from kactl.rows import Bools, Bytes, Ints, RowNumbers, Rows
-from kactl.topics import AllTopics
+from kactl.state.change import REFUSAL_TEXT, Change, Refusal
+from kactl.state.rows import Bools, Bytes, Ints, RowNumbers, Rows
+from kactl.state.topics import AllTopics
 
 # A restart of a large cluster fits; at some 60 bytes an entry this is a few megabytes.
 RING_LIMIT: Final = 100_000

@@ -8,7 +8,6 @@ racks and a partition's replicas take as many racks as there are.
 import itertools
 from collections.abc import Mapping, Sequence
 
-from kactl.cluster import Cluster
 from kactl.errors import (
     BadConfig,
     InvalidPartitions,
@@ -21,6 +20,7 @@ from kactl.errors import (
 )
 from kactl.model import Assignment, Broker, TopicRef, check_topic_name
 from kactl.requests import PARTITIONS_OF_A_TOPIC_MAX, PartitionsRequested, TopicCreationRequested
+from kactl.state.cluster import Cluster
 
 from .config import topic as topic_config
 

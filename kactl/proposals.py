@@ -20,7 +20,7 @@ import numpy.typing as npt
 from kactl.broker_requests import IsrProposal
 from kactl.errors import ErrorCode, UnknownRecoveryState
 from kactl.model import NO_BROKER, NO_EPOCH
-from kactl.rows import Bools, Ints, Live, Rows, choose, some
+from kactl.state.rows import Bools, Ints, Live, Rows, choose, some
 
 Errors = npt.NDArray[np.int16]
 Longs = npt.NDArray[np.int64]

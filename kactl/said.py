@@ -13,7 +13,7 @@ import numpy as np
 import numpy.ma  # np.unique loads it when it is called first, which took 27 ms in the middle of an event
 
 from kactl.model import NO_BROKER, Broker
-from kactl.rows import Bools, Ints, Live, RowNumbers, Rows, members
+from kactl.state.rows import Bools, Ints, Live, RowNumbers, Rows, members
 
 # A partition takes some 60 to 150 bytes, and a broker closes the connection over a request of more than 100 MiB
 # (socket.request.max.bytes). So a larger request is sent in parts, one behind the other.

@@ -30,9 +30,9 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.rows import Ints
+from kactl.state.records import Assignments, Changes, Committed, Found, Leaderships, Names, Outcome, Write
+from kactl.state.rows import Ints
 from kactl.store_events import Changed, Notification, StoreEvent
-from kactl.stored import Assignments, Changes, Committed, Found, Leaderships, Names, Outcome, Write
 
 __all__ = [
     "Assignments",

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from kactl.rows import Ints, RowNumbers
-from kactl.topics import Topics
+from kactl.state.rows import Ints, RowNumbers
+from kactl.state.topics import Topics
 from kactl.wire import PartitionStates
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kactl.model import Broker, TopicRef
-from kactl.rows import Bools, Ints
+from kactl.state.rows import Bools, Ints
 
 Shorts = npt.NDArray[np.int16]
 

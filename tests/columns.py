@@ -9,12 +9,12 @@ from collections.abc import Collection
 import numpy as np
 
 from kactl.batch import Addressed, RequestBatch
-from kactl.change import Change, Refusal
-from kactl.cluster import Cluster
 from kactl.election import Election
 from kactl.machines import partition, replica
 from kactl.model import PartitionState, ReplicaState
-from kactl.rows import Bools, Bytes, RowNumbers, Rows, holds, some
+from kactl.state.change import Change, Refusal
+from kactl.state.cluster import Cluster
+from kactl.state.rows import Bools, Bytes, RowNumbers, Rows, holds, some
 
 
 def kept(change: Change) -> Change:

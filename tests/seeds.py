@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from kactl.batch import Addressed
-from kactl.cluster import Cluster
 from kactl.model import (
     NO_BROKER,
     ZERO_ID,
@@ -25,7 +24,8 @@ from kactl.model import (
     ReplicaState,
     TopicPartition,
 )
-from kactl.rows import Ints, Rows
+from kactl.state.cluster import Cluster
+from kactl.state.rows import Ints, Rows
 from kactl.store import Assignments, Leaderships
 from kactl.wire import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
 from tests.oracle import batch as oracle_batch

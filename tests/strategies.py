@@ -5,8 +5,8 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from kactl.cluster import Cluster
 from kactl.model import Leadership, PartitionState, ReplicaState, TopicPartition
+from kactl.state.cluster import Cluster
 from tests.oracle.model import ObjectCluster
 from tests.seeds import EPOCH, ClusterSeed, PartitionSeed, ids_of
 

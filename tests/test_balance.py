@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kactl.balance import balance
 from kactl.model import Leadership, TopicPartition
-from kactl.rows import Live
+from kactl.state.rows import Live
 from tests.oracle.model import ObjectCluster, Partition
 from tests.seeds import ClusterSeed, PartitionSeed
 from tests.strategies import Both, clusters

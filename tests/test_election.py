@@ -10,13 +10,13 @@ import pytest
 from kactl.actors.messages import Move
 from kactl.actors.partitions import Partitions
 from kactl.batch import Addressed
-from kactl.change import Change, Refusal
 from kactl.clock import SystemClock
 from kactl.election import STRATEGIES, Election, first_leader
 from kactl.history import History
 from kactl.machines import partition
 from kactl.model import Fence, Leadership, PartitionState
-from kactl.rows import Circumstances, Live
+from kactl.state.change import Change, Refusal
+from kactl.state.rows import Circumstances, Live
 from kactl.store import Committed, Leaderships, Names, Outcome, Store, Write
 from tests.seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.change import Change, Refusal
 from kactl.clock import UNKNOWN_BOOT, BootTime
 from kactl.errors import IllegalState
 from kactl.history import History
 from kactl.history_events import KINDS, AnyEvent, BrokerEvent, PartitionEvent, ReplicaEvent, Reset, TopicEvent
 from kactl.model import PartitionState, ReplicaState
-from kactl.rows import Rows
+from kactl.state.change import Change, Refusal
+from kactl.state.rows import Rows
 from tests.seeds import ClusterSeed, PartitionSeed, led, rows_of, slots_of, tp
 
 

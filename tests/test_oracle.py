@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.batch import RequestBatch
-from kactl.change import Refusal
 from kactl.election import STRATEGIES, Elected, Election, first_leader
 from kactl.machines import partition
 from kactl.model import NO_LEADER, PartitionState, ReplicaState, TopicPartition
-from kactl.rows import Rows
+from kactl.state.change import Refusal
+from kactl.state.rows import Rows
 from tests import columns
 from tests.oracle import election as oracle_election
 from tests.oracle import failure, machines

@@ -11,9 +11,9 @@ from kactl.broker_requests import IsrProposal
 from kactl.errors import ErrorCode, UnknownRecoveryState
 from kactl.model import NO_BROKER, NO_EPOCH, Assignment, Leadership, TopicPartition, TopicRef
 from kactl.proposals import Proposed, judge
-from kactl.rows import Live, Rows
-from kactl.stored import Assignments, Leaderships, Names
-from kactl.table import Table
+from kactl.state.records import Assignments, Leaderships, Names
+from kactl.state.rows import Live, Rows
+from kactl.state.table import Table
 
 REPLICAS = (1, 2, 3)
 LED = Leadership(leader=1, leader_epoch=5, isr=(1, 2), partition_epoch=9, controller_epoch=1)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from kactl.model import TopicRef
+from kactl.state.topics import Topics
 from kactl.told import TakenStates, Told
-from kactl.topics import Topics
 from kactl.wire import PartitionStates
 
 REFS = [TopicRef(name, bytes([at]) * 16) for at, name in enumerate("abc", 1)]

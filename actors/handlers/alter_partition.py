@@ -13,13 +13,13 @@ import numpy as np
 
 from kactl.actors.ledger import Ledger
 from kactl.broker_requests import AlterPartitionRequested, IsrProposal, IsrResult
-from kactl.change import Change
 from kactl.errors import ControllerMoved, ErrorCode, Remedy, StaleBrokerEpoch, StoreError
 from kactl.events import Event, LeadershipWritten
 from kactl.proposals import VERSION_WITH_IDS, Errors, Judged, Proposed, is_ahead, is_same, judge
-from kactl.rows import RowNumbers
 from kactl.runtime.logs import logger
-from kactl.table import NO_ROW, in_sync_of
+from kactl.state.change import Change
+from kactl.state.rows import RowNumbers
+from kactl.state.table import NO_ROW, in_sync_of
 
 from .reach import Handler, Handlers, Reach
 

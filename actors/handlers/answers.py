@@ -8,15 +8,15 @@ import logging
 
 import numpy as np
 
-from kactl.change import Change
 from kactl.errors import ControllerMoved, ErrorCode, StoreError
 from kactl.events import Event, IsrNotified, LeaderAndIsrAnswered, LogDirNotified, UpdateMetadataAnswered
 from kactl.model import ReplicaState
-from kactl.row_sets import common
-from kactl.rows import RowNumbers
 from kactl.runtime.logs import logger
+from kactl.state.change import Change
+from kactl.state.row_sets import common
+from kactl.state.rows import RowNumbers
+from kactl.state.table import NO_ROW
 from kactl.store import Found
-from kactl.table import NO_ROW
 
 from .offline import Offline
 from .reach import Handler, Handlers, Reach

@@ -11,12 +11,12 @@ import numpy as np
 
 from kactl.actors.messages import Move
 from kactl.balance import balance
-from kactl.change import Refusal
 from kactl.election import Election
 from kactl.events import BalanceDue, Event
 from kactl.model import PartitionState
-from kactl.rows import Bools, Rows, first, preferred_slot
 from kactl.runtime.logs import logger
+from kactl.state.change import Refusal
+from kactl.state.rows import Bools, Rows, first, preferred_slot
 
 from .reach import Handler, Handlers, Reach
 from .timers import Timers

@@ -11,14 +11,14 @@ from typing import Final
 import numpy as np
 
 from kactl.actors.chunks import WHOLE
-from kactl.change import Change
 from kactl.errors import StoreError
 from kactl.events import BrokerLagged, BrokerModified, BrokersChanged, Event, WritesFailed
 from kactl.history_events import BrokerEvent
 from kactl.model import PartitionState
-from kactl.row_sets import common, without
-from kactl.rows import RowNumbers
 from kactl.runtime.logs import logger
+from kactl.state.change import Change
+from kactl.state.row_sets import common, without
+from kactl.state.rows import RowNumbers
 
 from .deletion import Deletion
 from .features import FeatureEvents

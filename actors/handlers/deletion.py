@@ -18,12 +18,12 @@ import numpy as np
 from kactl.actors.messages import Move, MoveReplicas
 from kactl.errors import Remedy, StoreError
 from kactl.events import DeletionsChanged, TopicsChanged
-from kactl.halt import Halt, HaltReason
 from kactl.history_events import TopicEvent
 from kactl.machines import deletion
 from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState
-from kactl.rows import Bools, Ints, RowNumbers, holds, some
 from kactl.runtime.logs import logger
+from kactl.state.deletion_blockers import Halt, HaltReason
+from kactl.state.rows import Bools, Ints, RowNumbers, holds, some
 
 from .reach import Handlers, Reach
 from .timers import Timers

@@ -10,7 +10,7 @@ from kactl.events import DeletionsChanged, Event, ReplicasDeleted
 from kactl.model import TopicRef
 from kactl.requests import TopicDeletionRequested
 from kactl.runtime.logs import logger
-from kactl.table import NO_ROW
+from kactl.state.table import NO_ROW
 
 from .deletion import Deletion
 from .reach import Handler, Handlers, Reach

@@ -10,17 +10,17 @@ import numpy as np
 
 from kactl.actors.messages import Move, Moved
 from kactl.actors.unclean import Unclean
-from kactl.change import REFUSAL_TEXT, Refusal
-from kactl.cluster import Cluster
 from kactl.election import Election, nobody_in_sync_online
 from kactl.errors import ErrorCode, Remedy, StoreError
 from kactl.events import Event, PreferredElectionStored
 from kactl.machines import partition
 from kactl.model import NO_LEADER, PartitionState, TopicPartition
 from kactl.requests import ElectionKind, ElectionRequested, ElectionResult, UncleanElectionsEnabled
-from kactl.rows import Bools, Bytes, Ints, RowNumbers, Rows, choose, first
 from kactl.runtime.logs import logger
-from kactl.table import NO_ROW
+from kactl.state.change import REFUSAL_TEXT, Refusal
+from kactl.state.cluster import Cluster
+from kactl.state.rows import Bools, Bytes, Ints, RowNumbers, Rows, choose, first
+from kactl.state.table import NO_ROW
 
 from .reach import Handler, Handlers, Reach
 

@@ -11,10 +11,10 @@ from kactl.history_events import TopicEvent
 from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.placement import check_growth
 from kactl.requests import PartitionsRequested
-from kactl.rows import some
 from kactl.runtime.logs import logger
+from kactl.state.rows import some
+from kactl.state.table import NO_ROW, Topic
 from kactl.store import Assignments, Names
-from kactl.table import NO_ROW, Topic
 
 from .reach import Handler, Handlers, Reach
 from .topics import TopicEvents, bounded

@@ -12,10 +12,10 @@ from kactl.errors import BadRequest, NotFound
 from kactl.events import TopicsChanged
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.rewriting import rewritten
-from kactl.rows import RowNumbers
 from kactl.runtime.logs import logger
-from kactl.stored import Assignments, Found, Names
-from kactl.table import NO_ROW
+from kactl.state.records import Assignments, Found, Names
+from kactl.state.rows import RowNumbers
+from kactl.state.table import NO_ROW
 
 from .reach import Handlers, Reach
 

@@ -5,7 +5,7 @@ Source: the classic controller's onReplicasBecomeOffline.
 
 from kactl.actors.messages import Move
 from kactl.model import PartitionState, ReplicaState
-from kactl.rows import Bools, RowNumbers, Rows, some
+from kactl.state.rows import Bools, RowNumbers, Rows, some
 
 from .deletion import Deletion
 from .reach import Handlers, Reach

@@ -9,9 +9,7 @@ from kactl.actors.messages import Move, Moved, MoveReplicas
 from kactl.actors.outbox import BrokerChannels
 from kactl.actors.recess import Recess
 from kactl.batch import RequestBatch
-from kactl.change import Refusal
 from kactl.clock import Clock
-from kactl.cluster import Cluster
 from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.election import Election
 from kactl.events import Event, LeadershipWritten, ReassignmentStored
@@ -19,7 +17,9 @@ from kactl.history import History
 from kactl.history_events import BrokerEvent
 from kactl.machines.reassignment import is_complete
 from kactl.model import PartitionState, ReplicaState
-from kactl.rows import Bools, RowNumbers, Rows
+from kactl.state.change import Refusal
+from kactl.state.cluster import Cluster
+from kactl.state.rows import Bools, RowNumbers, Rows
 from kactl.store import Store
 
 # A broker is given a minute or two to hand over, and then flushes its logs: long before this is over it has stopped.

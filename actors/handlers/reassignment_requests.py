@@ -5,12 +5,12 @@ Source: the classic controller's processApiPartitionReassignment, maybeRemoveFro
 
 from collections.abc import Callable, Collection, Mapping
 
-from kactl.cluster import Cluster
 from kactl.errors import ErrorCode
 from kactl.events import ReassignmentStored
 from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.requests import ReassignmentResult
 from kactl.runtime.logs import logger
+from kactl.state.cluster import Cluster
 
 from .reach import Handlers
 

@@ -18,14 +18,14 @@ from typing import NamedTuple
 import numpy as np
 
 from kactl.actors.messages import Move, Moved, MoveReplicas
-from kactl.change import REFUSAL_TEXT, Change, Refusal
 from kactl.election import Election
 from kactl.errors import BadRequest, ErrorCode, NotFound, Remedy, StoreError
-from kactl.halt import HaltReason
 from kactl.machines import reassignment
 from kactl.model import NO_BROKER, Assignment, PartitionState, ReplicaState, TopicPartition
-from kactl.rows import Bools, Bytes, RowNumbers, Rows, holds, some
 from kactl.runtime.logs import logger
+from kactl.state.change import REFUSAL_TEXT, Change, Refusal
+from kactl.state.deletion_blockers import HaltReason
+from kactl.state.rows import Bools, Bytes, RowNumbers, Rows, holds, some
 from kactl.store import Assignments
 
 from .deletion import Deletion

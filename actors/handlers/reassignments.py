@@ -18,10 +18,10 @@ from kactl.events import Event, LeadershipWritten, ReassignmentStored
 from kactl.machines import reassignment
 from kactl.model import Assignment, ReplicaState, TopicPartition
 from kactl.requests import ReassignmentRequested, ReassignmentResult, ReassignmentsListed
-from kactl.row_sets import common
-from kactl.rows import RowNumbers
 from kactl.runtime.logs import logger
-from kactl.table import NO_ROW
+from kactl.state.row_sets import common
+from kactl.state.rows import RowNumbers
+from kactl.state.table import NO_ROW
 
 from .deletion import Deletion
 from .reach import Handler, Handlers, Reach

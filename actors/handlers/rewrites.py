@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 
 from kactl.actors.ledger import ROUNDS_MAX, Ledger
-from kactl.change import Change, Refusal
-from kactl.rows import Bools, Bytes, RowNumbers, Rows, choose
 from kactl.runtime.logs import logger
+from kactl.state.change import Change, Refusal
+from kactl.state.rows import Bools, Bytes, RowNumbers, Rows, choose
 
 from .reach import Handlers, Reach
 

@@ -25,9 +25,9 @@ from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch
 from kactl.events import Event, ShutdownOverdue
 from kactl.model import NO_EPOCH, Broker, PartitionState, ReplicaState, TopicPartition
 from kactl.requests import UndrainRequested
-from kactl.row_sets import common
-from kactl.rows import RowNumbers, holds
 from kactl.runtime.logs import logger
+from kactl.state.row_sets import common
+from kactl.state.rows import RowNumbers, holds
 
 from .reach import Handler, Handlers, Reach
 from .timers import Timers

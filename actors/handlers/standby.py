@@ -15,16 +15,16 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kactl.cluster import Cluster
 from kactl.errors import Remedy, StoreError
 from kactl.events import Event, StandbyDue
 from kactl.machines import partition
 from kactl.model import Broker, ReplicaState
-from kactl.rows import RowNumbers
 from kactl.runtime.logs import logger
+from kactl.state.cluster import Cluster
+from kactl.state.records import Assignments
+from kactl.state.rows import RowNumbers
+from kactl.state.table import NO_ROW
 from kactl.store import Changes, Names, Store
-from kactl.stored import Assignments
-from kactl.table import NO_ROW
 
 from .reach import Handler, Handlers, Reach
 from .timers import Timers

@@ -12,9 +12,9 @@ import numpy as np
 
 from kactl.errors import BadRequest, NotFound, Remedy, StoreError
 from kactl.model import NO_BROKER, Assignment, TopicPartition
-from kactl.rows import Bools, Rows, some
 from kactl.runtime.logs import logger
-from kactl.table import Table
+from kactl.state.rows import Bools, Rows, some
+from kactl.state.table import Table
 
 from .reach import Handlers, Reach
 

@@ -20,9 +20,9 @@ from kactl.history_events import TopicEvent
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.placement import check_creation
 from kactl.requests import TopicCreationRequested
-from kactl.row_sets import common
-from kactl.rows import some
 from kactl.runtime.logs import logger
+from kactl.state.row_sets import common
+from kactl.state.rows import some
 from kactl.store import Assignments, Names
 
 from .deletion import Deletion

@@ -11,12 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from kactl.cluster import Cluster
 from kactl.config.settings import HealthConfig
 from kactl.errors import KactlError
 from kactl.health import NAMED_MAX, Channel, Facts, Limits, Partitions
-from kactl.rows import Bools, Ints, Live, RowNumbers, preferred_imbalance, some
-from kactl.table import Table
+from kactl.state.cluster import Cluster
+from kactl.state.rows import Bools, Ints, Live, RowNumbers, preferred_imbalance, some
+from kactl.state.table import Table
 
 from .service import Service
 from .tallies import shares

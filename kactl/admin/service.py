@@ -9,11 +9,11 @@ from http import HTTPStatus
 
 from kactl.actors.handlers.standby import View
 from kactl.actors.system import Controller
-from kactl.cluster import Cluster
 from kactl.config.settings import Config
 from kactl.errors import ErrorCode, NoSuchPartition, NotController, NotFound
 from kactl.participant.group import Participants
-from kactl.rows import Ints
+from kactl.state.cluster import Cluster
+from kactl.state.rows import Ints
 
 from .limits import Capacity
 from .problem import Refused

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from kactl.cluster import Cluster
 from kactl.model import NO_BROKER, ZERO_ID
-from kactl.rows import Ints, some
-from kactl.table import Table
+from kactl.state.cluster import Cluster
+from kactl.state.rows import Ints, some
+from kactl.state.table import Table
 
 from . import cursor
 from .schema import TopicInfo, TopicQuery

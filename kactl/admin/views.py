@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from kactl.cluster import Cluster
 from kactl.model import NO_BROKER, PartitionState, ReplicaState
-from kactl.rows import Bools, Ints, RowNumbers, Rows, first, preferred_imbalance, some
-from kactl.table import Table, Topic
+from kactl.state.cluster import Cluster
+from kactl.state.rows import Bools, Ints, RowNumbers, Rows, first, preferred_imbalance, some
+from kactl.state.table import Table, Topic
 
 from . import cursor
 from .schema import PartitionInfo, PartitionQuery, PartitionStateName, ReplicaStateName

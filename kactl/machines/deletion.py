@@ -17,10 +17,10 @@ import dataclasses
 import msgspec
 import numpy as np
 
-from kactl.cluster import Cluster
-from kactl.halt import Halt
 from kactl.model import ReplicaState
-from kactl.rows import Bools, Bytes, Ints, Live, Rows, some
+from kactl.state.cluster import Cluster
+from kactl.state.deletion_blockers import Halt
+from kactl.state.rows import Bools, Bytes, Ints, Live, Rows, some
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

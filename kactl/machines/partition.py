@@ -18,10 +18,10 @@ from typing import Final
 
 import numpy as np
 
-from kactl.change import Change, Refusal
 from kactl.election import STRATEGIES, Elected, Election, first_leader
 from kactl.model import NO_LEADER, PartitionState
-from kactl.rows import Bools, Bytes, Circumstances, Ints, Rows, Transitions, check, choose, some
+from kactl.state.change import Change, Refusal
+from kactl.state.rows import Bools, Bytes, Circumstances, Ints, Rows, Transitions, check, choose, some
 
 ABSENT, NEW, ONLINE, OFFLINE = (
     PartitionState.ABSENT,

@@ -17,10 +17,10 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from kactl.change import Change, Refusal
-from kactl.cluster import Cluster
 from kactl.model import NO_BROKER, NO_LEADER, Assignment, PartitionView, TopicPartition
-from kactl.rows import Bools, Circumstances, Ints, Rows, choose, some
+from kactl.state.change import Change, Refusal
+from kactl.state.cluster import Cluster
+from kactl.state.rows import Bools, Circumstances, Ints, Rows, choose, some
 
 # -- what is decided ---------------------------------------------------------------------------------------------------
 

@@ -24,9 +24,9 @@ from typing import Final
 
 import numpy as np
 
-from kactl.change import Change, Refusal
 from kactl.model import NO_LEADER, PartitionState, ReplicaState
-from kactl.rows import Bools, Bytes, Rows, Transitions, check, choose, holds, some
+from kactl.state.change import Change, Refusal
+from kactl.state.rows import Bools, Bytes, Rows, Transitions, check, choose, holds, some
 
 _S = ReplicaState
 

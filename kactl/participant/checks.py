@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kactl.errors import ErrorCode
 from kactl.model import EPOCH_DURING_DELETE, NO_EPOCH
-from kactl.rows import Bools, RowNumbers, choose, some
+from kactl.state.rows import Bools, RowNumbers, choose, some
 from kactl.wire import (
     LeaderAndIsr,
     LeaderAndIsrResponse,

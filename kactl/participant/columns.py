@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kactl.model import NO_BROKER
-from kactl.rows import Ints, RowNumbers
+from kactl.state.rows import Ints, RowNumbers
 
 T = TypeVar("T", bound=np.generic)
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kactl.model import NO_EPOCH, NO_LEADER, NO_VERSION, ZERO_ID, Leadership, TopicPartition, TopicRef
-from kactl.rows import Bools, Bytes, Ints, RowNumbers
+from kactl.state.rows import Bools, Bytes, Ints, RowNumbers
 from kactl.store import Names
 from kactl.wire import PartitionStates
 

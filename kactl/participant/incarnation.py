@@ -14,8 +14,8 @@ import numpy as np
 from kactl.clock import Clock
 from kactl.errors import BrokerUnreachable, ErrorCode, SessionExpired, StoreError
 from kactl.model import NO_EPOCH, TopicPartition
-from kactl.rows import Bools, Ints
 from kactl.runtime.logs import logger
+from kactl.state.rows import Bools, Ints
 from kactl.store import Names, Session, Store
 from kactl.wire import (
     LeaderAndIsr,

@@ -19,8 +19,8 @@ import numpy as np
 from kactl.clock import Clock
 from kactl.errors import KactlError
 from kactl.model import NO_BROKER, Leadership, TopicPartition
-from kactl.rows import Bools, Ints, Live, RowNumbers, members, some
 from kactl.runtime.logs import logger
+from kactl.state.rows import Bools, Ints, Live, RowNumbers, members, some
 from kactl.store import Names
 
 from .hosted import Hosted, Role

@@ -8,8 +8,8 @@ import numpy as np
 
 from kactl.errors import ErrorCode
 from kactl.model import TopicPartition
-from kactl.rows import Bools
 from kactl.runtime.logs import logger
+from kactl.state.rows import Bools
 from kactl.store import Names
 from kactl.wire import Shorts
 

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 
 from kactl.model import LEADER_DURING_DELETE, NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition
-from kactl.rows import Bools, Ints, Live
+from kactl.state.rows import Bools, Ints, Live
 from kactl.store import Names
 from kactl.wire import PartitionStates, UpdateMetadata
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from kactl.model import Leadership, TopicPartition
-from kactl.rows import Bools, Ints
+from kactl.state.rows import Bools, Ints
 from kactl.store import Names
 
 # (partition, follower) -> whether the follower has caught up. Asked only about followers that follow.

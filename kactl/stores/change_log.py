@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.rows import Ints
+from kactl.state.rows import Ints
 
 # At eight bytes each this is eight megabytes: all that a failover of a very large cluster writes.
 ROWS_MAX: Final = 1 << 20

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, NO_VERSION, Leadership, TopicPartition
-from kactl.rows import Bools, Ints, RowNumbers
+from kactl.state.rows import Bools, Ints, RowNumbers
 from kactl.store import Committed, Found, Leaderships, Names, Outcome, Write
 
 NO_TOPIC: Final = -1

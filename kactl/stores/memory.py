@@ -18,8 +18,8 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
+from kactl.state.records import named
 from kactl.store import Assignments, Changed, Changes, Committed, Leaderships, Names, Notification, Write
-from kactl.stored import named
 
 from .entries import leader_write, topic_numbers
 from .memory_requests import MemoryRequests

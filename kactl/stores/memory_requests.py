@@ -6,7 +6,7 @@ import msgspec
 
 from kactl.errors import BeingDeleted, RequestWaits, StoreError
 from kactl.model import Features, Fence, ProducerIdBlock, TopicPartition
-from kactl.rows import Ints
+from kactl.state.rows import Ints
 from kactl.store import Changed
 
 from .memory_client import MemoryClient

@@ -10,7 +10,7 @@ import msgspec
 from kactl.clock import Clock
 from kactl.errors import BrokerIdTaken, ControllerMoved, SessionExpired
 from kactl.model import Broker, ControllerRecord, Features, Fence, ProducerIdBlock, TopicPartition, TopicRef
-from kactl.rows import RowNumbers
+from kactl.state.rows import RowNumbers
 from kactl.store import Changed, Committed, Names, Notification, StoreEvent
 
 from .change_log import ChangeLog

@@ -17,8 +17,6 @@ from kactl.actors.messages import Move, Moved, MoveReplicas
 from kactl.actors.partitions import Partitions
 from kactl.actors.replicas import Replicas
 from kactl.batch import Addressed
-from kactl.change import Refusal
-from kactl.cluster import Cluster
 from kactl.election import Election
 from kactl.history import History
 from kactl.history_events import PartitionEvent, ReplicaEvent
@@ -36,7 +34,9 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.rows import RowNumbers
+from kactl.state.change import Refusal
+from kactl.state.cluster import Cluster
+from kactl.state.rows import RowNumbers
 from kactl.store import Assignments, Leaderships, Names, Store, Write
 from kactl.stores.memory import MemoryStore
 from kactl.wire import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata

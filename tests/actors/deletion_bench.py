@@ -21,7 +21,7 @@ from kactl.actors.messages import Move, MoveReplicas
 from kactl.batch import RequestBatch
 from kactl.events import Event, ReplicasDeleted
 from kactl.model import Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
-from kactl.rows import RowNumbers
+from kactl.state.rows import RowNumbers
 from kactl.wire import PartitionErrors, StopReplicaResponse
 from tests.actors.bench import EPOCH, Bench, RecordingOutbox, at, open_bench
 from tests.clocks import ManualClock

@@ -8,8 +8,8 @@ import pytest
 from kactl.actors.messages import Move, MoveReplicas
 from kactl.errors import ErrorCode, StoreUnavailable
 from kactl.events import DeletionsChanged
-from kactl.halt import Halt, HaltReason
 from kactl.model import PartitionState, ReplicaState, TopicPartition
+from kactl.state.deletion_blockers import Halt, HaltReason
 from kactl.store import Names
 from tests.actors.bench import Stopped, at
 from tests.actors.deletion_bench import BROKERS, DeletionBench, open_deletion_bench

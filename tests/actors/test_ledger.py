@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from kactl.actors.ledger import Ledger
-from kactl.change import Change, Refusal
 from kactl.election import Election
 from kactl.errors import SessionExpired, StoreUnavailable
 from kactl.machines import partition
 from kactl.model import Leadership, PartitionState
+from kactl.state.change import Change, Refusal
 from kactl.store import Found
 from tests.actors.bench import Bench, at
 from tests.scripted_store import (

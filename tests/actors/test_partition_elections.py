@@ -7,11 +7,11 @@ known, that is read; those stories are told through such rows.
 import numpy as np
 import pytest
 
-from kactl.change import Refusal
 from kactl.election import Election
 from kactl.errors import ControllerMoved, StoreError, StoreUnavailable
 from kactl.machines import partition
 from kactl.model import Leadership, PartitionState
+from kactl.state.change import Refusal
 from kactl.store import Found
 from tests.actors.bench import Bench, Led, at, open_bench, refusals
 from tests.scripted_store import (

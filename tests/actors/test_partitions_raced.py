@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kactl.change import Refusal
 from kactl.election import Election
 from kactl.errors import StoreError, StoreUnavailable
 from kactl.model import PartitionState
+from kactl.state.change import Refusal
 from tests.actors.bench import Bench, Led, at, open_bench, refusals
 from tests.scripted_store import (
     Step,

@@ -13,9 +13,9 @@ from kactl.admin.problem import Refused
 from kactl.admin.schema import PartitionQuery, ProblemController
 from kactl.admin.tallies import shares
 from kactl.admin.views import STATE_NAMES, find_partition, find_partitions
-from kactl.cluster import Cluster
 from kactl.errors import ControllerMoved, InvalidReplicaAssignment, NotController, StoreUnavailable, TopicExists
 from kactl.model import NO_LEADER, Assignment, Leadership, PartitionState, PartitionView, TopicPartition
+from kactl.state.cluster import Cluster
 from kactl.store import Assignments, Leaderships
 
 TOPICS = ("b", "a", "b-1", "ab", "c")

@@ -18,7 +18,7 @@ import pytest
 
 from kactl.errors import BrokerUnreachable
 from kactl.model import NO_BROKER, Broker, Endpoint, TopicRef
-from kactl.rows import Ints
+from kactl.state.rows import Ints
 from kactl.transport import Transport
 from kactl.wire import (
     LeaderAndIsr,

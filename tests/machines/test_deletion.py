@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.errors import ErrorCode
-from kactl.halt import Halt, HaltReason
 from kactl.machines import deletion
 from kactl.model import PartitionState, ReplicaState
-from kactl.rows import Live
+from kactl.state.deletion_blockers import Halt, HaltReason
+from kactl.state.rows import Live
 from tests.seeds import ClusterSeed, PartitionSeed, ids_of, rows_of, tp
 
 S = ReplicaState

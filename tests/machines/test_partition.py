@@ -5,11 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from kactl.change import CHANGED_COLUMNS, Change, Refusal
-from kactl.cluster import Cluster
 from kactl.election import Election
 from kactl.machines import partition
 from kactl.model import PartitionState, ReplicaState
+from kactl.state.change import CHANGED_COLUMNS, Change, Refusal
+from kactl.state.cluster import Cluster
 from tests.seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
 
 NEW, ONLINE, OFFLINE, ABSENT = PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.ABSENT

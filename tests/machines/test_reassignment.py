@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.change import Refusal
 from kactl.machines import reassignment
 from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, ReplicaState
+from kactl.state.change import Refusal
 from tests.oracle.model import ObjectCluster, Partition
 from tests.seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
 from tests.strategies import BROKERS, Both, clusters

@@ -5,11 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from kactl.change import CHANGED_COLUMNS, Change, Refusal
-from kactl.cluster import Cluster
 from kactl.machines import replica
 from kactl.model import Leadership, ReplicaState
-from kactl.rows import Bools
+from kactl.state.change import CHANGED_COLUMNS, Change, Refusal
+from kactl.state.cluster import Cluster
+from kactl.state.rows import Bools
 from tests.seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, slots_of, tp
 
 S = ReplicaState

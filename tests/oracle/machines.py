@@ -7,9 +7,9 @@ store refuses is left as it was; reading it again is the actors' affair.
 import dataclasses
 from collections.abc import Collection, Iterable
 
-from kactl.change import Refusal
 from kactl.election import Election
 from kactl.model import NO_LEADER, NO_VERSION, PartitionState, ReplicaState, TopicPartition
+from kactl.state.change import Refusal
 
 from .batch import ObjectBatch
 from .election import STRATEGIES, Choice, first_leader

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from kactl.model import LEADER_DURING_DELETE, NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition, TopicRef
-from kactl.rows import Ints
+from kactl.state.rows import Ints
 from kactl.wire import LeaderAndIsr, PartitionErrors, PartitionStates, StopReplica, UpdateMetadata
 
 CONTROLLER: Final = 100

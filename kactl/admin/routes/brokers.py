@@ -28,12 +28,12 @@ from kactl.admin.schema import (
 )
 from kactl.admin.service import Service
 from kactl.admin.tallies import Shares, shares
-from kactl.cluster import Cluster
 from kactl.errors import ActionTimedOut, ErrorCode
 from kactl.model import TopicPartition
 from kactl.participant.group import Participants
 from kactl.requests import UndrainRequested
-from kactl.rows import RowNumbers
+from kactl.state.cluster import Cluster
+from kactl.state.rows import RowNumbers
 
 # A restart waits for the registration of a life before it to expire, twice the session's timeout at the most.
 RESTART_TIMEOUT_S = 120

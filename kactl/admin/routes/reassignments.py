@@ -25,15 +25,15 @@ from kactl.admin.schema import (
     ReassignmentResult,
 )
 from kactl.admin.service import Service
-from kactl.cluster import Cluster
 from kactl.errors import ActionTimedOut, BadRequest, ErrorCode, NotFound
 from kactl.machines.reassignment import Progress, progress
 from kactl.model import Broker, TopicPartition
 from kactl.plan import Replicas, plan
 from kactl.requests import ReassignmentRequested
 from kactl.requests import ReassignmentResult as Result
-from kactl.rows import Rows
-from kactl.stored import Names
+from kactl.state.cluster import Cluster
+from kactl.state.records import Names
+from kactl.state.rows import Rows
 
 # A reassignment waits for its turn among events, and for a store that fails for the moment.
 REASSIGNMENT_TIMEOUT_S: Final = 120

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kactl.rows import Ints, RowNumbers
-from kactl.table import in_sync_of
+from kactl.state.rows import Ints, RowNumbers
+from kactl.state.table import in_sync_of
 
 Slots = npt.NDArray[np.int16]
 Floats = npt.NDArray[np.float64]

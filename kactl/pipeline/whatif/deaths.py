@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kactl.rows import Bools, RowNumbers
+from kactl.state.rows import Bools, RowNumbers
 
 from .classes import FREE, NO_SLOT, Classes, Floats, Slots
 

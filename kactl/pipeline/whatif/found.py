@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kactl.rows import Bools, RowNumbers
+from kactl.state.rows import Bools, RowNumbers
 
 from .classes import Floats
 from .deaths import LONE, LOSSY, OFFLINE, UNDER_MIN, Sums

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.rows import RowNumbers
+from kactl.state.rows import RowNumbers
 from kactl.stores.change_log import ChangeLog
 from kactl.stores.entries import Entries, EntryTable
 

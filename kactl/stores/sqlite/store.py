@@ -25,8 +25,8 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.rows import Ints
 from kactl.runtime.background import Background, BlockStack
+from kactl.state.rows import Ints
 from kactl.store import Assignments, Changed, Changes, Committed, Leaderships, Names, Notification, StoreEvent, Write
 from kactl.stores.entries import leader_write
 from kactl.stores.listing import Listing

@@ -19,8 +19,8 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, Zook
 
 from kactl.errors import BeingDeleted, ControllerMoved, StoreError
 from kactl.model import Fence
-from kactl.rows import Ints
 from kactl.runtime.logs import logger
+from kactl.state.rows import Ints
 from kactl.store import Outcome
 
 from . import fenced, layout, request

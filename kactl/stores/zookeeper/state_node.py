@@ -11,8 +11,8 @@ from kazoo.exceptions import BadVersionError, NoNodeError, UnimplementedError, Z
 
 from kactl.errors import StoreError
 from kactl.model import NO_VERSION, Fence, Leadership, TopicPartition
-from kactl.rows import Bytes, Ints, RowNumbers
 from kactl.runtime.logs import logger
+from kactl.state.rows import Bytes, Ints, RowNumbers
 from kactl.store import Committed, Leaderships, Names, Outcome, Write
 
 from . import fenced, layout, request, state_reads, state_writes

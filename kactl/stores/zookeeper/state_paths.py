@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.rows import Ints, RowNumbers
+from kactl.state.rows import Ints, RowNumbers
 from kactl.store import Names
 
 from . import layout

@@ -18,7 +18,7 @@ import numpy as np
 from kazoo.exceptions import NoNodeError, ZookeeperError
 
 from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, NO_VERSION
-from kactl.rows import Ints, some
+from kactl.state.rows import Ints, some
 from kactl.store import Found, Leaderships, Names
 
 from . import layout

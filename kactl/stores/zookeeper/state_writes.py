@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 from kazoo.protocol.serialization import Transaction
 
 from kactl.model import NO_BROKER, Fence
-from kactl.rows import RowNumbers
+from kactl.state.rows import RowNumbers
 from kactl.store import Write
 
 from . import layout

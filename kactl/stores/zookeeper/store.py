@@ -21,9 +21,9 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.rows import Ints
 from kactl.runtime.background import BlockStack
 from kactl.runtime.logs import logger
+from kactl.state.rows import Ints
 from kactl.store import (
     Assignments,
     Changed,

@@ -9,8 +9,8 @@ from kazoo.exceptions import NoNodeError, ZookeeperError
 
 from kactl.model import NO_BROKER, TopicRef
 from kactl.runtime.logs import logger
+from kactl.state.table import in_sync_of
 from kactl.store import Assignments
-from kactl.table import in_sync_of
 
 from . import layout
 from .state_reads import members

@@ -10,7 +10,7 @@ from kactl.events import BalanceDue, StandbyDue
 from kactl.history_events import PartitionEvent, ReplicaEvent, TopicEvent
 from kactl.machines import partition, replica
 from kactl.model import NO_BROKER, NO_LEADER, NO_VERSION, PartitionState, PartitionView, ReplicaState, TopicPartition
-from kactl.rows import RowNumbers
+from kactl.state.rows import RowNumbers
 from kactl.store import Names
 from kactl.stores.entries import Entries, topic_numbers
 

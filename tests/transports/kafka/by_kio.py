@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from kactl.model import NO_BROKER, ZERO_ID, Broker, Endpoint, TopicRef
-from kactl.rows import Ints
+from kactl.state.rows import Ints
 from kactl.transports.kafka.codec import Versions
 from kactl.wire import (
     LeaderAndIsr,

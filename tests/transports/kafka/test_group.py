@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.model import TopicRef
+from kactl.state.topics import Topics
 from kactl.told import TakenStates, Told
-from kactl.topics import Topics
 from kactl.transports.kafka.codec import group
 from kactl.wire import LeaderAndIsr, PartitionStates
 

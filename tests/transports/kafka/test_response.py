@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kactl.errors import MalformedMessage
 from kactl.model import ZERO_ID, TopicRef
-from kactl.topics import AllTopics, Topics
+from kactl.state.topics import AllTopics, Topics
 from kactl.transports.kafka.codec import Decoder
 from kactl.wire import (
     LeaderAndIsr,

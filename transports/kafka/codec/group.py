@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-from kactl.rows import Ints
+from kactl.state.rows import Ints
 from kactl.told import TakenStates, Told
 
 from .heading import Headings

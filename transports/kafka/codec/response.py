@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kactl.errors import MalformedMessage
-from kactl.rows import Ints, RowNumbers
-from kactl.topics import TopicNames, Topics
+from kactl.state.rows import Ints, RowNumbers
+from kactl.state.topics import TopicNames, Topics
 from kactl.wire import (
     LeaderAndIsr,
     LeaderAndIsrResponse,

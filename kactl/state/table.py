@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from kactl.change import CHANGED_COLUMNS, Change
 from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, PartitionState, PartitionView, ReplicaState
-from kactl.rows import Bools, Ints, Live, RowNumbers, Rows, some
-from kactl.stored import Leaderships
-from kactl.topic_rows import NO_ROW, Topic, TopicRows
+
+from .change import CHANGED_COLUMNS, Change
+from .records import Leaderships
+from .rows import Bools, Ints, Live, RowNumbers, Rows, some
+from .topic_index import NO_ROW, Topic, TopicRows
 
 __all__ = ["NO_ROW", "Table", "Topic", "in_sync_of"]
 

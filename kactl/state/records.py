@@ -20,7 +20,8 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.rows import Bools, Bytes, Ints, RowNumbers
+
+from .rows import Bools, Bytes, Ints, RowNumbers
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.change import Change
 from kactl.errors import IllegalState, NotFound
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition
-from kactl.rows import Live
+from kactl.state.change import Change
+from kactl.state.rows import Live
+from kactl.state.table import NO_ROW, Table
 from kactl.store import Assignments, Found, Leaderships
-from kactl.table import NO_ROW, Table
 from tests.seeds import led, tp
 
 T0, T1, U0 = tp("t-0"), tp("t-1"), tp("u-0")

@@ -6,7 +6,8 @@ from typing import Any, Final
 import numpy as np
 
 from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, NO_VERSION, PartitionState, ReplicaState
-from kactl.rows import RowNumbers
+
+from .rows import RowNumbers
 
 # One growth step; small, because a table that is loaded in bulk is allocated to its size.
 _GROWTH: Final = 1.25

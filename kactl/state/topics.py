@@ -10,7 +10,8 @@ from typing import overload
 import numpy as np
 
 from kactl.model import TopicRef
-from kactl.rows import Ints, RowNumbers
+
+from .rows import Ints, RowNumbers
 
 
 class AllTopics:

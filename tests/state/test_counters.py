@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kactl.batch import RequestBatch
-from kactl.cluster import Cluster
 from kactl.election import Election
 from kactl.machines import partition
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition
-from kactl.rows import RowNumbers
+from kactl.state.cluster import Cluster
+from kactl.state.rows import RowNumbers
 from kactl.store import Assignments, Leaderships
 from tests import columns
 from tests.oracle.model import Leading, ObjectCluster, Partition

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kactl.change import REFUSAL_TEXT, Change, Refusal
+from kactl.state.change import REFUSAL_TEXT, Change, Refusal
 from tests.seeds import ClusterSeed, PartitionSeed, led, rows_of, tp
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.model import NO_BROKER
-from kactl.rows import Live, choose, first, members, preferred_slot, some
+from kactl.state.rows import Live, choose, first, members, preferred_slot, some
 
 ids = st.integers(0, 200) | st.sampled_from([65_534, 65_535, 65_536, 65_537, 2**31 - 1])
 

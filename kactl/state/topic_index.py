@@ -7,13 +7,14 @@ from typing import Final
 
 import numpy as np
 
-from kactl.columns import ROWS_MIN
 from kactl.errors import IllegalState, NotFound
 from kactl.model import ZERO_ID, Assignment, TopicPartition, TopicRef
-from kactl.rows import Ints, RowNumbers
-from kactl.slots import Slots
-from kactl.stored import Assignments, Names
-from kactl.topics import AllTopics, Topics
+
+from .columns import ROWS_MIN
+from .records import Assignments, Names
+from .rows import Ints, RowNumbers
+from .slots import Slots
+from .topics import AllTopics, Topics
 
 NO_ROW: Final = -1
 _NO_ROWS: Final[Ints] = np.zeros(0, np.int32)

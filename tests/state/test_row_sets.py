@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.row_sets import common, without
+from kactl.state.row_sets import common, without
 
 ROWS = st.sets(st.integers(0, 60)).map(lambda rows: np.array(sorted(rows), np.intp))
 

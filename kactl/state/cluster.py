@@ -15,9 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kactl.change import Change
 from kactl.errors import IllegalState
-from kactl.halt import Halt
 from kactl.model import (
     EPOCH_DURING_DELETE,
     NO_BROKER,
@@ -31,10 +29,13 @@ from kactl.model import (
     ReplicaState,
     TopicPartition,
 )
-from kactl.row_sets import common
-from kactl.rows import Bools, Circumstances, Ints, Live, RowNumbers, Rows, choose, preferred_imbalance
-from kactl.stored import Assignments, Leaderships, Names
-from kactl.table import NO_ROW, Table
+
+from .change import Change
+from .deletion_blockers import Halt
+from .records import Assignments, Leaderships, Names
+from .row_sets import common
+from .rows import Bools, Circumstances, Ints, Live, RowNumbers, Rows, choose, preferred_imbalance
+from .table import NO_ROW, Table
 
 NOT_ACTIVE: Final = Fence(epoch=0, version=0)
 # Completed reassignments that are remembered by name: what an operator who has just applied a plan looks for.

@@ -6,10 +6,11 @@ although the assignment does not name them.
 
 import numpy as np
 
-from kactl.columns import PER_SLOT, Columns
 from kactl.model import NO_BROKER, Assignment, ReplicaState
-from kactl.rows import Ints, RowNumbers, some
-from kactl.stored import Assignments
+
+from .columns import PER_SLOT, Columns
+from .records import Assignments
+from .rows import Ints, RowNumbers, some
 
 
 class Slots(Columns):

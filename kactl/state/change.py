@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kactl.rows import Bools, Bytes, Ints, RowNumbers, Rows, choose
+from .rows import Bools, Bytes, Ints, RowNumbers, Rows, choose
 
 
 class Refusal(enum.IntEnum):

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from kactl.cluster import NOT_ACTIVE, Cluster
 from kactl.election import Election
 from kactl.errors import IllegalState
-from kactl.halt import Halt, HaltReason
 from kactl.machines import partition
 from kactl.model import Assignment, Fence, Leadership, PartitionState, ReplicaState
+from kactl.state.cluster import NOT_ACTIVE, Cluster
+from kactl.state.deletion_blockers import Halt, HaltReason
 from kactl.store import Assignments, Leaderships
 from tests.seeds import ClusterSeed, PartitionSeed, broker, ids_of, led, rows_of, slots_of, tp
 

@@ -1,0 +1,1 @@
+"""State of the cluster, as columns: what the controller knows."""
