@@ -10,13 +10,10 @@ from typing import Any, Final, cast
 import anyio
 import numpy as np
 
-from kactl import arguments
-from kactl.arguments import AnyElection, AnyPartition
-from kactl.broker_requests import ControlledShutdownRequested
 from kactl.errors import ActionTimedOut, BadRequest, NotController
 from kactl.history import History
-from kactl.model import NO_LEADER, Assignment, TopicPartition, TopicRef
-from kactl.requests import (
+from kactl.messages import arguments
+from kactl.messages.admin import (
     Asked,
     ElectionRequested,
     ElectionResult,
@@ -33,6 +30,9 @@ from kactl.requests import (
     UncleanElectionsEnabled,
     UndrainRequested,
 )
+from kactl.messages.arguments import AnyElection, AnyPartition
+from kactl.messages.broker import ControlledShutdownRequested
+from kactl.model import NO_LEADER, Assignment, TopicPartition, TopicRef
 from kactl.state.cluster import Cluster
 
 from .controller import ControllerLoop
@@ -55,7 +55,7 @@ class Asking:
     history: History
 
     async def ask(self, request: Asked) -> Any:
-        """Hand in any request of `kactl.requests` or `kactl.broker_requests`, and wait for its answer.
+        """Hand in any request of `kactl.messages.admin` or `kactl.messages.broker`, and wait for its answer.
 
         Raises:
             NotController: another instance is the controller, or became it before the request was handled.

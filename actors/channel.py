@@ -20,12 +20,7 @@ from typing import Final
 from kactl.clock import Clock
 from kactl.coalescing import Alive, alive_in, coalesced
 from kactl.errors import BrokerUnreachable
-from kactl.events import Event, LeaderAndIsrAnswered, ReplicasDeleted, UpdateMetadataAnswered
-from kactl.model import Broker
-from kactl.runtime.logs import logger
-from kactl.telemetry import Telemetry
-from kactl.transport import Connection
-from kactl.wire import (
+from kactl.messages.control import (
     LeaderAndIsrResponse,
     PartitionErrors,
     Request,
@@ -35,6 +30,11 @@ from kactl.wire import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
+from kactl.messages.events import Event, LeaderAndIsrAnswered, ReplicasDeleted, UpdateMetadataAnswered
+from kactl.model import Broker
+from kactl.runtime.logs import logger
+from kactl.telemetry import Telemetry
+from kactl.transport import Connection
 
 from .actor import ActorStopped, InboxFull
 from .gate import Gate

@@ -14,12 +14,12 @@ from typing import Final
 
 from kactl.batch import Addressed
 from kactl.clock import Clock
-from kactl.events import BrokerLagged, Event
+from kactl.messages.control import StopReplica
+from kactl.messages.events import BrokerLagged, Event
 from kactl.model import Broker
 from kactl.runtime.logs import logger
 from kactl.telemetry import Telemetry
 from kactl.transport import Transport
-from kactl.wire import StopReplica
 
 from .actor import ActorStopped
 from .channel import Channel, DeletionsIn

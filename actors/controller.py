@@ -12,8 +12,8 @@ import asyncio
 from typing import Any, Final
 
 from kactl.errors import ControllerMoved, IllegalState, KactlError, NotController, SessionExpired, StoreError
-from kactl.events import ControllerState, Event, LeaderAndIsrAnswered, Turn, WritesFailed
-from kactl.requests import Asked
+from kactl.messages.admin import Asked
+from kactl.messages.events import ControllerState, Event, LeaderAndIsrAnswered, Turn, WritesFailed
 from kactl.runtime.logs import logger
 from kactl.telemetry import Telemetry
 

@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 
 import msgspec
 
-from kactl import arguments
-from kactl.arguments import AnyPartition
 from kactl.controllerships import Term
 from kactl.errors import BadRequest, NotController, NotFound
 from kactl.explain import DeletionExplanation, Explanation, explain_deletion, explain_partition
 from kactl.history import History
-from kactl.history_events import KINDS, AnyEvent
 from kactl.machines.deletion import Waiting, waiting
+from kactl.messages import arguments
+from kactl.messages.arguments import AnyPartition
+from kactl.messages.log import KINDS, AnyEvent
 from kactl.model import Broker, PartitionView, TopicRef
 from kactl.state.cluster import Cluster
 
@@ -133,7 +133,7 @@ class Looking:
             raise NotController(self.loop.active_id)
 
     def events(self, *, after: int | None = None, kinds: Collection[str] = ()) -> AsyncIterator[AnyEvent]:
-        """What happens from now on, or from behind event number `after`; see `kactl.history_events` for the kinds.
+        """What happens from now on, or from behind event number `after`; see `kactl.messages.log` for the kinds.
 
         Raises:
             BadRequest: there is no such kind of event.

@@ -14,7 +14,7 @@ import msgspec
 
 from kactl.clock import Clock
 from kactl.durations import Durations, Summary
-from kactl.events import Event
+from kactl.messages.events import Event
 
 from .actor import Inbox
 

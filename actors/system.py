@@ -12,15 +12,15 @@ from typing import Final, Self
 import anyio
 from opentelemetry import metrics, trace
 
-from kactl import arguments
 from kactl.batch import RequestBatch, deletion_answers
 from kactl.clock import Clock, SystemClock
 from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.errors import BadRequest, KactlError
-from kactl.events import BrokerLagged, Event, Started
 from kactl.history import History
+from kactl.messages import arguments
+from kactl.messages.admin import ResignRequested
+from kactl.messages.events import BrokerLagged, Event, Started
 from kactl.model import Broker
-from kactl.requests import ResignRequested
 from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster

@@ -12,9 +12,7 @@ import anyio
 import anyio.to_thread
 
 from kactl.config.protocol_level import LATEST
-from kactl.model import Broker
-from kactl.transports.kafka.codec import Encoder, versions_for
-from kactl.wire import (
+from kactl.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
@@ -24,6 +22,8 @@ from kactl.wire import (
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
+from kactl.model import Broker
+from kactl.transports.kafka.codec import Encoder, versions_for
 
 LISTENER: Final = "INTERNAL"
 # What is encoded in the event loop: half a millisecond of work.

@@ -30,12 +30,12 @@ from bench.sinks import sinks
 from bench.slow import slow_broker
 from kactl.batch import Addressed, RequestBatch
 from kactl.config.protocol_level import LATEST, ProtocolLevel
+from kactl.messages.control import LeaderAndIsr, Request, StopReplica, UpdateMetadata
 from kactl.model import Broker, Endpoint, Fence
 from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers
 from kactl.transports.kafka import KafkaTransport
 from kactl.transports.kafka.codec import Decoder, Encoder, Versions, versions_for
-from kactl.wire import LeaderAndIsr, Request, StopReplica, UpdateMetadata
 
 from .brokers import LISTENER
 

@@ -38,9 +38,9 @@ from kactl.actors.replicas import Replicas
 from kactl.batch import Addressed, RequestBatch
 from kactl.clock import SystemClock
 from kactl.config.protocol_level import LATEST
-from kactl.events import BrokersChanged
 from kactl.history import History
 from kactl.machines import partition, replica
+from kactl.messages.events import BrokersChanged
 from kactl.model import Broker, Fence
 from kactl.state.change import Change
 from kactl.stores.memory import MemoryStore

@@ -27,9 +27,9 @@ from bench.hosting import KINDS, Opener, backing, collecting, load, quiet, regis
 from bench.run import main, module, numbers, say, words
 from bench.tables import number, plain
 from kactl.actors.system import Controller
+from kactl.messages.control import Request, StopReplica
 from kactl.model import Fence
 from kactl.store import Names, Store, Write
-from kactl.wire import Request, StopReplica
 
 from .brokers import Encoding
 

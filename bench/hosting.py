@@ -10,7 +10,7 @@ from typing import Final
 from kactl.actors.system import Controller
 from kactl.collector import Collector
 from kactl.errors import SessionExpired
-from kactl.events import ControllerState
+from kactl.messages.events import ControllerState
 from kactl.model import Fence
 from kactl.store import Session, Store
 from kactl.stores.memory import MemoryState, MemoryStore

@@ -31,11 +31,11 @@ from bench.run import main, module, say
 from bench.tables import number, plain
 from kactl.actors.actor import InboxFull
 from kactl.actors.system import Controller
+from kactl.messages.admin import ElectionKind
+from kactl.messages.control import LeaderAndIsr, Request, StopReplica
 from kactl.model import Fence, TopicPartition
-from kactl.requests import ElectionKind
 from kactl.state.rows import Ints
 from kactl.store import Names, Session, Store, Write
-from kactl.wire import LeaderAndIsr, Request, StopReplica
 
 from .brokers import Encoding
 

@@ -10,8 +10,8 @@ import time
 from typing import Final
 
 from kactl.actors.system import Controller
+from kactl.messages.control import Request, Response
 from kactl.model import Broker
-from kactl.wire import Request, Response
 
 from .brokers import Encoding, EncodingConnection
 from .clusters import Racked

@@ -10,7 +10,15 @@ if TYPE_CHECKING:
     from kactl.config.protocol_level import ProtocolLevel
     from kactl.errors import BadRequest, ErrorCode, KactlError, NotController, NotFound, Remedy, TopicExists
     from kactl.explain import Candidate, DeletionExplanation, Explanation
-    from kactl.history_events import (
+    from kactl.messages.admin import (
+        ElectionKind,
+        ElectionResult,
+        FeatureResult,
+        FeatureUpdate,
+        ReassignmentResult,
+        UpgradeType,
+    )
+    from kactl.messages.log import (
         AnyEvent,
         BrokerEvent,
         ControllerEvent,
@@ -24,14 +32,6 @@ if TYPE_CHECKING:
     from kactl.participant.group import Participants
     from kactl.participant.listener import Listener
     from kactl.participant.participant import Participant
-    from kactl.requests import (
-        ElectionKind,
-        ElectionResult,
-        FeatureResult,
-        FeatureUpdate,
-        ReassignmentResult,
-        UpgradeType,
-    )
     from kactl.store import Store
     from kactl.stores.memory import MemoryStore
     from kactl.stores.sqlite import SqliteStore
@@ -92,7 +92,7 @@ _HOME = {
     "clock": ("Clock", "SystemClock"),
     "errors": ("BadRequest", "ErrorCode", "KactlError", "NotController", "NotFound", "Remedy", "TopicExists"),
     "explain": ("Candidate", "DeletionExplanation", "Explanation"),
-    "requests": (
+    "messages.admin": (
         "ElectionKind",
         "ElectionResult",
         "FeatureResult",
@@ -100,7 +100,7 @@ _HOME = {
         "ReassignmentResult",
         "UpgradeType",
     ),
-    "history_events": (
+    "messages.log": (
         "AnyEvent",
         "BrokerEvent",
         "ControllerEvent",

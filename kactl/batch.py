@@ -20,6 +20,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kactl.errors import IllegalState
+from kactl.messages.control import (
+    LeaderAndIsr,
+    PartitionErrors,
+    PartitionStates,
+    Request,
+    StopReplica,
+    StopReplicaResponse,
+    UpdateMetadata,
+)
 from kactl.model import LEADER_DURING_DELETE, NO_BROKER, Broker
 from kactl.said import (
     LEADERSHIP_ON_THE_WIRE,
@@ -45,15 +54,6 @@ from kactl.said import (
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, Ints, RowNumbers, Rows, choose, members
 from kactl.told import Told
-from kactl.wire import (
-    LeaderAndIsr,
-    PartitionErrors,
-    PartitionStates,
-    Request,
-    StopReplica,
-    StopReplicaResponse,
-    UpdateMetadata,
-)
 
 
 class Addressed(NamedTuple):

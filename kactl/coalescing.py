@@ -33,11 +33,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 from kactl.model import NO_BROKER, Broker
 from kactl.said import tall
 from kactl.state.topics import Topics
 from kactl.superseding import Alive, Group, Leading, Metadata, Named, Stopping, Words, alive_in
-from kactl.wire import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 
 __all__ = ["Alive", "Coalesced", "alive_in", "coalesced"]
 

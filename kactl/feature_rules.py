@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kactl.errors import ErrorCode
+from kactl.messages.admin import FeatureResult, FeatureUpdate, UpgradeType
 from kactl.model import Broker, Features
-from kactl.requests import FeatureResult, FeatureUpdate, UpgradeType
 
 # (lowest, highest) level by name.
 Supported = Mapping[str, tuple[int, int]]

@@ -16,7 +16,7 @@ import numpy as np
 
 from kactl.clock import Clock
 from kactl.errors import IllegalState
-from kactl.history_events import (
+from kactl.messages.log import (
     AnyEvent,
     BrokerEvent,
     ControllerEvent,

@@ -18,8 +18,8 @@ from kactl.errors import (
     TopicBeingDeleted,
     TopicExists,
 )
+from kactl.messages.admin import PARTITIONS_OF_A_TOPIC_MAX, PartitionsRequested, TopicCreationRequested
 from kactl.model import Assignment, Broker, TopicRef, check_topic_name
-from kactl.requests import PARTITIONS_OF_A_TOPIC_MAX, PartitionsRequested, TopicCreationRequested
 from kactl.state.cluster import Cluster
 
 from .config import topic as topic_config

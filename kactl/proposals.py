@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from kactl.broker_requests import IsrProposal
 from kactl.errors import ErrorCode, UnknownRecoveryState
+from kactl.messages.broker import IsrProposal
 from kactl.model import NO_BROKER, NO_EPOCH
 from kactl.state.rows import Bools, Ints, Live, Rows, choose, some
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kactl.messages.control import LeaderAndIsr, Request, StopReplica, UpdateMetadata
 from kactl.model import LEADER_DURING_DELETE, Endpoint, TopicRef
 from kactl.said import PARTITIONS_OF_A_REQUEST_MAX
 from kactl.state.rows import Bools, Ints, RowNumbers
-from kactl.wire import LeaderAndIsr, Request, StopReplica, UpdateMetadata
 
 # The brokers that a broker knows to be alive, and where.
 Alive = dict[int, tuple[Endpoint, ...]]

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from kactl.messages.control import PartitionStates
 from kactl.state.rows import Ints, RowNumbers
 from kactl.state.topics import Topics
-from kactl.wire import PartitionStates
 
 
 class Told:

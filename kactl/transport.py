@@ -7,8 +7,8 @@ One contract suite runs over every transport.
 
 from typing import Protocol
 
+from kactl.messages.control import Request, Response
 from kactl.model import Broker
-from kactl.wire import Request, Response
 
 
 class Connection(Protocol):

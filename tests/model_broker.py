@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from kactl.errors import ErrorCode
+from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 from kactl.model import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, NO_BROKER
-from kactl.wire import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 
 NO_EPOCH = -1
 OFFLINE = "its directory has failed"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from kactl.batch import Addressed
+from kactl.messages.control import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
 from kactl.model import (
     NO_BROKER,
     ZERO_ID,
@@ -27,7 +28,6 @@ from kactl.model import (
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Ints, Rows
 from kactl.store import Assignments, Leaderships
-from kactl.wire import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
 from tests.oracle import batch as oracle_batch
 from tests.oracle.model import Leading, ObjectCluster, Partition
 

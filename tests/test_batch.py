@@ -10,10 +10,10 @@ import pytest
 from kactl import said as said_module
 from kactl.batch import Addressed, RequestBatch, deletion_answers
 from kactl.errors import IllegalState
+from kactl.messages.control import LeaderAndIsr, PartitionErrors, StopReplica, StopReplicaResponse, UpdateMetadata
 from kactl.model import Assignment, Leadership
 from kactl.state.cluster import Cluster
 from kactl.store import Leaderships
-from kactl.wire import LeaderAndIsr, PartitionErrors, StopReplica, StopReplicaResponse, UpdateMetadata
 from tests.oracle.batch import ObjectBatch
 from tests.seeds import (
     CONTROLLER,

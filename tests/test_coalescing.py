@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kactl.coalescing import alive_in, coalesced
 from kactl.errors import ErrorCode
+from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 from kactl.model import Broker, Endpoint, TopicRef
-from kactl.wire import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 
 from .model_broker import ModelBroker
 

@@ -4,8 +4,8 @@ import pytest
 
 from kactl.errors import ErrorCode
 from kactl.feature_rules import at_takeover, incompatible, update
+from kactl.messages.admin import FeatureUpdate, UpgradeType
 from kactl.model import Broker, Features
-from kactl.requests import FeatureUpdate, UpgradeType
 
 UP, SAFE, UNSAFE = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
 SUPPORTED = {"a": (1, 5), "b": (2, 3), "new": (1, 9)}

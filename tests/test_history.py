@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kactl.clock import UNKNOWN_BOOT, BootTime
 from kactl.errors import IllegalState
 from kactl.history import History
-from kactl.history_events import KINDS, AnyEvent, BrokerEvent, PartitionEvent, ReplicaEvent, Reset, TopicEvent
+from kactl.messages.log import KINDS, AnyEvent, BrokerEvent, PartitionEvent, ReplicaEvent, Reset, TopicEvent
 from kactl.model import PartitionState, ReplicaState
 from kactl.state.change import Change, Refusal
 from kactl.state.rows import Rows

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.broker_requests import IsrProposal
 from kactl.errors import ErrorCode, UnknownRecoveryState
+from kactl.messages.broker import IsrProposal
 from kactl.model import NO_BROKER, NO_EPOCH, Assignment, Leadership, TopicPartition, TopicRef
 from kactl.proposals import Proposed, judge
 from kactl.state.records import Assignments, Leaderships, Names

@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
+from kactl.messages.control import PartitionStates
 from kactl.model import TopicRef
 from kactl.state.topics import Topics
 from kactl.told import TakenStates, Told
-from kactl.wire import PartitionStates
 
 REFS = [TopicRef(name, bytes([at]) * 16) for at, name in enumerate("abc", 1)]
 

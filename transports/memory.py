@@ -9,9 +9,9 @@ import anyio
 
 from kactl.clock import Clock, SystemClock
 from kactl.errors import BrokerUnreachable
+from kactl.messages.control import Request, Response
 from kactl.model import Broker
 from kactl.participant.hub import Ask, Handler
-from kactl.wire import Request, Response
 
 # Kafka's default (request.timeout.ms).
 REQUEST_TIMEOUT_MS: Final = 30_000

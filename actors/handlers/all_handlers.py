@@ -1,7 +1,7 @@
 """All handlers of the controller, each given those that it relies on. Read it to see who relies on whom."""
 
 from kactl.actors.unclean import Unclean
-from kactl.events import Event
+from kactl.messages.events import Event
 
 from .alter_partition import IsrProposals
 from .answers import BrokerAnswers

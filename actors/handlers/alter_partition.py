@@ -12,9 +12,9 @@ Source: the classic controller's processAlterPartition. Unlike there, what the s
 import numpy as np
 
 from kactl.actors.ledger import Ledger
-from kactl.broker_requests import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.errors import ControllerMoved, ErrorCode, Remedy, StaleBrokerEpoch, StoreError
-from kactl.events import Event, LeadershipWritten
+from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
+from kactl.messages.events import Event, LeadershipWritten
 from kactl.proposals import VERSION_WITH_IDS, Errors, Judged, Proposed, is_ahead, is_same, judge
 from kactl.runtime.logs import logger
 from kactl.state.change import Change

@@ -9,7 +9,7 @@ import logging
 import numpy as np
 
 from kactl.errors import ControllerMoved, ErrorCode, StoreError
-from kactl.events import Event, IsrNotified, LeaderAndIsrAnswered, LogDirNotified, UpdateMetadataAnswered
+from kactl.messages.events import Event, IsrNotified, LeaderAndIsrAnswered, LogDirNotified, UpdateMetadataAnswered
 from kactl.model import ReplicaState
 from kactl.runtime.logs import logger
 from kactl.state.change import Change

@@ -12,7 +12,7 @@ import numpy as np
 from kactl.actors.messages import Move
 from kactl.balance import balance
 from kactl.election import Election
-from kactl.events import BalanceDue, Event
+from kactl.messages.events import BalanceDue, Event
 from kactl.model import PartitionState
 from kactl.runtime.logs import logger
 from kactl.state.change import Refusal

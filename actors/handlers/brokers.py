@@ -12,8 +12,8 @@ import numpy as np
 
 from kactl.actors.chunks import WHOLE
 from kactl.errors import StoreError
-from kactl.events import BrokerLagged, BrokerModified, BrokersChanged, Event, WritesFailed
-from kactl.history_events import BrokerEvent
+from kactl.messages.events import BrokerLagged, BrokerModified, BrokersChanged, Event, WritesFailed
+from kactl.messages.log import BrokerEvent
 from kactl.model import PartitionState
 from kactl.runtime.logs import logger
 from kactl.state.change import Change

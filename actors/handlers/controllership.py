@@ -10,10 +10,10 @@ from typing import Final, Protocol
 from kactl.actors.unclean import Unclean
 from kactl.controllerships import Controllerships
 from kactl.errors import ControllerMoved, StaleEpoch
-from kactl.events import ControllerChanged, ControllerGone, Event, SessionLost, SessionOpened, Started
-from kactl.history_events import ControllerEvent
+from kactl.messages.admin import ResignRequested
+from kactl.messages.events import ControllerChanged, ControllerGone, Event, SessionLost, SessionOpened, Started
+from kactl.messages.log import ControllerEvent
 from kactl.model import ControllerRecord
-from kactl.requests import ResignRequested
 from kactl.runtime.logs import logger
 
 from .failover import Failover

@@ -17,9 +17,9 @@ import numpy as np
 
 from kactl.actors.messages import Move, MoveReplicas
 from kactl.errors import Remedy, StoreError
-from kactl.events import DeletionsChanged, TopicsChanged
-from kactl.history_events import TopicEvent
 from kactl.machines import deletion
+from kactl.messages.events import DeletionsChanged, TopicsChanged
+from kactl.messages.log import TopicEvent
 from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState
 from kactl.runtime.logs import logger
 from kactl.state.deletion_blockers import Halt, HaltReason

@@ -6,9 +6,9 @@ Source: the classic controller's processTopicDeletion, processTopicDeletionStopR
 import numpy as np
 
 from kactl.errors import BeingDeleted, NotFound, TopicDeletionDisabled
-from kactl.events import DeletionsChanged, Event, ReplicasDeleted
+from kactl.messages.admin import TopicDeletionRequested
+from kactl.messages.events import DeletionsChanged, Event, ReplicasDeleted
 from kactl.model import TopicRef
-from kactl.requests import TopicDeletionRequested
 from kactl.runtime.logs import logger
 from kactl.state.table import NO_ROW
 

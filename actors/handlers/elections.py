@@ -12,10 +12,10 @@ from kactl.actors.messages import Move, Moved
 from kactl.actors.unclean import Unclean
 from kactl.election import Election, nobody_in_sync_online
 from kactl.errors import ErrorCode, Remedy, StoreError
-from kactl.events import Event, PreferredElectionStored
 from kactl.machines import partition
+from kactl.messages.admin import ElectionKind, ElectionRequested, ElectionResult, UncleanElectionsEnabled
+from kactl.messages.events import Event, PreferredElectionStored
 from kactl.model import NO_LEADER, PartitionState, TopicPartition
-from kactl.requests import ElectionKind, ElectionRequested, ElectionResult, UncleanElectionsEnabled
 from kactl.runtime.logs import logger
 from kactl.state.change import REFUSAL_TEXT, Refusal
 from kactl.state.cluster import Cluster

@@ -10,9 +10,9 @@ import msgspec
 
 from kactl import feature_rules
 from kactl.errors import BadRequest, ErrorCode, Remedy, StoreDamaged, StoreError
-from kactl.events import Event
+from kactl.messages.admin import FeatureResult, FeatureUpdatesRequested
+from kactl.messages.events import Event
 from kactl.model import Broker, Features
-from kactl.requests import FeatureResult, FeatureUpdatesRequested
 from kactl.runtime.logs import logger
 
 from .reach import Handler, Handlers

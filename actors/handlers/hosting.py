@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from kactl.errors import BadRequest, NotFound
-from kactl.events import TopicsChanged
+from kactl.messages.events import TopicsChanged
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.rewriting import rewritten
 from kactl.runtime.logs import logger

@@ -5,9 +5,9 @@ Source: the classic controller's processAllocateProducerIds, ZkProducerIdManager
 
 from typing import Final
 
-from kactl.broker_requests import PRODUCER_ID_BLOCK_SIZE, ProducerIdsRequested
 from kactl.errors import BrokerNotRegistered, ProducerIdsExhausted, StaleBrokerEpoch, StoreError
-from kactl.events import Event
+from kactl.messages.broker import PRODUCER_ID_BLOCK_SIZE, ProducerIdsRequested
+from kactl.messages.events import Event
 from kactl.model import ProducerIdBlock
 from kactl.runtime.logs import logger
 

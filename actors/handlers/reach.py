@@ -12,10 +12,10 @@ from kactl.batch import RequestBatch
 from kactl.clock import Clock
 from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.election import Election
-from kactl.events import Event, LeadershipWritten, ReassignmentStored
 from kactl.history import History
-from kactl.history_events import BrokerEvent
 from kactl.machines.reassignment import is_complete
+from kactl.messages.events import Event, LeadershipWritten, ReassignmentStored
+from kactl.messages.log import BrokerEvent
 from kactl.model import PartitionState, ReplicaState
 from kactl.state.change import Refusal
 from kactl.state.cluster import Cluster

@@ -6,9 +6,9 @@ Source: the classic controller's processApiPartitionReassignment, maybeRemoveFro
 from collections.abc import Callable, Collection, Mapping
 
 from kactl.errors import ErrorCode
-from kactl.events import ReassignmentStored
+from kactl.messages.admin import ReassignmentResult
+from kactl.messages.events import ReassignmentStored
 from kactl.model import NO_BROKER, Assignment, TopicPartition
-from kactl.requests import ReassignmentResult
 from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
 

@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
-from kactl.events import Event, LeadershipWritten, ReassignmentStored
 from kactl.machines import reassignment
+from kactl.messages.admin import ReassignmentRequested, ReassignmentResult, ReassignmentsListed
+from kactl.messages.events import Event, LeadershipWritten, ReassignmentStored
 from kactl.model import Assignment, ReplicaState, TopicPartition
-from kactl.requests import ReassignmentRequested, ReassignmentResult, ReassignmentsListed
 from kactl.runtime.logs import logger
 from kactl.state.row_sets import common
 from kactl.state.rows import RowNumbers

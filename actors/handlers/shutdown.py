@@ -19,12 +19,12 @@ import numpy as np
 
 from kactl import draining
 from kactl.actors.messages import Move
-from kactl.broker_requests import ControlledShutdownRequested
 from kactl.election import Election
 from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch
-from kactl.events import Event, ShutdownOverdue
+from kactl.messages.admin import UndrainRequested
+from kactl.messages.broker import ControlledShutdownRequested
+from kactl.messages.events import Event, ShutdownOverdue
 from kactl.model import NO_EPOCH, Broker, PartitionState, ReplicaState, TopicPartition
-from kactl.requests import UndrainRequested
 from kactl.runtime.logs import logger
 from kactl.state.row_sets import common
 from kactl.state.rows import RowNumbers, holds

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kactl.errors import Remedy, StoreError
-from kactl.events import Event, StandbyDue
 from kactl.machines import partition
+from kactl.messages.events import Event, StandbyDue
 from kactl.model import Broker, ReplicaState
 from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster

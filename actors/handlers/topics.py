@@ -15,11 +15,11 @@ from kactl.actors.unclean import KEY as UNCLEAN
 from kactl.actors.unclean import Unclean
 from kactl.election import Election
 from kactl.errors import BadRequest, NotFound
-from kactl.events import DefaultConfigChanged, Event, TopicConfigChanged, TopicsChanged
-from kactl.history_events import TopicEvent
+from kactl.messages.admin import TopicCreationRequested
+from kactl.messages.events import DefaultConfigChanged, Event, TopicConfigChanged, TopicsChanged
+from kactl.messages.log import TopicEvent
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.placement import check_creation
-from kactl.requests import TopicCreationRequested
 from kactl.runtime.logs import logger
 from kactl.state.row_sets import common
 from kactl.state.rows import some

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Final, Literal
 
 from kactl.errors import ActionTimedOut, KactlError, Remedy
-from kactl.history_events import RequestEvent
+from kactl.messages.log import RequestEvent
 from kactl.model import TopicPartition
 from kactl.runtime.escaping import escaped
 from kactl.runtime.logs import logger

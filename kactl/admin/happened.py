@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from kactl import history_events
+from kactl.messages import log as history_events
 
 from . import schema
 from .views import REPLICA_STATE_NAMES, STATE_NAMES

@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from kactl.errors import ErrorCode
-from kactl.history_events import AnyEvent
+from kactl.messages.log import AnyEvent
 
 from . import problem
 from .connections import streaming

@@ -8,9 +8,9 @@ import click
 
 from kactl.actors.system import Controller
 from kactl.config.settings import Config
-from kactl.history_events import BrokerEvent, PartitionEvent
+from kactl.messages.admin import ElectionKind
+from kactl.messages.log import BrokerEvent, PartitionEvent
 from kactl.model import NO_LEADER, TopicPartition
-from kactl.requests import ElectionKind
 from kactl.runtime.background import Background
 
 from . import output

@@ -13,8 +13,8 @@ import numpy as np
 from kactl.actors.system import Controller
 from kactl.config.settings import Config
 from kactl.errors import ActionTimedOut, NotController
+from kactl.messages.admin import Asked
 from kactl.model import NO_EPOCH, NO_LEADER, ZERO_ID, Broker, TopicRef
-from kactl.requests import Asked
 from kactl.runtime.logs import logger
 from kactl.transports.kafka.listener import KafkaListener, ListenerSettings
 from kactl.transports.kafka.listener.limits import Limits

@@ -14,9 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kactl.errors import ErrorCode
-from kactl.model import EPOCH_DURING_DELETE, NO_EPOCH
-from kactl.state.rows import Bools, RowNumbers, choose, some
-from kactl.wire import (
+from kactl.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
@@ -28,6 +26,8 @@ from kactl.wire import (
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
+from kactl.model import EPOCH_DURING_DELETE, NO_EPOCH
+from kactl.state.rows import Bools, RowNumbers, choose, some
 
 from .hosted import Hosted, Role, ids_of, names_of
 from .index import ABSENT

@@ -7,9 +7,9 @@ from typing import Final, Self
 
 import anyio
 
-from kactl import arguments
 from kactl.clock import Clock
 from kactl.errors import BadRequest, NotFound
+from kactl.messages import arguments
 from kactl.runtime.background import BlockStack
 from kactl.store import Store
 

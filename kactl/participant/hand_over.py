@@ -6,11 +6,11 @@ Source: KafkaServer.controlledShutdown.
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kactl.broker_requests import ControlledShutdownRequested
 from kactl.clock import Clock
 from kactl.errors import KactlError
+from kactl.messages.admin import Asked
+from kactl.messages.broker import ControlledShutdownRequested
 from kactl.model import NO_EPOCH, TopicPartition
-from kactl.requests import Asked
 from kactl.runtime.logs import logger
 
 log = logger(__name__)

@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from kactl.messages.control import PartitionStates
 from kactl.model import NO_EPOCH, NO_LEADER, NO_VERSION, ZERO_ID, Leadership, TopicPartition, TopicRef
 from kactl.state.rows import Bools, Bytes, Ints, RowNumbers
 from kactl.store import Names
-from kactl.wire import PartitionStates
 
 from .columns import lengthened, one_list, put_lists
 from .index import ABSENT, Index

@@ -2,8 +2,8 @@
 
 from typing import Any, Protocol
 
-from kactl.requests import Asked
-from kactl.wire import Request, Response
+from kactl.messages.admin import Asked
+from kactl.messages.control import Request, Response
 
 
 class Handler(Protocol):

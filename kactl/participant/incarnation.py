@@ -13,11 +13,7 @@ import numpy as np
 
 from kactl.clock import Clock
 from kactl.errors import BrokerUnreachable, ErrorCode, SessionExpired, StoreError
-from kactl.model import NO_EPOCH, TopicPartition
-from kactl.runtime.logs import logger
-from kactl.state.rows import Bools, Ints
-from kactl.store import Names, Session, Store
-from kactl.wire import (
+from kactl.messages.control import (
     LeaderAndIsr,
     PartitionStates,
     Request,
@@ -26,6 +22,10 @@ from kactl.wire import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
+from kactl.model import NO_EPOCH, TopicPartition
+from kactl.runtime.logs import logger
+from kactl.state.rows import Bools, Ints
+from kactl.store import Names, Session, Store
 
 from . import checks
 from .columns import one_list

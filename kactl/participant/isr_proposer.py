@@ -10,8 +10,8 @@ Source: DefaultAlterPartitionManager, Partition.handleAlterPartitionError.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kactl.broker_requests import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.errors import ErrorCode
+from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.model import ZERO_ID, Leadership, TopicPartition, TopicRef
 from kactl.runtime.logs import logger
 

@@ -7,11 +7,11 @@ import anyio.lowlevel
 import numpy as np
 
 from kactl.errors import ErrorCode
+from kactl.messages.control import Shorts
 from kactl.model import TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.rows import Bools
 from kactl.store import Names
-from kactl.wire import Shorts
 
 log = logger(__name__)
 

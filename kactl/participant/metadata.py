@@ -3,10 +3,10 @@
 import msgspec
 import numpy as np
 
+from kactl.messages.control import PartitionStates, UpdateMetadata
 from kactl.model import LEADER_DURING_DELETE, NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition
 from kactl.state.rows import Bools, Ints, Live
 from kactl.store import Names
-from kactl.wire import PartitionStates, UpdateMetadata
 
 from .columns import lengthened, one_list, put_lists
 from .hosted import names_of

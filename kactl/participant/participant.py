@@ -20,10 +20,10 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from kactl import arguments
-from kactl.arguments import AnyPartition
 from kactl.clock import Clock, SystemClock
 from kactl.errors import BadRequest, BrokerIdTaken, IllegalState, Remedy, SessionExpired, StoreError
+from kactl.messages import arguments
+from kactl.messages.arguments import AnyPartition
 from kactl.model import NO_BROKER, NO_EPOCH, Broker, Endpoint, TopicPartition
 from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.logs import logger

@@ -10,8 +10,8 @@ import anyio
 
 from kactl.clock import Clock
 from kactl.errors import ControllerUnreachable
+from kactl.messages.admin import Asked
 from kactl.model import NO_BROKER
-from kactl.requests import Asked
 
 from .hub import Hub
 

@@ -9,7 +9,7 @@ import datetime
 from collections.abc import Callable
 from typing import Any, Final
 
-from kactl.history_events import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, TopicEvent
+from kactl.messages.log import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, TopicEvent
 from kactl.model import PartitionState, ReplicaState
 from kactl.runtime.escaping import escaped
 

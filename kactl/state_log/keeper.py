@@ -14,7 +14,7 @@ import msgspec
 from kactl.admin.happened import told
 from kactl.clock import Clock
 from kactl.history import History
-from kactl.history_events import AnyEvent
+from kactl.messages.log import AnyEvent
 from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
 

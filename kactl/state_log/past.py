@@ -19,7 +19,7 @@ import msgspec
 from kactl.admin.happened import heard
 from kactl.admin.schema import AnyEvent as Line
 from kactl.controllerships import TERMS_MAX, Term
-from kactl.history_events import AnyEvent, ControllerEvent, Reset
+from kactl.messages.log import AnyEvent, ControllerEvent, Reset
 
 from .segments import paths
 

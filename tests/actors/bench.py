@@ -19,7 +19,8 @@ from kactl.actors.replicas import Replicas
 from kactl.batch import Addressed
 from kactl.election import Election
 from kactl.history import History
-from kactl.history_events import PartitionEvent, ReplicaEvent
+from kactl.messages.control import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
+from kactl.messages.log import PartitionEvent, ReplicaEvent
 from kactl.model import (
     NO_BROKER,
     NO_VERSION,
@@ -39,7 +40,6 @@ from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers
 from kactl.store import Assignments, Leaderships, Names, Store, Write
 from kactl.stores.memory import MemoryStore
-from kactl.wire import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
 from tests.clocks import ManualClock
 from tests.scripted_store import ScriptedStore
 

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from kactl.actors.system import Controller
-from kactl.broker_requests import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.errors import ErrorCode
+from kactl.messages.admin import Asked
+from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.model import Assignment, TopicPartition, TopicRef
-from kactl.requests import Asked
 from kactl.store import Names
 from kactl.stores.memory import MemoryStore
 from tests.clocks import ManualClock, settle

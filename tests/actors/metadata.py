@@ -3,10 +3,10 @@
 import asyncio
 from typing import Any, NamedTuple
 
-from kactl.events import ControllerState, Event
+from kactl.messages.admin import Asked
+from kactl.messages.control import UpdateMetadata
+from kactl.messages.events import ControllerState, Event
 from kactl.model import NO_BROKER
-from kactl.requests import Asked
-from kactl.wire import UpdateMetadata
 from tests.actors.world import Brokers, World
 from tests.clocks import settle
 

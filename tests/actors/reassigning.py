@@ -5,8 +5,8 @@ from typing import Any
 
 from kactl.batch import Addressed
 from kactl.errors import ErrorCode
+from kactl.messages.admin import ReassignmentResult
 from kactl.model import Assignment, PartitionView, ReplicaState, TopicPartition
-from kactl.requests import ReassignmentResult
 from tests.actors.bench import Sent
 from tests.actors.world import World
 from tests.clocks import settle

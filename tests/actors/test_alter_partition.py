@@ -2,15 +2,15 @@
 
 import pytest
 
-from kactl.broker_requests import AlterPartitionRequested
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import ErrorCode, KactlError, NotController, StaleBrokerEpoch, StoreUnavailable, UnknownRecoveryState
-from kactl.events import LeadershipWritten
+from kactl.messages.admin import ResignRequested
+from kactl.messages.broker import AlterPartitionRequested
+from kactl.messages.control import LeaderAndIsr, UpdateMetadata
+from kactl.messages.events import LeadershipWritten
 from kactl.model import Assignment, Fence, Leadership, TopicPartition, TopicRef
-from kactl.requests import ResignRequested
 from kactl.store import Committed, Leaderships, Names, Write
 from kactl.stores.memory import MemoryStore
-from kactl.wire import LeaderAndIsr, UpdateMetadata
 from tests.clocks import settle
 from tests.scripted_store import fails, fails_after
 

@@ -5,7 +5,7 @@ import pytest
 
 from kactl.actors.actor import ActorStopped
 from kactl.errors import BadRequest, BrokerNotAvailable, NotController
-from kactl.requests import ResignRequested
+from kactl.messages.admin import ResignRequested
 from tests.actors.world import standby, world
 from tests.clocks import settle
 

@@ -5,9 +5,9 @@ import logging
 import pytest
 
 from kactl.actors.handlers import balance as balancing
-from kactl.events import BalanceDue
+from kactl.messages.admin import ElectionKind
+from kactl.messages.events import BalanceDue
 from kactl.model import NO_LEADER, Assignment, TopicPartition
-from kactl.requests import ElectionKind
 from tests.actors.world import World, standby, world
 from tests.clocks import settle
 from tests.scripted_store import after, fails

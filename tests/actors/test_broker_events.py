@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from kactl.errors import ErrorCode, StoreUnavailable
-from kactl.events import BrokerModified, BrokersChanged, LeaderAndIsrAnswered
-from kactl.history_events import BrokerEvent
+from kactl.messages.control import LeaderAndIsr, LeaderAndIsrResponse, PartitionErrors, StopReplica, UpdateMetadata
+from kactl.messages.events import BrokerModified, BrokersChanged, LeaderAndIsrAnswered
+from kactl.messages.log import BrokerEvent
 from kactl.model import Assignment, Endpoint, PartitionState, ReplicaState, TopicPartition
 from kactl.store import Found
-from kactl.wire import LeaderAndIsr, LeaderAndIsrResponse, PartitionErrors, StopReplica, UpdateMetadata
 from tests.actors.metadata import Seen, alive, block, metadata
 from tests.actors.world import World, kinds, partitions_of, world
 from tests.clocks import settle

@@ -14,10 +14,7 @@ from kactl.actors.channel import LOOKED_AT, RETRY_BACKOFF_MS, SLOW_MS
 from kactl.actors.channels import RENEWAL_PAUSE_MS, Channels
 from kactl.batch import Addressed
 from kactl.errors import BrokerUnreachable
-from kactl.events import BrokerLagged, Event, LeaderAndIsrAnswered, UpdateMetadataAnswered
-from kactl.model import Broker, TopicRef
-from kactl.telemetry import Telemetry
-from kactl.wire import (
+from kactl.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
@@ -29,6 +26,9 @@ from kactl.wire import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
+from kactl.messages.events import BrokerLagged, Event, LeaderAndIsrAnswered, UpdateMetadataAnswered
+from kactl.model import Broker, TopicRef
+from kactl.telemetry import Telemetry
 from tests.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ import pytest
 from kactl.actors.messages import Move, MoveReplicas
 from kactl.election import Election
 from kactl.errors import ControllerMoved, SessionExpired, StoreUnavailable
-from kactl.history_events import PartitionEvent
+from kactl.messages.log import PartitionEvent
 from kactl.model import Leadership, PartitionState, ReplicaState, TopicPartition
 from kactl.store import Names
 from tests.actors.bench import Bench, at, open_bench

@@ -3,11 +3,11 @@
 import anyio
 import pytest
 
-from kactl.broker_requests import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
 from kactl.errors import BrokerNotAvailable, ErrorCode, NotController, StaleBrokerEpoch, StoreError
-from kactl.history_events import BrokerEvent
+from kactl.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, IsrProposal
+from kactl.messages.control import LeaderAndIsr, Request, StopReplica
+from kactl.messages.log import BrokerEvent
 from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState, TopicPartition
-from kactl.wire import LeaderAndIsr, Request, StopReplica
 from tests.actors.world import World, kinds, partitions_of, standby, world
 from tests.clocks import settle
 from tests.scripted_store import after

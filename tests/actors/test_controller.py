@@ -7,10 +7,10 @@ import pytest
 
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import TopicExists
-from kactl.events import BrokersChanged
-from kactl.history_events import BrokerEvent
+from kactl.messages.control import StopReplica, UpdateMetadata
+from kactl.messages.events import BrokersChanged
+from kactl.messages.log import BrokerEvent
 from kactl.model import NO_LEADER, Broker, PartitionState, ReplicaState
-from kactl.wire import StopReplica, UpdateMetadata
 from tests.actors.world import CONTROLLER, kinds, partitions_of, world
 from tests.clocks import settle
 

@@ -13,7 +13,15 @@ from kactl.actors.actor import INBOX_LIMIT
 from kactl.actors.gate import Gate
 from kactl.actors.watcher import Watcher
 from kactl.errors import ErrorCode, IllegalState, StoreUnavailable, TopicExists
-from kactl.events import (
+from kactl.messages.control import (
+    LeaderAndIsr,
+    LeaderAndIsrResponse,
+    PartitionErrors,
+    Request,
+    Response,
+    UpdateMetadataResponse,
+)
+from kactl.messages.events import (
     BrokersChanged,
     ControllerChanged,
     IsrNotified,
@@ -23,7 +31,6 @@ from kactl.events import (
 )
 from kactl.model import Assignment, Fence, Leadership, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.store import Assignments, Changed, StoreEvent
-from kactl.wire import LeaderAndIsr, LeaderAndIsrResponse, PartitionErrors, Request, Response, UpdateMetadataResponse
 from tests.actors.world import Line, World, standby, world
 from tests.clocks import settle
 

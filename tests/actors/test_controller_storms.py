@@ -13,8 +13,8 @@ import pytest
 from opentelemetry.metrics import NoOpMeterProvider
 
 from kactl.errors import KactlError, StoreError, StoreUnavailable
+from kactl.messages.admin import ElectionKind
 from kactl.model import Assignment
-from kactl.requests import ElectionKind
 from tests.actors.storms import seeds
 from tests.actors.world import World, world
 from tests.clocks import settle

@@ -6,11 +6,11 @@ import anyio
 import pytest
 
 from kactl.errors import ControllerMoved, NotController, StoreUnavailable
-from kactl.events import BrokersChanged
-from kactl.history_events import ControllerEvent
+from kactl.messages.control import LeaderAndIsr, UpdateMetadata
+from kactl.messages.events import BrokersChanged
+from kactl.messages.log import ControllerEvent
 from kactl.model import Fence, TopicPartition
 from kactl.store import Notification
-from kactl.wire import LeaderAndIsr, UpdateMetadata
 from tests.actors.world import CONTROLLER, standby, world
 from tests.clocks import settle
 

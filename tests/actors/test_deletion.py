@@ -7,7 +7,7 @@ import pytest
 
 from kactl.actors.messages import Move, MoveReplicas
 from kactl.errors import ErrorCode, StoreUnavailable
-from kactl.events import DeletionsChanged
+from kactl.messages.events import DeletionsChanged
 from kactl.model import PartitionState, ReplicaState, TopicPartition
 from kactl.state.deletion_blockers import Halt, HaltReason
 from kactl.store import Names

@@ -9,9 +9,9 @@ import pytest
 
 from kactl.actors.handlers import deletion as handler
 from kactl.errors import ControllerMoved, KactlError, SessionExpired, StoreError, StoreUnavailable
-from kactl.events import DeletionsChanged
-from kactl.history_events import TopicEvent
 from kactl.machines.partition import TRANSITIONS
+from kactl.messages.events import DeletionsChanged
+from kactl.messages.log import TopicEvent
 from kactl.model import Assignment, Fence, PartitionState, TopicRef
 from kactl.store import Changed
 from tests.actors.deletion_bench import BROKERS, TOPICS, open_deletion_bench

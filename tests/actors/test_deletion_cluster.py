@@ -9,13 +9,13 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.errors import BeingDeleted, ErrorCode, NotController, NotFound, StoreError, TopicDeletionDisabled
-from kactl.events import BrokerModified, ReplicasDeleted
-from kactl.history_events import TopicEvent
+from kactl.messages.admin import TopicDeletionRequested
+from kactl.messages.control import PartitionErrors, StopReplica, StopReplicaResponse
+from kactl.messages.events import BrokerModified, ReplicasDeleted
+from kactl.messages.log import TopicEvent
 from kactl.model import Assignment, Endpoint, Fence, PartitionState, TopicRef
-from kactl.requests import TopicDeletionRequested
 from kactl.state.deletion_blockers import HaltReason
 from kactl.state.rows import Ints
-from kactl.wire import PartitionErrors, StopReplica, StopReplicaResponse
 from tests.actors.reassigning import reassign
 from tests.actors.world import World, partitions_of, standby, world
 from tests.clocks import settle

@@ -7,10 +7,10 @@ import pytest
 from kactl import draining
 from kactl.errors import BrokerNotAvailable
 from kactl.explain import explain_deletion
-from kactl.history_events import BrokerEvent, TopicEvent
+from kactl.messages.admin import UndrainRequested
+from kactl.messages.control import StopReplica
+from kactl.messages.log import BrokerEvent, TopicEvent
 from kactl.model import NO_EPOCH, NO_LEADER, ReplicaState
-from kactl.requests import UndrainRequested
-from kactl.wire import StopReplica
 from tests.actors.world import World, partitions_of, world
 from tests.clocks import settle
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from kactl.errors import ErrorCode, NotController, StoreUnavailable
-from kactl.events import PreferredElectionStored
-from kactl.history_events import ControllerEvent
+from kactl.messages.admin import ElectionKind, ElectionResult
+from kactl.messages.events import PreferredElectionStored
+from kactl.messages.log import ControllerEvent
 from kactl.model import NO_LEADER, PartitionState, TopicPartition
-from kactl.requests import ElectionKind, ElectionResult
 from kactl.store import Found
 from tests.actors.world import World, script, standby, world
 from tests.clocks import settle

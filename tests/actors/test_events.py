@@ -13,16 +13,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from kactl.actors.actor import Inbox
 from kactl.actors.queue import IDLE_MS, Turns
-from kactl.broker_requests import (
-    AlterPartitionRequested,
-    ControlledShutdownRequested,
-    ProducerIdsRequested,
-)
 from kactl.durations import Summary
 from kactl.errors import ErrorCode, IllegalState, NotController, StaleController
-from kactl.events import BrokersChanged, ControllerState, Event, TopicsChanged, UpdateMetadataAnswered
-from kactl.model import TopicPartition
-from kactl.requests import (
+from kactl.messages.admin import (
     Asked,
     ElectionKind,
     ElectionRequested,
@@ -30,7 +23,10 @@ from kactl.requests import (
     ReassignmentRequested,
     ReassignmentsListed,
 )
-from kactl.wire import LeaderAndIsr, UpdateMetadata, UpdateMetadataResponse
+from kactl.messages.broker import AlterPartitionRequested, ControlledShutdownRequested, ProducerIdsRequested
+from kactl.messages.control import LeaderAndIsr, UpdateMetadata, UpdateMetadataResponse
+from kactl.messages.events import BrokersChanged, ControllerState, Event, TopicsChanged, UpdateMetadataAnswered
+from kactl.model import TopicPartition
 from tests.actors.metadata import Blocking, Failing, block, let_fail
 from tests.actors.world import partitions_of, world
 from tests.clocks import ManualClock, settle

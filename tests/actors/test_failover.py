@@ -9,12 +9,12 @@ from kactl.actors.handlers.controllership import CONTEST_BACKOFF_MS
 from kactl.actors.system import Controller
 from kactl.controllerships import Term
 from kactl.errors import StoreUnavailable
-from kactl.events import BrokersChanged, SessionLost
+from kactl.messages.admin import ElectionKind
+from kactl.messages.control import LeaderAndIsr, UpdateMetadata
+from kactl.messages.events import BrokersChanged, SessionLost
 from kactl.model import NO_LEADER, Assignment
-from kactl.requests import ElectionKind
 from kactl.store import Changed, StoreEvent
 from kactl.stores.memory import MemoryStore
-from kactl.wire import LeaderAndIsr, UpdateMetadata
 from tests.actors.metadata import Seen, alive, block, metadata
 from tests.actors.world import CONTROLLER, Brokers, World, standby, world
 from tests.clocks import ManualClock, settle

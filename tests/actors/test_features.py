@@ -9,8 +9,8 @@ import pytest
 from kactl.actors.system import Controller
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import BadRequest, ErrorCode, NotController, StoreDamaged, StoreUnavailable
+from kactl.messages.admin import FeatureResult, FeatureUpdate, FeatureUpdatesRequested, UpgradeType
 from kactl.model import Broker, Features, Fence
-from kactl.requests import FeatureResult, FeatureUpdate, FeatureUpdatesRequested, UpgradeType
 from kactl.store import Session
 from kactl.stores.memory import MemoryStore
 from tests.clocks import ManualClock, settle

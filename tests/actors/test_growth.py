@@ -13,9 +13,9 @@ from kactl.errors import (
     NotFound,
     ReassignmentRunning,
 )
-from kactl.history_events import TopicEvent
+from kactl.messages.admin import PARTITIONS_OF_A_TOPIC_MAX
+from kactl.messages.log import TopicEvent
 from kactl.model import Assignment, PartitionState, TopicRef
-from kactl.requests import PARTITIONS_OF_A_TOPIC_MAX
 from tests.actors.reassigning import reassign
 from tests.actors.world import World, standby, world
 from tests.clocks import settle

@@ -6,7 +6,7 @@ import pytest
 from kactl.actors.messages import Move
 from kactl.election import Election
 from kactl.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
-from kactl.history_events import PartitionEvent
+from kactl.messages.log import PartitionEvent
 from kactl.model import NO_VERSION, Leadership, PartitionState
 from kactl.state.change import REFUSAL_TEXT, Refusal
 from tests.actors.bench import EPOCH, Bench, Known, Led, at, refusals

@@ -4,7 +4,6 @@ import pytest
 
 from kactl.actors.handlers.producer_ids import TRIES_MAX
 from kactl.actors.system import Controller
-from kactl.broker_requests import PRODUCER_ID_BLOCK_SIZE, ProducerIdsRequested
 from kactl.errors import (
     BrokerNotRegistered,
     ErrorCode,
@@ -13,6 +12,7 @@ from kactl.errors import (
     StaleBrokerEpoch,
     StoreError,
 )
+from kactl.messages.broker import PRODUCER_ID_BLOCK_SIZE, ProducerIdsRequested
 from kactl.model import ProducerIdBlock
 from kactl.stores.memory import MemoryStore
 from tests.clocks import settle

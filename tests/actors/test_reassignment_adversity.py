@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kactl.broker_requests import ControlledShutdownRequested
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import ErrorCode, SessionExpired, StoreUnavailable
+from kactl.messages.admin import UndrainRequested
+from kactl.messages.broker import ControlledShutdownRequested
+from kactl.messages.control import StopReplica
 from kactl.model import NO_EPOCH, NO_LEADER, Assignment, PartitionState, ReplicaState, TopicRef
-from kactl.requests import UndrainRequested
-from kactl.wire import StopReplica
 from tests.actors.reassigning import entry, leave, left, once, reassign, running, states, tp
 from tests.actors.world import World, script, standby, world
 from tests.clocks import settle

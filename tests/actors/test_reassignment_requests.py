@@ -3,7 +3,7 @@
 import pytest
 
 from kactl.errors import ControllerMoved, ErrorCode, NotController, StoreUnavailable
-from kactl.events import ReassignmentStored
+from kactl.messages.events import ReassignmentStored
 from kactl.model import Assignment, PartitionState, ReplicaState
 from tests.actors.reassigning import entry, leave, left, once, reassign, replicas, results, running, tp
 from tests.actors.world import World, standby, world

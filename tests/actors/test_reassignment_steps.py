@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from kactl.actors.messages import MoveReplicas
-from kactl.broker_requests import AlterPartitionRequested, IsrProposal
 from kactl.errors import ErrorCode, StoreUnavailable
+from kactl.messages.broker import AlterPartitionRequested, IsrProposal
+from kactl.messages.control import LeaderAndIsr
 from kactl.model import NO_LEADER, Assignment, ReplicaState
-from kactl.wire import LeaderAndIsr
 from tests.actors.bench import Sent, Stopped, open_bench
 from tests.actors.bench import at as led
 from tests.actors.reassigning import (

@@ -9,9 +9,17 @@ import pytest
 
 from kactl.actors.chunks import PORTION_CHUNKS
 from kactl.actors.handlers.brokers import METADATA_CHUNKS
-from kactl.broker_requests import AlterPartitionRequested, IsrProposal, ProducerIdsRequested
 from kactl.errors import ControllerMoved, ErrorCode, IllegalState, KactlError, NotController, StoreUnavailable
-from kactl.events import (
+from kactl.messages.admin import ElectionKind, ElectionRequested
+from kactl.messages.broker import AlterPartitionRequested, IsrProposal, ProducerIdsRequested
+from kactl.messages.control import (
+    LeaderAndIsr,
+    LeaderAndIsrResponse,
+    PartitionErrors,
+    UpdateMetadata,
+    UpdateMetadataResponse,
+)
+from kactl.messages.events import (
     BRIEF_PARTITIONS_MAX,
     BrokersChanged,
     ControllerState,
@@ -20,10 +28,8 @@ from kactl.events import (
     Turn,
     UpdateMetadataAnswered,
 )
-from kactl.history_events import PartitionEvent
+from kactl.messages.log import PartitionEvent
 from kactl.model import PartitionState, TopicPartition
-from kactl.requests import ElectionKind, ElectionRequested
-from kactl.wire import LeaderAndIsr, LeaderAndIsrResponse, PartitionErrors, UpdateMetadata, UpdateMetadataResponse
 from tests.actors.world import World, led_by, world
 from tests.clocks import settle
 

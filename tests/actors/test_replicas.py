@@ -8,8 +8,8 @@ import pytest
 
 from kactl.actors.messages import MoveReplicas
 from kactl.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
-from kactl.history_events import PartitionEvent, ReplicaEvent
 from kactl.machines import replica
+from kactl.messages.log import PartitionEvent, ReplicaEvent
 from kactl.model import PartitionState, ReplicaState
 from tests.actors.bench import EPOCH, Bench, Known, Led, Stopped, at
 from tests.scripted_store import (

@@ -3,7 +3,7 @@
 import pytest
 
 from kactl.errors import StoreUnavailable
-from kactl.events import DeletionsChanged
+from kactl.messages.events import DeletionsChanged
 from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicRef
 from tests.actors.world import World, standby, world
 from tests.clocks import settle

@@ -6,10 +6,10 @@ import pytest
 
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import ControllerMoved
-from kactl.events import TopicModified
+from kactl.messages.admin import PartitionsRequested, TopicDeletionRequested
+from kactl.messages.control import LeaderAndIsr, StopReplica
+from kactl.messages.events import TopicModified
 from kactl.model import ZERO_ID, Assignment, TopicPartition, TopicRef
-from kactl.requests import PartitionsRequested, TopicDeletionRequested
-from kactl.wire import LeaderAndIsr, StopReplica
 from tests.clocks import settle
 
 from .led import ask

@@ -2,8 +2,8 @@
 
 import pytest
 
+from kactl.messages.admin import ElectionKind
 from kactl.model import NO_LEADER, TopicPartition
-from kactl.requests import ElectionKind
 from tests.actors.world import World, standby, world
 from tests.clocks import settle
 

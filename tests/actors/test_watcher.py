@@ -7,7 +7,7 @@ import pytest
 from kactl.actors.actor import Inbox
 from kactl.actors.gate import Gate
 from kactl.actors.watcher import Watcher
-from kactl.events import BrokersChanged, Event, SessionLost, TopicModified
+from kactl.messages.events import BrokersChanged, Event, SessionLost, TopicModified
 from kactl.store import Changed, StoreEvent
 
 pytestmark = pytest.mark.anyio

@@ -13,10 +13,22 @@ import msgspec
 import numpy as np
 
 from kactl.actors.system import Controller
-from kactl.broker_requests import ControlledShutdownRequested
 from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.errors import BrokerUnreachable, ErrorCode
-from kactl.history_events import AnyEvent
+from kactl.messages.broker import ControlledShutdownRequested
+from kactl.messages.control import (
+    LeaderAndIsr,
+    LeaderAndIsrResponse,
+    PartitionErrors,
+    PartitionStates,
+    Request,
+    Response,
+    StopReplica,
+    StopReplicaResponse,
+    UpdateMetadata,
+    UpdateMetadataResponse,
+)
+from kactl.messages.log import AnyEvent
 from kactl.model import (
     NO_BROKER,
     Assignment,
@@ -29,18 +41,6 @@ from kactl.model import (
 )
 from kactl.store import Names, Session
 from kactl.stores.memory import MemoryStore
-from kactl.wire import (
-    LeaderAndIsr,
-    LeaderAndIsrResponse,
-    PartitionErrors,
-    PartitionStates,
-    Request,
-    Response,
-    StopReplica,
-    StopReplicaResponse,
-    UpdateMetadata,
-    UpdateMetadataResponse,
-)
 from tests.clocks import ManualClock, settle
 from tests.scripted_store import Step, really
 

@@ -11,12 +11,12 @@ import anyio
 import msgspec
 import pytest
 
-from kactl import history_events
 from kactl.admin import server as server_module
 from kactl.admin import stream
 from kactl.admin.limits import Capacity
 from kactl.admin.schema import AnyEvent
-from kactl.history_events import BrokerEvent
+from kactl.messages import log as history_events
+from kactl.messages.log import BrokerEvent
 from tests.admin.conftest import Served, served
 from tests.clocks import settle
 

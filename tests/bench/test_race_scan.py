@@ -11,9 +11,9 @@ from kio.serial import entity_reader
 from bench.race.answers import answer, uvarint
 from bench.race.scan import BEING_DELETED, Header, NotServed, Scan, header, scan
 from kactl.config.protocol_level import ProtocolLevel
+from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 from kactl.model import TopicRef
 from kactl.transports.kafka.codec import versions_for
-from kactl.wire import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 from tests.transports.kafka import by_kio
 from tests.transports.kafka.strategies import LISTENER, requests
 

@@ -14,10 +14,17 @@ from bench.race.scan import header, scan
 from bench.race.stubs import Desk, Inbox, Requests, StubBroker
 from bench.race.wishes import Arrival, Body, Fulfilled, Tally, Wish
 from kactl.config.protocol_level import ProtocolLevel
+from kactl.messages.control import (
+    LeaderAndIsr,
+    LeaderAndIsrResponse,
+    PartitionStates,
+    Request,
+    StopReplica,
+    UpdateMetadata,
+)
 from kactl.model import Broker, Endpoint, TopicRef
 from kactl.transports.kafka.client import KafkaTransport
 from kactl.transports.kafka.codec import versions_for
-from kactl.wire import LeaderAndIsr, LeaderAndIsrResponse, PartitionStates, Request, StopReplica, UpdateMetadata
 from tests.transports.kafka import by_kio
 
 pytestmark = pytest.mark.anyio

@@ -17,10 +17,7 @@ import numpy as np
 import pytest
 
 from kactl.errors import BrokerUnreachable
-from kactl.model import NO_BROKER, Broker, Endpoint, TopicRef
-from kactl.state.rows import Ints
-from kactl.transport import Transport
-from kactl.wire import (
+from kactl.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
@@ -32,6 +29,9 @@ from kactl.wire import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
+from kactl.model import NO_BROKER, Broker, Endpoint, TopicRef
+from kactl.state.rows import Ints
+from kactl.transport import Transport
 
 Respond = Callable[[Request], Awaitable[Response]]
 Reach = Callable[[Respond], Awaitable[tuple[Transport, Broker]]]

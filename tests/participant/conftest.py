@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from kactl.messages.control import LeaderAndIsrResponse, Request, Response
 from kactl.model import Assignment, Broker, Fence, Leadership, TopicPartition, TopicRef
 from kactl.participant import Listener, Participant
 from kactl.store import Names, Store
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub, MemoryTransport
-from kactl.wire import LeaderAndIsrResponse, Request, Response
 from tests.clocks import ManualClock
 from tests.contracts.store_clients import write
 

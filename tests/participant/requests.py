@@ -6,9 +6,9 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from kactl.messages.control import LeaderAndIsr, PartitionErrors, PartitionStates, StopReplica, UpdateMetadata
 from kactl.model import LEADER_DURING_DELETE, NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition, TopicRef
 from kactl.state.rows import Ints
-from kactl.wire import LeaderAndIsr, PartitionErrors, PartitionStates, StopReplica, UpdateMetadata
 
 CONTROLLER: Final = 100
 ORDERS_0, ORDERS_1, BILLS_0 = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("bills", 0)

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.errors import ErrorCode
+from kactl.messages.control import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
 from kactl.model import EPOCH_DURING_DELETE, NO_EPOCH, ZERO_ID, TopicPartition
 from kactl.participant import checks
 from kactl.participant.hosted import Hosted, Role
-from kactl.wire import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
 
 from .requests import (
     BILLS_0,

@@ -6,10 +6,10 @@ import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kactl.messages.control import Request
 from kactl.model import TopicPartition
 from kactl.participant import CachedPartition, HostedPartition, Participant
 from kactl.stores.memory import MemoryStore
-from kactl.wire import Request
 from tests.clocks import ManualClock
 
 from .conftest import Network, Notes

@@ -7,13 +7,13 @@ import anyio
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.broker_requests import ControlledShutdownRequested
 from kactl.errors import ControllerUnreachable
-from kactl.history_events import BrokerEvent
+from kactl.messages.admin import Asked
+from kactl.messages.broker import ControlledShutdownRequested
+from kactl.messages.log import BrokerEvent
 from kactl.model import NO_EPOCH, NO_LEADER, TopicPartition
 from kactl.participant import Participant
 from kactl.participant.hand_over import ATTEMPTS, BACKOFF_MS, hand_over
-from kactl.requests import Asked
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
 from tests.clocks import ManualClock, settle

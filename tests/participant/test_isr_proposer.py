@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.broker_requests import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.errors import ControllerUnreachable, ErrorCode, NotController
+from kactl.messages.admin import Asked, UndrainRequested
+from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.model import Leadership, TopicPartition, TopicRef
 from kactl.participant import Participants
 from kactl.participant.isr import RETRY_MS, RETRY_MS_MAX
 from kactl.participant.laggards import LAG_MS
-from kactl.requests import Asked, UndrainRequested
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
 from tests.clocks import ManualClock, settle

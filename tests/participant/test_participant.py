@@ -4,12 +4,12 @@ import anyio
 import pytest
 
 from kactl.errors import BrokerIdTaken, BrokerUnreachable, IllegalState, StoreUnavailable
+from kactl.messages.control import Response, UpdateMetadataResponse
 from kactl.model import Broker, Endpoint, TopicPartition
 from kactl.participant import Life, Listener, Participant
 from kactl.participant.participant import RETRY_MS
 from kactl.stores.memory import MemoryStore
 from kactl.stores.memory_state import MemorySession
-from kactl.wire import Response, UpdateMetadataResponse
 from tests.clocks import ManualClock, settle
 
 from .conftest import SESSION_MS, Network, Notes

@@ -3,9 +3,9 @@
 import anyio
 import pytest
 
+from kactl.messages.control import StopReplicaResponse
 from kactl.model import EPOCH_DURING_DELETE, TopicPartition
 from kactl.participant import Listener, Role
-from kactl.wire import StopReplicaResponse
 
 from .conftest import Network, Notes
 from .requests import (

@@ -6,11 +6,11 @@ import anyio
 import pytest
 
 from kactl.actors.system import Controller
-from kactl.broker_requests import ProducerIdsRequested
 from kactl.errors import BadRequest, ControllerUnreachable, NotController
+from kactl.messages.admin import Asked, ResignRequested
+from kactl.messages.broker import ProducerIdsRequested
 from kactl.model import NO_BROKER
 from kactl.participant.to_controller import REQUEST_TIMEOUT_MS, ToController
-from kactl.requests import Asked, ResignRequested
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
 from tests.clocks import ManualClock, settle

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kactl.clock import SystemClock
 from kactl.history import History
-from kactl.history_events import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, TopicEvent
+from kactl.messages.log import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, TopicEvent
 from kactl.model import PartitionState, ReplicaState
 from kactl.pipeline.event_types import Kind
 from kactl.pipeline.text import json_parser, probe

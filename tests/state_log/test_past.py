@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kactl.controllerships import TERMS_MAX, Term
-from kactl.history_events import (
+from kactl.messages.log import (
     AnyEvent,
     BrokerEvent,
     ControllerEvent,

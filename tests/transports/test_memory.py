@@ -6,10 +6,10 @@ import anyio
 import pytest
 
 from kactl.errors import BrokerUnreachable
+from kactl.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.model import Broker
 from kactl.transport import Connection, Transport
 from kactl.transports.memory import MemoryHub, MemoryTransport
-from kactl.wire import Request, Response, UpdateMetadataResponse
 from tests.clocks import ManualClock
 from tests.contracts.transport_contract import Reach, Respond, TransportContract
 from tests.participant.requests import update_metadata

@@ -19,8 +19,8 @@ import anyio.to_thread
 
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import BrokerUnreachable, IllegalState, MalformedMessage
+from kactl.messages.control import Request, Response, StopReplica
 from kactl.model import Broker, Endpoint
-from kactl.wire import Request, Response, StopReplica
 
 from .codec import Decoder, Encoder, Frame, Versions, endpoint_of, versions_for
 from .pace import Pace

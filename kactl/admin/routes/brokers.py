@@ -29,9 +29,9 @@ from kactl.admin.schema import (
 from kactl.admin.service import Service
 from kactl.admin.tallies import Shares, shares
 from kactl.errors import ActionTimedOut, ErrorCode
+from kactl.messages.admin import UndrainRequested
 from kactl.model import TopicPartition
 from kactl.participant.group import Participants
-from kactl.requests import UndrainRequested
 from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers
 

@@ -8,9 +8,9 @@ from kactl.admin.route import Asked
 from kactl.admin.schema import ElectionAnswer, ElectionRequest, ElectionResult, NoQuestion
 from kactl.admin.service import Service
 from kactl.errors import ActionTimedOut, BadRequest
+from kactl.messages.admin import ElectionKind
+from kactl.messages.admin import ElectionResult as Result
 from kactl.model import TopicPartition
-from kactl.requests import ElectionKind
-from kactl.requests import ElectionResult as Result
 
 # An election waits for its turn among events, and for a store that fails for the moment.
 ELECTION_TIMEOUT_S: Final = 120

@@ -1,11 +1,8 @@
 """Brokers come and go, ask to be shut down, fail, and fall silent."""
 
-from kactl.broker_requests import (
-    ControlledShutdownRequested,
-    ProducerIdsRequested,
-)
+from kactl.messages.admin import UndrainRequested
+from kactl.messages.broker import ControlledShutdownRequested, ProducerIdsRequested
 from kactl.model import NO_EPOCH, Broker, Endpoint, TopicPartition
-from kactl.requests import UndrainRequested
 from kactl.store import Names
 from tests.clocks import settle
 

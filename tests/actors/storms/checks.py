@@ -6,9 +6,9 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from kactl.actors.system import Controller
-from kactl.events import BalanceDue, StandbyDue
-from kactl.history_events import PartitionEvent, ReplicaEvent, TopicEvent
 from kactl.machines import partition, replica
+from kactl.messages.events import BalanceDue, StandbyDue
+from kactl.messages.log import PartitionEvent, ReplicaEvent, TopicEvent
 from kactl.model import NO_BROKER, NO_LEADER, NO_VERSION, PartitionState, PartitionView, ReplicaState, TopicPartition
 from kactl.state.rows import RowNumbers
 from kactl.store import Names

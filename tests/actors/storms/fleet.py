@@ -14,8 +14,7 @@ import numpy as np
 
 from kactl.clock import Clock
 from kactl.errors import BrokerUnreachable, ErrorCode
-from kactl.model import Broker, TopicPartition, TopicRef
-from kactl.wire import (
+from kactl.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
@@ -26,6 +25,7 @@ from kactl.wire import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
+from kactl.model import Broker, TopicPartition, TopicRef
 from tests.seeds import plain_states, plain_stops
 
 # What stands for a topic that is being deleted: as a leader in UpdateMetadata, as an epoch in StopReplica.

@@ -2,11 +2,8 @@
 
 from typing import Any
 
-from kactl.broker_requests import (
-    AlterPartitionRequested,
-    IsrProposal,
-)
 from kactl.errors import ErrorCode
+from kactl.messages.broker import AlterPartitionRequested, IsrProposal
 from kactl.model import NO_EPOCH, Leadership, TopicPartition, TopicRef
 
 from .base import Base

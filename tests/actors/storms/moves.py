@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from kactl.actors.system import Controller
 from kactl.errors import ErrorCode
+from kactl.messages.admin import ElectionKind
 from kactl.model import TopicPartition
-from kactl.requests import ElectionKind
 
 from .base import Base, named
 

@@ -13,7 +13,7 @@ from opentelemetry.metrics import NoOpMeterProvider
 
 from kactl.actors.system import Controller
 from kactl.errors import KactlError
-from kactl.requests import UndrainRequested
+from kactl.messages.admin import UndrainRequested
 from tests.clocks import settle
 
 from .base import BROKERS, CONTROLLERS

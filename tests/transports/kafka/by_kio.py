@@ -11,10 +11,7 @@ import numpy as np
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from kactl.model import NO_BROKER, ZERO_ID, Broker, Endpoint, TopicRef
-from kactl.state.rows import Ints
-from kactl.transports.kafka.codec import Versions
-from kactl.wire import (
+from kactl.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
@@ -25,6 +22,9 @@ from kactl.wire import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
+from kactl.model import NO_BROKER, ZERO_ID, Broker, Endpoint, TopicRef
+from kactl.state.rows import Ints
+from kactl.transports.kafka.codec import Versions
 
 PROTOCOLS = ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 APIS = {4: "leader_and_isr", 5: "stop_replica", 6: "update_metadata"}

@@ -5,9 +5,9 @@ import contextlib
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from kactl.messages.control import Request, Response
 from kactl.model import Broker, Endpoint
 from kactl.transports.kafka.codec import Versions
-from kactl.wire import Request, Response
 
 from . import by_kio
 from .strategies import LISTENER

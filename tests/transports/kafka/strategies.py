@@ -5,8 +5,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 
-from kactl.model import NO_BROKER, ZERO_ID, Broker, Endpoint, TopicRef
-from kactl.wire import (
+from kactl.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
@@ -18,6 +17,7 @@ from kactl.wire import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
+from kactl.model import NO_BROKER, ZERO_ID, Broker, Endpoint, TopicRef
 
 from .by_kio import PROTOCOLS
 

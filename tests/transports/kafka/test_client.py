@@ -13,11 +13,7 @@ import pytest
 
 from kactl.config.protocol_level import LATEST
 from kactl.errors import BrokerUnreachable, IllegalState
-from kactl.model import Broker, Endpoint, TopicRef
-from kactl.transports.kafka import KafkaTransport
-from kactl.transports.kafka.client import ROWS_IN_LOOP_MAX, KafkaConnection
-from kactl.transports.kafka.codec import Encoder
-from kactl.wire import (
+from kactl.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
@@ -29,6 +25,10 @@ from kactl.wire import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
+from kactl.model import Broker, Endpoint, TopicRef
+from kactl.transports.kafka import KafkaTransport
+from kactl.transports.kafka.client import ROWS_IN_LOOP_MAX, KafkaConnection
+from kactl.transports.kafka.codec import Encoder
 
 from .peer import Raw, listening
 from .strategies import LISTENER

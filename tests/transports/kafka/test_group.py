@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kactl.messages.control import LeaderAndIsr, PartitionStates
 from kactl.model import TopicRef
 from kactl.state.topics import Topics
 from kactl.told import TakenStates, Told
 from kactl.transports.kafka.codec import group
-from kactl.wire import LeaderAndIsr, PartitionStates
 
 from . import by_kio
 from .strategies import LISTENER

@@ -9,9 +9,9 @@ from hypothesis import given
 
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import IllegalState
+from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 from kactl.model import Broker, Endpoint, TopicRef
 from kactl.transports.kafka.codec import Encoder, Frame, Versions, versions_for
-from kactl.wire import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 
 from . import by_kio
 from .strategies import LISTENER, requests

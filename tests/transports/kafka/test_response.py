@@ -11,10 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kactl.errors import MalformedMessage
-from kactl.model import ZERO_ID, TopicRef
-from kactl.state.topics import AllTopics, Topics
-from kactl.transports.kafka.codec import Decoder
-from kactl.wire import (
+from kactl.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
@@ -23,6 +20,9 @@ from kactl.wire import (
     Response,
     UpdateMetadataResponse,
 )
+from kactl.model import ZERO_ID, TopicRef
+from kactl.state.topics import AllTopics, Topics
+from kactl.transports.kafka.codec import Decoder
 
 from . import by_kio
 from .strategies import exchanges

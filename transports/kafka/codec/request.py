@@ -15,9 +15,9 @@ from typing import Final
 import msgspec
 
 from kactl.errors import IllegalState
+from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 from kactl.model import Broker, Endpoint
 from kactl.told import TakenStates
-from kactl.wire import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 
 from .group import Groups, columns_of
 from .heading import Headings, HeadingsKept

@@ -13,9 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kactl.errors import MalformedMessage
-from kactl.state.rows import Ints, RowNumbers
-from kactl.state.topics import TopicNames, Topics
-from kactl.wire import (
+from kactl.messages.control import (
     LeaderAndIsr,
     LeaderAndIsrResponse,
     PartitionErrors,
@@ -26,6 +24,8 @@ from kactl.wire import (
     UpdateMetadata,
     UpdateMetadataResponse,
 )
+from kactl.state.rows import Ints, RowNumbers
+from kactl.state.topics import TopicNames, Topics
 
 from .primitive import NO_TAGS, Reader
 from .topic_ids import ID_SIZE, Ids, IdsKept, halves, places_of

@@ -8,14 +8,14 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kactl.broker_requests import (
+from kactl.errors import ErrorCode, NotController
+from kactl.messages.broker import (
     AlterPartitionRequested,
     ControlledShutdownRequested,
     IsrProposal,
     IsrResult,
     ProducerIdsRequested,
 )
-from kactl.errors import ErrorCode, NotController
 from kactl.model import NO_EPOCH, NO_LEADER, TopicRef
 
 from .answers import Answer, said

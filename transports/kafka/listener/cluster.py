@@ -2,8 +2,8 @@
 
 from typing import Any, Protocol
 
+from kactl.messages.admin import Asked
 from kactl.model import Broker, TopicRef
-from kactl.requests import Asked
 
 
 class Ruled(Protocol):

@@ -9,8 +9,7 @@ from typing import Any, Final
 import anyio
 
 from kactl.errors import ActionTimedOut, BadRequest, ErrorCode
-from kactl.model import Assignment, TopicPartition
-from kactl.requests import (
+from kactl.messages.admin import (
     ElectionKind,
     ElectionRequested,
     ElectionResult,
@@ -21,6 +20,7 @@ from kactl.requests import (
     ReassignmentsListed,
     UpgradeType,
 )
+from kactl.model import Assignment, TopicPartition
 
 from .answers import Answer, result, said
 from .cluster import Ruled

@@ -14,8 +14,8 @@ from typing import Any, Final
 import anyio
 
 from kactl.errors import ActionTimedOut, BadConfig, BadRequest, ErrorCode, NotFound
+from kactl.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 from kactl.model import ZERO_ID, Assignment, TopicRef
-from kactl.requests import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 
 from .answers import Answer, result, said
 from .cluster import Ruled

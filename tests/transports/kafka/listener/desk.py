@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from kactl.errors import ActionTimedOut, NotController
+from kactl.messages.admin import Asked
 from kactl.model import NO_EPOCH, Broker, Endpoint, TopicRef
-from kactl.requests import Asked
 from kactl.transports.kafka.listener import KafkaListener, ListenerSettings, bound
 from kactl.transports.kafka.listener.limits import Limits
 

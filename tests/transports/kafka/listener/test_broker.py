@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.broker_requests import (
+from kactl.errors import BrokerNotAvailable, BrokerNotRegistered, ErrorCode, KactlError, StaleBrokerEpoch
+from kactl.messages.broker import (
     AlterPartitionRequested,
     ControlledShutdownRequested,
     IsrProposal,
     IsrResult,
     ProducerIdsRequested,
 )
-from kactl.errors import BrokerNotAvailable, BrokerNotRegistered, ErrorCode, KactlError, StaleBrokerEpoch
 from kactl.model import ZERO_ID, Broker, Endpoint, Leadership, ProducerIdBlock, TopicPartition, TopicRef
 
 from .client import connected, part, request_class

@@ -116,7 +116,7 @@ async def test_identified_connection_may_send_large_proposals_and_others_are_tol
     )  # fmt: skip
     topic = part(56, 3, "TopicData")(topic_id=None, partitions=(partition,) * 3)
     request = request_class(56, 3)(broker_id=2, broker_epoch=9, topics=(topic,))
-    from kactl.broker_requests import AlterPartitionRequested
+    from kactl.messages.broker import AlterPartitionRequested
 
     desk = Desk({AlterPartitionRequested: lambda _: []})
     async with listening(desk) as (listener, port), connected(port) as client:
@@ -137,7 +137,7 @@ async def test_identified_connection_may_send_large_proposals_and_others_are_tol
 
 
 async def test_broker_from_another_address_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    from kactl.broker_requests import ControlledShutdownRequested
+    from kactl.messages.broker import ControlledShutdownRequested
 
     desk = Desk({ControlledShutdownRequested: lambda _: []})
     desk.live = [broker(2, 9, "10.0.0.1")]

@@ -7,8 +7,7 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kactl.errors import BadRequest, ErrorCode
-from kactl.model import Assignment, TopicPartition
-from kactl.requests import (
+from kactl.messages.admin import (
     ElectionKind,
     ElectionRequested,
     ElectionResult,
@@ -20,6 +19,7 @@ from kactl.requests import (
     ReassignmentsListed,
     UpgradeType,
 )
+from kactl.model import Assignment, TopicPartition
 
 from .client import connected, part, request_class
 from .desk import Desk, listening

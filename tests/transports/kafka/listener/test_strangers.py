@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioError
 
-from kactl.broker_requests import ControlledShutdownRequested
 from kactl.errors import BadRequest
+from kactl.messages.broker import ControlledShutdownRequested
 from kactl.telemetry import COUNTERS, GAUGES
 from kactl.transports.kafka.listener.keys import REFUSED
 from kactl.transports.kafka.listener.limits import EXPANSION, Limits

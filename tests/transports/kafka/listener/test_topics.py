@@ -8,8 +8,8 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kactl.errors import KactlError, NotController, NotFound, TopicDeletionDisabled, TopicExists
+from kactl.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 from kactl.model import Assignment, TopicRef
-from kactl.requests import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 
 from .client import connected, part, request_class
 from .desk import Desk, listening

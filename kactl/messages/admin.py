@@ -11,8 +11,9 @@ from typing import ClassVar, Final
 import msgspec
 
 from kactl.errors import ErrorCode, NotController
-from kactl.events import BRIEF_PARTITIONS_MAX, ControllerState, Event, Turn
 from kactl.model import NO_LEADER, Assignment, TopicPartition
+
+from .events import BRIEF_PARTITIONS_MAX, ControllerState, Event, Turn
 
 # How many partitions one topic may be asked for; a topic's stored entry has to fit ZooKeeper's limit for one node.
 PARTITIONS_OF_A_TOPIC_MAX: Final = 50_000
@@ -61,7 +62,7 @@ class UndrainRequested(Asked, frozen=True):
     """A broker that was to be shut down stays: count on it again. Answer: whether it was marked as shutting down.
 
     It follows again what it was told to stop, and leads what nobody else can; it gets nothing back from those who lead
-    now. Draining a broker is a `kactl.broker_requests.ControlledShutdownRequested` without a broker epoch.
+    now. Draining a broker is a `kactl.messages.broker.ControlledShutdownRequested` without a broker epoch.
 
     Refused with NotController or BrokerNotAvailable.
 

@@ -1,6 +1,6 @@
 """What brokers ask of the controller, and what it answers.
 
-Events like any other; see `kactl.requests`. Names of fields are the protocol's.
+Events like any other; see `kactl.messages.admin`. Names of fields are the protocol's.
 """
 
 from typing import Final
@@ -8,9 +8,10 @@ from typing import Final
 import msgspec
 
 from kactl.errors import ErrorCode, StaleController
-from kactl.events import BRIEF_PARTITIONS_MAX, ControllerState, Turn
 from kactl.model import NO_EPOCH, Leadership, TopicRef
-from kactl.requests import Asked
+
+from .admin import Asked
+from .events import BRIEF_PARTITIONS_MAX, ControllerState, Turn
 
 # How many producer ids a broker is given at a time. Kafka's number.
 PRODUCER_ID_BLOCK_SIZE: Final = 1000

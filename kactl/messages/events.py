@@ -1,7 +1,7 @@
 """Everything that can happen to the controller. One at a time, handled to its end before the next.
 
 Each kind has a `state`: what the controller is said to do meanwhile, numbered as in Kafka's metric ControllerState.
-What is asked of the controller stands in `kactl.requests` and `kactl.broker_requests`.
+What is asked of the controller stands in `kactl.messages.admin` and `kactl.messages.broker`.
 """
 
 import enum
@@ -11,7 +11,8 @@ import msgspec
 
 from kactl.errors import ErrorCode
 from kactl.model import TopicPartition
-from kactl.wire import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
+
+from .control import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
 
 
 class ControllerState(enum.IntEnum):
@@ -67,7 +68,7 @@ class Event(msgspec.Struct, frozen=True):
     on_standby: ClassVar[bool] = False
     # Says no more than "read again", and nothing may make the controller deaf to what it spoke of.
     look_again: ClassVar[bool] = False
-    # Somebody waits for the answer; see `kactl.requests`.
+    # Somebody waits for the answer; see `kactl.messages.admin`.
     asked: ClassVar[bool] = False
 
     @property

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from kactl.errors import BadRequest
 from kactl.model import TopicPartition
-from kactl.requests import ElectionKind
+
+from .admin import ElectionKind
 
 AnyPartition = TopicPartition | str
 AnyElection = ElectionKind | str
