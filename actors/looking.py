@@ -6,9 +6,9 @@ import msgspec
 
 from kactl.controllerships import Term
 from kactl.errors import BadRequest, NotController, NotFound
-from kactl.explain import DeletionExplanation, Explanation, explain_deletion, explain_partition
 from kactl.history import History
 from kactl.machines.deletion import Waiting, waiting
+from kactl.machines.explain import DeletionExplanation, Explanation, explain_deletion, explain_partition
 from kactl.messages import arguments
 from kactl.messages.arguments import AnyPartition
 from kactl.messages.log import KINDS, AnyEvent

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from kactl.election import Election
 from kactl.errors import StoreError
+from kactl.machines.election import Election
 from kactl.model import PartitionState, ReplicaState
 from kactl.state.change import Refusal
 from kactl.state.rows import Bools, Bytes, RowNumbers, Rows

@@ -13,10 +13,10 @@ import functools
 import numpy as np
 
 from kactl.clock import Clock
-from kactl.election import Election
 from kactl.errors import StoreError
 from kactl.history import History
 from kactl.machines import partition
+from kactl.machines.election import Election
 from kactl.model import PartitionState
 from kactl.runtime.logs import logger
 from kactl.state.change import Change, Refusal

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from kactl.election import Election, nobody_in_sync_online
 from kactl.errors import StoreError
+from kactl.machines.election import Election, nobody_in_sync_online
 from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, Rows

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from kactl.clock import Clock, SystemClock
     from kactl.config.protocol_level import ProtocolLevel
     from kactl.errors import BadRequest, ErrorCode, KactlError, NotController, NotFound, Remedy, TopicExists
-    from kactl.explain import Candidate, DeletionExplanation, Explanation
+    from kactl.machines.explain import Candidate, DeletionExplanation, Explanation
     from kactl.messages.admin import (
         ElectionKind,
         ElectionResult,
@@ -91,7 +91,7 @@ _HOME = {
     "actors.system": ("Controller", "Snapshot"),
     "clock": ("Clock", "SystemClock"),
     "errors": ("BadRequest", "ErrorCode", "KactlError", "NotController", "NotFound", "Remedy", "TopicExists"),
-    "explain": ("Candidate", "DeletionExplanation", "Explanation"),
+    "machines.explain": ("Candidate", "DeletionExplanation", "Explanation"),
     "messages.admin": (
         "ElectionKind",
         "ElectionResult",

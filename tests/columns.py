@@ -9,8 +9,8 @@ from collections.abc import Collection
 import numpy as np
 
 from kactl.batch import Addressed, RequestBatch
-from kactl.election import Election
 from kactl.machines import partition, replica
+from kactl.machines.election import Election
 from kactl.model import PartitionState, ReplicaState
 from kactl.state.change import Change, Refusal
 from kactl.state.cluster import Cluster

@@ -45,7 +45,7 @@ Drawn from the tables in `kactl/machines/`. A move that is not drawn is refused,
 {_diagram(partitions)}
 
 "An election" writes a leader under the next leader epoch, even if it is the same leader; "a first leader" begins at
-epoch 0 with everybody in sync who is online. How a leader is chosen stands in `kactl/election.py`.
+epoch 0 with everybody in sync who is online. How a leader is chosen stands in `kactl/machines/election.py`.
 
 ## A replica
 

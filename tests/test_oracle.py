@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.batch import RequestBatch
-from kactl.election import STRATEGIES, Elected, Election, first_leader
 from kactl.machines import partition
+from kactl.machines.election import STRATEGIES, Elected, Election, first_leader
 from kactl.model import NO_LEADER, PartitionState, ReplicaState, TopicPartition
 from kactl.state.change import Refusal
 from kactl.state.rows import Rows

@@ -13,9 +13,9 @@ import numpy as np
 
 from kactl.actors.ledger import Ledger
 from kactl.errors import ControllerMoved, ErrorCode, Remedy, StaleBrokerEpoch, StoreError
+from kactl.machines.alter_partition import VERSION_WITH_IDS, Errors, Judged, Proposed, is_ahead, is_same, judge
 from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.messages.events import Event, LeadershipWritten
-from kactl.proposals import VERSION_WITH_IDS, Errors, Judged, Proposed, is_ahead, is_same, judge
 from kactl.runtime.logs import logger
 from kactl.state.change import Change
 from kactl.state.rows import RowNumbers

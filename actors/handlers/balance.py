@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from kactl.actors.messages import Move
-from kactl.balance import balance
-from kactl.election import Election
+from kactl.machines.balance import balance
+from kactl.machines.election import Election
 from kactl.messages.events import BalanceDue, Event
 from kactl.model import PartitionState
 from kactl.runtime.logs import logger

@@ -10,9 +10,9 @@ import numpy as np
 
 from kactl.actors.messages import Move, Moved
 from kactl.actors.unclean import Unclean
-from kactl.election import Election, nobody_in_sync_online
 from kactl.errors import ErrorCode, Remedy, StoreError
 from kactl.machines import partition
+from kactl.machines.election import Election, nobody_in_sync_online
 from kactl.messages.admin import ElectionKind, ElectionRequested, ElectionResult, UncleanElectionsEnabled
 from kactl.messages.events import Event, PreferredElectionStored
 from kactl.model import NO_LEADER, PartitionState, TopicPartition

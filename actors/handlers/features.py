@@ -8,8 +8,8 @@ Source: the classic controller's maybeSetupFeatureVersioning and processFeatureU
 
 import msgspec
 
-from kactl import feature_rules
 from kactl.errors import BadRequest, ErrorCode, Remedy, StoreDamaged, StoreError
+from kactl.machines import features as feature_rules
 from kactl.messages.admin import FeatureResult, FeatureUpdatesRequested
 from kactl.messages.events import Event
 from kactl.model import Broker, Features

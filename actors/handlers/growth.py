@@ -6,11 +6,11 @@ Source: the classic controller's processPartitionModifications, and the admin to
 import numpy as np
 
 from kactl.errors import BeingDeleted, NotFound
+from kactl.machines.placement import check_growth
 from kactl.messages.admin import PartitionsRequested
 from kactl.messages.events import Event, TopicModified
 from kactl.messages.log import TopicEvent
 from kactl.model import NO_BROKER, Assignment, TopicPartition
-from kactl.placement import check_growth
 from kactl.runtime.logs import logger
 from kactl.state.rows import some
 from kactl.state.table import NO_ROW, Topic

@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 
 from kactl.errors import BadRequest, NotFound
+from kactl.machines.exclude_controllers import rewritten
 from kactl.messages.events import TopicsChanged
 from kactl.model import Assignment, TopicPartition, TopicRef
-from kactl.rewriting import rewritten
 from kactl.runtime.logs import logger
 from kactl.state.records import Assignments, Found, Names
 from kactl.state.rows import RowNumbers

@@ -11,8 +11,8 @@ from kactl.actors.recess import Recess
 from kactl.batch import RequestBatch
 from kactl.clock import Clock
 from kactl.config.protocol_level import LATEST, ProtocolLevel
-from kactl.election import Election
 from kactl.history import History
+from kactl.machines.election import Election
 from kactl.machines.reassignment import is_complete
 from kactl.messages.events import Event, LeadershipWritten, ReassignmentStored
 from kactl.messages.log import BrokerEvent

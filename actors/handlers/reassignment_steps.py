@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from kactl.actors.messages import Move, Moved, MoveReplicas
-from kactl.election import Election
 from kactl.errors import BadRequest, ErrorCode, NotFound, Remedy, StoreError
 from kactl.machines import reassignment
+from kactl.machines.election import Election
 from kactl.model import NO_BROKER, Assignment, PartitionState, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.change import REFUSAL_TEXT, Change, Refusal

@@ -17,10 +17,10 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from kactl import draining
 from kactl.actors.messages import Move
-from kactl.election import Election
 from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch
+from kactl.machines import draining
+from kactl.machines.election import Election
 from kactl.messages.admin import UndrainRequested
 from kactl.messages.broker import ControlledShutdownRequested
 from kactl.messages.events import Event, ShutdownOverdue

@@ -13,13 +13,13 @@ import numpy as np
 from kactl.actors.messages import Move
 from kactl.actors.unclean import KEY as UNCLEAN
 from kactl.actors.unclean import Unclean
-from kactl.election import Election
 from kactl.errors import BadRequest, NotFound
+from kactl.machines.election import Election
+from kactl.machines.placement import check_creation
 from kactl.messages.admin import TopicCreationRequested
 from kactl.messages.events import DefaultConfigChanged, Event, TopicConfigChanged, TopicsChanged
 from kactl.messages.log import TopicEvent
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
-from kactl.placement import check_creation
 from kactl.runtime.logs import logger
 from kactl.state.row_sets import common
 from kactl.state.rows import some

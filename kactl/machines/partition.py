@@ -18,10 +18,11 @@ from typing import Final
 
 import numpy as np
 
-from kactl.election import STRATEGIES, Elected, Election, first_leader
 from kactl.model import NO_LEADER, PartitionState
 from kactl.state.change import Change, Refusal
 from kactl.state.rows import Bools, Bytes, Circumstances, Ints, Rows, Transitions, check, choose, some
+
+from .election import STRATEGIES, Elected, Election, first_leader
 
 ABSENT, NEW, ONLINE, OFFLINE = (
     PartitionState.ABSENT,

@@ -17,8 +17,8 @@ from kactl.actors.messages import Move, Moved, MoveReplicas
 from kactl.actors.partitions import Partitions
 from kactl.actors.replicas import Replicas
 from kactl.batch import Addressed
-from kactl.election import Election
 from kactl.history import History
+from kactl.machines.election import Election
 from kactl.messages.control import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
 from kactl.messages.log import PartitionEvent, ReplicaEvent
 from kactl.model import (

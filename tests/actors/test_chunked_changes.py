@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from kactl.actors.messages import Move, MoveReplicas
-from kactl.election import Election
 from kactl.errors import ControllerMoved, SessionExpired, StoreUnavailable
+from kactl.machines.election import Election
 from kactl.messages.log import PartitionEvent
 from kactl.model import Leadership, PartitionState, ReplicaState, TopicPartition
 from kactl.store import Names

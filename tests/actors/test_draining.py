@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from kactl import draining
 from kactl.errors import BrokerNotAvailable
-from kactl.explain import explain_deletion
+from kactl.machines import draining
+from kactl.machines.explain import explain_deletion
 from kactl.messages.admin import UndrainRequested
 from kactl.messages.control import StopReplica
 from kactl.messages.log import BrokerEvent, TopicEvent

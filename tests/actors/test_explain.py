@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.explain import Candidate, Explanation, explain_partition
+from kactl.machines.explain import Candidate, Explanation, explain_partition
 from kactl.model import NO_LEADER, TopicPartition
 from tests.actors.world import World, world
 from tests.clocks import settle

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from kactl.actors.ledger import Ledger
-from kactl.election import Election
 from kactl.errors import SessionExpired, StoreUnavailable
 from kactl.machines import partition
+from kactl.machines.election import Election
 from kactl.model import Leadership, PartitionState
 from kactl.state.change import Change, Refusal
 from kactl.store import Found

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from kactl.election import Election
 from kactl.errors import StoreUnavailable
+from kactl.machines.election import Election
 from kactl.model import Leadership, PartitionState, ReplicaState
 from tests.actors.bench import Bench, at, open_bench
 from tests.scripted_store import (

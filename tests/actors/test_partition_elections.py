@@ -7,9 +7,9 @@ known, that is read; those stories are told through such rows.
 import numpy as np
 import pytest
 
-from kactl.election import Election
 from kactl.errors import ControllerMoved, StoreError, StoreUnavailable
 from kactl.machines import partition
+from kactl.machines.election import Election
 from kactl.model import Leadership, PartitionState
 from kactl.state.change import Refusal
 from kactl.store import Found

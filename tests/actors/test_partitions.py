@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from kactl.actors.messages import Move
-from kactl.election import Election
 from kactl.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
+from kactl.machines.election import Election
 from kactl.messages.log import PartitionEvent
 from kactl.model import NO_VERSION, Leadership, PartitionState
 from kactl.state.change import REFUSAL_TEXT, Refusal

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kactl.election import Election
 from kactl.errors import StoreError, StoreUnavailable
+from kactl.machines.election import Election
 from kactl.model import PartitionState
 from kactl.state.change import Refusal
 from tests.actors.bench import Bench, Led, at, open_bench, refusals

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from kactl.election import Election
 from kactl.machines import partition
+from kactl.machines.election import Election
 from kactl.model import PartitionState, ReplicaState
 from kactl.state.change import CHANGED_COLUMNS, Change, Refusal
 from kactl.state.cluster import Cluster

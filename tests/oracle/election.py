@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
-from kactl.election import Election
+from kactl.machines.election import Election
 
 from .model import Leading, ObjectCluster, Partition
 

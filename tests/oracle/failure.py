@@ -7,7 +7,7 @@ Two machines take part, so commit and apply come twice. The broker is no longer 
 
 from collections.abc import Collection
 
-from kactl.election import Election
+from kactl.machines.election import Election
 from kactl.model import PartitionState
 
 from . import machines

@@ -7,7 +7,7 @@ store refuses is left as it was; reading it again is the actors' affair.
 import dataclasses
 from collections.abc import Collection, Iterable
 
-from kactl.election import Election
+from kactl.machines.election import Election
 from kactl.model import NO_LEADER, NO_VERSION, PartitionState, ReplicaState, TopicPartition
 from kactl.state.change import Refusal
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from kactl.election import Election
 from kactl.errors import IllegalState
 from kactl.machines import partition
+from kactl.machines.election import Election
 from kactl.model import Assignment, Fence, Leadership, PartitionState, ReplicaState
 from kactl.state.cluster import NOT_ACTIVE, Cluster
 from kactl.state.deletion_blockers import Halt, HaltReason

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kactl.batch import RequestBatch
-from kactl.election import Election
 from kactl.machines import partition
+from kactl.machines.election import Election
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition
 from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers

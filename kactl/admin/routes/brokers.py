@@ -4,7 +4,7 @@ import asyncio
 from http import HTTPStatus
 from typing import Final
 
-from kactl import draining, health
+from kactl import health
 from kactl.admin.audit import audited
 from kactl.admin.health import limits_of, observe
 from kactl.admin.problem import BrokerNotFound, Refused
@@ -29,6 +29,7 @@ from kactl.admin.schema import (
 from kactl.admin.service import Service
 from kactl.admin.tallies import Shares, shares
 from kactl.errors import ActionTimedOut, ErrorCode
+from kactl.machines import draining
 from kactl.messages.admin import UndrainRequested
 from kactl.model import TopicPartition
 from kactl.participant.group import Participants

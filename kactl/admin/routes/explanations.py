@@ -11,7 +11,7 @@ from kactl.admin.schema import (
 )
 from kactl.admin.service import Service
 from kactl.errors import NotFound
-from kactl.explain import explain_deletion, explain_partition
+from kactl.machines.explain import explain_deletion, explain_partition
 from kactl.machines.reassignment import progress
 from kactl.model import TopicPartition
 

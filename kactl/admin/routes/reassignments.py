@@ -27,10 +27,10 @@ from kactl.admin.schema import (
 from kactl.admin.service import Service
 from kactl.errors import ActionTimedOut, BadRequest, ErrorCode, NotFound
 from kactl.machines.reassignment import Progress, progress
+from kactl.machines.reassignment_plan import Replicas, plan
 from kactl.messages.admin import ReassignmentRequested
 from kactl.messages.admin import ReassignmentResult as Result
 from kactl.model import Broker, TopicPartition
-from kactl.plan import Replicas, plan
 from kactl.state.cluster import Cluster
 from kactl.state.records import Names
 from kactl.state.rows import Rows

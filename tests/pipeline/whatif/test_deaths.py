@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.batch import RequestBatch
-from kactl.election import Election
+from kactl.machines.election import Election
 from kactl.model import NO_LEADER, PartitionState, PartitionView, ReplicaState
 from kactl.pipeline.whatif.classes import NO_SLOT, Classes, of_table
 from kactl.pipeline.whatif.deaths import COUNTS, Deaths, Moment, die

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.balance import balance
+from kactl.machines.balance import balance
 from kactl.model import Leadership, TopicPartition
 from kactl.state.rows import Live
 from tests.oracle.model import ObjectCluster, Partition

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from kactl.election import Election
 from kactl.machines import partition, replica
 from kactl.state.change import Refusal
 from kactl.state.cluster import Cluster
 from kactl.state.row_sets import common
 from kactl.state.rows import Bools, Circumstances, Ints, Live, RowNumbers, Rows, holds, some
+
+from .election import Election
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

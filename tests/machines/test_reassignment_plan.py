@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.errors import InvalidReplicaAssignment, InvalidReplicationFactor
+from kactl.machines.reassignment_plan import Replicas, plan
 from kactl.model import Broker, TopicPartition
-from kactl.plan import Replicas, plan
 
 
 def brokers(*ids: int, racks: str = "") -> list[Broker]:

@@ -11,9 +11,9 @@ from kactl.actors.messages import Move
 from kactl.actors.partitions import Partitions
 from kactl.batch import Addressed
 from kactl.clock import SystemClock
-from kactl.election import STRATEGIES, Election, first_leader
 from kactl.history import History
 from kactl.machines import partition
+from kactl.machines.election import STRATEGIES, Election, first_leader
 from kactl.model import Fence, Leadership, PartitionState
 from kactl.state.change import Change, Refusal
 from kactl.state.rows import Circumstances, Live

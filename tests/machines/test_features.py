@@ -3,7 +3,7 @@
 import pytest
 
 from kactl.errors import ErrorCode
-from kactl.feature_rules import at_takeover, incompatible, update
+from kactl.machines.features import at_takeover, incompatible, update
 from kactl.messages.admin import FeatureUpdate, UpgradeType
 from kactl.model import Broker, Features
 

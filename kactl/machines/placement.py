@@ -8,6 +8,7 @@ racks and a partition's replicas take as many racks as there are.
 import itertools
 from collections.abc import Mapping, Sequence
 
+from kactl.config import topic as topic_config
 from kactl.errors import (
     BadConfig,
     InvalidPartitions,
@@ -21,8 +22,6 @@ from kactl.errors import (
 from kactl.messages.admin import PARTITIONS_OF_A_TOPIC_MAX, PartitionsRequested, TopicCreationRequested
 from kactl.model import Assignment, Broker, TopicRef, check_topic_name
 from kactl.state.cluster import Cluster
-
-from .config import topic as topic_config
 
 
 def check_creation(asked: TopicCreationRequested, cluster: Cluster) -> tuple[TopicRef, dict[int, Assignment]]:

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kactl.machines.exclude_controllers import rewritten
 from kactl.model import Assignment, TopicPartition
-from kactl.rewriting import rewritten
 
 KACTL = 900
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.errors import ErrorCode, UnknownRecoveryState
+from kactl.machines.alter_partition import Proposed, judge
 from kactl.messages.broker import IsrProposal
 from kactl.model import NO_BROKER, NO_EPOCH, Assignment, Leadership, TopicPartition, TopicRef
-from kactl.proposals import Proposed, judge
 from kactl.state.records import Assignments, Leaderships, Names
 from kactl.state.rows import Live, Rows
 from kactl.state.table import Table
