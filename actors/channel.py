@@ -5,7 +5,7 @@ overtakes it, until it is answered or the channel is removed, because the broker
 no longer the controller. So a slow broker delays nobody else. A request whose answer was lost is delivered twice; all
 three kinds can bear that by their epochs.
 
-What waits for a slow broker may be put together, see `kactl.coalescing`. Of others it is not: what many brokers get is
+What waits for a slow broker may be put together, see `kactl.outbound.coalesce`. Of others it is not: what many brokers get is
 encoded once for all of them, and what was put together for one of them would have to be encoded for it alone.
 
 Source: the classic controller's RequestSendThread.
@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Final
 
 from kactl.clock import Clock
-from kactl.coalescing import Alive, alive_in, coalesced
 from kactl.errors import BrokerUnreachable
 from kactl.messages.control import (
     LeaderAndIsrResponse,
@@ -32,6 +31,7 @@ from kactl.messages.control import (
 )
 from kactl.messages.events import Event, LeaderAndIsrAnswered, ReplicasDeleted, UpdateMetadataAnswered
 from kactl.model import Broker
+from kactl.outbound.coalesce import Alive, alive_in, coalesced
 from kactl.runtime.logs import logger
 from kactl.telemetry import Telemetry
 from kactl.transport import Connection

@@ -12,11 +12,11 @@ import statistics
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from kactl.batch import Addressed
 from kactl.clock import Clock
 from kactl.messages.control import StopReplica
 from kactl.messages.events import BrokerLagged, Event
 from kactl.model import Broker
+from kactl.outbound.batch import Addressed
 from kactl.runtime.logs import logger
 from kactl.telemetry import Telemetry
 from kactl.transport import Transport

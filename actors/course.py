@@ -6,9 +6,9 @@ Not an actor; each machine has one. What to do with a chunk is the machine's; th
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from kactl.batch import RequestBatch
 from kactl.clock import Clock, SystemClock
 from kactl.errors import ControllerMoved, StoreError
+from kactl.outbound.batch import RequestBatch
 from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from kactl.batch import Addressed
 from kactl.model import Broker
+from kactl.outbound.batch import Addressed
 
 
 class Outbox(Protocol):

@@ -12,7 +12,6 @@ from typing import Final, Self
 import anyio
 from opentelemetry import metrics, trace
 
-from kactl.batch import RequestBatch, deletion_answers
 from kactl.clock import Clock, SystemClock
 from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.errors import BadRequest, KactlError
@@ -21,6 +20,7 @@ from kactl.messages import arguments
 from kactl.messages.admin import ResignRequested
 from kactl.messages.events import BrokerLagged, Event, Started
 from kactl.model import Broker
+from kactl.outbound.batch import RequestBatch, deletion_answers
 from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster

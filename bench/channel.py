@@ -28,10 +28,10 @@ from bench.figures import Found
 from bench.run import main, module, numbers, say, undisturbed
 from bench.sinks import sinks
 from bench.slow import slow_broker
-from kactl.batch import Addressed, RequestBatch
 from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.messages.control import LeaderAndIsr, Request, StopReplica, UpdateMetadata
 from kactl.model import Broker, Endpoint, Fence
+from kactl.outbound.batch import Addressed, RequestBatch
 from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers
 from kactl.transports.kafka import KafkaTransport

@@ -35,13 +35,13 @@ from kactl.actors.controller import ControllerLoop
 from kactl.actors.handlers.reach import CHUNK_PARTITIONS, Reach, Settings
 from kactl.actors.partitions import Partitions
 from kactl.actors.replicas import Replicas
-from kactl.batch import Addressed, RequestBatch
 from kactl.clock import SystemClock
 from kactl.config.protocol_level import LATEST
 from kactl.history import History
 from kactl.machines import partition, replica
 from kactl.messages.events import BrokersChanged
 from kactl.model import Broker, Fence
+from kactl.outbound.batch import Addressed, RequestBatch
 from kactl.state.change import Change
 from kactl.stores.memory import MemoryStore
 from kactl.stores.sqlite import SqliteStore

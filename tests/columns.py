@@ -8,10 +8,10 @@ from collections.abc import Collection
 
 import numpy as np
 
-from kactl.batch import Addressed, RequestBatch
 from kactl.machines import partition, replica
 from kactl.machines.election import Election
 from kactl.model import PartitionState, ReplicaState
+from kactl.outbound.batch import Addressed, RequestBatch
 from kactl.state.change import Change, Refusal
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, Bytes, RowNumbers, Rows, holds, some

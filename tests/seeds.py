@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from kactl.batch import Addressed
 from kactl.messages.control import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
 from kactl.model import (
     NO_BROKER,
@@ -25,6 +24,7 @@ from kactl.model import (
     ReplicaState,
     TopicPartition,
 )
+from kactl.outbound.batch import Addressed
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Ints, Rows
 from kactl.store import Assignments, Leaderships

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.batch import RequestBatch
 from kactl.machines import partition
 from kactl.machines.election import STRATEGIES, Elected, Election, first_leader
 from kactl.model import NO_LEADER, PartitionState, ReplicaState, TopicPartition
+from kactl.outbound.batch import RequestBatch
 from kactl.state.change import Refusal
 from kactl.state.rows import Rows
 from tests import columns

@@ -8,7 +8,6 @@ from kactl.actors.actor import Ref
 from kactl.actors.messages import Move, Moved, MoveReplicas
 from kactl.actors.outbox import BrokerChannels
 from kactl.actors.recess import Recess
-from kactl.batch import RequestBatch
 from kactl.clock import Clock
 from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.history import History
@@ -17,6 +16,7 @@ from kactl.machines.reassignment import is_complete
 from kactl.messages.events import Event, LeadershipWritten, ReassignmentStored
 from kactl.messages.log import BrokerEvent
 from kactl.model import PartitionState, ReplicaState
+from kactl.outbound.batch import RequestBatch
 from kactl.state.change import Refusal
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, RowNumbers, Rows

@@ -16,7 +16,6 @@ import numpy as np
 from kactl.actors.messages import Move, Moved, MoveReplicas
 from kactl.actors.partitions import Partitions
 from kactl.actors.replicas import Replicas
-from kactl.batch import Addressed
 from kactl.history import History
 from kactl.machines.election import Election
 from kactl.messages.control import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
@@ -35,6 +34,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
+from kactl.outbound.batch import Addressed
 from kactl.state.change import Refusal
 from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers

@@ -18,10 +18,10 @@ from kactl.actors.handlers.offline import Offline
 from kactl.actors.handlers.reach import Reach, Settings
 from kactl.actors.handlers.timers import Timers
 from kactl.actors.messages import Move, MoveReplicas
-from kactl.batch import RequestBatch
 from kactl.messages.control import PartitionErrors, StopReplicaResponse
 from kactl.messages.events import Event, ReplicasDeleted
 from kactl.model import Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
+from kactl.outbound.batch import RequestBatch
 from kactl.state.rows import RowNumbers
 from tests.actors.bench import EPOCH, Bench, RecordingOutbox, at, open_bench
 from tests.clocks import ManualClock

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kactl.batch import Addressed
 from kactl.errors import ErrorCode
 from kactl.messages.admin import ReassignmentResult
 from kactl.model import Assignment, PartitionView, ReplicaState, TopicPartition
+from kactl.outbound.batch import Addressed
 from tests.actors.bench import Sent
 from tests.actors.world import World
 from tests.clocks import settle

@@ -12,7 +12,6 @@ from kactl.actors import channel as channel_module
 from kactl.actors.actor import InboxFull
 from kactl.actors.channel import LOOKED_AT, RETRY_BACKOFF_MS, SLOW_MS
 from kactl.actors.channels import RENEWAL_PAUSE_MS, Channels
-from kactl.batch import Addressed
 from kactl.errors import BrokerUnreachable
 from kactl.messages.control import (
     LeaderAndIsr,
@@ -28,6 +27,7 @@ from kactl.messages.control import (
 )
 from kactl.messages.events import BrokerLagged, Event, LeaderAndIsrAnswered, UpdateMetadataAnswered
 from kactl.model import Broker, TopicRef
+from kactl.outbound.batch import Addressed
 from kactl.telemetry import Telemetry
 from tests.clocks import ManualClock, settle
 

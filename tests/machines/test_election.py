@@ -9,12 +9,12 @@ import pytest
 
 from kactl.actors.messages import Move
 from kactl.actors.partitions import Partitions
-from kactl.batch import Addressed
 from kactl.clock import SystemClock
 from kactl.history import History
 from kactl.machines import partition
 from kactl.machines.election import STRATEGIES, Election, first_leader
 from kactl.model import Fence, Leadership, PartitionState
+from kactl.outbound.batch import Addressed
 from kactl.state.change import Change, Refusal
 from kactl.state.rows import Circumstances, Live
 from kactl.store import Committed, Leaderships, Names, Outcome, Store, Write

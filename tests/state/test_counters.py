@@ -5,10 +5,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kactl.batch import RequestBatch
 from kactl.machines import partition
 from kactl.machines.election import Election
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition
+from kactl.outbound.batch import RequestBatch
 from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers
 from kactl.store import Assignments, Leaderships

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.batch import RequestBatch
 from kactl.machines.election import Election
 from kactl.model import NO_LEADER, PartitionState, PartitionView, ReplicaState
+from kactl.outbound.batch import RequestBatch
 from kactl.pipeline.whatif.classes import NO_SLOT, Classes, of_table
 from kactl.pipeline.whatif.deaths import COUNTS, Deaths, Moment, die
 from kactl.pipeline.whatif.here import filled

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kactl.messages.control import LeaderAndIsr, PartitionStates
 from kactl.model import TopicRef
+from kactl.outbound.fan_out import TakenStates, Told
 from kactl.state.topics import Topics
-from kactl.told import TakenStates, Told
 from kactl.transports.kafka.codec import group
 
 from . import by_kio

@@ -10,8 +10,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
+from kactl.outbound.fan_out import TakenStates, Told
 from kactl.state.rows import Ints
-from kactl.told import TakenStates, Told
 
 from .heading import Headings
 from .row import Columns, Layout, Records

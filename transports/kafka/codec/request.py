@@ -17,7 +17,7 @@ import msgspec
 from kactl.errors import IllegalState
 from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 from kactl.model import Broker, Endpoint
-from kactl.told import TakenStates
+from kactl.outbound.fan_out import TakenStates
 
 from .group import Groups, columns_of
 from .heading import Headings, HeadingsKept

@@ -30,7 +30,11 @@ from kactl.messages.control import (
     UpdateMetadata,
 )
 from kactl.model import LEADER_DURING_DELETE, NO_BROKER, Broker
-from kactl.said import (
+from kactl.state.cluster import Cluster
+from kactl.state.rows import Bools, Ints, RowNumbers, Rows, choose, members
+
+from .fan_out import Told
+from .request_columns import (
     LEADERSHIP_ON_THE_WIRE,
     Said,
     ascends,
@@ -51,9 +55,6 @@ from kactl.said import (
     taken,
     tall,
 )
-from kactl.state.cluster import Cluster
-from kactl.state.rows import Bools, Ints, RowNumbers, Rows, choose, members
-from kactl.told import Told
 
 
 class Addressed(NamedTuple):

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kactl.coalescing import alive_in, coalesced
 from kactl.errors import ErrorCode
 from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 from kactl.model import Broker, Endpoint, TopicRef
+from kactl.outbound.coalesce import alive_in, coalesced
 
-from .model_broker import ModelBroker
+from ..model_broker import ModelBroker
 
 US = 1
 IDS = [bytes([1]) * 16, bytes([2]) * 16]
@@ -349,7 +349,7 @@ def test_what_was_put_together_waits_since_the_first_of_it() -> None:
 
 
 def test_nothing_grows_beyond_what_brokers_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kactl.superseding.PARTITIONS_OF_A_REQUEST_MAX", 2)
+    monkeypatch.setattr("kactl.outbound.merge.PARTITIONS_OF_A_REQUEST_MAX", 2)
     requests = [lead(f"a-{at}", US, 3) for at in (1, 2, 3, 3)]
 
     made = coalesced(requests, broker=US, alive={})

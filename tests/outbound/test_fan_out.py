@@ -7,8 +7,8 @@ import pytest
 
 from kactl.messages.control import PartitionStates
 from kactl.model import TopicRef
+from kactl.outbound.fan_out import TakenStates, Told
 from kactl.state.topics import Topics
-from kactl.told import TakenStates, Told
 
 REFS = [TopicRef(name, bytes([at]) * 16) for at, name in enumerate("abc", 1)]
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kactl import said as said_module
-from kactl.batch import Addressed, RequestBatch, deletion_answers
 from kactl.errors import IllegalState
 from kactl.messages.control import LeaderAndIsr, PartitionErrors, StopReplica, StopReplicaResponse, UpdateMetadata
 from kactl.model import Assignment, Leadership
+from kactl.outbound import request_columns as said_module
+from kactl.outbound.batch import Addressed, RequestBatch, deletion_answers
 from kactl.state.cluster import Cluster
 from kactl.store import Leaderships
 from tests.oracle.batch import ObjectBatch

@@ -35,9 +35,10 @@ import numpy as np
 
 from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 from kactl.model import NO_BROKER, Broker
-from kactl.said import tall
 from kactl.state.topics import Topics
-from kactl.superseding import Alive, Group, Leading, Metadata, Named, Stopping, Words, alive_in
+
+from .merge import Alive, Group, Leading, Metadata, Named, Stopping, Words, alive_in
+from .request_columns import tall
 
 __all__ = ["Alive", "Coalesced", "alive_in", "coalesced"]
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from kactl.messages.control import LeaderAndIsr, Request, StopReplica, UpdateMetadata
 from kactl.model import LEADER_DURING_DELETE, Endpoint, TopicRef
-from kactl.said import PARTITIONS_OF_A_REQUEST_MAX
 from kactl.state.rows import Bools, Ints, RowNumbers
+
+from .request_columns import PARTITIONS_OF_A_REQUEST_MAX
 
 # The brokers that a broker knows to be alive, and where.
 Alive = dict[int, tuple[Endpoint, ...]]

@@ -1,0 +1,1 @@
+"""Requests to brokers: batching, fan-out per broker, coalescing of queued requests."""
