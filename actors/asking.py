@@ -11,7 +11,6 @@ import anyio
 import numpy as np
 
 from kactl.errors import ActionTimedOut, BadRequest, NotController
-from kactl.history import History
 from kactl.messages import arguments
 from kactl.messages.admin import (
     Asked,
@@ -34,6 +33,7 @@ from kactl.messages.arguments import AnyElection, AnyPartition
 from kactl.messages.broker import ControlledShutdownRequested
 from kactl.model import NO_LEADER, Assignment, TopicPartition, TopicRef
 from kactl.state.cluster import Cluster
+from kactl.telemetry.event_log import History
 
 from .controller import ControllerLoop
 

@@ -5,8 +5,8 @@ overtakes it, until it is answered or the channel is removed, because the broker
 no longer the controller. So a slow broker delays nobody else. A request whose answer was lost is delivered twice; all
 three kinds can bear that by their epochs.
 
-What waits for a slow broker may be put together, see `kactl.outbound.coalesce`. Of others it is not: what many brokers get is
-encoded once for all of them, and what was put together for one of them would have to be encoded for it alone.
+What waits for a slow broker may be put together, see `kactl.outbound.coalesce`. Of others it is not: what many
+brokers get is encoded once for all of them, and what was put together for one of them would have to be encoded for it alone.
 
 Source: the classic controller's RequestSendThread.
 """
@@ -33,7 +33,7 @@ from kactl.messages.events import Event, LeaderAndIsrAnswered, ReplicasDeleted, 
 from kactl.model import Broker
 from kactl.outbound.coalesce import Alive, alive_in, coalesced
 from kactl.runtime.logs import logger
-from kactl.telemetry import Telemetry
+from kactl.telemetry.metrics import Telemetry
 from kactl.transport import Connection
 
 from .actor import ActorStopped, InboxFull

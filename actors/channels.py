@@ -18,7 +18,7 @@ from kactl.messages.events import BrokerLagged, Event
 from kactl.model import Broker
 from kactl.outbound.batch import Addressed
 from kactl.runtime.logs import logger
-from kactl.telemetry import Telemetry
+from kactl.telemetry.metrics import Telemetry
 from kactl.transport import Transport
 
 from .actor import ActorStopped

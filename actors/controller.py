@@ -15,7 +15,7 @@ from kactl.errors import ControllerMoved, IllegalState, KactlError, NotControlle
 from kactl.messages.admin import Asked
 from kactl.messages.events import ControllerState, Event, LeaderAndIsrAnswered, Turn, WritesFailed
 from kactl.runtime.logs import logger
-from kactl.telemetry import Telemetry
+from kactl.telemetry.metrics import Telemetry
 
 from .actor import TURN_MS, Actor
 from .handlers.all_handlers import AllHandlers

@@ -7,7 +7,7 @@ import numpy as np
 
 from kactl.model import PartitionState, ReplicaState
 from kactl.state.cluster import Cluster
-from kactl.telemetry import Reading
+from kactl.telemetry.metrics import Reading
 
 from .channels import Channels
 from .controller import ControllerLoop

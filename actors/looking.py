@@ -4,9 +4,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 
 import msgspec
 
-from kactl.controllerships import Term
 from kactl.errors import BadRequest, NotController, NotFound
-from kactl.history import History
 from kactl.machines.deletion import Waiting, waiting
 from kactl.machines.explain import DeletionExplanation, Explanation, explain_deletion, explain_partition
 from kactl.messages import arguments
@@ -14,6 +12,8 @@ from kactl.messages.arguments import AnyPartition
 from kactl.messages.log import KINDS, AnyEvent
 from kactl.model import Broker, PartitionView, TopicRef
 from kactl.state.cluster import Cluster
+from kactl.telemetry.event_log import History
+from kactl.telemetry.terms import Term
 
 from .controller import ControllerLoop
 from .queue import QueueView

@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from kactl.clock import Clock
-from kactl.durations import Durations, Summary
 from kactl.messages.events import Event
+from kactl.telemetry.durations import Durations, Summary
 
 from .actor import Inbox
 

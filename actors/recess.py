@@ -9,8 +9,9 @@ anew afterwards, and what was decided meanwhile is not decided again.
     BrokersChanged    chunk 1, 2 ┐                     ┌ chunk 3, 4 ...
     ElectionRequested            └ to its end ─ answer ┘
 
-What may be handled so says its `turn`; see `kactl.messages.events.Turn`. How long it may take all together is bounded, so that a
-flood of small events delays the large one, and does not starve it: four times as long as the large one took since it
+What may be handled so says its `turn`; see `kactl.messages.events.Turn`. How long it may take all together is
+bounded, so that a flood of small events
+delays the large one, and does not starve it: four times as long as the large one took since it
 was last held up, so that at least a fifth of the time is its own; but one event at least. Under any lesser load they
 are all handled, since a small event may well be a write that is forced to disk, as a chunk is.
 """

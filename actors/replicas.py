@@ -15,7 +15,6 @@ import numpy as np
 
 from kactl.clock import Clock
 from kactl.errors import StoreError
-from kactl.history import History
 from kactl.machines import replica
 from kactl.model import ReplicaState
 from kactl.runtime.logs import logger
@@ -23,6 +22,7 @@ from kactl.state.change import Change, Refusal
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, Bytes, Live, Rows, holds, some
 from kactl.store import Store
+from kactl.telemetry.event_log import History
 
 from .actor import Actor
 from .chunks import WHOLE

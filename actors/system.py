@@ -15,7 +15,6 @@ from opentelemetry import metrics, trace
 from kactl.clock import Clock, SystemClock
 from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.errors import BadRequest, KactlError
-from kactl.history import History
 from kactl.messages import arguments
 from kactl.messages.admin import ResignRequested
 from kactl.messages.events import BrokerLagged, Event, Started
@@ -26,7 +25,8 @@ from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
 from kactl.store import Store
 from kactl.stores.memory import MemoryStore
-from kactl.telemetry import Telemetry
+from kactl.telemetry.event_log import History
+from kactl.telemetry.metrics import Telemetry
 from kactl.transport import Transport
 from kactl.transports.memory import MemoryHub, MemoryTransport
 

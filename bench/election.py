@@ -37,7 +37,6 @@ from kactl.actors.partitions import Partitions
 from kactl.actors.replicas import Replicas
 from kactl.clock import SystemClock
 from kactl.config.protocol_level import LATEST
-from kactl.history import History
 from kactl.machines import partition, replica
 from kactl.messages.events import BrokersChanged
 from kactl.model import Broker, Fence
@@ -45,7 +44,8 @@ from kactl.outbound.batch import Addressed, RequestBatch
 from kactl.state.change import Change
 from kactl.stores.memory import MemoryStore
 from kactl.stores.sqlite import SqliteStore
-from kactl.telemetry import Telemetry
+from kactl.telemetry.event_log import History
+from kactl.telemetry.metrics import Telemetry
 from kactl.transports.kafka.codec import Encoder, versions_for
 
 NAME: Final = "election"

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 from kactl.actors.system import Controller
-from kactl.collector import Collector
 from kactl.errors import SessionExpired
 from kactl.messages.events import ControllerState
 from kactl.model import Fence
@@ -16,6 +15,7 @@ from kactl.store import Session, Store
 from kactl.stores.memory import MemoryState, MemoryStore
 from kactl.stores.sqlite import SqliteStore
 from kactl.stores.zookeeper import ZooKeeperStore
+from kactl.telemetry.gc import Collector
 from tests.interop.zookeeper import ZooKeeperServer
 
 from .clusters import Shape, fill

@@ -8,13 +8,13 @@ Source: the classic controller's KafkaController.
 from typing import Final, Protocol
 
 from kactl.actors.unclean import Unclean
-from kactl.controllerships import Controllerships
 from kactl.errors import ControllerMoved, StaleEpoch
 from kactl.messages.admin import ResignRequested
 from kactl.messages.events import ControllerChanged, ControllerGone, Event, SessionLost, SessionOpened, Started
 from kactl.messages.log import ControllerEvent
 from kactl.model import ControllerRecord
 from kactl.runtime.logs import logger
+from kactl.telemetry.terms import Controllerships
 
 from .failover import Failover
 from .reach import Handler, Handlers, Reach

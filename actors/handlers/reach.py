@@ -10,7 +10,6 @@ from kactl.actors.outbox import BrokerChannels
 from kactl.actors.recess import Recess
 from kactl.clock import Clock
 from kactl.config.protocol_level import LATEST, ProtocolLevel
-from kactl.history import History
 from kactl.machines.election import Election
 from kactl.machines.reassignment import is_complete
 from kactl.messages.events import Event, LeadershipWritten, ReassignmentStored
@@ -21,6 +20,7 @@ from kactl.state.change import Refusal
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, RowNumbers, Rows
 from kactl.store import Store
+from kactl.telemetry.event_log import History
 
 # A broker is given a minute or two to hand over, and then flushes its logs: long before this is over it has stopped.
 SHUTDOWN_LIMIT_MS: Final = 600_000

@@ -25,7 +25,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from kactl.runtime.logs import logger
-from kactl.telemetry import Reading
+from kactl.telemetry.metrics import Reading
 
 from . import limits
 from .limits import Capacity
@@ -144,7 +144,7 @@ class Gate:
             log.warning("admin API: connection from %s %s (%s: %d so far)", peer, reason, kind, self.refused[kind])
 
     def readings(self) -> dict[str, Reading]:
-        """For `kactl.telemetry`."""
+        """For `kactl.telemetry.metrics`."""
 
         def refused() -> Iterable[tuple[float, Mapping[str, str | int]]]:
             return [(count, {"error.type": kind}) for kind, count in self.refused.items()]

@@ -13,10 +13,10 @@ import numpy as np
 
 from kactl.config.settings import HealthConfig
 from kactl.errors import KactlError
-from kactl.health import NAMED_MAX, Channel, Facts, Limits, Partitions
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, Ints, Live, RowNumbers, preferred_imbalance, some
 from kactl.state.table import Table
+from kactl.telemetry.health import NAMED_MAX, Channel, Facts, Limits, Partitions
 
 from .service import Service
 from .tallies import shares

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kactl.clock import Clock
-from kactl.health import NAMED_MAX, Stuck
 from kactl.machines.reassignment import progress
 from kactl.model import NO_LEADER, ReplicaState, TopicPartition
 from kactl.state.cluster import Cluster
 from kactl.state.deletion_blockers import HaltReason
 from kactl.state.rows import Bools, RowNumbers, some
 from kactl.state.table import Table
+from kactl.telemetry.health import NAMED_MAX, Stuck
 
 # Fine enough for limits of minutes, at about a thousandth of the loop for a large cluster.
 SAMPLE_MS: Final = 5_000

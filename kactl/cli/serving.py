@@ -18,7 +18,6 @@ from kactl.actors.system import Controller
 from kactl.admin.metrics import telemetry_for_server
 from kactl.admin.server import Address, serve
 from kactl.clock import Clock
-from kactl.collector import Collector
 from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.config.settings import Config
 from kactl.errors import BadConfig
@@ -29,6 +28,7 @@ from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
 from kactl.store import Store
 from kactl.stores.sqlite import NO_HOLDER, Holder, SqliteStore
+from kactl.telemetry.gc import Collector
 from kactl.transport import Transport
 from kactl.transports.memory import MemoryHub
 

@@ -13,10 +13,10 @@ import msgspec
 
 from kactl.admin.happened import told
 from kactl.clock import Clock
-from kactl.history import History
 from kactl.messages.log import AnyEvent
 from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
+from kactl.telemetry.event_log import History
 
 from .kafka_text import render
 from .segments import Segments

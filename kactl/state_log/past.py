@@ -18,8 +18,8 @@ import msgspec
 
 from kactl.admin.happened import heard
 from kactl.admin.schema import AnyEvent as Line
-from kactl.controllerships import TERMS_MAX, Term
 from kactl.messages.log import AnyEvent, ControllerEvent, Reset
+from kactl.telemetry.terms import TERMS_MAX, Term
 
 from .segments import paths
 

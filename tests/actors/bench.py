@@ -16,7 +16,6 @@ import numpy as np
 from kactl.actors.messages import Move, Moved, MoveReplicas
 from kactl.actors.partitions import Partitions
 from kactl.actors.replicas import Replicas
-from kactl.history import History
 from kactl.machines.election import Election
 from kactl.messages.control import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
 from kactl.messages.log import PartitionEvent, ReplicaEvent
@@ -40,6 +39,7 @@ from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers
 from kactl.store import Assignments, Leaderships, Names, Store, Write
 from kactl.stores.memory import MemoryStore
+from kactl.telemetry.event_log import History
 from tests.clocks import ManualClock
 from tests.scripted_store import ScriptedStore
 

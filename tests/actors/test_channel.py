@@ -28,7 +28,7 @@ from kactl.messages.control import (
 from kactl.messages.events import BrokerLagged, Event, LeaderAndIsrAnswered, UpdateMetadataAnswered
 from kactl.model import Broker, TopicRef
 from kactl.outbound.batch import Addressed
-from kactl.telemetry import Telemetry
+from kactl.telemetry.metrics import Telemetry
 from tests.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio

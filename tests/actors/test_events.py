@@ -13,7 +13,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from kactl.actors.actor import Inbox
 from kactl.actors.queue import IDLE_MS, Turns
-from kactl.durations import Summary
 from kactl.errors import ErrorCode, IllegalState, NotController, StaleController
 from kactl.messages.admin import (
     Asked,
@@ -27,6 +26,7 @@ from kactl.messages.broker import AlterPartitionRequested, ControlledShutdownReq
 from kactl.messages.control import LeaderAndIsr, UpdateMetadata, UpdateMetadataResponse
 from kactl.messages.events import BrokersChanged, ControllerState, Event, TopicsChanged, UpdateMetadataAnswered
 from kactl.model import TopicPartition
+from kactl.telemetry.durations import Summary
 from tests.actors.metadata import Blocking, Failing, block, let_fail
 from tests.actors.world import partitions_of, world
 from tests.clocks import ManualClock, settle

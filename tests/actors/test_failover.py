@@ -7,7 +7,6 @@ import pytest
 
 from kactl.actors.handlers.controllership import CONTEST_BACKOFF_MS
 from kactl.actors.system import Controller
-from kactl.controllerships import Term
 from kactl.errors import StoreUnavailable
 from kactl.messages.admin import ElectionKind
 from kactl.messages.control import LeaderAndIsr, UpdateMetadata
@@ -15,6 +14,7 @@ from kactl.messages.events import BrokersChanged, SessionLost
 from kactl.model import NO_LEADER, Assignment
 from kactl.store import Changed, StoreEvent
 from kactl.stores.memory import MemoryStore
+from kactl.telemetry.terms import Term
 from tests.actors.metadata import Seen, alive, block, metadata
 from tests.actors.world import CONTROLLER, Brokers, World, standby, world
 from tests.clocks import ManualClock, settle

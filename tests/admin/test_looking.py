@@ -16,7 +16,7 @@ from kactl.admin.schema import (
 )
 from kactl.admin.views import find_partitions
 from kactl.stores.memory import MemoryStore
-from kactl.telemetry import COUNTERS, GAUGES
+from kactl.telemetry.metrics import COUNTERS, GAUGES
 from tests.admin.conftest import Served, served
 from tests.clocks import settle
 

@@ -10,7 +10,6 @@ import pytest
 from kactl.actors.messages import Move
 from kactl.actors.partitions import Partitions
 from kactl.clock import SystemClock
-from kactl.history import History
 from kactl.machines import partition
 from kactl.machines.election import STRATEGIES, Election, first_leader
 from kactl.model import Fence, Leadership, PartitionState
@@ -18,6 +17,7 @@ from kactl.outbound.batch import Addressed
 from kactl.state.change import Change, Refusal
 from kactl.state.rows import Circumstances, Live
 from kactl.store import Committed, Leaderships, Names, Outcome, Store, Write
+from kactl.telemetry.event_log import History
 from tests.seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
 
 T0 = tp("t-0")

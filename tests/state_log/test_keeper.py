@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.clock import SystemClock
-from kactl.history import History
 from kactl.messages.log import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, TopicEvent
 from kactl.model import PartitionState, ReplicaState
 from kactl.pipeline.event_types import Kind
@@ -20,6 +19,7 @@ from kactl.pipeline.text import json_parser, probe
 from kactl.pipeline.text.batch import WRITTEN
 from kactl.state_log.keeper import as_json, as_kafka, kept
 from kactl.state_log.segments import NAME, Segments
+from kactl.telemetry.event_log import History
 from tests.pipeline.reading import events_of
 
 pytestmark = pytest.mark.anyio

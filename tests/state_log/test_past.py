@@ -8,7 +8,6 @@ from typing import Final
 import msgspec
 import pytest
 
-from kactl.controllerships import TERMS_MAX, Term
 from kactl.messages.log import (
     AnyEvent,
     BrokerEvent,
@@ -23,6 +22,7 @@ from kactl.model import PartitionState, ReplicaState
 from kactl.state_log.keeper import as_json, as_kafka
 from kactl.state_log.past import ENDED_UNSEEN, Past, read_back
 from kactl.state_log.segments import NAME, Segments
+from kactl.telemetry.terms import TERMS_MAX, Term
 
 NOW_MS: Final = 9_000
 

@@ -4,7 +4,6 @@ import asyncio
 from http import HTTPStatus
 from typing import Final
 
-from kactl import health
 from kactl.admin.audit import audited
 from kactl.admin.health import limits_of, observe
 from kactl.admin.problem import BrokerNotFound, Refused
@@ -35,6 +34,7 @@ from kactl.model import TopicPartition
 from kactl.participant.group import Participants
 from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers
+from kactl.telemetry import health
 
 # A restart waits for the registration of a life before it to expire, twice the session's timeout at the most.
 RESTART_TIMEOUT_S = 120

@@ -17,8 +17,8 @@ from kactl.admin.schema import (
     WaitingEvent,
 )
 from kactl.admin.service import Service
-from kactl.durations import Summary
 from kactl.errors import NotController
+from kactl.telemetry.durations import Summary
 
 
 async def history(service: Service, asked: Asked[NoQuestion, NoQuestion, NoQuestion]) -> TermList:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from kactl.runtime.logs import logger
-from kactl.telemetry import Reading
+from kactl.telemetry.metrics import Reading
 
 log = logger(__name__)
 
@@ -60,7 +60,7 @@ class Tally:
         log.warning("%s: %s; %s%s", peer, refused, what, more)
 
     def readings(self) -> dict[str, Reading]:
-        """For `kactl.telemetry`."""
+        """For `kactl.telemetry.metrics`."""
         return {
             "kactl.listener.request.count": _by("rpc.method", self.requests),
             "kactl.listener.refused.count": _by("error.type", self.refused),

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode as KioError
 
 from kactl.errors import BadRequest
 from kactl.messages.broker import ControlledShutdownRequested
-from kactl.telemetry import COUNTERS, GAUGES
+from kactl.telemetry.metrics import COUNTERS, GAUGES
 from kactl.transports.kafka.listener.keys import REFUSED
 from kactl.transports.kafka.listener.limits import EXPANSION, Limits
 from kactl.transports.kafka.listener.tally import LOG_PAUSE_S, Refused, Tally

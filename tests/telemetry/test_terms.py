@@ -1,7 +1,7 @@
 """Who has been the controller, as one instance sees it."""
 
-from kactl.controllerships import TERMS_MAX, Controllerships, Term
 from kactl.model import ControllerRecord
+from kactl.telemetry.terms import TERMS_MAX, Controllerships, Term
 
 
 def test_terms_of_others_end_with_the_next_or_when_nobody_is_left() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.durations import Durations, Summary
+from kactl.telemetry.durations import Durations, Summary
 
 
 def test_nothing_counted_is_zeros() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from kactl.collector import CALM_MS, INTERVAL_MS, OLDER_AFTER, YOUNG_WORTH, Collector
+from kactl.telemetry.gc import CALM_MS, INTERVAL_MS, OLDER_AFTER, YOUNG_WORTH, Collector
 from tests.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
@@ -79,7 +79,7 @@ def test_nothing_is_collected_while_an_event_is_in_hand(bench: Bench) -> None:
 
 
 def test_a_flood_of_garbage_does_not_wait_for_events(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kactl.collector.YOUNG_MAX", YOUNG_WORTH)
+    monkeypatch.setattr("kactl.telemetry.gc.YOUNG_MAX", YOUNG_WORTH)
     garbage, kept = knot(), many()
     bench.busy = True
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kactl.config.settings import HealthConfig
-from kactl.health import Channel, Check, Facts, Limits, Partitions, Stuck, checks, status_of
+from kactl.telemetry.health import Channel, Check, Facts, Limits, Partitions, Stuck, checks, status_of
 
 PARTITIONS = Partitions(
     total=1000,

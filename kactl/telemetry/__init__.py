@@ -1,0 +1,1 @@
+"""Metrics, histograms, the event log, health checks, garbage collector tuning."""
