@@ -16,7 +16,7 @@ from kactl.state.change import Change, Refusal
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, Bytes, Ints, RowNumbers, Rows, choose, members
 from kactl.state.table import in_sync_of
-from kactl.store import Found, Outcome, Store, Write
+from kactl.stores.base import Found, Outcome, Store, Write
 
 log = logger(__name__)
 

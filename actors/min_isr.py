@@ -21,7 +21,7 @@ from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Ints, Rows
 from kactl.state.table import Table
-from kactl.store import Changed, Store, StoreEvent
+from kactl.stores.base import Changed, Store, StoreEvent
 
 log = logger(__name__)
 

@@ -21,7 +21,7 @@ from kactl.runtime.logs import logger
 from kactl.state.change import Change, Refusal
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, Bytes, RowNumbers, Rows, choose, some
-from kactl.store import Store
+from kactl.stores.base import Store
 from kactl.telemetry.event_log import History
 
 from .actor import Actor

@@ -23,7 +23,7 @@ from kactl.outbound.batch import RequestBatch, deletion_answers
 from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
-from kactl.store import Store
+from kactl.stores.base import Store
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry.event_log import History
 from kactl.telemetry.metrics import Telemetry

@@ -12,7 +12,7 @@ from kactl.machines.election import Election, nobody_in_sync_online
 from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, Rows
-from kactl.store import Store
+from kactl.stores.base import Store
 
 log = logger(__name__)
 

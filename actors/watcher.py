@@ -28,7 +28,7 @@ from kactl.messages.events import (
 )
 from kactl.model import TopicPartition
 from kactl.runtime.logs import logger
-from kactl.store import Changed, StoreEvent
+from kactl.stores.base import Changed, StoreEvent
 
 from .actor import ActorStopped, Inbox
 from .gate import Gate

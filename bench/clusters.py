@@ -8,7 +8,7 @@ import numpy as np
 from kactl.model import NO_VERSION, Broker, Endpoint, Fence, PartitionState, ReplicaState, TopicRef
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Ints
-from kactl.store import Assignments, Leaderships, Names, Write
+from kactl.stores.base import Assignments, Leaderships, Names, Write
 from kactl.stores.memory import MemoryStore
 from kactl.stores.sqlite import SqliteStore
 

@@ -29,7 +29,7 @@ from bench.tables import number, plain
 from kactl.actors.system import Controller
 from kactl.messages.control import Request, StopReplica
 from kactl.model import Fence
-from kactl.store import Names, Store, Write
+from kactl.stores.base import Names, Store, Write
 
 from .brokers import Encoding
 

@@ -11,7 +11,7 @@ from kactl.actors.system import Controller
 from kactl.errors import SessionExpired
 from kactl.messages.events import ControllerState
 from kactl.model import Fence
-from kactl.store import Session, Store
+from kactl.stores.base import Session, Store
 from kactl.stores.memory import MemoryState, MemoryStore
 from kactl.stores.sqlite import SqliteStore
 from kactl.stores.zookeeper import ZooKeeperStore

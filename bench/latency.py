@@ -35,7 +35,7 @@ from kactl.messages.admin import ElectionKind
 from kactl.messages.control import LeaderAndIsr, Request, StopReplica
 from kactl.model import Fence, TopicPartition
 from kactl.state.rows import Ints
-from kactl.store import Names, Session, Store, Write
+from kactl.stores.base import Names, Session, Store, Write
 
 from .brokers import Encoding
 

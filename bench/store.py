@@ -24,7 +24,7 @@ from bench.figures import Found
 from bench.hosting import CHROOT, SESSION_MS, backing, load, zookeeper
 from bench.run import main, module, say, undisturbed, words
 from kactl.model import Fence
-from kactl.store import Names, Store, Write
+from kactl.stores.base import Names, Store, Write
 from kactl.stores.zookeeper import ZooKeeperStore
 from tests.interop.zookeeper import ZooKeeperServer
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kactl.participant.group import Participants
     from kactl.participant.listener import Listener
     from kactl.participant.participant import Participant
-    from kactl.store import Store
+    from kactl.stores.base import Store
     from kactl.stores.memory import MemoryStore
     from kactl.stores.sqlite import SqliteStore
     from kactl.transport import Transport
@@ -115,7 +115,7 @@ _HOME = {
     "participant.group": ("Participants",),
     "participant.listener": ("Listener",),
     "participant.participant": ("Participant",),
-    "store": ("Store",),
+    "stores.base": ("Store",),
     "stores.memory": ("MemoryStore",),
     "stores.sqlite": ("SqliteStore",),
     "transport": ("Transport",),

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from kactl.model import NO_BROKER, NO_VERSION, Fence
-from kactl.store import Committed, Found, Leaderships, Names, Outcome, Store, Write
+from kactl.stores.base import Committed, Found, Leaderships, Names, Outcome, Store, Write
 
 Real = Callable[..., Awaitable[Any]]
 # A step gets the real method and the call's arguments, and does what it likes with them.

@@ -27,7 +27,7 @@ from kactl.model import (
 from kactl.outbound.batch import Addressed
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Ints, Rows
-from kactl.store import Assignments, Leaderships
+from kactl.stores.base import Assignments, Leaderships
 from tests.oracle import batch as oracle_batch
 from tests.oracle.model import Leading, ObjectCluster, Partition
 

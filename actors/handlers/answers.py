@@ -16,7 +16,7 @@ from kactl.state.change import Change
 from kactl.state.row_sets import common
 from kactl.state.rows import RowNumbers
 from kactl.state.table import NO_ROW
-from kactl.store import Found
+from kactl.stores.base import Found
 
 from .offline import Offline
 from .reach import Handler, Handlers, Reach

@@ -11,7 +11,7 @@ import numpy as np
 from kactl.machines import partition
 from kactl.model import ReplicaState
 from kactl.runtime.logs import logger
-from kactl.store import Names
+from kactl.stores.base import Names
 
 from .balance import Balancing
 from .deletion import Deletion

@@ -14,7 +14,7 @@ from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.rows import some
 from kactl.state.table import NO_ROW, Topic
-from kactl.store import Assignments, Names
+from kactl.stores.base import Assignments, Names
 
 from .reach import Handler, Handlers, Reach
 from .topics import TopicEvents, bounded

@@ -19,7 +19,7 @@ from kactl.outbound.batch import RequestBatch
 from kactl.state.change import Refusal
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, RowNumbers, Rows
-from kactl.store import Store
+from kactl.stores.base import Store
 from kactl.telemetry.event_log import History
 
 # A broker is given a minute or two to hand over, and then flushes its logs: long before this is over it has stopped.

@@ -26,7 +26,7 @@ from kactl.runtime.logs import logger
 from kactl.state.change import REFUSAL_TEXT, Change, Refusal
 from kactl.state.deletion_blockers import HaltReason
 from kactl.state.rows import Bools, Bytes, RowNumbers, Rows, holds, some
-from kactl.store import Assignments
+from kactl.stores.base import Assignments
 
 from .deletion import Deletion
 from .reach import Handlers, Reach

@@ -24,7 +24,7 @@ from kactl.state.cluster import Cluster
 from kactl.state.records import Assignments
 from kactl.state.rows import RowNumbers
 from kactl.state.table import NO_ROW
-from kactl.store import Changes, Names, Store
+from kactl.stores.base import Changes, Names, Store
 
 from .reach import Handler, Handlers, Reach
 from .timers import Timers

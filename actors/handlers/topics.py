@@ -23,7 +23,7 @@ from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.row_sets import common
 from kactl.state.rows import some
-from kactl.store import Assignments, Names
+from kactl.stores.base import Assignments, Names
 
 from .deletion import Deletion
 from .hosting import Hosting

@@ -26,7 +26,7 @@ from kactl.model import Broker
 from kactl.participant.group import Participants
 from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
-from kactl.store import Store
+from kactl.stores.base import Store
 from kactl.stores.sqlite import NO_HOLDER, Holder, SqliteStore
 from kactl.telemetry.gc import Collector
 from kactl.transport import Transport

@@ -11,7 +11,7 @@ from kactl.clock import Clock
 from kactl.errors import BadRequest, NotFound
 from kactl.messages import arguments
 from kactl.runtime.background import BlockStack
-from kactl.store import Store
+from kactl.stores.base import Store
 
 from .hand_over import ATTEMPTS
 from .hub import Hub

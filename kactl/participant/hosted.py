@@ -11,7 +11,7 @@ import numpy.typing as npt
 from kactl.messages.control import PartitionStates
 from kactl.model import NO_EPOCH, NO_LEADER, NO_VERSION, ZERO_ID, Leadership, TopicPartition, TopicRef
 from kactl.state.rows import Bools, Bytes, Ints, RowNumbers
-from kactl.store import Names
+from kactl.stores.base import Names
 
 from .columns import lengthened, one_list, put_lists
 from .index import ABSENT, Index

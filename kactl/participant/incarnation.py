@@ -25,7 +25,7 @@ from kactl.messages.control import (
 from kactl.model import NO_EPOCH, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.rows import Bools, Ints
-from kactl.store import Names, Session, Store
+from kactl.stores.base import Names, Session, Store
 
 from . import checks
 from .columns import one_list

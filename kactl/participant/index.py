@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from kactl.model import TopicPartition, TopicRef
 from kactl.state.rows import Ints, RowNumbers
-from kactl.store import Names
+from kactl.stores.base import Names
 
 ABSENT: Final = -1
 

@@ -21,7 +21,7 @@ from kactl.errors import KactlError
 from kactl.model import NO_BROKER, Leadership, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.rows import Bools, Ints, Live, RowNumbers, members, some
-from kactl.store import Names
+from kactl.stores.base import Names
 
 from .hosted import Hosted, Role
 from .index import ABSENT

@@ -14,7 +14,7 @@ import anyio
 from kactl.errors import StoreError
 from kactl.model import Leadership, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.store import Names, Store
+from kactl.stores.base import Names, Store
 
 from .hosted import Hosted
 from .pause import Pause

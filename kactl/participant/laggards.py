@@ -15,7 +15,7 @@ import numpy as np
 from kactl.clock import Clock
 from kactl.model import NO_BROKER, TopicPartition
 from kactl.state.rows import Bools, Ints, RowNumbers, some
-from kactl.store import Names
+from kactl.stores.base import Names
 
 from .hosted import Hosted, Role
 from .words import Follows, InSync

@@ -11,7 +11,7 @@ from kactl.messages.control import Shorts
 from kactl.model import TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.rows import Bools
-from kactl.store import Names
+from kactl.stores.base import Names
 
 log = logger(__name__)
 

@@ -6,7 +6,7 @@ import numpy as np
 from kactl.messages.control import PartitionStates, UpdateMetadata
 from kactl.model import LEADER_DURING_DELETE, NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition
 from kactl.state.rows import Bools, Ints, Live
-from kactl.store import Names
+from kactl.stores.base import Names
 
 from .columns import lengthened, one_list, put_lists
 from .hosted import names_of

@@ -27,7 +27,7 @@ from kactl.messages.arguments import AnyPartition
 from kactl.model import NO_BROKER, NO_EPOCH, Broker, Endpoint, TopicPartition
 from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.logs import logger
-from kactl.store import Session, Store
+from kactl.stores.base import Session, Store
 
 from .hand_over import ATTEMPTS, hand_over
 from .hosted import HostedPartition

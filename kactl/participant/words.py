@@ -6,7 +6,7 @@ from typing import Protocol
 
 from kactl.model import Leadership, TopicPartition
 from kactl.state.rows import Bools, Ints
-from kactl.store import Names
+from kactl.stores.base import Names
 
 # (partition, follower) -> whether the follower has caught up. Asked only about followers that follow.
 InSync = Callable[[TopicPartition, int], bool]

@@ -1,1 +1,1 @@
-"""Where clusters are kept. Each store keeps the promises of `kactl.store`; import the one you need by its module."""
+"""Where clusters are kept. Each store keeps the promises of `kactl.stores.base`; import the one you need by its module."""

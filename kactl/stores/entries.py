@@ -11,7 +11,8 @@ import numpy as np
 
 from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, NO_VERSION, Leadership, TopicPartition
 from kactl.state.rows import Bools, Ints, RowNumbers
-from kactl.store import Committed, Found, Leaderships, Names, Outcome, Write
+
+from .base import Committed, Found, Leaderships, Names, Outcome, Write
 
 NO_TOPIC: Final = -1
 # Each topic has a table from partition to row, as long as its highest partition. Kafka's largest clusters have some

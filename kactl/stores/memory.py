@@ -19,8 +19,8 @@ from kactl.model import (
     TopicRef,
 )
 from kactl.state.records import named
-from kactl.store import Assignments, Changed, Changes, Committed, Leaderships, Names, Notification, Write
 
+from .base import Assignments, Changed, Changes, Committed, Leaderships, Names, Notification, Write
 from .entries import leader_write, topic_numbers
 from .memory_requests import MemoryRequests
 from .memory_state import MemoryState
@@ -30,7 +30,7 @@ __all__ = ["MemoryState", "MemoryStore"]
 
 
 class MemoryStore(MemoryRequests):
-    """One client of a `MemoryState`; see `kactl.store.Store` for what the methods promise.
+    """One client of a `MemoryState`; see `kactl.stores.base.Store` for what the methods promise.
 
     Args:
         state: what is shared with other clients; a new one if None.

@@ -11,8 +11,8 @@ import anyio.lowlevel
 from kactl.clock import Clock, SystemClock
 from kactl.errors import IllegalState
 from kactl.runtime.background import Background, BlockStack
-from kactl.store import Changed, StoreEvent
 
+from .base import Changed, StoreEvent
 from .listing import Listing
 from .memory_state import MemorySession, MemoryState
 from .watches import Watches

@@ -7,13 +7,13 @@ import msgspec
 from kactl.errors import BeingDeleted, RequestWaits, StoreError
 from kactl.model import Features, Fence, ProducerIdBlock, TopicPartition
 from kactl.state.rows import Ints
-from kactl.store import Changed
 
+from .base import Changed
 from .memory_client import MemoryClient
 
 
 class MemoryRequests(MemoryClient):
-    """A part of `MemoryStore`; see `kactl.store.Store` for what the methods promise."""
+    """A part of `MemoryStore`; see `kactl.stores.base.Store` for what the methods promise."""
 
     # -- deletion
 

@@ -11,8 +11,8 @@ from kactl.clock import Clock
 from kactl.errors import BrokerIdTaken, ControllerMoved, SessionExpired
 from kactl.model import Broker, ControllerRecord, Features, Fence, ProducerIdBlock, TopicPartition, TopicRef
 from kactl.state.rows import RowNumbers
-from kactl.store import Changed, Committed, Names, Notification, StoreEvent
 
+from .base import Changed, Committed, Names, Notification, StoreEvent
 from .change_log import ChangeLog
 from .entries import Entries, EntryTable
 from .pieces import Piece
@@ -118,7 +118,7 @@ class MemoryState:
 
 
 class MemorySession:
-    """A broker's session; see `kactl.store.Session`. It expires on the clock of the client that opened it."""
+    """A broker's session; see `kactl.stores.base.Session`. It expires on the clock of the client that opened it."""
 
     def __init__(self, state: MemoryState, clock: Clock, timeout_ms: int) -> None:
         self._state = state

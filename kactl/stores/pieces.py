@@ -8,7 +8,8 @@ import numpy as np
 
 from kactl.model import NO_BROKER, Assignment, TopicPartition, TopicRef
 from kactl.state.rows import Bools, Ints
-from kactl.store import Assignments
+
+from .base import Assignments
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from kactl.model import TopicPartition
-from kactl.store import Changed, StoreEvent
+
+from .base import Changed, StoreEvent
 
 Listener = Callable[[StoreEvent], None]
 

@@ -37,7 +37,7 @@ from kactl.outbound.batch import Addressed
 from kactl.state.change import Refusal
 from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers
-from kactl.store import Assignments, Leaderships, Names, Store, Write
+from kactl.stores.base import Assignments, Leaderships, Names, Store, Write
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry.event_log import History
 from tests.clocks import ManualClock

@@ -14,7 +14,7 @@ from kactl.errors import ErrorCode
 from kactl.messages.admin import Asked
 from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.model import Assignment, TopicPartition, TopicRef
-from kactl.store import Names
+from kactl.stores.base import Names
 from kactl.stores.memory import MemoryStore
 from tests.clocks import ManualClock, settle
 from tests.contracts.store_clients import write

@@ -9,7 +9,7 @@ from kactl.messages.broker import AlterPartitionRequested
 from kactl.messages.control import LeaderAndIsr, UpdateMetadata
 from kactl.messages.events import LeadershipWritten
 from kactl.model import Assignment, Fence, Leadership, TopicPartition, TopicRef
-from kactl.store import Committed, Leaderships, Names, Write
+from kactl.stores.base import Committed, Leaderships, Names, Write
 from kactl.stores.memory import MemoryStore
 from tests.clocks import settle
 from tests.scripted_store import fails, fails_after

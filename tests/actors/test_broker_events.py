@@ -9,7 +9,7 @@ from kactl.messages.control import LeaderAndIsr, LeaderAndIsrResponse, Partition
 from kactl.messages.events import BrokerModified, BrokersChanged, LeaderAndIsrAnswered
 from kactl.messages.log import BrokerEvent
 from kactl.model import Assignment, Endpoint, PartitionState, ReplicaState, TopicPartition
-from kactl.store import Found
+from kactl.stores.base import Found
 from tests.actors.metadata import Seen, alive, block, metadata
 from tests.actors.world import World, kinds, partitions_of, world
 from tests.clocks import settle

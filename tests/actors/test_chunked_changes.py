@@ -13,7 +13,7 @@ from kactl.errors import ControllerMoved, SessionExpired, StoreUnavailable
 from kactl.machines.election import Election
 from kactl.messages.log import PartitionEvent
 from kactl.model import Leadership, PartitionState, ReplicaState, TopicPartition
-from kactl.store import Names
+from kactl.stores.base import Names
 from tests.actors.bench import Bench, at, open_bench
 from tests.scripted_store import fails, fails_after, really
 

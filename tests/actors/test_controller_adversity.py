@@ -30,7 +30,7 @@ from kactl.messages.events import (
     UpdateMetadataAnswered,
 )
 from kactl.model import Assignment, Fence, Leadership, PartitionState, ReplicaState, TopicPartition, TopicRef
-from kactl.store import Assignments, Changed, StoreEvent
+from kactl.stores.base import Assignments, Changed, StoreEvent
 from tests.actors.world import Line, World, standby, world
 from tests.clocks import settle
 

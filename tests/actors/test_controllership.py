@@ -10,7 +10,7 @@ from kactl.messages.control import LeaderAndIsr, UpdateMetadata
 from kactl.messages.events import BrokersChanged
 from kactl.messages.log import ControllerEvent
 from kactl.model import Fence, TopicPartition
-from kactl.store import Notification
+from kactl.stores.base import Notification
 from tests.actors.world import CONTROLLER, standby, world
 from tests.clocks import settle
 

@@ -10,7 +10,7 @@ from kactl.errors import ErrorCode, StoreUnavailable
 from kactl.messages.events import DeletionsChanged
 from kactl.model import PartitionState, ReplicaState, TopicPartition
 from kactl.state.deletion_blockers import Halt, HaltReason
-from kactl.store import Names
+from kactl.stores.base import Names
 from tests.actors.bench import Stopped, at
 from tests.actors.deletion_bench import BROKERS, DeletionBench, open_deletion_bench
 from tests.scripted_store import after, fails

@@ -13,7 +13,7 @@ from kactl.machines.partition import TRANSITIONS
 from kactl.messages.events import DeletionsChanged
 from kactl.messages.log import TopicEvent
 from kactl.model import Assignment, Fence, PartitionState, TopicRef
-from kactl.store import Changed
+from kactl.stores.base import Changed
 from tests.actors.deletion_bench import BROKERS, TOPICS, open_deletion_bench
 from tests.actors.world import World, standby, world
 from tests.clocks import settle

@@ -10,7 +10,7 @@ from kactl.messages.admin import ElectionKind, ElectionResult
 from kactl.messages.events import PreferredElectionStored
 from kactl.messages.log import ControllerEvent
 from kactl.model import NO_LEADER, PartitionState, TopicPartition
-from kactl.store import Found
+from kactl.stores.base import Found
 from tests.actors.world import World, script, standby, world
 from tests.clocks import settle
 from tests.scripted_store import after, answers, fails, found, really

@@ -12,7 +12,7 @@ from kactl.messages.admin import ElectionKind
 from kactl.messages.control import LeaderAndIsr, UpdateMetadata
 from kactl.messages.events import BrokersChanged, SessionLost
 from kactl.model import NO_LEADER, Assignment
-from kactl.store import Changed, StoreEvent
+from kactl.stores.base import Changed, StoreEvent
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry.terms import Term
 from tests.actors.metadata import Seen, alive, block, metadata

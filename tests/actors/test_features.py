@@ -11,7 +11,7 @@ from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import BadRequest, ErrorCode, NotController, StoreDamaged, StoreUnavailable
 from kactl.messages.admin import FeatureResult, FeatureUpdate, FeatureUpdatesRequested, UpgradeType
 from kactl.model import Broker, Features, Fence
-from kactl.store import Session
+from kactl.stores.base import Session
 from kactl.stores.memory import MemoryStore
 from tests.clocks import ManualClock, settle
 

@@ -12,7 +12,7 @@ import pytest
 from kactl.errors import InvalidReplicaAssignment, InvalidReplicationFactor, StoreUnavailable
 from kactl.messages.control import LeaderAndIsr, UpdateMetadata
 from kactl.model import NO_EPOCH, NO_VERSION, Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
-from kactl.store import Names, Write
+from kactl.stores.base import Names, Write
 from tests.actors.world import CONTROLLER, World, partitions_of, standby, world
 from tests.clocks import settle
 from tests.scripted_store import fails

@@ -11,7 +11,7 @@ from kactl.machines import partition
 from kactl.machines.election import Election
 from kactl.model import Leadership, PartitionState
 from kactl.state.change import Change, Refusal
-from kactl.store import Found
+from kactl.stores.base import Found
 from tests.actors.bench import Bench, at
 from tests.scripted_store import (
     Written,

@@ -12,7 +12,7 @@ from kactl.machines import partition
 from kactl.machines.election import Election
 from kactl.model import Leadership, PartitionState
 from kactl.state.change import Refusal
-from kactl.store import Found
+from kactl.stores.base import Found
 from tests.actors.bench import Bench, Led, at, open_bench, refusals
 from tests.scripted_store import (
     Written,

@@ -7,7 +7,7 @@ from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricR
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.messages.control import LeaderAndIsr
 from kactl.model import Assignment, Fence, TopicRef
-from kactl.store import Changed
+from kactl.stores.base import Changed
 from tests.actors.reassigning import entry, leave, left, reassign, replicas, running
 from tests.actors.world import CONTROLLER, World, led_by, standby, world
 from tests.clocks import settle

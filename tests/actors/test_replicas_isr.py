@@ -6,7 +6,7 @@ import pytest
 
 from kactl.errors import StoreUnavailable
 from kactl.model import Leadership, PartitionState, ReplicaState
-from kactl.store import Found
+from kactl.stores.base import Found
 from tests.actors.bench import EPOCH, Bench, Known, Led, at
 from tests.scripted_store import (
     Step,

@@ -12,7 +12,7 @@ from kactl.actors.system import Controller
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import StoreUnavailable
 from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
-from kactl.store import Changes, Leaderships, Names
+from kactl.stores.base import Changes, Leaderships, Names
 from kactl.stores.memory import MemoryStore
 from tests.actors.world import World, standby, world
 from tests.clocks import ManualClock, settle

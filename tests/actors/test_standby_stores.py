@@ -11,7 +11,7 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.model import NO_VERSION, Assignment, Broker, Endpoint, Fence, TopicPartition, TopicRef
-from kactl.store import Names, Store, Write
+from kactl.stores.base import Names, Store, Write
 from kactl.stores.sqlite import SqliteStore
 from kactl.stores.zookeeper import ZooKeeperStore
 from tests.actors.test_standby import knowledge

@@ -8,7 +8,7 @@ from kactl.actors.actor import Inbox
 from kactl.actors.gate import Gate
 from kactl.actors.watcher import Watcher
 from kactl.messages.events import BrokersChanged, Event, SessionLost, TopicModified
-from kactl.store import Changed, StoreEvent
+from kactl.stores.base import Changed, StoreEvent
 
 pytestmark = pytest.mark.anyio
 

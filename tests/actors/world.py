@@ -39,7 +39,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.store import Names, Session
+from kactl.stores.base import Names, Session
 from kactl.stores.memory import MemoryStore
 from tests.clocks import ManualClock, settle
 from tests.scripted_store import Step, really

@@ -13,7 +13,7 @@ from kactl.errors import StoreUnavailable
 from kactl.model import Assignment, Leadership, TopicPartition
 from kactl.participant.group import Participants
 from kactl.state.cluster import Cluster
-from kactl.store import Assignments, Leaderships
+from kactl.stores.base import Assignments, Leaderships
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
 from tests.actors.world import world

@@ -16,7 +16,7 @@ from kactl.admin.views import STATE_NAMES, find_partition, find_partitions
 from kactl.errors import ControllerMoved, InvalidReplicaAssignment, NotController, StoreUnavailable, TopicExists
 from kactl.model import NO_LEADER, Assignment, Leadership, PartitionState, PartitionView, TopicPartition
 from kactl.state.cluster import Cluster
-from kactl.store import Assignments, Leaderships
+from kactl.stores.base import Assignments, Leaderships
 
 TOPICS = ("b", "a", "b-1", "ab", "c")
 BROKERS = st.integers(1, 4)

@@ -6,7 +6,7 @@ from kactl.errors import BrokerIdTaken, SessionExpired
 from kactl.model import (
     NO_BROKER,
 )
-from kactl.store import Changed
+from kactl.stores.base import Changed
 
 from .store_clients import (
     ORDERS_0,

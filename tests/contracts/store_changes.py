@@ -3,7 +3,7 @@
 import pytest
 
 from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
-from kactl.store import Store
+from kactl.stores.base import Store
 
 from .store_clients import ORDERS, ORDERS_0, ORDERS_1, ORDERS_2, THREE_PARTITIONS, Stores, delete_topic, lead, write
 

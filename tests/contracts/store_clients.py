@@ -17,7 +17,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.store import Changed, Names, Session, Store, StoreEvent, Write
+from kactl.stores.base import Changed, Names, Session, Store, StoreEvent, Write
 
 # Events may come through a server, a thread or a poll. Nothing waits this long unless the event is lost.
 WAIT_S: Final = 20.0

@@ -8,7 +8,7 @@ from kactl.model import (
     Leadership,
     TopicPartition,
 )
-from kactl.store import Changed, Names
+from kactl.stores.base import Changed, Names
 
 from .store_clients import (
     ALL,

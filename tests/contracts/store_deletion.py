@@ -6,7 +6,7 @@ import pytest
 
 from kactl.errors import BeingDeleted, ControllerMoved
 from kactl.model import Assignment, TopicPartition, TopicRef
-from kactl.store import Changed, Names, Store
+from kactl.stores.base import Changed, Names, Store
 
 from .store_clients import (
     ALL,

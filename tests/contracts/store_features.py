@@ -5,7 +5,7 @@ import pytest
 
 from kactl.errors import ControllerMoved
 from kactl.model import Features, Leadership, ProducerIdBlock, TopicPartition, TopicRef
-from kactl.store import Changed, Store
+from kactl.stores.base import Changed, Store
 
 from .store_clients import ORDERS_0, ORDERS_1, ORDERS_2, Ear, Stores, lead, write
 

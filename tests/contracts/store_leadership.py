@@ -13,7 +13,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.store import Found, Names, Outcome
+from kactl.stores.base import Found, Names, Outcome
 
 from .store_clients import (
     ALL,

@@ -5,7 +5,7 @@ import pytest
 
 from kactl.errors import ControllerMoved, RequestWaits
 from kactl.model import TopicPartition
-from kactl.store import Changed
+from kactl.stores.base import Changed
 
 from .store_clients import ORDERS_0, ORDERS_1, ORDERS_2, Ear, Stores
 

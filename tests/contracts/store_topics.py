@@ -10,7 +10,7 @@ from kactl.model import (
     TopicPartition,
     TopicRef,
 )
-from kactl.store import Changed, Names
+from kactl.stores.base import Changed, Names
 
 from .store_clients import (
     ALL,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kactl.store import Session, Store
+from kactl.stores.base import Session, Store
 from kactl.stores.memory import MemoryState, MemoryStore
 from tests.clocks import ManualClock
 

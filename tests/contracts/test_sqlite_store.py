@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
-from kactl.store import Session, Store
+from kactl.stores.base import Session, Store
 from kactl.stores.sqlite import SqliteSession, SqliteStore
 
 from .store_clients import SESSION_MS, Stores

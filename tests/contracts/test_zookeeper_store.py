@@ -4,7 +4,7 @@ import anyio.to_thread
 import pytest
 from kazoo.client import KazooClient
 
-from kactl.store import Session, Store
+from kactl.stores.base import Session, Store
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.client import Client
 from kactl.stores.zookeeper.link import KINDS, Kind

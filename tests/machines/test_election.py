@@ -16,7 +16,7 @@ from kactl.model import Fence, Leadership, PartitionState
 from kactl.outbound.batch import Addressed
 from kactl.state.change import Change, Refusal
 from kactl.state.rows import Circumstances, Live
-from kactl.store import Committed, Leaderships, Names, Outcome, Store, Write
+from kactl.stores.base import Committed, Leaderships, Names, Outcome, Store, Write
 from kactl.telemetry.event_log import History
 from tests.seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
 

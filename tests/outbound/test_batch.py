@@ -13,7 +13,7 @@ from kactl.model import Assignment, Leadership
 from kactl.outbound import request_columns as said_module
 from kactl.outbound.batch import Addressed, RequestBatch, deletion_answers
 from kactl.state.cluster import Cluster
-from kactl.store import Leaderships
+from kactl.stores.base import Leaderships
 from tests.oracle.batch import ObjectBatch
 from tests.seeds import (
     CONTROLLER,

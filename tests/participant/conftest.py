@@ -7,7 +7,7 @@ import pytest
 from kactl.messages.control import LeaderAndIsrResponse, Request, Response
 from kactl.model import Assignment, Broker, Fence, Leadership, TopicPartition, TopicRef
 from kactl.participant import Listener, Participant
-from kactl.store import Names, Store
+from kactl.stores.base import Names, Store
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub, MemoryTransport
 from tests.clocks import ManualClock

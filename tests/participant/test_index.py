@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kactl.model import TopicPartition
 from kactl.participant.index import ABSENT, Index
-from kactl.store import Names
+from kactl.stores.base import Names
 
 names = st.builds(TopicPartition, st.sampled_from(["a", "b", "c"]), st.integers(0, 4) | st.just(2**31 - 1))
 steps = st.lists(st.tuples(st.booleans(), st.lists(names, unique=True, max_size=6)), max_size=12)

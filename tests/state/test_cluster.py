@@ -9,7 +9,7 @@ from kactl.machines.election import Election
 from kactl.model import Assignment, Fence, Leadership, PartitionState, ReplicaState
 from kactl.state.cluster import NOT_ACTIVE, Cluster
 from kactl.state.deletion_blockers import Halt, HaltReason
-from kactl.store import Assignments, Leaderships
+from kactl.stores.base import Assignments, Leaderships
 from tests.seeds import ClusterSeed, PartitionSeed, broker, ids_of, led, rows_of, slots_of, tp
 
 A0, A1, B0 = tp("A-0"), tp("A-1"), tp("B-0")

@@ -11,7 +11,7 @@ from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition
 from kactl.outbound.batch import RequestBatch
 from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers
-from kactl.store import Assignments, Leaderships
+from kactl.stores.base import Assignments, Leaderships
 from tests import columns
 from tests.oracle.model import Leading, ObjectCluster, Partition
 from tests.seeds import ClusterSeed, broker, led

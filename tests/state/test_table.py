@@ -10,7 +10,7 @@ from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition
 from kactl.state.change import Change
 from kactl.state.rows import Live
 from kactl.state.table import NO_ROW, Table
-from kactl.store import Assignments, Found, Leaderships
+from kactl.stores.base import Assignments, Found, Leaderships
 from tests.seeds import led, tp
 
 T0, T1, U0 = tp("t-0"), tp("t-1"), tp("u-0")

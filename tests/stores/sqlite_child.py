@@ -15,7 +15,7 @@ import numpy as np
 
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.state.rows import Ints
-from kactl.store import Names, Write
+from kactl.stores.base import Names, Write
 from kactl.stores.sqlite import SqliteStore, database, journal, lease, snapshot
 
 TOPICS: Final = 4

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.model import NO_VERSION, Leadership, TopicPartition
-from kactl.store import Found, Names, Outcome
+from kactl.stores.base import Found, Names, Outcome
 from kactl.stores.entries import NO_TOPIC, PARTITION_LIMIT, EntryTable, topic_numbers
 from tests.contracts.store_clients import write
 

@@ -4,7 +4,7 @@ import pytest
 
 from kactl.errors import IllegalState, SessionExpired, TopicExists
 from kactl.model import Assignment, TopicPartition
-from kactl.store import Assignments, Changed, Store
+from kactl.stores.base import Assignments, Changed, Store
 from kactl.stores.memory import MemoryState, MemoryStore
 from tests.clocks import ManualClock
 from tests.contracts.store_clients import Ear, broker

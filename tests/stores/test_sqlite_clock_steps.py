@@ -12,7 +12,7 @@ import pytest
 
 from kactl.clock import UNKNOWN_BOOT
 from kactl.errors import BrokerIdTaken, ControllerMoved, SessionExpired
-from kactl.store import Changed
+from kactl.stores.base import Changed
 from kactl.stores.sqlite import Holder, SqliteStore
 from kactl.stores.sqlite.lease import POLL_MS
 from tests.clocks import ManualClock, SteppedClock

@@ -12,7 +12,7 @@ import pytest
 
 from kactl.errors import StoreDamaged
 from kactl.model import Assignment, TopicPartition, TopicRef
-from kactl.store import Names
+from kactl.stores.base import Names
 from kactl.stores.sqlite import SqliteStore, journal, schema, snapshot
 from tests.contracts.store_clients import ALL, SESSION_MS, broker, lead, write
 

@@ -12,7 +12,7 @@ import pytest
 
 from kactl.errors import Remedy, StoreUnavailable
 from kactl.model import NO_VERSION, Assignment, Fence, TopicPartition, TopicRef
-from kactl.store import Assignments, Leaderships, Names
+from kactl.stores.base import Assignments, Leaderships, Names
 from kactl.stores.sqlite import SqliteStore, database, journal, snapshot
 from kactl.stores.sqlite.database import Database
 from tests.clocks import ManualClock

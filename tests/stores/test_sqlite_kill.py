@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from kactl.model import NO_EPOCH, NO_VERSION
-from kactl.store import Leaderships
+from kactl.stores.base import Leaderships
 from kactl.stores.sqlite import SqliteStore
 from tests import tree
 

@@ -10,7 +10,7 @@ import pytest
 
 from kactl.errors import ControllerMoved, IllegalState, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Assignment, TopicRef
-from kactl.store import Changed, Store
+from kactl.stores.base import Changed, Store
 from kactl.stores.sqlite import SqliteStore, database
 from kactl.stores.sqlite.lease import POLL_MS
 from tests.clocks import ManualClock

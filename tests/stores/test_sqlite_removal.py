@@ -8,7 +8,7 @@ import pytest
 
 from kactl.errors import StoreDamaged
 from kactl.model import Assignment, TopicPartition, TopicRef
-from kactl.store import Changed, Names
+from kactl.stores.base import Changed, Names
 from kactl.stores.sqlite import SqliteStore, journal
 from tests.clocks import ManualClock
 from tests.contracts.store_clients import (

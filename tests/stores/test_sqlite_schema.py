@@ -11,7 +11,7 @@ import pytest
 
 from kactl.errors import StoreDamaged, StoreError
 from kactl.model import Features, ProducerIdBlock
-from kactl.store import Names
+from kactl.stores.base import Names
 from kactl.stores.sqlite import SqliteStore, schema
 from tests.clocks import ManualClock
 from tests.contracts.store_clients import ALL, ORDERS_0, broker, lead, stored, write

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kactl.model import NO_VERSION, Assignment, Fence, TopicPartition, TopicRef
-from kactl.store import Names
+from kactl.stores.base import Names
 from kactl.stores.sqlite import SqliteStore, database, journal, snapshot
 from kactl.stores.sqlite.snapshot import BASES_APART
 from tests.clocks import ManualClock

@@ -10,7 +10,7 @@ office      sessions and what lives by them: the controllership, registrations
 catalog     topics, configurations, notifications
 thread      the one thread in which all of the above runs
 lease       our own session, kept alive; the sessions of brokers; the look at what others have changed
-store       all of it as `kactl.store.Store`
+store       all of it as `kactl.stores.base.Store`
 """
 
 from .lease import SqliteSession

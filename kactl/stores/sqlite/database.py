@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from kactl.clock import Clock
 from kactl.errors import ControllerMoved, StoreDamaged, StoreError, StoreUnavailable
 from kactl.model import Fence
-from kactl.store import Changed, StoreEvent
+from kactl.stores.base import Changed, StoreEvent
 
 from .checkpoint import Checkpoint
 from .frame import FrameDamagedError, unseal

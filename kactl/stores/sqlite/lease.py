@@ -7,7 +7,7 @@ from kactl.clock import Clock
 from kactl.errors import SessionExpired, StoreError
 from kactl.model import Broker, Fence
 from kactl.runtime.logs import logger
-from kactl.store import Changed, StoreEvent
+from kactl.stores.base import Changed, StoreEvent
 
 from .thread import DatabaseThread
 
@@ -128,7 +128,7 @@ class Lease:
 
 
 class SqliteSession:
-    """A broker's session; see `kactl.store.Session`. `id` is its row in the table of leases."""
+    """A broker's session; see `kactl.stores.base.Session`. `id` is its row in the table of leases."""
 
     def __init__(self, thread: DatabaseThread, number: int, timeout_ms: int) -> None:
         self._thread = thread

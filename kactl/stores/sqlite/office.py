@@ -20,7 +20,7 @@ import msgspec
 from kactl.clock import Clock
 from kactl.errors import BrokerIdTaken, ControllerMoved, SessionExpired
 from kactl.model import Broker, ControllerRecord, Fence
-from kactl.store import Changed
+from kactl.stores.base import Changed
 
 from .database import Database
 from .frame import seal, unseal

@@ -10,7 +10,7 @@ import msgspec
 
 from kactl.errors import BeingDeleted, RequestWaits
 from kactl.model import Features, Fence, ProducerIdBlock, TopicPartition
-from kactl.store import Changed
+from kactl.stores.base import Changed
 
 from .database import Database
 from .frame import seal, unseal

@@ -1,4 +1,4 @@
-"""The SQLite store: the promises of `kactl.store.Store` kept by one thread that has the database."""
+"""The SQLite store: the promises of `kactl.stores.base.Store` kept by one thread that has the database."""
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -27,7 +27,17 @@ from kactl.model import (
 )
 from kactl.runtime.background import Background, BlockStack
 from kactl.state.rows import Ints
-from kactl.store import Assignments, Changed, Changes, Committed, Leaderships, Names, Notification, StoreEvent, Write
+from kactl.stores.base import (
+    Assignments,
+    Changed,
+    Changes,
+    Committed,
+    Leaderships,
+    Names,
+    Notification,
+    StoreEvent,
+    Write,
+)
 from kactl.stores.entries import leader_write
 from kactl.stores.listing import Listing
 from kactl.stores.pieces import Piece, parted

@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 
 from kactl.clock import Clock
 from kactl.errors import IllegalState
-from kactl.store import StoreEvent
+from kactl.stores.base import StoreEvent
 
 from .catalog import Catalog
 from .database import Database

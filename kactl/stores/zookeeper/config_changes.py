@@ -9,7 +9,7 @@ from collections.abc import Callable
 from kazoo.exceptions import NoNodeError, ZookeeperError
 
 from kactl.runtime.logs import logger
-from kactl.store import Changed, StoreEvent
+from kactl.stores.base import Changed, StoreEvent
 
 from . import layout
 from .answers import Answers

@@ -18,7 +18,7 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, Zook
 from kactl.errors import ControllerMoved, StoreDamaged, StoreError
 from kactl.model import NO_BROKER, ControllerRecord, Fence
 from kactl.runtime.logs import logger
-from kactl.store import Outcome
+from kactl.stores.base import Outcome
 
 from . import fenced, layout, request
 from .answers import Answers

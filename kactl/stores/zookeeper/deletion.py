@@ -21,7 +21,7 @@ from kactl.errors import BeingDeleted, ControllerMoved, StoreError
 from kactl.model import Fence
 from kactl.runtime.logs import logger
 from kactl.state.rows import Ints
-from kactl.store import Outcome
+from kactl.stores.base import Outcome
 
 from . import fenced, layout, request
 from .client import Client

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from kactl.store import Changed, StoreEvent
+from kactl.stores.base import Changed, StoreEvent
 
 DOUBT_AFTER: Final = 0.25
 

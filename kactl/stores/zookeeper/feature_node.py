@@ -12,7 +12,7 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, Zook
 from kactl.errors import StoreDamaged, StoreError
 from kactl.model import NO_VERSION, Features, Fence, ProducerIdBlock
 from kactl.runtime.logs import logger
-from kactl.store import Outcome
+from kactl.stores.base import Outcome
 
 from . import admin_layout, fenced, layout, request
 from .client import Client

@@ -27,7 +27,7 @@ from kazoo.exceptions import (
 
 from kactl.errors import ControllerMoved, StoreError
 from kactl.model import Fence
-from kactl.store import Outcome
+from kactl.stores.base import Outcome
 
 from . import layout, request
 from .answers import Answers

@@ -11,7 +11,7 @@ from kazoo.exceptions import NoNodeError, ZookeeperError
 from kactl.errors import StoreError
 from kactl.model import Fence, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.store import Notification, Outcome
+from kactl.stores.base import Notification, Outcome
 
 from . import fenced, layout, request, topic_node
 from .client import Client

@@ -13,7 +13,7 @@ from kactl.errors import StoreError
 from kactl.model import NO_VERSION, Fence, Leadership, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.rows import Bytes, Ints, RowNumbers
-from kactl.store import Committed, Leaderships, Names, Outcome, Write
+from kactl.stores.base import Committed, Leaderships, Names, Outcome, Write
 
 from . import fenced, layout, request, state_reads, state_writes
 from .client import Client

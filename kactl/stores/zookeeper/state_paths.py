@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from kactl.state.rows import Ints, RowNumbers
-from kactl.store import Names
+from kactl.stores.base import Names
 
 from . import layout
 

@@ -19,7 +19,7 @@ from kazoo.exceptions import NoNodeError, ZookeeperError
 
 from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, NO_VERSION
 from kactl.state.rows import Ints, some
-from kactl.store import Found, Leaderships, Names
+from kactl.stores.base import Found, Leaderships, Names
 
 from . import layout
 from .state_paths import Paths

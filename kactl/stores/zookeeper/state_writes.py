@@ -15,7 +15,7 @@ from kazoo.protocol.serialization import Transaction
 
 from kactl.model import NO_BROKER, Fence
 from kactl.state.rows import RowNumbers
-from kactl.store import Write
+from kactl.stores.base import Write
 
 from . import layout
 from .state_paths import Paths

@@ -24,7 +24,7 @@ from kactl.model import (
 from kactl.runtime.background import BlockStack
 from kactl.runtime.logs import logger
 from kactl.state.rows import Ints
-from kactl.store import (
+from kactl.stores.base import (
     Assignments,
     Changed,
     Changes,

@@ -10,7 +10,7 @@ from kazoo.exceptions import NoNodeError, ZookeeperError
 from kactl.model import NO_BROKER, TopicRef
 from kactl.runtime.logs import logger
 from kactl.state.table import in_sync_of
-from kactl.store import Assignments
+from kactl.stores.base import Assignments
 
 from . import layout
 from .state_reads import members

@@ -12,7 +12,7 @@ from kactl.errors import InvalidPartitions, NotFound, StoreDamaged, StoreError, 
 from kactl.model import TOPIC_NAME_LENGTH_MAX, ZERO_ID, Assignment, Fence, TopicRef, check_topic_name
 from kactl.runtime.escaping import escaped
 from kactl.runtime.logs import logger
-from kactl.store import Assignments, Outcome
+from kactl.stores.base import Assignments, Outcome
 
 from . import config_node, fenced, layout, request, topic_columns
 from .client import Client

@@ -16,7 +16,7 @@ from kazoo.exceptions import UnimplementedError, ZookeeperError
 from kactl.errors import StoreError
 from kactl.model import TopicPartition
 from kactl.runtime.logs import logger
-from kactl.store import Changes, Names
+from kactl.stores.base import Changes, Names
 
 from . import layout, request
 from .client import Client

@@ -12,7 +12,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError, ZookeeperError
 from kactl.errors import BadRequest, RequestWaits, StoreError
 from kactl.model import Fence, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.store import Outcome
+from kactl.stores.base import Outcome
 
 from . import admin_layout, fenced, layout, request
 from .client import Client

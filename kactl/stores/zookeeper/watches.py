@@ -22,7 +22,7 @@ from kazoo.protocol.states import EventType, ZnodeStat
 
 from kactl.model import TopicPartition
 from kactl.runtime.logs import logger
-from kactl.store import Changed, StoreEvent
+from kactl.stores.base import Changed, StoreEvent
 from kactl.stores.listing import Listing
 
 from . import arming, layout

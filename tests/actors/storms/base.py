@@ -9,7 +9,7 @@ from kactl.actors.system import Controller
 from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import KactlError
 from kactl.model import Assignment, TopicPartition, TopicRef
-from kactl.store import Session
+from kactl.stores.base import Session
 from kactl.stores.memory import MemoryStore
 from tests.clocks import ManualClock
 

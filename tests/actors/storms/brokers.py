@@ -3,7 +3,7 @@
 from kactl.messages.admin import UndrainRequested
 from kactl.messages.broker import ControlledShutdownRequested, ProducerIdsRequested
 from kactl.model import NO_EPOCH, Broker, Endpoint, TopicPartition
-from kactl.store import Names
+from kactl.stores.base import Names
 from tests.clocks import settle
 
 from .base import BROKERS, SESSION_TIMEOUT_MS, Base

@@ -11,7 +11,7 @@ from kactl.messages.events import BalanceDue, StandbyDue
 from kactl.messages.log import PartitionEvent, ReplicaEvent, TopicEvent
 from kactl.model import NO_BROKER, NO_LEADER, NO_VERSION, PartitionState, PartitionView, ReplicaState, TopicPartition
 from kactl.state.rows import RowNumbers
-from kactl.store import Names
+from kactl.stores.base import Names
 from kactl.stores.entries import Entries, topic_numbers
 
 from .base import BROKERS

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from kactl.model import Assignment, TopicPartition, TopicRef
-from kactl.store import Changed, StoreEvent
+from kactl.stores.base import Changed, StoreEvent
 from kactl.stores.zookeeper import ZooKeeperStore, arming
 from kactl.stores.zookeeper.client import Client
 from kactl.stores.zookeeper.link import Kind

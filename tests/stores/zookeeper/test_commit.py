@@ -10,7 +10,7 @@ from kazoo.security import READ_ACL_UNSAFE
 
 from kactl.errors import ControllerMoved, StoreError
 from kactl.model import NO_VERSION, Assignment, Fence, TopicPartition, TopicRef
-from kactl.store import Names, Outcome
+from kactl.stores.base import Names, Outcome
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.client import Client
 from kactl.stores.zookeeper.request import MultiRead

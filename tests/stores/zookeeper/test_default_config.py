@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kactl.store import Changed
+from kactl.stores.base import Changed
 from kactl.stores.zookeeper import ZooKeeperStore, layout
 from tests.contracts.store_clients import SESSION_MS, Ear
 

@@ -8,7 +8,7 @@ import pytest
 
 from kactl.errors import ControllerMoved, StoreError
 from kactl.model import Assignment, Fence, TopicPartition
-from kactl.store import Names
+from kactl.stores.base import Names
 from kactl.stores.zookeeper import ZooKeeperStore
 from tests.contracts.store_clients import ORDERS, SESSION_MS, THREE_PARTITIONS, WAIT_S, delete_topic, write
 from tests.interop.zookeeper import ZooKeeperServer

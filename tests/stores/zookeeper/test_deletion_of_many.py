@@ -10,7 +10,7 @@ import pytest
 from kactl.errors import ControllerMoved, StoreError
 from kactl.model import Assignment, Fence, TopicPartition, TopicRef
 from kactl.state.rows import Ints
-from kactl.store import Names
+from kactl.stores.base import Names
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.link import Kind
 from tests.contracts.store_clients import SESSION_MS, WAIT_S, write

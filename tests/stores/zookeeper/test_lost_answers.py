@@ -9,7 +9,7 @@ import pytest
 
 from kactl.errors import BrokerIdTaken, ControllerMoved, RequestWaits
 from kactl.model import Assignment, Features, Fence, Leadership, ProducerIdBlock, TopicPartition
-from kactl.store import Names, Outcome
+from kactl.stores.base import Names, Outcome
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.link import Kind
 from tests.contracts.store_clients import ORDERS, ORDERS_0, SESSION_MS, THREE_PARTITIONS, WAIT_S, broker, write

@@ -12,7 +12,7 @@ import pytest
 
 from kactl.errors import ControllerMoved, StoreDamaged
 from kactl.model import NO_BROKER, Assignment, Fence, TopicPartition, TopicRef
-from kactl.store import Changed, Found, Names, Notification
+from kactl.stores.base import Changed, Found, Names, Notification
 from kactl.stores.zookeeper import ZooKeeperStore, state_reads
 from tests.contracts.store_clients import ORDERS, ORDERS_0, ORDERS_1, SESSION_MS, THREE_PARTITIONS, Ear, write
 

@@ -12,7 +12,7 @@ import pytest
 
 from kactl.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Assignment, Fence, TopicPartition, TopicRef
-from kactl.store import Changed, Names
+from kactl.stores.base import Changed, Names
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.link import Kind
 from tests.contracts.store_clients import ORDERS, SESSION_MS, THREE_PARTITIONS, WAIT_S, Ear, broker, write

@@ -11,7 +11,7 @@ from kazoo.exceptions import BadVersionError, NoNodeError, RolledBackError
 from kazoo.protocol.states import ZnodeStat
 
 from kactl.model import NO_BROKER, NO_VERSION, Fence, TopicPartition
-from kactl.store import Found, Leaderships, Names, Write
+from kactl.stores.base import Found, Leaderships, Names, Write
 from kactl.stores.zookeeper import layout, request, state_reads, state_writes
 from kactl.stores.zookeeper.request import MultiRead
 from tests.contracts.store_clients import write

@@ -7,7 +7,7 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.errors import ControllerMoved
-from kactl.store import Changed
+from kactl.stores.base import Changed
 from kactl.stores.zookeeper import ZooKeeperStore
 from tests.actors.world import Brokers
 from tests.contracts.store_clients import SESSION_MS, Ear

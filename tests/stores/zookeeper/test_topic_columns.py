@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kazoo.exceptions import NoAuthError, NoNodeError
 
 from kactl.model import ZERO_ID, Assignment, TopicPartition, TopicRef
-from kactl.store import Assignments
+from kactl.stores.base import Assignments
 from kactl.stores.zookeeper import layout, topic_columns
 
 BROKERS = st.lists(st.integers(0, 6), max_size=5)

@@ -8,7 +8,7 @@ from kazoo.client import KazooClient
 
 from kactl.errors import BadConfig, ControllerMoved, InvalidPartitions, StoreDamaged
 from kactl.model import NO_BROKER, Assignment, Broker, Endpoint, TopicPartition, TopicRef
-from kactl.store import Found, Names
+from kactl.stores.base import Found, Names
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.layout import PERSISTENT
 from tests.contracts.store_clients import ORDERS, ORDERS_0, SESSION_MS, THREE_PARTITIONS

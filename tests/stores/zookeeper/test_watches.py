@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
-from kactl.store import Changed, StoreEvent
+from kactl.stores.base import Changed, StoreEvent
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.link import Kind
 from kactl.stores.zookeeper.link.kazoo_link import KazooLink

@@ -32,7 +32,8 @@ from kactl.model import (
 )
 from kactl.state.records import Assignments, Changes, Committed, Found, Leaderships, Names, Outcome, Write
 from kactl.state.rows import Ints
-from kactl.store_events import Changed, Notification, StoreEvent
+
+from .store_events import Changed, Notification, StoreEvent
 
 __all__ = [
     "Assignments",
