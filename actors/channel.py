@@ -34,7 +34,7 @@ from kactl.model import Broker
 from kactl.outbound.coalesce import Alive, alive_in, coalesced
 from kactl.runtime.logs import logger
 from kactl.telemetry.metrics import Telemetry
-from kactl.transport import Connection
+from kactl.transports.base import Connection
 
 from .actor import ActorStopped, InboxFull
 from .gate import Gate

@@ -19,7 +19,7 @@ from kactl.model import Broker
 from kactl.outbound.batch import Addressed
 from kactl.runtime.logs import logger
 from kactl.telemetry.metrics import Telemetry
-from kactl.transport import Transport
+from kactl.transports.base import Transport
 
 from .actor import ActorStopped
 from .channel import Channel, DeletionsIn

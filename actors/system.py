@@ -27,7 +27,7 @@ from kactl.stores.base import Store
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry.event_log import History
 from kactl.telemetry.metrics import Telemetry
-from kactl.transport import Transport
+from kactl.transports.base import Transport
 from kactl.transports.memory import MemoryHub, MemoryTransport
 
 from .actor import Ref

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kactl.stores.base import Store
     from kactl.stores.memory import MemoryStore
     from kactl.stores.sqlite import SqliteStore
-    from kactl.transport import Transport
+    from kactl.transports.base import Transport
     from kactl.transports.memory import MemoryHub
 
 __all__ = [
@@ -118,7 +118,7 @@ _HOME = {
     "stores.base": ("Store",),
     "stores.memory": ("MemoryStore",),
     "stores.sqlite": ("SqliteStore",),
-    "transport": ("Transport",),
+    "transports.base": ("Transport",),
     "transports.memory": ("MemoryHub",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -29,7 +29,7 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Store
 from kactl.stores.sqlite import NO_HOLDER, Holder, SqliteStore
 from kactl.telemetry.gc import Collector
-from kactl.transport import Transport
+from kactl.transports.base import Transport
 from kactl.transports.memory import MemoryHub
 
 from .listening import listed_as, listener, listening

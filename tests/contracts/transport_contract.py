@@ -31,7 +31,7 @@ from kactl.messages.control import (
 )
 from kactl.model import NO_BROKER, Broker, Endpoint, TopicRef
 from kactl.state.rows import Ints
-from kactl.transport import Transport
+from kactl.transports.base import Transport
 
 Respond = Callable[[Request], Awaitable[Response]]
 Reach = Callable[[Respond], Awaitable[tuple[Transport, Broker]]]

@@ -8,7 +8,7 @@ import pytest
 from kactl.errors import BrokerUnreachable
 from kactl.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.model import Broker
-from kactl.transport import Connection, Transport
+from kactl.transports.base import Connection, Transport
 from kactl.transports.memory import MemoryHub, MemoryTransport
 from tests.clocks import ManualClock
 from tests.contracts.transport_contract import Reach, Respond, TransportContract

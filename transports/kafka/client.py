@@ -108,7 +108,7 @@ class KafkaConnection:
         self._is_closed = False
 
     async def deliver(self, request: Request) -> Response:
-        """See `kactl.transport.Connection`."""
+        """See `kactl.transports.base.Connection`."""
         if self._is_delivering:
             raise IllegalState(f"broker {self.broker.id}: a second request while one is in flight")
         self._is_delivering = True
@@ -121,7 +121,7 @@ class KafkaConnection:
             self._is_delivering = False
 
     async def close(self) -> None:
-        """See `kactl.transport.Connection`. A request that is in flight fails."""
+        """See `kactl.transports.base.Connection`. A request that is in flight fails."""
         self._is_closed = True
         self._drop()
 

@@ -7,7 +7,7 @@ import pytest
 
 from kactl.config.protocol_level import LATEST
 from kactl.model import Broker
-from kactl.transport import Transport
+from kactl.transports.base import Transport
 from kactl.transports.kafka import KafkaTransport
 from tests.contracts.transport_contract import Reach, Respond, TransportContract
 
