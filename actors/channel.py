@@ -6,7 +6,8 @@ no longer the controller. So a slow broker delays nobody else. A request whose a
 three kinds can bear that by their epochs.
 
 What waits for a slow broker may be put together, see `kactl.outbound.coalesce`. Of others it is not: what many
-brokers get is encoded once for all of them, and what was put together for one of them would have to be encoded for it alone.
+brokers get is encoded once for all of them, and what was put together for one of them would have to be encoded for it
+alone.
 
 Source: the classic controller's RequestSendThread.
 """
@@ -37,7 +38,7 @@ from kactl.telemetry.metrics import Telemetry
 from kactl.transports.base import Connection
 
 from .actor import ActorStopped, InboxFull
-from .gate import Gate
+from .send_gate import Gate
 
 log = logger(__name__)
 

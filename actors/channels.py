@@ -23,7 +23,7 @@ from kactl.transports.base import Transport
 
 from .actor import ActorStopped
 from .channel import Channel, DeletionsIn
-from .gate import Gate
+from .send_gate import Gate
 
 log = logger(__name__)
 

@@ -18,10 +18,10 @@ from kactl.runtime.logs import logger
 from kactl.telemetry.metrics import Telemetry
 
 from .actor import TURN_MS, Actor
-from .handlers.all_handlers import AllHandlers
-from .handlers.reach import Reach
-from .queue import Turns
-from .unclean import Unclean
+from .event_stats import Turns
+from .handlers.base import Reach
+from .handlers.registry import AllHandlers
+from .machines.unclean import Unclean
 
 log = logger(__name__)
 

@@ -11,8 +11,8 @@ from kactl.telemetry.metrics import Reading
 
 from .channels import Channels
 from .controller import ControllerLoop
-from .partitions import Partitions
-from .replicas import Replicas
+from .machines.partitions import Partitions
+from .machines.replicas import Replicas
 
 _NO_ATTRIBUTES: Mapping[str, str | int] = {}
 

@@ -31,16 +31,16 @@ from kactl.transports.base import Transport
 from kactl.transports.memory import MemoryHub, MemoryTransport
 
 from .actor import Ref
-from .asking import Asking
 from .channels import Channels
 from .chunks import WHOLE
+from .commands import Asking
 from .controller import ControllerLoop
 from .gauges import readings
-from .handlers.reach import CHUNK_PARTITIONS, SHUTDOWN_LIMIT_MS, Reach, Settings
-from .looking import Looking, Snapshot
-from .min_isr import KAFKA_DEFAULT, MinIsr
-from .partitions import Partitions
-from .replicas import Replicas
+from .handlers.base import CHUNK_PARTITIONS, SHUTDOWN_LIMIT_MS, Reach, Settings
+from .machines.min_isr import KAFKA_DEFAULT, MinIsr
+from .machines.partitions import Partitions
+from .machines.replicas import Replicas
+from .queries import Looking, Snapshot
 from .watcher import Watcher
 
 __all__ = ["Controller", "Snapshot"]

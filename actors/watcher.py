@@ -31,7 +31,7 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Changed, StoreEvent
 
 from .actor import ActorStopped, Inbox
-from .gate import Gate
+from .send_gate import Gate
 
 log = logger(__name__)
 

@@ -32,9 +32,9 @@ from bench.run import main, module, numbers, say, undisturbed
 from bench.stages import Stages
 from kactl.actors.chunks import WHOLE
 from kactl.actors.controller import ControllerLoop
-from kactl.actors.handlers.reach import CHUNK_PARTITIONS, Reach, Settings
-from kactl.actors.partitions import Partitions
-from kactl.actors.replicas import Replicas
+from kactl.actors.handlers.base import CHUNK_PARTITIONS, Reach, Settings
+from kactl.actors.machines.partitions import Partitions
+from kactl.actors.machines.replicas import Replicas
 from kactl.clock import SystemClock
 from kactl.config.protocol_level import LATEST
 from kactl.machines import partition, replica

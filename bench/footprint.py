@@ -14,7 +14,7 @@ import resource
 import sys
 from pathlib import Path
 
-from kactl.actors.handlers.reach import CHUNK_PARTITIONS
+from kactl.actors.handlers.base import CHUNK_PARTITIONS
 
 from .clusters import Shape
 from .election import BROKERS, TOPICS, running

@@ -11,7 +11,7 @@ Source: the classic controller's processAlterPartition. Unlike there, what the s
 
 import numpy as np
 
-from kactl.actors.ledger import Ledger
+from kactl.actors.machines.commit import Ledger
 from kactl.errors import ControllerMoved, ErrorCode, Remedy, StaleBrokerEpoch, StoreError
 from kactl.machines.alter_partition import VERSION_WITH_IDS, Errors, Judged, Proposed, is_ahead, is_same, judge
 from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
@@ -21,7 +21,7 @@ from kactl.state.change import Change
 from kactl.state.rows import RowNumbers
 from kactl.state.table import NO_ROW, in_sync_of
 
-from .reach import Handler, Handlers, Reach
+from .base import Handler, Handlers, Reach
 
 log = logger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.actors.messages import Move
+from kactl.actors.machines.messages import Move
 from kactl.machines.balance import balance
 from kactl.machines.election import Election
 from kactl.messages.events import BalanceDue, Event
@@ -18,7 +18,7 @@ from kactl.runtime.logs import logger
 from kactl.state.change import Refusal
 from kactl.state.rows import Bools, Rows, first, preferred_slot
 
-from .reach import Handler, Handlers, Reach
+from .base import Handler, Handlers, Reach
 from .timers import Timers
 
 log = logger(__name__)

@@ -20,11 +20,11 @@ from kactl.state.change import Change
 from kactl.state.row_sets import common, without
 from kactl.state.rows import RowNumbers
 
+from .base import Handler, Handlers, Reach
+from .controller_replicas import Hosting
 from .deletion import Deletion
 from .features import FeatureEvents
-from .hosting import Hosting
 from .offline import Offline
-from .reach import Handler, Handlers, Reach
 from .reassignments import Reassignments
 
 log = logger(__name__)

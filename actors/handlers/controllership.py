@@ -7,7 +7,7 @@ Source: the classic controller's KafkaController.
 
 from typing import Final, Protocol
 
-from kactl.actors.unclean import Unclean
+from kactl.actors.machines.unclean import Unclean
 from kactl.errors import ControllerMoved, StaleEpoch
 from kactl.messages.admin import ResignRequested
 from kactl.messages.events import ControllerChanged, ControllerGone, Event, SessionLost, SessionOpened, Started
@@ -16,8 +16,8 @@ from kactl.model import ControllerRecord
 from kactl.runtime.logs import logger
 from kactl.telemetry.terms import Controllerships
 
+from .base import Handler, Handlers, Reach
 from .failover import Failover
-from .reach import Handler, Handlers, Reach
 from .standby import Standby
 from .timers import Timers
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.actors.messages import Move, MoveReplicas
+from kactl.actors.machines.messages import Move, MoveReplicas
 from kactl.errors import Remedy, StoreError
 from kactl.machines import deletion
 from kactl.messages.events import DeletionsChanged, TopicsChanged
@@ -25,7 +25,7 @@ from kactl.runtime.logs import logger
 from kactl.state.deletion_blockers import Halt, HaltReason
 from kactl.state.rows import Bools, Ints, RowNumbers, holds, some
 
-from .reach import Handlers, Reach
+from .base import Handlers, Reach
 from .timers import Timers
 
 log = logger(__name__)

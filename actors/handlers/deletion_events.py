@@ -12,8 +12,8 @@ from kactl.model import TopicRef
 from kactl.runtime.logs import logger
 from kactl.state.table import NO_ROW
 
+from .base import Handler, Handlers, Reach
 from .deletion import Deletion
-from .reach import Handler, Handlers, Reach
 
 log = logger(__name__)
 

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import numpy as np
 
-from kactl.actors.messages import Move, Moved
-from kactl.actors.unclean import Unclean
+from kactl.actors.machines.messages import Move, Moved
+from kactl.actors.machines.unclean import Unclean
 from kactl.errors import ErrorCode, Remedy, StoreError
 from kactl.machines import partition
 from kactl.machines.election import Election, nobody_in_sync_online
@@ -22,7 +22,7 @@ from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, Bytes, Ints, RowNumbers, Rows, choose, first
 from kactl.state.table import NO_ROW
 
-from .reach import Handler, Handlers, Reach
+from .base import Handler, Handlers, Reach
 
 log = logger(__name__)
 

@@ -14,10 +14,10 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Names
 
 from .balance import Balancing
+from .base import Handlers, Reach
 from .deletion import Deletion
 from .elections import Elections
 from .features import FeatureEvents
-from .reach import Handlers, Reach
 from .reassignments import Reassignments
 from .standby import Standby
 from .topics import TopicEvents

@@ -15,7 +15,7 @@ from kactl.messages.events import Event
 from kactl.model import Broker, Features
 from kactl.runtime.logs import logger
 
-from .reach import Handler, Handlers
+from .base import Handler, Handlers
 
 log = logger(__name__)
 

@@ -3,12 +3,12 @@
 Source: the classic controller's onReplicasBecomeOffline.
 """
 
-from kactl.actors.messages import Move
+from kactl.actors.machines.messages import Move
 from kactl.model import PartitionState, ReplicaState
 from kactl.state.rows import Bools, RowNumbers, Rows, some
 
+from .base import Handlers, Reach
 from .deletion import Deletion
-from .reach import Handlers, Reach
 
 
 class Offline(Handlers):

@@ -12,7 +12,7 @@ from kactl.model import NO_BROKER, Assignment, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.cluster import Cluster
 
-from .reach import Handlers
+from .base import Handlers
 
 log = logger(__name__)
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kactl.actors.messages import Move, Moved, MoveReplicas
+from kactl.actors.machines.messages import Move, Moved, MoveReplicas
 from kactl.errors import BadRequest, ErrorCode, NotFound, Remedy, StoreError
 from kactl.machines import reassignment
 from kactl.machines.election import Election
@@ -28,8 +28,8 @@ from kactl.state.deletion_blockers import HaltReason
 from kactl.state.rows import Bools, Bytes, RowNumbers, Rows, holds, some
 from kactl.stores.base import Assignments
 
+from .base import Handlers, Reach
 from .deletion import Deletion
-from .reach import Handlers, Reach
 from .reassignment_requests import WaitingRequest
 from .rewrites import Rewrites
 from .topic_entries import TopicEntries, brokers_of

@@ -23,8 +23,8 @@ from kactl.state.row_sets import common
 from kactl.state.rows import RowNumbers
 from kactl.state.table import NO_ROW
 
+from .base import Handler, Handlers, Reach
 from .deletion import Deletion
-from .reach import Handler, Handlers, Reach
 from .reassignment_requests import Target, WaitingRequest, check_partition, check_request, check_target
 from .reassignment_steps import Failures, ReassignmentSteps
 

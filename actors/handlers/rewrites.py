@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from kactl.actors.ledger import ROUNDS_MAX, Ledger
+from kactl.actors.machines.commit import ROUNDS_MAX, Ledger
 from kactl.runtime.logs import logger
 from kactl.state.change import Change, Refusal
 from kactl.state.rows import Bools, Bytes, RowNumbers, Rows, choose
 
-from .reach import Handlers, Reach
+from .base import Handlers, Reach
 
 log = logger(__name__)
 

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from kactl.actors.messages import Move
+from kactl.actors.machines.messages import Move
 from kactl.errors import BrokerNotAvailable, StaleBrokerEpoch
 from kactl.machines import draining
 from kactl.machines.election import Election
@@ -29,7 +29,7 @@ from kactl.runtime.logs import logger
 from kactl.state.row_sets import common
 from kactl.state.rows import RowNumbers, holds
 
-from .reach import Handler, Handlers, Reach
+from .base import Handler, Handlers, Reach
 from .timers import Timers
 
 log = logger(__name__)

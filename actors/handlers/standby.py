@@ -26,7 +26,7 @@ from kactl.state.rows import RowNumbers
 from kactl.state.table import NO_ROW
 from kactl.stores.base import Changes, Names, Store
 
-from .reach import Handler, Handlers, Reach
+from .base import Handler, Handlers, Reach
 from .timers import Timers
 from .topics import bounded, reassigned
 

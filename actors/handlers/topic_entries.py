@@ -16,7 +16,7 @@ from kactl.runtime.logs import logger
 from kactl.state.rows import Bools, Rows, some
 from kactl.state.table import Table
 
-from .reach import Handlers, Reach
+from .base import Handlers, Reach
 
 log = logger(__name__)
 

@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from kactl.actors.messages import Move
-from kactl.actors.unclean import KEY as UNCLEAN
-from kactl.actors.unclean import Unclean
+from kactl.actors.machines.messages import Move
+from kactl.actors.machines.unclean import KEY as UNCLEAN
+from kactl.actors.machines.unclean import Unclean
 from kactl.errors import BadRequest, NotFound
 from kactl.machines.election import Election
 from kactl.machines.placement import check_creation
@@ -25,9 +25,9 @@ from kactl.state.row_sets import common
 from kactl.state.rows import some
 from kactl.stores.base import Assignments, Names
 
+from .base import Handler, Handlers, Reach
+from .controller_replicas import Hosting
 from .deletion import Deletion
-from .hosting import Hosting
-from .reach import Handler, Handlers, Reach
 
 log = logger(__name__)
 

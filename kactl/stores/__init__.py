@@ -1,1 +1,1 @@
-"""Where clusters are kept. Each store keeps the promises of `kactl.stores.base`; import the one you need by its module."""
+"""Stores: where clusters are kept. Each one implements `kactl.stores.base`; import it by its own module."""

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from kactl.actors.messages import Move, Moved, MoveReplicas
-from kactl.actors.partitions import Partitions
-from kactl.actors.replicas import Replicas
+from kactl.actors.machines.messages import Move, Moved, MoveReplicas
+from kactl.actors.machines.partitions import Partitions
+from kactl.actors.machines.replicas import Replicas
 from kactl.machines.election import Election
 from kactl.messages.control import LeaderAndIsr, PartitionStates, StopReplica, UpdateMetadata
 from kactl.messages.log import PartitionEvent, ReplicaEvent

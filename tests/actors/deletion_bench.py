@@ -12,12 +12,12 @@ from typing import Any, cast
 import numpy as np
 
 from kactl.actors.actor import Ref
+from kactl.actors.handlers.base import Reach, Settings
 from kactl.actors.handlers.deletion import Deletion
 from kactl.actors.handlers.deletion_events import DeletionEvents
 from kactl.actors.handlers.offline import Offline
-from kactl.actors.handlers.reach import Reach, Settings
 from kactl.actors.handlers.timers import Timers
-from kactl.actors.messages import Move, MoveReplicas
+from kactl.actors.machines.messages import Move, MoveReplicas
 from kactl.messages.control import PartitionErrors, StopReplicaResponse
 from kactl.messages.events import Event, ReplicasDeleted
 from kactl.model import Broker, Endpoint, PartitionState, ReplicaState, TopicPartition

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kactl.actors.actor import INBOX_LIMIT
-from kactl.actors.gate import Gate
+from kactl.actors.send_gate import Gate
 from kactl.actors.watcher import Watcher
 from kactl.errors import ErrorCode, IllegalState, StoreUnavailable, TopicExists
 from kactl.messages.control import (

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kactl.actors.messages import Move, MoveReplicas
+from kactl.actors.machines.messages import Move, MoveReplicas
 from kactl.errors import ErrorCode, StoreUnavailable
 from kactl.messages.events import DeletionsChanged
 from kactl.model import PartitionState, ReplicaState, TopicPartition

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from kactl.actors.actor import Inbox
-from kactl.actors.queue import IDLE_MS, Turns
+from kactl.actors.event_stats import IDLE_MS, Turns
 from kactl.errors import ErrorCode, IllegalState, NotController, StaleController
 from kactl.messages.admin import (
     Asked,

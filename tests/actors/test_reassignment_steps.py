@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kactl.actors.messages import MoveReplicas
+from kactl.actors.machines.messages import MoveReplicas
 from kactl.errors import ErrorCode, StoreUnavailable
 from kactl.messages.broker import AlterPartitionRequested, IsrProposal
 from kactl.messages.control import LeaderAndIsr

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from kactl.actors.actor import Inbox
-from kactl.actors.gate import Gate
+from kactl.actors.send_gate import Gate
 from kactl.actors.watcher import Watcher
 from kactl.messages.events import BrokersChanged, Event, SessionLost, TopicModified
 from kactl.stores.base import Changed, StoreEvent

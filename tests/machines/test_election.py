@@ -7,8 +7,8 @@ from typing import cast
 import numpy as np
 import pytest
 
-from kactl.actors.messages import Move
-from kactl.actors.partitions import Partitions
+from kactl.actors.machines.messages import Move
+from kactl.actors.machines.partitions import Partitions
 from kactl.clock import SystemClock
 from kactl.machines import partition
 from kactl.machines.election import STRATEGIES, Election, first_leader

@@ -1,6 +1,6 @@
 """The controllership: what waits for this instance, who had it before, and giving it up."""
 
-from kactl.actors.queue import Kind, QueueView, Waiting
+from kactl.actors.event_stats import Kind, QueueView, Waiting
 from kactl.admin.audit import audited
 from kactl.admin.route import Asked
 from kactl.admin.schema import (

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from kactl.actors.ledger import Ledger
+from kactl.actors.machines.commit import Ledger
 from kactl.errors import SessionExpired, StoreUnavailable
 from kactl.machines import partition
 from kactl.machines.election import Election

@@ -1,23 +1,23 @@
 """All handlers of the controller, each given those that it relies on. Read it to see who relies on whom."""
 
-from kactl.actors.unclean import Unclean
+from kactl.actors.machines.unclean import Unclean
 from kactl.messages.events import Event
 
 from .alter_partition import IsrProposals
-from .answers import BrokerAnswers
 from .balance import Balancing
+from .base import Handler, Reach
+from .broker_responses import BrokerAnswers
 from .brokers import BrokerEvents
+from .controller_replicas import Hosting
 from .controllership import Controllership, LookAgain
 from .deletion import Deletion
 from .deletion_events import DeletionEvents
 from .elections import Elections
 from .failover import Failover
 from .features import FeatureEvents
-from .growth import Growth
-from .hosting import Hosting
 from .offline import Offline
+from .partition_expansion import Growth
 from .producer_ids import ProducerIds
-from .reach import Handler, Reach
 from .reassignments import Reassignments
 from .shutdown import Shutdowns
 from .standby import Standby

@@ -24,10 +24,10 @@ from kactl.state.rows import Bools, Bytes, Live, Rows, holds, some
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import History
 
-from .actor import Actor
-from .chunks import WHOLE
-from .course import Course
-from .ledger import ROUNDS_MAX, Ledger, Settled
+from ..actor import Actor
+from ..chunks import WHOLE
+from .chunked import Course
+from .commit import ROUNDS_MAX, Ledger, Settled
 from .messages import MoveReplicas
 from .outbox import Outbox
 

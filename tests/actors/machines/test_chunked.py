@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from kactl.actors.messages import Move, MoveReplicas
+from kactl.actors.machines.messages import Move, MoveReplicas
 from kactl.errors import ControllerMoved, SessionExpired, StoreUnavailable
 from kactl.machines.election import Election
 from kactl.messages.log import PartitionEvent

@@ -17,7 +17,7 @@ from kactl.state.records import Assignments, Found, Names
 from kactl.state.rows import RowNumbers
 from kactl.state.table import NO_ROW
 
-from .reach import Handlers, Reach
+from .base import Handlers, Reach
 
 log = logger(__name__)
 

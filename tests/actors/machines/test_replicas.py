@@ -6,7 +6,7 @@ Where the store is read before an ISR is shrunk elsewhere, it is here the refuse
 import numpy as np
 import pytest
 
-from kactl.actors.messages import MoveReplicas
+from kactl.actors.machines.messages import MoveReplicas
 from kactl.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
 from kactl.machines import replica
 from kactl.messages.log import PartitionEvent, ReplicaEvent

@@ -16,7 +16,7 @@ from kactl.telemetry.event_log import History
 from kactl.telemetry.terms import Term
 
 from .controller import ControllerLoop
-from .queue import QueueView
+from .event_stats import QueueView
 
 
 class Snapshot(msgspec.Struct, frozen=True):

@@ -12,8 +12,8 @@ from kactl.outbound.batch import RequestBatch
 from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers
 
-from .chunks import WHOLE, Portions, in_chunks
-from .ledger import Ledger
+from ..chunks import WHOLE, Portions, in_chunks
+from .commit import Ledger
 from .outbox import Outbox
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import pytest
 
-from kactl.actors.min_isr import READ_LIMIT_S, RETRY_MS, UNKNOWN
+from kactl.actors.machines.min_isr import READ_LIMIT_S, RETRY_MS, UNKNOWN
 from kactl.errors import StoreUnavailable
 from tests.actors.world import World, world
 from tests.clocks import settle
@@ -117,7 +117,7 @@ async def test_a_store_that_fails_leaves_values_unknown_and_is_left_alone_for_a_
 
 
 async def test_a_store_that_hangs_is_waited_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kactl.actors.min_isr.READ_LIMIT_S", READ_LIMIT_S / 100)
+    monkeypatch.setattr("kactl.actors.machines.min_isr.READ_LIMIT_S", READ_LIMIT_S / 100)
     async with world(1) as w:
         await w.create("a", [[1]])
         never = asyncio.Event()

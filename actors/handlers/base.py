@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from kactl.actors.actor import Ref
-from kactl.actors.messages import Move, Moved, MoveReplicas
-from kactl.actors.outbox import BrokerChannels
-from kactl.actors.recess import Recess
+from kactl.actors.machines.messages import Move, Moved, MoveReplicas
+from kactl.actors.machines.outbox import BrokerChannels
+from kactl.actors.preemption import Recess
 from kactl.clock import Clock
 from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.machines.election import Election

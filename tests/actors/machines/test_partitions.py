@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kactl.actors.messages import Move
+from kactl.actors.machines.messages import Move
 from kactl.errors import ControllerMoved, SessionExpired, StoreError, StoreUnavailable
 from kactl.machines.election import Election
 from kactl.messages.log import PartitionEvent

@@ -16,7 +16,7 @@ from kactl.state.rows import some
 from kactl.state.table import NO_ROW, Topic
 from kactl.stores.base import Assignments, Names
 
-from .reach import Handler, Handlers, Reach
+from .base import Handler, Handlers, Reach
 from .topics import TopicEvents, bounded
 
 log = logger(__name__)

@@ -18,8 +18,8 @@ from kactl.state.rows import RowNumbers
 from kactl.state.table import NO_ROW
 from kactl.stores.base import Found
 
+from .base import Handler, Handlers, Reach
 from .offline import Offline
-from .reach import Handler, Handlers, Reach
 from .reassignments import Reassignments
 
 log = logger(__name__)

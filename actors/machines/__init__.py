@@ -1,0 +1,1 @@
+"""Machine actors: commit what the machines plan, apply it, queue the requests that follow."""
