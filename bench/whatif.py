@@ -28,8 +28,8 @@ from bench.figures import Found
 from bench.run import main, module, say, words
 
 if TYPE_CHECKING:
-    from kactl.pipeline.whatif.partitions import Assumed
-    from kactl.pipeline.whatif.ready import Ready
+    from kactl.forensics.whatif.partitions import Assumed
+    from kactl.forensics.whatif.ready import Ready
 
 NAME: Final = "whatif"
 RACKS: Final = 3
@@ -63,7 +63,7 @@ def replicas(brokers: int, partitions: int, placement: str, random: np.random.Ge
 
 def snapshot(brokers: int, partitions: int, placement: str, *, seed: int) -> pa.Table:
     """A cluster, as a snapshot has it."""
-    from kactl.pipeline.whatif.partitions import SCHEMA
+    from kactl.forensics.whatif.partitions import SCHEMA
 
     random = np.random.default_rng(seed)
     assigned = replicas(brokers, partitions, placement, random)
@@ -83,7 +83,7 @@ def snapshot(brokers: int, partitions: int, placement: str, *, seed: int) -> pa.
 
 
 def assumed(brokers: int) -> "Assumed":
-    from kactl.pipeline.whatif.partitions import Assumed
+    from kactl.forensics.whatif.partitions import Assumed
 
     return Assumed(racks={broker: "abc"[(broker - 1) % RACKS] for broker in range(1, brokers + 1)})
 
@@ -100,8 +100,8 @@ def described(table: pa.Table) -> bytes:
 
 def one_size(at: str, brokers: int, table: pa.Table, *, runs: int, found: Found) -> None:
     """All sweeps over one cluster, without Spark."""
-    from kactl.pipeline.whatif import Kind, ready
-    from kactl.pipeline.whatif.sweeps import answer
+    from kactl.forensics.whatif import Kind, ready
+    from kactl.forensics.whatif.sweeps import answer
 
     for _ in range(runs):
         opened = timed(found, f"{at}/open", lambda: ready.of_table(table, at, assumed(brokers)))
@@ -119,10 +119,10 @@ def by_spark(brokers: int, tables: dict[str, pa.Table], *, runs: int, memory: st
     """Classes made by Spark, and the sums of single brokers."""
     import pyarrow.parquet as pq
 
-    from kactl.pipeline.session import spark_session
-    from kactl.pipeline.whatif import Kind, ready
-    from kactl.pipeline.whatif.snapshots import file
-    from kactl.pipeline.whatif.sweeps import answer
+    from kactl.forensics.session import spark_session
+    from kactl.forensics.whatif import Kind, ready
+    from kactl.forensics.whatif.snapshots import file
+    from kactl.forensics.whatif.sweeps import answer
 
     more = {"spark.driver.maxResultSize": _RESULTS}
     with (
@@ -169,7 +169,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 async def measure(asked: argparse.Namespace, found: Found) -> None:
-    from kactl.pipeline.whatif.snapshots import file
+    from kactl.forensics.whatif.snapshots import file
 
     sizes = asked.sizes or (FULL_SIZES if asked.full else SIZES)
     for number, (brokers, partitions) in enumerate(_parsed(sizes)):

@@ -39,7 +39,7 @@ def anyio_backend() -> str:
 
 
 # What is dear to make and asked by several files: real brokers, and what all jobs say of an incident.
-TOGETHER: Final = ("tests/interop/", "tests/pipeline/answers/")
+TOGETHER: Final = ("tests/interop/", "tests/forensics/answers/")
 
 
 # What starts a Java; whatever asks for one of them is marked `java`.

@@ -92,7 +92,7 @@ def test_the_wheel_holds_every_module_and_nothing_beside_kactl(tmp_path: Path) -
     held = set(zipfile.ZipFile(built).namelist())
     expected = {name.replace(".", "/") for name in tree.modules()}
     assert {re.sub(r"(/__init__)?\.py$", "", name) for name in held if name.endswith(".py")} == expected
-    assert {"kactl/py.typed", "kactl/pipeline/report/templates/report.html"} <= held
+    assert {"kactl/py.typed", "kactl/forensics/report/templates/report.html"} <= held
     assert {name.split("/")[0].split("-")[0] for name in held} == {"kactl"}
 
 
@@ -153,7 +153,7 @@ def test_only_the_extras_that_something_uses_exist() -> None:
 EXTRAS_OF = {
     "kactl.admin": {"server"},
     "kactl.cli": {"server", "pipeline"},
-    "kactl.pipeline": {"pipeline", "java"},
+    "kactl.forensics": {"pipeline", "java"},
     "kactl.stores.zookeeper": {"zookeeper"},
 }
 

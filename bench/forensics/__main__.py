@@ -117,7 +117,7 @@ class Steps:
 
 
 def ingested(spark: "SparkSession", folder: Path, out: Path, *, at: str, lines: int, spent: Spent) -> None:
-    from kactl.pipeline.ingest import ingest
+    from kactl.forensics.ingest import ingest
 
     shutil.rmtree(out, ignore_errors=True)
     sources = [str(each) for each in sorted(folder.iterdir()) if each.name != "truth.json"]
@@ -152,8 +152,8 @@ async def measure(asked: argparse.Namespace, found: Found) -> None:
 
 def one_size(asked: argparse.Namespace, found: Found, folder: Path, lines: int, *, at: str, is_first: bool) -> None:
     """Ingest and every job, over some logs."""
-    from kactl.pipeline.jobs.running import run_jobs
-    from kactl.pipeline.session import spark_session
+    from kactl.forensics.jobs.running import run_jobs
+    from kactl.forensics.session import spark_session
 
     spent, cores = Spent(found), machine(loop="none").cores
     is_many = lines > _MANY_LINES

@@ -92,7 +92,7 @@ def _package(check: str, name: str, extra: str, needed: str) -> Check:
 
 def _java() -> Check:
     try:
-        from kactl.pipeline.java import NoJava, find_java
+        from kactl.forensics.java import NoJava, find_java
     except ModuleNotFoundError as missing:  # pragma: no cover - the pipeline's packages come together
         return Check(check="java", result=MISSING, value="", detail=str(missing))
     try:

@@ -17,9 +17,9 @@ from .settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kactl.pipeline.jobs.catalog import Results
-    from kactl.pipeline.report.wording import Moments
-    from kactl.pipeline.tables import Manifest
+    from kactl.forensics.jobs.catalog import Results
+    from kactl.forensics.report.wording import Moments
+    from kactl.forensics.tables import Manifest
 
 # In each of them a time has a neighbour in every zone, and Spark knows it as well.
 _YEAR_MIN: Final = 1900
@@ -76,8 +76,8 @@ def manifest_of(folder: str) -> "Manifest":
     Raises:
         NotIngested: there is nothing to ask.
     """
-    from kactl.pipeline.places import Place
-    from kactl.pipeline.tables import read_manifest
+    from kactl.forensics.places import Place
+    from kactl.forensics.tables import read_manifest
 
     return read_manifest(Place(folder))
 
@@ -88,7 +88,7 @@ def moments_of(manifest: "Manifest", tz: str | None) -> "Moments":
     Raises:
         UnknownZone: there is none of that name.
     """
-    from kactl.pipeline.report.wording import Moments
+    from kactl.forensics.report.wording import Moments
 
     return Moments(manifest.time_zone if tz is None else tz)
 
@@ -145,8 +145,8 @@ def spark_for(
 
 def answers(spark: "SparkSession", folder: str, tell: Callable[[str, int, int], None]) -> "Results":
     """The jobs' answers; the jobs are run if they were not yet, or on other logs."""
-    from kactl.pipeline.jobs.catalog import JOBS, NoResults, open_results
-    from kactl.pipeline.jobs.running import run_jobs
+    from kactl.forensics.jobs.catalog import JOBS, NoResults, open_results
+    from kactl.forensics.jobs.running import run_jobs
 
     try:
         results = open_results(spark, folder)

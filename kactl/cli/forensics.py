@@ -21,11 +21,11 @@ from .settings import Settings, local_options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kactl.pipeline.ingest import Ingested
-    from kactl.pipeline.overview import FileReport
+    from kactl.forensics.ingest import Ingested
+    from kactl.forensics.overview import FileReport
 
 OUT: Final = "forensics"
-# As in `kactl.pipeline.session`, which takes too long to import for a line of help.
+# As in `kactl.forensics.session`, which takes too long to import for a line of help.
 _MASTER: Final = "local[*]"
 _MEMORY: Final = "2g"
 _BAR: Final = 20
@@ -76,10 +76,10 @@ def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | Non
     from kactl.errors import BadRequest, KactlError
 
     form = settings.form()
-    from kactl.pipeline.ingest import NothingToIngest, check_target
-    from kactl.pipeline.ingest import ingest as run
-    from kactl.pipeline.places import Place
-    from kactl.pipeline.text.zone import zone_of
+    from kactl.forensics.ingest import NothingToIngest, check_target
+    from kactl.forensics.ingest import ingest as run
+    from kactl.forensics.places import Place
+    from kactl.forensics.text.zone import zone_of
 
     zone = "UTC" if tz is None else tz
     try:
@@ -118,7 +118,7 @@ def session(master: str, memory: str, *, events: int | None = None) -> "Iterator
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from kactl.pipeline.session import spark_session
+    from kactl.forensics.session import spark_session
 
     # Py4J tells the root logger of what it raises as well, which prints it with its stack if nobody else wants it.
     logging.getLogger().addHandler(logging.NullHandler())
@@ -177,7 +177,7 @@ def _terminated() -> Iterator[None]:
 @contextlib.contextmanager
 def shown_progress(settings: Settings) -> Iterator[Callable[[str, int, int], None]]:
     """What tells how far a job is: a line on stderr that is written over, if that is a terminal; else nothing."""
-    from kactl.pipeline.progress import nobody
+    from kactl.forensics.progress import nobody
 
     if settings.quiet or not sys.stderr.isatty():
         yield nobody

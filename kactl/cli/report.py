@@ -20,10 +20,10 @@ from .settings import Settings, local_options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kactl.pipeline.jobs.catalog import Results
-    from kactl.pipeline.report.facts import Report
-    from kactl.pipeline.report.model import Asked
-    from kactl.pipeline.report.wording import Moments
+    from kactl.forensics.jobs.catalog import Results
+    from kactl.forensics.report.facts import Report
+    from kactl.forensics.report.model import Asked
+    from kactl.forensics.report.wording import Moments
 
 
 @click.command(short_help="What was unavailable, why, and what was lost.")
@@ -67,16 +67,16 @@ def report(
         manifest = manifest_of(folder)
         moments = moments_of(manifest, tz)
         first, last = times(begin, end, moments)
-        from kactl.pipeline.report.make import report as make
-        from kactl.pipeline.report.model import Asked
+        from kactl.forensics.report.make import report as make
+        from kactl.forensics.report.model import Asked
 
         asked = Asked(begin=first, end=last, topic=topic)
         with spark_for(settings, master, memory, events=manifest.events) as (spark, tell):
             results = answers(spark, folder, tell)
             _check_there(spark, results, asked, moments)
             made = make(spark, results, asked, moments, tell=tell)
-    from kactl.pipeline.report.markdown import markdown as as_markdown
-    from kactl.pipeline.report.page import page
+    from kactl.forensics.report.markdown import markdown as as_markdown
+    from kactl.forensics.report.page import page
 
     written = [_written(html, page, made, moments), _written(markdown, as_markdown, made, moments)]
     # Also where a page has no place to go: it is what took so long.
@@ -99,7 +99,7 @@ def report(
 
 
 def _too_little(made: "Report") -> str:
-    from kactl.pipeline.coverage import ENOUGH
+    from kactl.forensics.coverage import ENOUGH
 
     return (
         f"the logs cover {made.coverage.share:.0%}, less than {ENOUGH:.0%}, of the brokers, files, lines or time (the "
@@ -125,8 +125,8 @@ def _check_there(spark: "SparkSession", results: "Results", asked: "Asked", mome
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from kactl.pipeline.report.scope import of_topics
-    from kactl.pipeline.timeline.known import alike
+    from kactl.forensics.report.scope import of_topics
+    from kactl.forensics.timeline.known import alike
 
     if asked.begin is not None or asked.end is not None:
         _check_times(results, asked, moments)
@@ -156,7 +156,7 @@ def _check_times(results: "Results", asked: "Asked", moments: "Moments") -> None
     """
     from pyspark.sql import functions as f
 
-    from kactl.pipeline.report.rows import moment
+    from kactl.forensics.report.rows import moment
 
     (row,) = results["files"].agg(f.unix_micros(f.min("begin")), f.unix_micros(f.max("end"))).collect()
     begin, end = map(moment, row)
@@ -187,7 +187,7 @@ def _written(
     """Write a page: whole, or not at all, and then what stood there before still does. None if that went well."""
     if file is None:
         return None
-    from kactl.pipeline.places import Place
+    from kactl.forensics.places import Place
 
     content = render(made, moments).encode("utf-8", "backslashreplace")
     path = Path(file)

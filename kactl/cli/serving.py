@@ -180,9 +180,9 @@ async def _logging(controller: Controller, config: Config) -> AsyncIterator[None
     if not asked.folder:
         yield
         return
-    from kactl.state_log.keeper import as_json, as_kafka, kept
-    from kactl.state_log.past import read_back
-    from kactl.state_log.segments import Segments
+    from kactl.state_change_log.keeper import as_json, as_kafka, kept
+    from kactl.state_change_log.past import read_back
+    from kactl.state_change_log.segments import Segments
 
     folder = Path(asked.folder)
     if asked.format == "json":

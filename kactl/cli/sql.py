@@ -21,7 +21,7 @@ from .settings import FORMS, Settings, with_options
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from kactl.pipeline.events import Column
+    from kactl.forensics.events import Column
 
 _LIMIT: Final = 1000
 # They are commands to Spark as well, and change nothing.
@@ -75,10 +75,10 @@ def sql(settings: Settings, *, query: str | None, limit: int, folder: str, maste
 
 def tables() -> "dict[str, tuple[str, tuple[Column, ...]]]":
     """Every table that can be asked: what it says, and its columns."""
-    from kactl.pipeline.events import COLUMNS
-    from kactl.pipeline.files import FILE_COLUMNS, LEVEL_COLUMNS
-    from kactl.pipeline.jobs import timed
-    from kactl.pipeline.jobs.catalog import JOBS
+    from kactl.forensics.events import COLUMNS
+    from kactl.forensics.files import FILE_COLUMNS, LEVEL_COLUMNS
+    from kactl.forensics.jobs import timed
+    from kactl.forensics.jobs.catalog import JOBS
 
     made: dict[str, tuple[str, tuple[Column, ...]]] = {
         "events": ("every line that says something", COLUMNS),
@@ -110,7 +110,7 @@ def _show_tables(form: str) -> None:
 
 def _views(spark: "SparkSession", folder: str, query: str, tell: Any) -> None:
     """All tables under their names; the jobs are run only if the query names one of theirs."""
-    from kactl.pipeline.tables import open_tables
+    from kactl.forensics.tables import open_tables
 
     names = set(re.findall(r"\w+", query.lower()))
     if names & (set(tables()) - set(_INGESTED)):

@@ -22,9 +22,9 @@ from .output import BAD, GOOD, NONE, PLAIN, WARN, Cell
 from .settings import Settings, local_options
 
 if TYPE_CHECKING:
-    from kactl.pipeline.report.wording import Moments
-    from kactl.pipeline.timeline.entries import Entry, Timeline
-    from kactl.pipeline.timeline.known import Life
+    from kactl.forensics.report.wording import Moments
+    from kactl.forensics.timeline.entries import Entry, Timeline
+    from kactl.forensics.timeline.known import Life
 
 _LIMIT: Final = 1000
 _HEADER: Final = ("TIME", "±", "WHO", "WHAT", "MARK", "SAID")
@@ -74,7 +74,7 @@ def timeline(
         manifest = manifest_of(folder)
         moments = moments_of(manifest, tz)
         first, last = times_typed(begin, end, moments)
-        from kactl.pipeline.timeline import entries, known
+        from kactl.forensics.timeline import entries, known
 
         with spark_for(settings, master, memory, events=manifest.events) as (spark, tell):
             results = answers(spark, folder, tell)
@@ -145,7 +145,7 @@ def _show_lives(lives: "Iterable[Life]", form: str) -> None:
 
 
 def _life(each: "Life") -> tuple[Cell, ...]:
-    from kactl.pipeline.report.wording import duration
+    from kactl.forensics.report.wording import duration
 
     leader = NONE if each.leader is None else output.broker(each.leader)
     return (

@@ -17,13 +17,13 @@ from .settings import Settings, local_options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kactl.pipeline.jobs.catalog import Results
-    from kactl.pipeline.whatif import Answer, Kind, Scenario
-    from kactl.pipeline.whatif.partitions import Assumed
-    from kactl.pipeline.whatif.ready import Ready
+    from kactl.forensics.jobs.catalog import Results
+    from kactl.forensics.whatif import Answer, Kind, Scenario
+    from kactl.forensics.whatif.partitions import Assumed
+    from kactl.forensics.whatif.ready import Ready
 
 _STDIN: Final = "-"
-# As in `kactl.pipeline.whatif`, which takes too long to import for a line of help.
+# As in `kactl.forensics.whatif`, which takes too long to import for a line of help.
 _SWEEPS: Final = ("brokers", "pairs", "racks", "rack+broker", "rolling")
 _TOP: Final = 10
 # The jobs whose tables a snapshot is made of.
@@ -99,7 +99,7 @@ def whatif(
             else _of_file(settings, snapshot, assumed, master, memory)
         )
         with opened as (ready, tell):
-            from kactl.pipeline.whatif.sweeps import answer
+            from kactl.forensics.whatif.sweeps import answer
 
             for option in ("away", "alive"):
                 for broker in sorted(_ids(said[option], f"--{option}")):
@@ -115,7 +115,7 @@ def whatif(
 
 
 def _sweeps(text: str | None, kills: tuple[str, ...], *, racks: bool) -> "list[Kind]":
-    from kactl.pipeline.whatif import Kind
+    from kactl.forensics.whatif import Kind
 
     if text is None:
         usual = [Kind.BROKERS, Kind.PAIRS, *([Kind.RACKS] if racks else [])]
@@ -145,9 +145,9 @@ def _assumed(
     away: str | None,
     alive: str | None,
 ) -> "Assumed":
-    from kactl.pipeline.whatif.partitions import MIN_ISR, Assumed
-    from kactl.pipeline.whatif.snapshots import racks as rack_files
-    from kactl.pipeline.whatif.snapshots import topics as topic_files
+    from kactl.forensics.whatif.partitions import MIN_ISR, Assumed
+    from kactl.forensics.whatif.snapshots import racks as rack_files
+    from kactl.forensics.whatif.snapshots import topics as topic_files
 
     known = rack_files.read(racks) if racks is not None else rack_files.Racks({})
     gone, here = _ids(away, "--away"), _ids(alive, "--alive")
@@ -182,7 +182,7 @@ def _of_logs(
     manifest = manifest_of(folder)
     moment = time_typed(at, moments_of(manifest, None), "--at")
     with spark_for(settings, master, memory, events=manifest.events) as (spark, tell):
-        from kactl.pipeline.whatif.ready import of_logs
+        from kactl.forensics.whatif.ready import of_logs
 
         results = _results(spark, folder, tell)
         tell("find the last states", 0, 0)
@@ -194,8 +194,8 @@ def _of_logs(
 
 def _results(spark: "SparkSession", folder: str, tell: _Tell) -> "Results":
     """The jobs' answers, as far as they are needed here; `report` runs the others once it is asked."""
-    from kactl.pipeline.jobs.catalog import NoResults, open_results
-    from kactl.pipeline.jobs.running import run_jobs
+    from kactl.forensics.jobs.catalog import NoResults, open_results
+    from kactl.forensics.jobs.running import run_jobs
 
     try:
         results = open_results(spark, folder)
@@ -209,8 +209,8 @@ def _of_file(
     settings: Settings, name: str, assumed: "Assumed", master: str, memory: str
 ) -> "Iterator[tuple[Ready, _Tell]]":
     """A file: without Spark, unless it has more than this process should hold."""
-    from kactl.pipeline.whatif.ready import of_frame, of_table
-    from kactl.pipeline.whatif.snapshots import file
+    from kactl.forensics.whatif.ready import of_frame, of_table
+    from kactl.forensics.whatif.snapshots import file
 
     rows = None if name == _STDIN else file.rows_of_parquet(name)
     if rows is not None and rows > file.PARTITIONS_HERE:
@@ -224,7 +224,7 @@ def _of_file(
 
 
 def _too_little(made: "Answer") -> str:
-    from kactl.pipeline.coverage import ENOUGH
+    from kactl.forensics.coverage import ENOUGH
 
     found = made.coverage
     return (

@@ -9,8 +9,8 @@ from . import output
 from .output import BAD, NONE, PLAIN, WARN, Cell, harmless
 
 if TYPE_CHECKING:
-    from kactl.pipeline.coverage import Coverage
-    from kactl.pipeline.whatif import Answer, Now, Outcome, Rolling, Sweep
+    from kactl.forensics.coverage import Coverage
+    from kactl.forensics.whatif import Answer, Now, Outcome, Rolling, Sweep
 
 _HEADER: Final = ("DIES", "OFFLINE", "RECOVERABLE", "LOSSY", "UNDER MIN", "ONE LEFT", "MOVED", "BUSIEST", "TOPICS")
 _ROLLING: Final = ("ORDER", "STEPS", "BAD STEPS", "WORST", "OFFLINE", "UNDER MIN", "MOVES", "BUSIEST AFTER")

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from kactl.pipeline.event_types import Kind
-from kactl.pipeline.text import splits
-from kactl.pipeline.text.probe import probe
-from kactl.pipeline.text.zone import zone_of
-from kactl.state_log.segments import NAME
+from kactl.forensics.event_types import Kind
+from kactl.forensics.text import splits
+from kactl.forensics.text.probe import probe
+from kactl.forensics.text.zone import zone_of
+from kactl.state_change_log.segments import NAME
 
 from .server import QUICK, Up
 

@@ -1,6 +1,6 @@
 """A hard day kept in a file: its logs as the brokers wrote them, and what clients saw. And how to record one.
 
-    python -m tests.interop.incident.recorded zookeeper INFO tests/pipeline/truth/recorded/zookeeper-info.tar.gz
+    python -m tests.interop.incident.recorded zookeeper INFO tests/forensics/truth/recorded/zookeeper-info.tar.gz
 
 Only places in the file system are replaced, and lines left out that tell of the machine.
 """

@@ -1,0 +1,210 @@
+"""What logs show of brokers around their losses: their own lines, and requests that they left without an answer.
+
+Brokers write many lines. They are parted at few times, those at which losses were detected and those until which the
+broker had fallen silent; of each part only the first and the last line are asked for.
+
+    ───part 0───│───part 1───│───part 2───│───part 3───
+              high        detected      high ...
+"""
+
+import bisect
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kactl.forensics.event_types import NO_LINE, EventType, Role
+
+from .lines import is_a
+from .silence import Signs, unanswered
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# Of lines that say nothing only the first of many has a time, and a broker that is starting writes some before anybody
+# has noticed that it had stopped; a session with ZooKeeper is among them.
+_NO_SIGN: Final = (EventType.OTHER, EventType.HARMLESS, EventType.UNPARSED, EventType.SESSION_NEGOTIATED, *NO_LINE)
+# Requests without an answer are looked for from here on before a loss: longer than a fetch waits before it is given up
+# (`replica.socket.timeout.ms`, 30 s), and than most sessions live.
+FETCHES_US: Final = 60_000_000
+_SECOND_US: Final = 1_000_000
+
+
+class Lost(NamedTuple):
+    """A loss: of whom, when it was detected, and until when it had fallen silent."""
+
+    broker: int
+    detected_us: int
+    high_us: int
+
+
+class Part(NamedTuple):
+    """The lines of a broker in a part: the first, the last, the first time without any line that ends in it.
+
+    `first_role_us` is the first line that it wrote as a broker. A KRaft controller that starts writes others earlier.
+    """
+
+    first_us: int | None = None
+    last_us: int | None = None
+    error_us: int | None = None
+    slept_from_us: int | None = None
+    slept_until_us: int | None = None
+    first_role_us: int | None = None
+
+
+class Own(NamedTuple):
+    """A broker's last line before a loss was detected, its first one after that, and the error of their times."""
+
+    last_us: int | None
+    first_us: int | None
+    error_us: int | None
+
+
+class Around:
+    """What was found of some losses.
+
+    Args:
+        parts: by broker and number; see `boundaries`.
+        fetches: of each broker, intervals as `silence.unanswered` returns them, ascending.
+    """
+
+    def __init__(
+        self, losses: Sequence[Lost], parts: dict[tuple[int, int], Part], fetches: dict[int, list[tuple[int, int]]]
+    ) -> None:
+        self._parts = parts
+        self._fetches = fetches
+        self._boundaries = boundaries(losses)
+        self._detected: dict[int, list[int]] = defaultdict(list)
+        for each in losses:
+            self._detected[each.broker].append(each.detected_us)
+
+    def own(self, broker: int, detected_us: int | None) -> Own:
+        """The lines around a loss; None: around a time from before the logs."""
+        at = 0 if detected_us is None else self._number(broker, detected_us)
+        before = [] if detected_us is None else self._of(broker, self._begin(broker, detected_us), at)
+        after = self._of(broker, at, self._end(broker, detected_us))
+        errors = [each.error_us for each in (*before, *after) if each.error_us is not None]
+        return Own(_last(before), _first(after), max(errors, default=None))
+
+    def signs(self, lost: Lost, starts: Sequence[int], since_us: int | None) -> Signs:
+        """All signs of a loss; `since_us` bounds from below when the broker was started anew, and what it left."""
+        begin, end = self._begin(lost.broker, lost.detected_us), self._end(lost.broker, lost.detected_us)
+        cut = self._number(lost.broker, lost.high_us)
+        before, after = self._of(lost.broker, begin, cut), self._of(lost.broker, cut, end)
+        slept = next((each for each in after if each.slept_until_us is not None), Part())
+        spans = slept.slept_from_us is not None and slept.slept_from_us <= lost.high_us
+        # Whatever kind of line it is: the one before a silence is the last one.
+        last = [_last(before), slept.slept_from_us if spans else None]
+        later = self._later(lost.broker, lost.detected_us)
+        low = lost.detected_us - FETCHES_US if since_us is None else since_us
+        return Signs(
+            last_us=max((each for each in last if each is not None), default=None),
+            last_detected_us=self.own(lost.broker, lost.detected_us).last_us,
+            first_us=_first(after),
+            first_role_us=min((each.first_role_us for each in after if each.first_role_us is not None), default=None),
+            slept_from_us=slept.slept_from_us if spans else None,
+            slept_until_us=slept.slept_until_us if spans else None,
+            starts_us=[at for at in starts if low < at and (later is None or at < later)],
+            fetches=[each for each in self._fetches.get(lost.broker, []) if low <= each[1] <= lost.detected_us],
+        )
+
+    def _of(self, broker: int, begin: int, end: int) -> list[Part]:
+        return [self._parts[broker, number] for number in range(begin, end) if (broker, number) in self._parts]
+
+    def _number(self, broker: int, at_us: int) -> int:
+        return bisect.bisect_right(self._boundaries.get(broker, []), at_us)
+
+    def _begin(self, broker: int, detected_us: int) -> int:
+        earlier = [at for at in self._detected[broker] if at < detected_us]
+        return self._number(broker, max(earlier)) if earlier else 0
+
+    def _end(self, broker: int, detected_us: int | None) -> int:
+        later = self._later(broker, detected_us)
+        return len(self._boundaries.get(broker, [])) + 1 if later is None else self._number(broker, later)
+
+    def _later(self, broker: int, detected_us: int | None) -> int | None:
+        """When the next loss of the broker was detected."""
+        found = [at for at in self._detected[broker] if detected_us is None or at > detected_us]
+        return min(found, default=None)
+
+
+def boundaries(losses: Sequence[Lost]) -> dict[int, list[int]]:
+    """For each broker the times between its parts: a line belongs to the part after all that are no later than it."""
+    found: dict[int, set[int]] = defaultdict(set)
+    for each in losses:
+        found[each.broker] |= {each.detected_us, each.high_us}
+    return {broker: sorted(times) for broker, times in found.items()}
+
+
+def read(timed: "DataFrame", losses: Sequence[Lost], brokers: Sequence[int]) -> Around:
+    """Ask the logs of brokers; those of `brokers` that are in no loss have one part."""
+    from pyspark.sql import functions as f
+
+    spark = timed.sparkSession
+    known = boundaries(losses)
+    parted = [(broker, known.get(broker, [])) for broker in sorted({*known, *brokers})]
+    times = spark.createDataFrame(parted, "speaker int, boundaries array<bigint>")
+    us = f.unix_micros("at")
+    is_silent = f.col("type") == EventType.SILENT
+    lines = timed.where((~is_a(*_NO_SIGN) | is_silent) & f.col("at").isNotNull() & f.col("speaker").isNotNull())
+    number = f.size(f.filter("boundaries", lambda each: each <= f.col("us")))
+    slept = f.struct(f.col("us").alias("until"), (f.col("us") - f.col("took_ms") * 1000).alias("from"))
+    found = (
+        lines.select("speaker", us.alias("us"), "at_error_us", "took_ms", "role", is_silent.alias("is_silent"))
+        .join(f.broadcast(times), "speaker")
+        .groupBy("speaker", number.alias("number"))
+        .agg(
+            f.min(f.when(~f.col("is_silent"), f.col("us"))).alias("first"),
+            f.max(f.when(~f.col("is_silent"), f.col("us"))).alias("last"),
+            f.max("at_error_us").alias("error"),
+            f.min(f.when(f.col("is_silent"), slept)).alias("slept"),
+            f.min(f.when(~f.col("is_silent") & (f.col("role") == Role.BROKER), f.col("us"))).alias("first_role"),
+        )
+        .collect()
+    )
+    parts = {
+        (row["speaker"], row["number"]): Part(
+            row["first"],
+            row["last"],
+            row["error"],
+            row["slept"] and row["slept"]["from"],
+            row["slept"] and row["slept"]["until"],
+            row["first_role"],
+        )
+        for row in found
+    }
+    return Around(losses, parts, _fetches(timed, losses))
+
+
+def _fetches(timed: "DataFrame", losses: Sequence[Lost]) -> dict[int, list[tuple[int, int]]]:
+    """Of each lost broker the first request without an answer in each second before a loss was detected."""
+    from pyspark.sql import functions as f
+
+    if not losses:
+        return {}
+    by_broker: dict[int, list[int]] = defaultdict(list)
+    for each in losses:
+        by_broker[each.broker].append(each.detected_us)
+    detected = timed.sparkSession.createDataFrame(list(by_broker.items()), "broker int, detected array<bigint>")
+    us, waited = f.unix_micros("at"), f.coalesce(f.col("took_ms") * 1000, f.lit(0))
+    rows = (
+        timed.where(is_a(EventType.FETCH_UNANSWERED) & f.col("at").isNotNull())
+        .select("broker", us.alias("us"), "took_ms", (us - waited).alias("sent"))
+        .join(f.broadcast(detected), "broker")
+        .where(f.exists("detected", lambda at: (f.col("sent") <= at) & (f.col("sent") > at - FETCHES_US)))
+        .groupBy("broker", f.expr(f"sent div {_SECOND_US}").alias("second"))
+        .agg(f.min(f.struct("sent", "us", "took_ms")).alias("one"))
+        .collect()
+    )
+    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for row in rows:
+        took = row["one"]["took_ms"]
+        found[row["broker"]].append(unanswered(row["one"]["us"], None if took is None else took * 1000))
+    return {broker: sorted(each) for broker, each in found.items()}
+
+
+def _first(parts: Sequence[Part]) -> int | None:
+    return min((each.first_us for each in parts if each.first_us is not None), default=None)
+
+
+def _last(parts: Sequence[Part]) -> int | None:
+    return max((each.last_us for each in parts if each.last_us is not None), default=None)

@@ -1,0 +1,171 @@
+"""Moves of partitions and replicas: whether each is legal, and whether each begins where the one before it ended."""
+
+from typing import TYPE_CHECKING, Final
+
+from kactl.forensics.event_types import EventType, Kind, Role
+
+from .audit_rows import KEY, about_partitions, breach, say, with_steady_clocks
+from .lines import ABSENT, NEW, OFFLINE, ONLINE, is_a
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Value
+    from pyspark.sql import DataFrame
+
+_REPLICA_NEW: Final = "NewReplica"
+_REPLICA_ONLINE: Final = "OnlineReplica"
+_REPLICA_OFFLINE: Final = "OfflineReplica"
+_STARTED: Final = "ReplicaDeletionStarted"
+_SUCCESSFUL: Final = "ReplicaDeletionSuccessful"
+_INELIGIBLE: Final = "ReplicaDeletionIneligible"
+_REPLICA_ABSENT: Final = "NonExistentReplica"
+_LIVING: Final = (_REPLICA_NEW, _REPLICA_ONLINE, _REPLICA_OFFLINE, _INELIGIBLE)
+
+# Which states may go to each; the same in all versions, but for what `_SINCE_2_3` says.
+PARTITIONS: Final = {
+    NEW: (ABSENT,),
+    ONLINE: (NEW, ONLINE, OFFLINE),
+    OFFLINE: (NEW, ONLINE, OFFLINE),
+    ABSENT: (OFFLINE,),
+}
+REPLICAS: Final = {
+    _REPLICA_NEW: (_REPLICA_ABSENT,),
+    _REPLICA_ONLINE: _LIVING,
+    _REPLICA_OFFLINE: _LIVING,
+    _STARTED: (_REPLICA_OFFLINE,),
+    _SUCCESSFUL: (_STARTED,),
+    _INELIGIBLE: (_STARTED, _REPLICA_OFFLINE),
+    _REPLICA_ABSENT: (_SUCCESSFUL,),
+}
+# Moves that older versions do not allow.
+_SINCE_2_3: Final = ((_REPLICA_OFFLINE, _INELIGIBLE),)
+_VERSION_2_3: Final = 203
+
+
+def legal(timed: "DataFrame", files: "DataFrame") -> "DataFrame":
+    """Moves that are not in the table of their version; of unknown versions, not in any."""
+    from pyspark.sql import functions as f
+
+    moves = _moves(timed).join(f.broadcast(_latest(files)), "file_id", "left")
+    too_old = f.coalesce(f.col("latest") < _VERSION_2_3, f.lit(False))
+    newer = f.lit(False)
+    for before, after in _SINCE_2_3:
+        newer = newer | ((f.col("from_state") == before) & (f.col("to_state") == after))
+    partition, replica = is_a(EventType.PARTITION), is_a(EventType.REPLICA)
+    illegal = (partition & _is_none_of(PARTITIONS)) | (replica & (_is_none_of(REPLICAS) | (newer & too_old)))
+    once = moves.where(illegal).groupBy(
+        *KEY, "type", "broker", "at", "speaker", "controller", "controller_epoch", "from_state", "to_state"
+    )
+    rows = once.agg(f.min(f.struct("file_id", "offset", "latest")).alias("place")).select("*", "place.*")
+    rows = rows.withColumn("broker", f.coalesce("broker", "speaker"))
+    return breach(
+        rows,
+        f.when(partition, "partition-move").otherwise("replica-move"),
+        expected=f.when(newer, say("%s from %s, before 2.3", "to_state", f.lit(_STARTED))).otherwise(
+            say("%s from %s", "to_state", _allowed({**PARTITIONS, **REPLICAS}))
+        ),
+        found=say("%s from %s", "to_state", "from_state"),
+    )
+
+
+def _moves(timed: "DataFrame") -> "DataFrame":
+    moves = about_partitions(timed, EventType.PARTITION, EventType.REPLICA)
+    return moves.where("from_state is not null and to_state is not null")
+
+
+def _is_none_of(table: dict[str, tuple[str, ...]]) -> "Value":
+    """Whether both states are known and there is no way from one to the other."""
+    from pyspark.sql import functions as f
+
+    before, after = f.col("from_state"), f.col("to_state")
+    allowed = f.coalesce(*(f.when(after == name, before.isin(*befores)) for name, befores in table.items()))
+    return f.coalesce(before.isin(*table) & ~allowed, f.lit(False))
+
+
+def _allowed(table: dict[str, tuple[str, ...]]) -> "Value":
+    from pyspark.sql import functions as f
+
+    return f.coalesce(
+        *(f.when(f.col("to_state") == name, f.lit(" or ".join(befores))) for name, befores in table.items())
+    )
+
+
+def _latest(files: "DataFrame") -> "DataFrame":
+    """file_id, latest: the last version that can have written it, as 203 for 2.3; null if any may have.
+
+    A broker's other logs of the same time tell as well: it is one program that writes them.
+    """
+    from pyspark.sql import functions as f
+
+    last = f.regexp_extract("version", r"^(?:\d+\.\d+-)?(\d+)\.(\d+)$", 1)
+    minor = f.regexp_extract("version", r"^(?:\d+\.\d+-)?(\d+)\.(\d+)$", 2)
+    latest = last.try_cast("int") * 100 + minor.try_cast("int")
+    some = files.select("file_id", "broker", "begin", "end", latest.alias("own"))
+    others = some.where("own is not null").select(
+        f.col("broker").alias("by"),
+        f.col("begin").alias("since"),
+        f.col("end").alias("until"),
+        f.col("own").alias("its"),
+    )
+    together = (f.col("broker") == f.col("by")) & (f.col("since") <= f.col("end")) & (f.col("until") >= f.col("begin"))
+    return (
+        some.join(others, together, "left").groupBy("file_id").agg(f.least(f.min("own"), f.min("its")).alias("latest"))
+    )
+
+
+# -- chains ------------------------------------------------------------------------------------------------------------
+
+
+def chains(timed: "DataFrame") -> "DataFrame":
+    """Moves that begin elsewhere than the one before ended.
+
+    Only where none can be missing in between: by one controller, within an hour in which it logged at TRACE both
+    before the first and after the second. Whoever comes into being was nowhere before, and is always right.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    moves = with_steady_clocks(_moves(timed).where("controller_epoch is not null"), timed)
+    one = (*KEY, "type", "broker", "speaker", "controller", "controller_epoch", "kind")
+    # The same line may stand in two files; the same move may be made twice within a millisecond, in one.
+    nth = Window.partitionBy(*one, "at", "from_state", "to_state", "file_id").orderBy("offset")
+    once = (
+        moves.repartition(*KEY)
+        .withColumn("nth", f.row_number().over(nth))
+        .groupBy(*one, "at", "from_state", "to_state", "nth")
+        .agg(f.min(f.struct("file_id", "offset")).alias("place"))
+    )
+    in_order = Window.partitionBy(*one).orderBy("at", "place")
+    before = f.lag(f.struct("to_state", "at")).over(in_order)
+    broken = (
+        once.withColumn("before", before)
+        .where("before.to_state <> from_state")
+        .where(~f.col("from_state").isin(ABSENT, _REPLICA_ABSENT))
+        .withColumn("hour", f.date_trunc("hour", "at"))
+    )
+    spans = _at_trace(timed).withColumnsRenamed({"speaker": "tracer", "hour": "of_hour"})
+    seen = (f.col("tracer") == f.col("speaker")) & (f.col("of_hour") == f.col("hour"))
+    whole = (f.col("before.at") >= f.col("first_at")) & (f.col("at") <= f.col("last_at"))
+    rows = (
+        broken.join(f.broadcast(spans), seen, "left")
+        .where((f.col("kind") == Kind.KACTL) | f.coalesce(whole, f.lit(False)))
+        .withColumn("broker", f.coalesce("broker", "speaker"))
+        .select("*", "place.*")
+    )
+    return breach(
+        rows,
+        f.when(is_a(EventType.PARTITION), "partition-chain").otherwise("replica-chain"),
+        expected=say("from %s", "before.to_state"),
+        found=say("from %s to %s", "from_state", "to_state"),
+    )
+
+
+def _at_trace(timed: "DataFrame") -> "DataFrame":
+    """speaker, hour, first_at, last_at: when controllers logged partitions and replicas at TRACE, by their hours."""
+    from pyspark.sql import functions as f
+
+    traced = about_partitions(timed, EventType.PARTITION, EventType.REPLICA, EventType.SENT_PARTITION)
+    return (
+        traced.where((f.col("level") == "TRACE") & (f.col("role") == Role.CONTROLLER) & f.col("speaker").isNotNull())
+        .groupBy("speaker", f.date_trunc("hour", "at").alias("hour"))
+        .agg(f.min("at").alias("first_at"), f.max("at").alias("last_at"))
+    )

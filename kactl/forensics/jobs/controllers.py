@@ -1,0 +1,163 @@
+"""How the controllers did: when each took over, how long that took, and whether two acted at once.
+
+`requests.py` has what they told brokers, and how those did.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from kactl.forensics.event_types import EventType
+from kactl.forensics.events import Column
+
+from .job import INT, LONG, TEXT, TIME, Job
+from .lines import is_a
+from .terms import NAMELESS, ZOOKEEPER, is_own, terms, voiced
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Value
+    from pyspark.sql import DataFrame
+
+COLUMNS: Final = (
+    Column("controller", INT, "the controller; null if no line names it"),
+    Column("controller_epoch", INT, "its epoch; null if no line says it"),
+    Column("elected_at", TIME, "when it won; null if before the logs"),
+    Column("ready_at", TIME, "when it had read everything and told the brokers"),
+    Column("started_at", TIME, "the last step of taking over"),
+    Column("last_act_at", TIME, "its last line as this controller, answers to what it had sent aside"),
+    Column("resigned_at", TIME, "when it resigned, or found out that it was no more"),
+    Column("failover_ms", LONG, "from elected until started (or ready)"),
+    Column(
+        "gap_ms",
+        LONG,
+        "from the last sign of the controller before (its resigning, or the last line of its broker) until elected: "
+        "nobody decided; null for the first",
+    ),
+    Column(
+        "overlap_ms",
+        LONG,
+        "for how long it still acted after its successor was elected; 0 if not for longer than clocks may be wrong; "
+        "null if that cannot be told",
+    ),
+    Column("refused", LONG, "its requests that brokers refused because of its epoch"),
+    Column("partitions_moved", LONG, "moves of partitions it made"),
+    Column("slowest_event_ms", LONG, "the slowest event it complained of; null if of none"),
+    Column("source", TEXT, "zookeeper, kraft or kactl"),
+)
+_RESIGNED: Final = (EventType.CONTROLLER_RESIGNED, EventType.CONTROLLER_MOVED)
+# A controller that is none any more still hears of what it had sent.
+_NO_ACT: Final = (*_RESIGNED, EventType.ANSWERED, EventType.ANSWER_FAILED)
+
+
+def controllers(timed: "DataFrame") -> "DataFrame":
+    """One row for each term of a controller, also of those of which only brokers tell.
+
+    Two controllers are never told to have acted at once by what clocks may be wrong. Where epochs are missing between
+    two terms, those of ZooKeeper's controllers follow each other by one, nothing is said of the gap between them.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    lines = voiced(timed)
+    found = terms(lines).withColumn("term", f.struct("controller", "controller_epoch", "begin"))
+    acted = _acted(lines, found)
+    known = (
+        found.join(acted, "term", "left")
+        .join(_refused(lines), ["controller", "controller_epoch"], "left")
+        .join(_moved(lines), ["controller", "controller_epoch"], "left")
+    )
+    in_order = Window.partitionBy("source").orderBy("place", "begin")
+    seen_last = f.lag(f.coalesce("resigned_at", "sign_at")).over(in_order)
+    is_next = (f.col("source") != ZOOKEEPER) | (
+        f.col("controller_epoch") - f.lag("controller_epoch").over(in_order) == 1
+    )
+    silent_ms = _ms(f.col("elected_at")) - _ms(seen_last)
+    gap = f.when(silent_ms > 0, silent_ms).when(silent_ms <= 0, f.lit(0))
+    return known.withColumns({"gap_ms": f.when(is_next, gap), "overlap_ms": _overlap()}).select(
+        f.when(f.col("controller") != NAMELESS, f.col("controller")).alias("controller"),
+        "controller_epoch",
+        "elected_at",
+        "ready_at",
+        "started_at",
+        "last_act_at",
+        "resigned_at",
+        (_ms(f.coalesce("started_at", "ready_at")) - _ms(f.col("elected_at"))).alias("failover_ms"),
+        "gap_ms",
+        "overlap_ms",
+        f.coalesce("refused", f.lit(0)).cast("long").alias("refused"),
+        f.coalesce("partitions_moved", f.lit(0)).cast("long").alias("partitions_moved"),
+        "slowest_event_ms",
+        "source",
+    )
+
+
+def _acted(lines: "DataFrame", found: "DataFrame") -> "DataFrame":
+    """What each term's own lines tell, and `sign_at`: the last line of its broker before somebody else was elected."""
+    from pyspark.sql import functions as f
+
+    mine = found.where("begin is not null").select(
+        "term",
+        f.col("controller").alias("who"),
+        f.col("controller_epoch").alias("epoch"),
+        "begin",
+        "until",
+        "next_at",
+    )
+    own_epoch = f.when(is_own(), f.col("controller_epoch"))
+    said = lines.select("speaker", "at", "type", "took_ms", is_own().alias("own"), own_epoch.alias("own_epoch"))
+    then = (f.col("at") >= f.col("begin")) & (f.col("until").isNull() | (f.col("at") < f.col("until")))
+    belongs = (f.col("own_epoch") == f.col("epoch")) | (f.col("own_epoch").isNull() & then)
+    # Terms are few; of each line's broker there is one at a time.
+    joined = said.join(f.broadcast(mine), (f.col("speaker") == f.col("who")) & belongs)
+
+    def own(*types: EventType) -> "Value":
+        return f.when(f.col("own") & is_a(*types), f.col("at"))
+
+    return joined.groupBy("term").agg(
+        f.min(own(EventType.CONTROLLER_READY)).alias("ready_at"),
+        f.min(own(EventType.CONTROLLER_STARTED)).alias("started_at"),
+        f.min(own(*_RESIGNED)).alias("resigned_at"),
+        f.max(f.when(f.col("own") & ~is_a(*_NO_ACT), f.col("at"))).alias("last_act_at"),
+        f.max(f.when(f.col("next_at").isNull() | (f.col("at") <= f.col("next_at")), f.col("at"))).alias("sign_at"),
+        f.max(f.when(f.col("own") & is_a(EventType.SLOW_EVENT), f.col("took_ms"))).alias("slowest_event_ms"),
+    )
+
+
+def _overlap() -> "Value":
+    from pyspark.sql import functions as f
+
+    late_us = f.unix_micros("last_act_at") - f.unix_micros("next_at")
+    wrong_us = f.col("error_us") + f.col("next_error_us")
+    alone = f.col("next_controller").isNull() | (f.col("next_controller") == f.col("controller")) | (late_us <= 0)
+    beyond = f.when(late_us > wrong_us, f.floor(late_us / 1000)).when(late_us <= wrong_us, f.lit(0))
+    return f.when(f.coalesce(alone, f.lit(False)), f.lit(0)).otherwise(beyond).cast("long")
+
+
+def _refused(lines: "DataFrame") -> "DataFrame":
+    """Requests that brokers refused for their controller's epoch; each says so once, in however many files."""
+    from pyspark.sql import functions as f
+
+    stale = lines.where(is_a(EventType.IGNORED) & f.col("reason").contains("its controller epoch"))
+    once = stale.select("controller", "controller_epoch", "speaker", "request", "correlation_id", "at").distinct()
+    return once.groupBy("controller", "controller_epoch").agg(f.count("*").alias("refused"))
+
+
+def _moved(lines: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    moves = lines.where(is_a(EventType.PARTITION) & f.col("controller_epoch").isNotNull())
+    once = moves.select("controller", "controller_epoch", "topic", "partition", "at", "to_state").distinct()
+    return once.groupBy("controller", "controller_epoch").agg(f.count("*").alias("partitions_moved"))
+
+
+def _ms(time: "Value") -> "Value":
+    from pyspark.sql import functions as f
+
+    return f.unix_millis(time)
+
+
+JOB: Final = Job(
+    name="controllers",
+    says="The terms of controllers: how long they took to take over, and whether two acted at once.",
+    needs=("timed",),
+    columns=COLUMNS,
+    run=controllers,
+)

@@ -1,0 +1,222 @@
+"""Topics that were deleted, or should have been."""
+
+from typing import TYPE_CHECKING, Final
+
+from kactl.forensics.event_types import EventType, Role
+from kactl.forensics.events import Column
+from kactl.forensics.text.columns import TEXT_LIMIT
+
+from .job import BOOL, IDS, LONG, TEXT, TIME, Job
+from .lines import NEW, is_a
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Value
+    from pyspark.sql import DataFrame
+
+COLUMNS: Final = (
+    Column("topic", TEXT, "the topic; its id if no line has its name"),
+    Column("asked_at", TIME, "when its deletion was asked for; null if no line says it, as with KRaft"),
+    Column("started_at", TIME, "when its replicas began to be stopped, the last time"),
+    Column("done_at", TIME, "when it was gone; null if no line says it"),
+    Column("span_ms", LONG, "from asked until done, or until the controllers' logs end; null if either is unknown"),
+    Column("restarts", LONG, "how often it was started again"),
+    Column("halts", LONG, "how often it was halted"),
+    Column("reason", TEXT, "why, the last time, in the controller's words"),
+    Column("blocked_by", IDS, "brokers with replicas that were dead, could not be stopped, or were being reassigned"),
+    Column("finished", BOOL, "whether it was deleted within the logs"),
+)
+STARTED: Final = "ReplicaDeletionStarted"
+SUCCESSFUL: Final = "ReplicaDeletionSuccessful"
+INELIGIBLE: Final = "ReplicaDeletionIneligible"
+# Lines that are about a deletion, and say that there is one.
+_SAID: Final = (
+    EventType.DELETION_ASKED,
+    EventType.DELETION_HANDLED,
+    EventType.DELETION_STARTED,
+    EventType.DELETION_DONE,
+    EventType.DELETION_HALTED,
+    EventType.DELETION_DEAD,
+    EventType.TOPIC_REMOVED,
+)
+_DONE: Final = (EventType.DELETION_DONE, EventType.TOPIC_REMOVED)
+# "[Topic=t,Partition=0,Replica=3]"; a number that the end of a long text cut off has no bracket behind it.
+_REPLICA: Final = r"Replica=(\d+)\]"
+
+
+def deletions(timed: "DataFrame") -> "DataFrame":
+    """One row for each deletion of a topic; a name that was used again may have several.
+
+    A deletion ends with the line that says so, and if that is missing, with the birth of another topic of this name.
+    Who blocks it is told by dead replicas that the controller names, by replicas whose deletion failed, and, of
+    deletions that never ended, by those that were asked to delete a replica and never answered; the latter two are
+    only in logs at TRACE. A deletion that began before the logs has what is in them.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    told = _told(timed)
+    before = Window.partitionBy("topic").orderBy("at", "ends").rowsBetween(Window.unboundedPreceding, -1)
+    numbered = told.withColumn("number", f.coalesce(f.sum("ends").over(before), f.lit(0)))
+    last = timed.where(f.col("role") == Role.CONTROLLER).agg(f.max("at")).scalar()
+    summed = _summed(numbered).where("said > 0").join(_unanswered(numbered), ["topic", "number"], "left")
+    until = f.when(f.col("finished"), f.col("done_at")).otherwise(last)
+    unanswered = f.when(f.col("finished") | f.col("unanswered").isNull(), _nobody()).otherwise(f.col("unanswered"))
+    return summed.select(
+        "topic",
+        "asked_at",
+        f.coalesce("started_at", "stopped_at").alias("started_at"),
+        "done_at",
+        (f.unix_millis(until) - f.unix_millis("asked_at")).alias("span_ms"),
+        f.greatest(f.col("starts") - 1, f.lit(0)).cast("long").alias("restarts"),
+        "halts",
+        "reason",
+        f.array_sort(f.array_union("blocked", unanswered)).alias("blocked_by"),
+        "finished",
+    )
+
+
+def signs(timed: "DataFrame") -> "DataFrame":
+    """The lines about deletions, one row for each topic that a line names.
+
+    Returns:
+        topic, at, type, reason, and brokers: of the dead replicas that it names, else null.
+    """
+    from pyspark.sql import functions as f
+
+    said = timed.where(is_a(*_SAID) & f.col("at").isNotNull() & ~is_a(EventType.TOPIC_REMOVED))
+    dead = f.when(
+        is_a(EventType.DELETION_DEAD), f.regexp_extract_all("text", f.lit(_REPLICA), 1).try_cast("array<int>")
+    )
+    named = said.select(f.explode(_names()).alias("topic"), "at", "type", "reason", dead.alias("brokers"))
+    removed = (
+        # Each controller's dump of the metadata log has it.
+        timed.where(is_a(EventType.TOPIC_REMOVED) & f.col("topic_id").isNotNull())
+        .groupBy("topic_id")
+        .agg(f.min("at").alias("at"), f.min("topic").alias("name"))
+        .join(topic_names(timed), "topic_id", "left")
+        .select(
+            f.coalesce("name", "topic", "topic_id").alias("topic"),
+            "at",
+            f.lit(str(EventType.TOPIC_REMOVED)).alias("type"),
+            f.lit(None).cast("string").alias("reason"),
+            f.lit(None).cast("array<int>").alias("brokers"),
+        )
+    )
+    return named.distinct().unionByName(removed)
+
+
+def topic_names(timed: "DataFrame") -> "DataFrame":
+    """topic_id and topic: KRaft's records have only the id."""
+    from pyspark.sql import functions as f
+
+    both = timed.where(f.col("topic").isNotNull() & f.col("topic_id").isNotNull())
+    return both.groupBy("topic_id").agg(f.min("topic").alias("topic"))
+
+
+def _names() -> "Value":
+    """The topics that a line lists, in whatever collection; the last one of a list that was cut off is no name."""
+    from pyspark.sql import functions as f
+
+    listed = f.split(f.regexp_replace("topic", r"^\w+\(|\)$", ""), ",")
+    whole = f.when(f.octet_length("topic") >= TEXT_LIMIT, f.slice(listed, 1, f.size(listed) - 1)).otherwise(listed)
+    return f.filter(f.transform(whole, lambda name: f.trim(name)), lambda name: name != "")
+
+
+def _told(timed: "DataFrame") -> "DataFrame":
+    """All that is told of topics which are or were to be deleted: `signs`, and moves of their replicas and partitions.
+
+    `ends` is 1 where nothing of the same deletion follows.
+    """
+    from pyspark.sql import functions as f
+
+    said = signs(timed).select(
+        "topic",
+        "at",
+        "type",
+        "reason",
+        "brokers",
+        f.lit(None).cast("int").alias("partition"),
+        f.lit(None).cast("int").alias("broker"),
+        f.lit(None).cast("string").alias("to_state"),
+        is_a(*_DONE).cast("int").alias("ends"),
+    )
+    moved = is_a(EventType.REPLICA, EventType.REPLICA_FAILED) & f.col("to_state").isin(STARTED, SUCCESSFUL, INELIGIBLE)
+    # Partitions that are added to a topic are born, too, but not its first one.
+    born = (f.col("partition") == 0) & (
+        is_a(EventType.PARTITION_CREATED) | (is_a(EventType.PARTITION) & (f.col("to_state") == NEW))
+    )
+    around = timed.where(
+        (moved | born | is_a(EventType.REASSIGNMENT_STARTED)) & f.col("topic").isNotNull() & f.col("at").isNotNull()
+    ).join(said.select("topic").distinct(), "topic", "left_semi")
+    return said.unionByName(
+        around.select(
+            "topic",
+            "at",
+            "type",
+            f.lit(None).cast("string").alias("reason"),
+            f.when(is_a(EventType.REASSIGNMENT_STARTED), f.col("replicas")).alias("brokers"),
+            "partition",
+            "broker",
+            "to_state",
+            born.cast("int").alias("ends"),
+        )
+    )
+
+
+def _summed(numbered: "DataFrame") -> "DataFrame":
+    """One row for each topic and number; `said` tells how many lines are about a deletion."""
+    from pyspark.sql import functions as f
+
+    def at(*types: EventType) -> "Value":
+        return f.when(is_a(*types), f.col("at"))
+
+    failed = is_a(EventType.REPLICA_FAILED) | (is_a(EventType.REPLICA) & (f.col("to_state") == INELIGIBLE))
+    halted_by_moving = is_a(EventType.DELETION_HALTED) & f.col("reason").contains("reassign")
+    return (
+        numbered.groupBy("topic", "number")
+        .agg(
+            f.count(at(*_SAID)).alias("said"),
+            f.min(at(EventType.DELETION_ASKED)).alias("asked_at"),
+            f.max(at(EventType.DELETION_STARTED)).alias("started_at"),
+            f.min(f.when(f.col("to_state") == STARTED, f.col("at"))).alias("stopped_at"),
+            f.min(at(*_DONE)).alias("done_at"),
+            f.count_distinct(at(EventType.DELETION_STARTED)).alias("starts"),
+            f.count_distinct(at(EventType.DELETION_HALTED)).alias("halts"),
+            f.max_by(f.col("reason"), at(EventType.DELETION_HALTED)).alias("reason"),
+            f.max("ends").alias("ends"),
+            f.flatten(f.collect_set(f.when(is_a(EventType.DELETION_DEAD), f.col("brokers")))).alias("dead"),
+            f.collect_set(f.when(failed, f.col("broker"))).alias("failed"),
+            f.flatten(f.collect_set(f.when(is_a(EventType.REASSIGNMENT_STARTED), f.col("brokers")))).alias("targets"),
+            f.coalesce(f.max(halted_by_moving), f.lit(False)).alias("is_moving"),
+        )
+        .withColumn("finished", f.col("ends") > 0)
+        .withColumn("moving", f.when(f.col("is_moving"), f.col("targets")).otherwise(_nobody()))
+        .withColumn("blocked", f.array_union(f.array_union("dead", "failed"), "moving"))
+    )
+
+
+def _unanswered(numbered: "DataFrame") -> "DataFrame":
+    """topic, number, unanswered: brokers with a replica whose deletion began, and neither succeeded nor failed."""
+    from pyspark.sql import functions as f
+
+    moves = numbered.where(is_a(EventType.REPLICA))
+    # Of two moves in one millisecond the later one is the answer.
+    order = f.struct(f.col("at"), (f.col("to_state") != STARTED))
+    last = moves.groupBy("topic", "number", "partition", "broker").agg(f.max_by("to_state", order).alias("last"))
+    waiting = last.where(f.col("last") == STARTED)
+    return waiting.groupBy("topic", "number").agg(f.collect_set("broker").alias("unanswered"))
+
+
+def _nobody() -> "Value":
+    from pyspark.sql import functions as f
+
+    return f.array().cast("array<int>")
+
+
+JOB: Final = Job(
+    name="deletions",
+    says="Topics that were deleted, or should have been.",
+    needs=("timed",),
+    columns=COLUMNS,
+    run=deletions,
+)

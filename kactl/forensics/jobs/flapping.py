@@ -1,0 +1,234 @@
+"""Partitions whose leader or ISR moved again and again."""
+
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+from kactl.forensics.event_types import Kind
+from kactl.forensics.events import Column
+
+from .deletions import signs
+from .job import INT, LONG, REAL, TEXT, TIME, Job
+from .moves import KEY, elections, isr_course
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Value
+    from pyspark.sql import DataFrame
+
+COLUMNS: Final = (
+    Column("topic", TEXT, "the topic"),
+    Column("partition", INT, "the partition's number"),
+    Column("life", INT, "which topic of this name; see `timed`"),
+    Column("elections", LONG, "how often somebody came to lead who had not led just before"),
+    Column("forced", LONG, "of them, those after a failure"),
+    Column("ping_pongs", LONG, "how often the lead went from A to B and back to A within ten minutes"),
+    Column("preferred_lost", LONG, "how often a preferred leader lost the lead again within ten minutes"),
+    Column("shrinks", LONG, "how often the ISR lost somebody"),
+    Column("expands", LONG, "how often it won somebody"),
+    Column("cycles_per_hour", REAL, "shrinks after which somebody who had left came back, in the worst sixty minutes"),
+    Column("worst_follower", INT, "who fell out most often; null if nobody did"),
+    Column("worst_follower_falls", LONG, "how often it did"),
+    Column("lone_ms", LONG, "milliseconds with no more than one replica in sync, though more are assigned"),
+    Column("under_replicated_ms", LONG, "milliseconds with fewer in sync than assigned; null if nobody knows who is"),
+    Column("first_at", TIME, "the first of all this"),
+    Column("last_at", TIME, "the last"),
+)
+SOON_MS: Final = 600_000
+_HOUR_MS: Final = 3_600_000
+_COUNTS: Final = ("elections", "forced", "ping_pongs", "preferred_lost", "shrinks", "expands")
+
+
+def flapping(leadership: "DataFrame", states: "DataFrame", timed: "DataFrame") -> "DataFrame":
+    """The partitions with more than one election, or whose ISR lost or won somebody more than once.
+
+    How long an ISR was small is summed up over what `moves.isr_course` knows of it. The last that is known lasts until
+    the last line of a log that would have told of a change: the metadata log, server.log of the leader, or else the
+    last line about the partition itself; and no longer than until the topic's deletion begins.
+    """
+    from pyspark.sql import functions as f
+
+    course = isr_course(states, timed)
+    facts = [_elected(leadership), _back_and_forth(leadership), _preferred_lost(leadership), _changed(course)]
+    nothing = f.lit(0).cast("long")
+    rows = [
+        each.select(*KEY, "at", *(f.col(name) if name in each.columns else nothing.alias(name) for name in _COUNTS))
+        for each in facts
+    ]
+    summed = (
+        reduce(lambda one, other: one.unionByName(other), rows)
+        .groupBy(*KEY)
+        .agg(
+            *(f.sum(name).alias(name) for name in _COUNTS),
+            f.min("at").alias("first_at"),
+            f.max("at").alias("last_at"),
+        )
+        .where("elections > 1 or shrinks > 1 or expands > 1")
+    )
+    falls = _falls(course)
+    return (
+        summed.join(_worst_hour(falls), list(KEY), "left")
+        .join(_worst_follower(falls), list(KEY), "left")
+        .join(_small(course, timed), list(KEY), "left")
+        .withColumn("cycles_per_hour", f.coalesce("cycles_per_hour", f.lit(0.0)))
+        .withColumn("worst_follower_falls", f.coalesce("worst_follower_falls", nothing))
+        .select(*(each.name for each in COLUMNS))
+    )
+
+
+# -- leaders -----------------------------------------------------------------------------------------------------------
+
+
+def _elected(leadership: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    return elections(leadership).select(
+        *KEY,
+        f.col("begin").alias("at"),
+        f.lit(1).cast("long").alias("elections"),
+        f.coalesce((~f.col("planned")).cast("long"), f.lit(0).cast("long")).alias("forced"),
+    )
+
+
+def _turns(leadership: "DataFrame", which: str) -> "DataFrame":
+    """The leaderships, of those asked for, in which another one leads than in the one before."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    one = Window.partitionBy(*KEY).orderBy("leader_epoch", "begin")
+    kept = leadership.where("begin is not null").where(which)
+    before = f.lag("leader").over(one)
+    return kept.withColumn("is_same", before.eqNullSafe(f.col("leader"))).where(~f.col("is_same"))
+
+
+def _back_and_forth(leadership: "DataFrame") -> "DataFrame":
+    """A row for each return of a leader; that nobody led in between is no third one."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    one = Window.partitionBy(*KEY).orderBy("leader_epoch", "begin")
+    gone_ms = f.unix_millis("begin") - f.unix_millis(f.lag("begin").over(one))
+    back = (f.lag("leader", 2).over(one) == f.col("leader")) & (gone_ms <= SOON_MS)
+    turns = _turns(leadership, "leader >= 0").withColumn("back", back).where("back")
+    return turns.select(*KEY, f.col("begin").alias("at"), f.lit(1).cast("long").alias("ping_pongs"))
+
+
+def _preferred_lost(leadership: "DataFrame") -> "DataFrame":
+    """A row for each preferred leader that somebody else, or nobody, soon followed."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    one = Window.partitionBy(*KEY).orderBy("leader_epoch", "begin")
+    led_ms = f.unix_millis(f.lead("begin").over(one)) - f.unix_millis("begin")
+    lost = (f.col("how") == "preferred") & (led_ms <= SOON_MS)
+    turns = _turns(leadership, "leader is not null").withColumn("lost", lost).where("lost")
+    return turns.select(*KEY, f.col("begin").alias("at"), f.lit(1).cast("long").alias("preferred_lost"))
+
+
+# -- ISRs --------------------------------------------------------------------------------------------------------------
+
+
+def _changed(course: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    changes = course.select(
+        *KEY,
+        "at",
+        (f.size("lost") > 0).cast("long").alias("shrinks"),
+        (f.size("won") > 0).cast("long").alias("expands"),
+    )
+    return changes.where("shrinks + expands > 0")
+
+
+def _falls(course: "DataFrame") -> "DataFrame":
+    """A row for each replica that left: the key, `at`, `replica`, and `back`, whether it was seen to come back."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    left = f.transform("lost", lambda replica: f.struct(replica.alias("replica"), f.lit(True).alias("fell")))
+    came = f.transform("won", lambda replica: f.struct(replica.alias("replica"), f.lit(False).alias("fell")))
+    each = course.select(*KEY, "at", f.explode(f.concat(left, came)).alias("move")).select(*KEY, "at", "move.*")
+    one = Window.partitionBy(*KEY, "replica").orderBy("at", "fell")
+    back = f.coalesce(~f.lead("fell").over(one), f.lit(False))
+    return each.withColumn("back", back).where("fell").drop("fell")
+
+
+def _worst_hour(falls: "DataFrame") -> "DataFrame":
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    cycles = falls.where("back").select(*KEY, f.unix_millis("at").alias("at_ms")).distinct()
+    hour = Window.partitionBy(*KEY).orderBy("at_ms").rangeBetween(1 - _HOUR_MS, 0)
+    within = cycles.withColumn("within", f.count("*").over(hour))
+    return within.groupBy(*KEY).agg(f.max("within").cast("double").alias("cycles_per_hour"))
+
+
+def _worst_follower(falls: "DataFrame") -> "DataFrame":
+    """Who fell out most often; of several, the one with the lowest id."""
+    from pyspark.sql import functions as f
+
+    counted = falls.groupBy(*KEY, "replica").agg(f.count("*").alias("falls"))
+    worst = counted.groupBy(*KEY).agg(f.max(f.struct("falls", (-f.col("replica")).alias("minus"))).alias("worst"))
+    return worst.select(
+        *KEY,
+        (-f.col("worst.minus")).alias("worst_follower"),
+        f.col("worst.falls").alias("worst_follower_falls"),
+    )
+
+
+def _small(course: "DataFrame", timed: "DataFrame") -> "DataFrame":
+    """The key, lone_ms, under_replicated_ms."""
+    from pyspark.sql import functions as f
+
+    known = course.where("until is not null").select(*KEY, "at", "until", "isr", "replicas")
+    last = _until_the_end(course.where("until is null"), timed).select(*known.columns)
+    lasts_ms = f.greatest(f.unix_millis("until") - f.unix_millis("at"), f.lit(0))
+
+    def in_all(is_small: "Value") -> "Value":
+        return f.sum(f.when(f.col("replicas").isNotNull(), f.when(is_small, lasts_ms).otherwise(0)))
+
+    return (
+        known.unionByName(last)
+        .groupBy(*KEY)
+        .agg(
+            in_all((f.size("isr") <= 1) & (f.size("replicas") > 1)).alias("lone_ms"),
+            in_all(f.size("isr") < f.size("replicas")).alias("under_replicated_ms"),
+        )
+    )
+
+
+def _until_the_end(last: "DataFrame", timed: "DataFrame") -> "DataFrame":
+    """The last that is known of each ISR, with how long it can be relied on as `until`."""
+    from pyspark.sql import functions as f
+
+    of_leaders = (
+        timed.where((f.col("kind") == Kind.SERVER) & f.col("speaker").isNotNull())
+        .groupBy(f.col("speaker").alias("leader"))
+        .agg(f.max("at").alias("told_until"))
+    )
+    own = timed.where("topic is not null and partition is not null").groupBy(*KEY).agg(f.max("at").alias("own_until"))
+    dumped = timed.where(f.col("kind") == Kind.DUMP).agg(f.max("at")).scalar()
+    reliable = (
+        last.join(f.broadcast(of_leaders), "leader", "left")
+        .join(own, list(KEY), "left")
+        .withColumn("until", f.greatest("at", "own_until", "told_until", f.when(f.col("whole"), dumped)))
+    )
+    ends = reliable.alias("one").join(
+        signs(timed).select(f.col("topic").alias("deleted"), f.col("at").alias("deleted_at")).alias("sign"),
+        (f.col("one.topic") == f.col("deleted")) & (f.col("deleted_at") >= f.col("one.at")),
+        "left",
+    )
+    # One row again for each partition: the first sign after what is known last.
+    return ends.groupBy(*KEY).agg(
+        f.first("at").alias("at"),
+        f.least(f.first("until"), f.min("deleted_at")).alias("until"),
+        f.first("isr").alias("isr"),
+        f.first("replicas").alias("replicas"),
+    )
+
+
+JOB: Final = Job(
+    name="flapping",
+    says="Partitions whose leader or ISR moved again and again.",
+    needs=("leadership", "states", "timed"),
+    columns=COLUMNS,
+    run=flapping,
+)

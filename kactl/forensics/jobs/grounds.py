@@ -1,0 +1,202 @@
+"""Why a partition got the leader it has: what was asked for, and what had happened, shortly before.
+
+From 1.1 on a controller's line says from which state a partition comes, and not by which strategy a leader was sought.
+From OfflinePartition there was no leader, whatever was wanted. From OnlinePartition somebody wanted another one: the
+old leader's broker was stopping, or is not among the replicas that a reassignment aims at, or an election of preferred
+leaders was asked for. KRaft's log has no such states, nor have brokers'; there a leader that had just been fenced or
+missed, and was not back yet, did not leave of its own will.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from kactl.forensics.event_types import EventType
+from kactl.forensics.text.columns import TEXT_LIMIT
+
+from .lines import NEW, OFFLINE, is_a
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Value
+    from pyspark.sql import DataFrame
+
+INITIAL: Final = "initial"
+AFTER_OFFLINE: Final = "offline"
+PREFERRED: Final = "preferred"
+STOPPED: Final = "controlled-shutdown"
+REASSIGNED: Final = "reassign"
+ISR: Final = "isr"
+UNKNOWN: Final = "unknown"
+_WANTED: Final = (PREFERRED, STOPPED, REASSIGNED)
+_TP: Final = ("topic", "partition")
+_MISSED: Final = ("brokers_removed", "brokers_bounced")
+_SECOND_US: Final = 1_000_000
+# An election is part of the event that asks for it, or of the next one, behind whatever the controller has to do first.
+_ASKED_WITHIN_US: Final = 120 * _SECOND_US
+# A controlled shutdown is tried several times, and each partition that has nobody else in sync waits for the next.
+_STOPPING_WITHIN_US: Final = 300 * _SECOND_US
+# A broker that was fenced or missed longer ago has lost its partitions by then.
+_GONE_WITHIN_US: Final = 60 * _SECOND_US
+# Whoever comes back leads nothing yet: what it loses in the first moment is told late, and was lost with its absence.
+_BACK_FOR_US: Final = 1 * _SECOND_US
+# How far a line may seem to be later than what came of it.
+_SLACK_US: Final = 100_000
+# Names of partitions in lists, in brackets before 1.0, and their parts.
+_NAMES: Final = r"\[[A-Za-z0-9._-]+,\d+\]|[A-Za-z0-9._-]+-\d+(?=[, )\]]|$)"
+_PARTS: Final = r"^\[?(.+)[-,](\d+)\]?$"
+
+
+def explain(epochs: "DataFrame", timed: "DataFrame") -> "DataFrame":
+    """Leader epochs with `how` and `planned` behind their columns.
+
+    Args:
+        epochs: topic, partition, controller, leader, leader_epoch, begin, replicas, removing, formats, from_state,
+            prev_leader.
+    """
+    from pyspark.sql import functions as f
+
+    joined = (
+        epochs.join(f.broadcast(_of_brokers(timed)), f.col("prev_leader") == f.col("left_broker"), "left")
+        .join(_asked(timed), list(_TP), "left")
+        .join(_reassigned(timed), list(_TP), "left")
+        .join(f.broadcast(_asked_of_many(timed)), f.col("controller") == f.col("asked_controller"), "left")
+        .withColumn("begin_us", f.unix_micros("begin"))
+        .withColumn("target", _aim())
+    )
+    found = joined.withColumn("how", _how())
+    planned = f.when(f.col("how").isin(*_WANTED), True).when(f.col("how") == AFTER_OFFLINE, False)
+    return found.withColumn("planned", planned).select(*epochs.columns, "how", "planned")
+
+
+def _how() -> "Value":
+    from pyspark.sql import functions as f
+
+    leader, before = f.col("leader"), f.col("prev_leader")
+    is_first = (f.col("from_state") == NEW) | (f.col("leader_epoch") == 0)
+    in_kraft = f.exists("formats", lambda each: each.isin("K6a", "K6b", "PARTITION_CHANGE_RECORD"))
+    unclean = f.array_contains("formats", "K6a")
+    stopping = _has_left("stopping", _STOPPING_WITHIN_US)
+    fenced = _has_left("fenced", _GONE_WITHIN_US)
+    # A controller's own line has the state, and would say that it was offline.
+    missed = f.col("from_state").isNull() & _has_left("missed", _GONE_WITHIN_US)
+    preferred = f.col("replicas").isNull() | (f.get("replicas", f.lit(0)) == leader)
+    asked = _within("asked", _ASKED_WITHIN_US) | (
+        _within("asked_of_many", _ASKED_WITHIN_US) & f.col("replicas").isNotNull()
+    )
+    left_out = ~f.array_contains("target", before) | f.array_contains("removing", before)
+    return (
+        f.when(is_first, INITIAL)
+        .when((leader == -1) | (leader == before), ISR)
+        .when((f.col("from_state") == OFFLINE) | (before == -1) | unclean, AFTER_OFFLINE)
+        .when(stopping, STOPPED)
+        .when(fenced | missed, AFTER_OFFLINE)
+        .when(left_out, REASSIGNED)
+        .when(asked & preferred, PREFERRED)
+        .when(in_kraft & f.col("replicas").isNotNull() & preferred, PREFERRED)
+        .otherwise(UNKNOWN)
+    )
+
+
+def _aim() -> "Value":
+    """The replicas to which the last reassignment before the beginning was to go."""
+    from pyspark.sql import functions as f
+
+    before = f.filter("aims", lambda aim: aim["us"] <= f.col("begin_us") + _SLACK_US)
+    return f.array_max(before)["replicas"]
+
+
+def _within(times: str, most_us: int) -> "Value":
+    """Whether one of the moments in an array was at most so long before the beginning."""
+    from pyspark.sql import functions as f
+
+    ago = f.filter(
+        f.col(times),
+        lambda each: (each <= f.col("begin_us") + _SLACK_US) & (each >= f.col("begin_us") - most_us),
+    )
+    return f.coalesce(f.size(ago) > 0, f.lit(False))
+
+
+def _has_left(times: str, most_us: int) -> "Value":
+    """Whether the old leader's broker had left at one of these moments, shortly before, and had not come back since.
+
+    One that has come back and leads was elected after that; whatever takes it from it then has grounds of its own.
+    """
+    from pyspark.sql import functions as f
+
+    def still(left: "Value") -> "Value":
+        came_back = f.exists("back", lambda each: (each > left) & (each <= f.col("begin_us") - _BACK_FOR_US))
+        recent = (left <= f.col("begin_us") + _SLACK_US) & (left >= f.col("begin_us") - most_us)
+        return recent & ~came_back
+
+    return f.coalesce(f.exists(times, still), f.lit(False))
+
+
+# -- what was asked for, and what had happened -------------------------------------------------------------------------
+
+
+def _of_brokers(timed: "DataFrame") -> "DataFrame":
+    """For each broker, when it was stopping, when it was fenced or missed, and when it came back."""
+    from pyspark.sql import functions as f
+
+    us = f.unix_micros("at")
+    of_one = is_a(EventType.BROKER_STOPPING, EventType.BROKER_FENCED, EventType.BROKER_UNFENCED)
+    many = is_a(EventType.BROKERS_CHANGED, EventType.BROKER_FAILED, EventType.BROKER_STARTED)
+    missed = f.concat(*(f.coalesce(name, f.array().cast("array<int>")) for name in _MISSED))
+    of = [
+        f.struct(
+            f.when(of_one, f.array("broker")).otherwise(missed).alias("brokers"),
+            is_a(EventType.BROKER_UNFENCED).alias("back"),
+        ),
+        f.struct(f.col("brokers_added").alias("brokers"), f.lit(True).alias("back")),
+    ]
+    told = timed.where(of_one | many).select("type", us.alias("us"), f.inline(f.array(*of)))
+    each = told.select("type", "us", "back", f.explode("brokers").alias("left_broker")).where("left_broker is not null")
+    return each.groupBy("left_broker").agg(
+        f.collect_set(f.when(is_a(EventType.BROKER_STOPPING), f.col("us"))).alias("stopping"),
+        f.collect_set(f.when(is_a(EventType.BROKER_FENCED), f.col("us"))).alias("fenced"),
+        f.collect_set(f.when(~of_one & ~f.col("back"), f.col("us"))).alias("missed"),
+        f.collect_set(f.when(f.col("back"), f.col("us"))).alias("back"),
+    )
+
+
+def _asked(timed: "DataFrame") -> "DataFrame":
+    """For each partition, when an election of its preferred leader was asked for by its name."""
+    from pyspark.sql import functions as f
+
+    # Where a list was cut, its last name may have been.
+    whole = f.when(_is_cut(), f.regexp_replace("text", "[^,]*$", "")).otherwise(f.col("text"))
+    names = f.explode(f.array_distinct(f.regexp_extract_all(whole, f.lit(_NAMES), f.lit(0))))
+    said = timed.where(_is_preferred() & f.col("text").isNotNull()).select(f.unix_micros("at").alias("us"), names)
+    topic, partition = (f.regexp_extract("col", _PARTS, group) for group in (1, 2))
+    return said.groupBy(topic.alias("topic"), partition.try_cast("int").alias("partition")).agg(
+        f.collect_set("us").alias("asked")
+    )
+
+
+def _asked_of_many(timed: "DataFrame") -> "DataFrame":
+    """For each controller, when it was asked for so many such elections that their list was cut: any may be in it."""
+    from pyspark.sql import functions as f
+
+    said = timed.where(_is_preferred() & _is_cut() & f.col("controller").isNotNull())
+    return said.groupBy(f.col("controller").alias("asked_controller")).agg(
+        f.collect_set(f.unix_micros("at")).alias("asked_of_many")
+    )
+
+
+def _is_preferred() -> "Value":
+    from pyspark.sql import functions as f
+
+    return is_a(EventType.ELECTION_ASKED) & (f.col("strategy") == "preferred")
+
+
+def _is_cut() -> "Value":
+    from pyspark.sql import functions as f
+
+    return f.octet_length("text") >= TEXT_LIMIT - 3  # the end of a character may have gone, too
+
+
+def _reassigned(timed: "DataFrame") -> "DataFrame":
+    """For each partition, to which replicas it was to go, and since when."""
+    from pyspark.sql import functions as f
+
+    said = timed.where(is_a(EventType.REASSIGNMENT_STARTED, EventType.REASSIGNMENT_CAUGHT_UP) & f.col("at").isNotNull())
+    aim = f.struct(f.unix_micros("at").alias("us"), f.col("replicas").alias("replicas"))
+    return said.where("replicas is not null").groupBy(*_TP).agg(f.collect_set(aim).alias("aims"))

@@ -1,0 +1,59 @@
+"""KRaft's metadata log, made whole: its records have only what changed, and no epochs.
+
+A record that names a leader raises the leader epoch by one, even if it names the same one; every record raises the
+partition epoch by one. Both begin with what the partition was created with, or with what a snapshot says.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from kactl.forensics.event_types import EventType, Kind
+
+from .lines import is_a
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_KEY: Final = ("topic", "partition", "life")
+_CHANGES: Final = ("leader", "isr", "replicas", "adding", "removing", "recovery", "leader_epoch", "partition_epoch")
+
+
+def filled(timed: "DataFrame") -> "DataFrame":
+    """The records about partitions, each with all that was true after it; of those before any creation, what is known.
+
+    What several dumps have of the same log counts once. `raised` is on top: whether it was this record that raised the
+    leader epoch.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    is_created = is_a(EventType.PARTITION_CREATED)
+    is_record = (f.col("kind") == Kind.DUMP) & (is_created | is_a(EventType.LEADERSHIP))
+    records = timed.where(is_record & f.col("topic").isNotNull() & f.col("at").isNotNull())
+    once = records.groupBy(*_KEY, "at", "type", *_CHANGES).agg(
+        f.min(f.struct("file_id", "offset")).alias("place"),
+        f.first("at_error_us").alias("at_error_us"),
+        f.first("format").alias("format"),
+    )
+    order = Window.partitionBy(*_KEY).orderBy("at", "place")
+    since = Window.partitionBy(*_KEY, "creation").orderBy("at", "place")
+    counted = (
+        once.withColumn("creation", f.count(f.when(is_created, 1)).over(order))
+        .withColumns(
+            {
+                "base": f.first(f.when(is_created, f.struct("leader_epoch", "partition_epoch"))).over(since),
+                "leaders": f.count(f.when(~is_created & f.col("leader").isNotNull(), 1)).over(since),
+                "changes": f.count(f.when(~is_created, 1)).over(since),
+                "raised": ~is_created & f.col("leader").isNotNull(),
+            }
+        )
+        .withColumns(
+            {
+                "leader_epoch": f.col("base.leader_epoch") + f.col("leaders").cast("int"),
+                "partition_epoch": f.col("base.partition_epoch") + f.col("changes").cast("int"),
+            }
+        )
+    )
+    kept = ("leader", "isr", "replicas", "adding", "removing", "recovery")
+    return counted.withColumns({name: f.last(name, ignorenulls=True).over(order) for name in kept}).drop(
+        "base", "leaders", "changes", "creation", "place"
+    )

@@ -1,0 +1,111 @@
+"""Topics whose name was used again: a partition of the second topic begins anew with leader epoch 0.
+
+A topic's life begins with the first of its partitions that is born once more (P1 from NonExistentPartition; KRaft: a
+topic id that was not there before). What the logs have of a topic from before its first birth in them is a life of its
+own, too. Partitions that are added to a topic are born once, and begin no life.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from kactl.forensics.event_types import EventType
+from kactl.forensics.events import Column
+
+from .job import INT, TEXT, TIME, Job
+from .lines import ABSENT, NEW, is_a
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Value
+    from pyspark.sql import DataFrame
+
+COLUMNS: Final = (
+    Column("topic", TEXT, "the topic's name; only those that were used more than once"),
+    Column("life", INT, "0 for the first topic of this name in the logs, 1 for the second, ..."),
+    Column("born_at", TIME, "when it was created, on the reference's clock; null if before the logs"),
+)
+# What the logs have of a topic this long before its birth is of another one; no clock that is linked is so wrong.
+_OLDER_US: Final = 10_000_000
+# One birth is not told twice within it but by the same line in two files.
+_TOGETHER_US: Final = 1_000
+
+
+def lives(on_one_clock: "DataFrame") -> "DataFrame":
+    """All lives of names that had several.
+
+    Args:
+        on_one_clock: what `timed.on_one_clock` returns.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    births = _births(on_one_clock)
+    one = Window.partitionBy("topic", "partition", "topic_id").orderBy("at_us")
+    born = (
+        births.withColumn("before_us", f.lag("at_us").over(one))
+        # The same line in two files, or told by several controllers that replay one log.
+        .where(f.col("before_us").isNull() | ((f.col("at_us") - f.col("before_us") > _TOGETHER_US) & ~_is_told_again()))
+        .withColumn("number", f.row_number().over(Window.partitionBy("topic", "partition").orderBy("at_us")))
+        .groupBy("topic", "number")
+        .agg(f.min("at_us").alias("born_us"))
+    )
+    first = born.where("number = 1").select("topic", f.col("born_us").alias("first_us"))
+    older = _older(on_one_clock, first)
+    counted = (
+        born.join(older, "topic", "left")
+        .withColumn("shift", f.coalesce(f.col("is_older").cast("int"), f.lit(0)))
+        .withColumn("life", f.col("number") - 1 + f.col("shift"))
+    )
+    again = counted.where("life > 0").select("topic").distinct()
+    from_before = older.where("is_older").selectExpr("topic", "0 life", "cast(null as bigint) born_us")
+    found = counted.select("topic", "life", "born_us").unionByName(from_before).join(again, "topic", "left_semi")
+    return found.select("topic", f.col("life").cast("int"), f.timestamp_micros("born_us").alias("born_at"))
+
+
+def _births(events: "DataFrame") -> "DataFrame":
+    """topic, partition, topic_id, at_us; in KRaft a topic is born as a whole, as partition -1, once for each id."""
+    from pyspark.sql import functions as f
+
+    new = is_a(EventType.PARTITION) & (f.col("from_state") == ABSENT) & (f.col("to_state") == NEW)
+    in_kraft = is_a(EventType.PARTITION_CREATED) & f.col("topic_id").isNotNull()
+    born = events.where((new | in_kraft) & f.col("topic").isNotNull() & f.col("at").isNotNull())
+    return born.select(
+        "topic",
+        f.when(in_kraft, f.lit(-1)).otherwise(f.col("partition")).alias("partition"),
+        f.when(in_kraft, f.col("topic_id")).alias("topic_id"),
+        f.unix_micros("at").alias("at_us"),
+    )
+
+
+def _is_told_again() -> "Value":
+    """KRaft's controllers say it of each partition, and again whenever they replay their log."""
+    from pyspark.sql import functions as f
+
+    return f.col("topic_id").isNotNull()
+
+
+def _older(events: "DataFrame", first: "DataFrame") -> "DataFrame":
+    """topic, is_older: whether the logs have something of a topic from before its first birth in them."""
+    from pyspark.sql import functions as f
+
+    named = f.col("topic").isNotNull() & f.col("partition").isNotNull() & f.col("clock_known")
+    told = events.where(named & ~is_a(EventType.REASSIGNMENT_STARTED))
+    at_us = f.unix_micros("at") + f.coalesce("at_error_us", f.lit(0))
+    earliest = told.groupBy("topic").agg(f.min(at_us).alias("earliest_us"))
+    return earliest.join(first, "topic").select(
+        "topic", (f.col("earliest_us") < f.col("first_us") - _OLDER_US).alias("is_older")
+    )
+
+
+def run(events: "DataFrame", skew: "DataFrame") -> "DataFrame":
+    """The same, from events as they are."""
+    from .timed import on_one_clock
+
+    return lives(on_one_clock(events, skew))
+
+
+JOB: Final = Job(
+    name="lives",
+    says="Topics whose name was used again, and since when.",
+    needs=("events", "skew"),
+    columns=COLUMNS,
+    run=run,
+)

@@ -1,0 +1,175 @@
+"""What moved: leaders that took over, and ISRs that lost or won somebody; each once, however often it was told.
+
+Every write of a partition's state raises its version by one. Between two states with versions that follow each other
+nothing else happened, so states alone tell; where versions are missing in between, or lines have none, what leaders say
+of their ISRs fills in.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from kactl.forensics.event_types import EventType
+
+from .lines import is_a
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Value
+    from pyspark.sql import DataFrame
+
+KEY: Final = ("topic", "partition", "life")
+# How somebody comes to lead by an election, in the words of `leadership.how`.
+_BY_ELECTION: Final = ("offline", "preferred", "controlled-shutdown")
+# At the same time, a leader says what it wants before the state that comes of it is told.
+_WANTED, _STORED = 0, 1
+
+
+def elections(leadership: "DataFrame") -> "DataFrame":
+    """Of the leaderships, those in which somebody took over: from another one, or from nobody.
+
+    Not the first leader that a partition ever had, nor a new epoch of the same leader. Where nobody knows who led
+    before, only what is certainly an election counts: the first line of a partition in the logs may be about a leader
+    that had led long since.
+    """
+    from pyspark.sql import functions as f
+
+    how = f.coalesce("how", f.lit("unknown"))
+    before = f.col("prev_leader")
+    took_over = (
+        f.when(how == "offline", True)
+        .when(before.isNull(), how.isin(list(_BY_ELECTION)))
+        .otherwise(before != f.col("leader"))
+    )
+    return leadership.where((f.col("leader") >= 0) & f.col("begin").isNotNull() & (how != "initial") & took_over)
+
+
+def isr_course(states: "DataFrame", timed: "DataFrame") -> "DataFrame":
+    """What is known of each partition's ISR, in order.
+
+    Returns:
+        the key; `at`; `until`, which is `at` of the next, and null for the last; `leader`; `isr`; `replicas` as far as
+        known by then; `whole`, whether it is from a log that has every change; `lost` and `won`, who left the ISR then
+        and who joined it. Both are empty where it is what was known anyway.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    known = states.where("isr is not null and at is not null and coalesce(leader, 0) <> -2")
+    versioned = _versioned(known.where("partition_epoch is not null"))
+    seen = versioned.unionByName(_unversioned(known)).unionByName(_said_by_leaders(timed))
+    order = ["at", "rank", "version"]
+    forward = Window.partitionBy(*KEY).orderBy(*order)
+    backward = Window.partitionBy(*KEY).orderBy(*(f.desc(name) for name in order))
+    others = (Window.unboundedPreceding, -1)
+    version_before = f.last("version", ignorenulls=True).over(forward.rowsBetween(*others))
+    version_after = f.last("version", ignorenulls=True).over(backward.rowsBetween(*others))
+    missing = f.coalesce(version_after - version_before > 1, f.lit(True))
+    used = seen.withColumn("used", f.col("version").isNotNull() | missing).where("used")
+
+    before = f.lag("isr").over(forward)
+    is_known = f.coalesce(f.array_sort(before) == f.array_sort("isr"), f.lit(False))
+    # A leader's line says itself what was before it; a state follows whatever was known last.
+    base = f.coalesce("prev_isr", before)
+    so_far = forward.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    return used.select(
+        *KEY,
+        "at",
+        f.lead("at").over(forward).alias("until"),
+        "leader",
+        "isr",
+        f.last("replicas", ignorenulls=True).over(so_far).alias("replicas"),
+        "whole",
+        _without(base, f.col("isr"), is_known).alias("lost"),
+        _without(f.col("isr"), base, is_known).alias("won"),
+    )
+
+
+def _versioned(states: "DataFrame") -> "DataFrame":
+    """States with versions. A version is never older than one that it followed, whatever clocks say."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    so_far = Window.partitionBy(*KEY).orderBy("partition_epoch").rowsBetween(Window.unboundedPreceding, 0)
+    return states.select(
+        *KEY,
+        f.max("at").over(so_far).alias("at"),
+        f.lit(_STORED).alias("rank"),
+        f.col("partition_epoch").alias("version"),
+        "leader",
+        "isr",
+        f.lit(None).cast("array<int>").alias("prev_isr"),
+        "replicas",
+        _is_whole().alias("whole"),
+    )
+
+
+def _unversioned(states: "DataFrame") -> "DataFrame":
+    """States without a version: of each leader epoch the first, as later ones are older news from elsewhere.
+
+    Of a metadata log that begins in the middle all, although they have no numbers: it is in order, and has every state.
+    """
+    from pyspark.sql import functions as f
+
+    unnumbered = states.where("partition_epoch is null").withColumn("whole", _is_whole())
+    state = f.struct("at", "leader", "isr", "replicas", "whole")
+    first = (
+        unnumbered.where("leader_epoch is not null")
+        .groupBy(*KEY, "leader_epoch")
+        .agg(f.min_by(state, "at").alias("state"))
+        .select(*KEY, "state.*")
+    )
+    records = unnumbered.where("leader_epoch is null and whole").select(*first.columns)
+    return first.unionByName(records).select(
+        *KEY,
+        "at",
+        f.lit(_STORED).alias("rank"),
+        f.lit(None).cast("int").alias("version"),
+        "leader",
+        "isr",
+        f.lit(None).cast("array<int>").alias("prev_isr"),
+        "replicas",
+        "whole",
+    )
+
+
+def _said_by_leaders(timed: "DataFrame") -> "DataFrame":
+    """What leaders said that they do to their ISRs, less what came to nothing as another one had written meanwhile."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    told = timed.where(
+        is_a(EventType.ISR_SHRUNK, EventType.ISR_EXPANDED, EventType.ISR_UPDATED, EventType.ISR_REFUSED)
+        & (f.col("role") == "broker")
+        & f.col("topic").isNotNull()
+        & f.col("at").isNotNull()
+    )
+    # The same line may stand in two files.
+    once = told.groupBy(*KEY, "speaker", "at", "type", "isr", "prev_isr").agg(f.min("offset").alias("offset"))
+    one = Window.partitionBy(*KEY, "speaker").orderBy("at", "offset")
+    refused = f.coalesce(f.lead("type").over(one) == str(EventType.ISR_REFUSED), f.lit(False))
+    wanted = once.withColumn("refused", refused).where(
+        is_a(EventType.ISR_SHRUNK, EventType.ISR_EXPANDED) & ~f.col("refused")
+    )
+    return wanted.where("isr is not null and prev_isr is not null").select(
+        *KEY,
+        "at",
+        f.lit(_WANTED).alias("rank"),
+        f.lit(None).cast("int").alias("version"),
+        f.col("speaker").alias("leader"),
+        "isr",
+        "prev_isr",
+        f.lit(None).cast("array<int>").alias("replicas"),
+        f.lit(False).alias("whole"),
+    )
+
+
+def _is_whole() -> "Value":
+    """Whether a state was read from KRaft's metadata log, which has them all."""
+    from pyspark.sql import functions as f
+
+    return f.coalesce(f.exists("formats", lambda each: each.endswith("_RECORD")), f.lit(False))
+
+
+def _without(some: "Value", others: "Value", is_known: "Value") -> "Value":
+    from pyspark.sql import functions as f
+
+    nobody = f.array().cast("array<int>")
+    return f.when(is_known, nobody).otherwise(f.coalesce(f.array_except(some, others), nobody))

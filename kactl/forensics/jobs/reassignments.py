@@ -1,0 +1,188 @@
+"""Partitions that were moved to other replicas, or should have been.
+
+    what is asked for (C10) ─┬─▶ signs, in order ─▶ moves ─┬─▶ who caught up, where it ended
+    who is added, who goes ──┘                             │
+    states meanwhile, what is written (S7) ────────────────┘
+
+What the signs are depends on the version; see `reassignment_signs`.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from kactl.forensics.event_types import EventType, Role
+from kactl.forensics.events import Column
+
+from .job import BOOL, IDS, INT, LONG, TEXT, TIME, Job
+from .lines import is_a
+from .moves import KEY
+from .reassignment_signs import moves_seen
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Value
+    from pyspark.sql import DataFrame
+
+COLUMNS: Final = (
+    Column("topic", TEXT, "the topic"),
+    Column("partition", INT, "the partition's number"),
+    Column("life", INT, "which topic of this name; see `timed`"),
+    Column("started_at", TIME, "when it began, or the first line that shows it under way; null if none does"),
+    Column("caught_up_at", TIME, "when all of the target had caught up"),
+    Column("done_at", TIME, "when the target alone was assigned; null if no line shows it"),
+    Column("span_ms", LONG, "from started until done, given up or followed by another, or to the end of the logs"),
+    Column("origin", IDS, "who was assigned before; null if unknown"),
+    Column("target", IDS, "who was to be"),
+    Column("copy_ms", LONG, "from started until caught up"),
+    Column("waits", LONG, "how often the controller found that some had not caught up"),
+    Column("waiting_for", IDS, "of the target, those never seen in the ISR meanwhile; empty if all caught up"),
+    Column("finished", BOOL, "whether it came to its end within the logs; null if all caught up and no more is told"),
+)
+# "Sent LeaderAndIsr request LeaderAndIsr(..) with new replica assignment 1,2 to leader 2 for partition ..."
+_WRITTEN: Final = r"with new replica assignment ([\d, ]+) to leader"
+
+
+def reassignments(timed: "DataFrame", states: "DataFrame") -> "DataFrame":
+    """One row for each reassignment of a partition.
+
+    Another one begins where somebody else is to be assigned than before, and after the end of the one before; the same
+    again, as a new controller says it, is the same. One that was given up, or that another one took the place of, is
+    not finished. Who caught up is seen from ISRs.
+    """
+    from pyspark.sql import functions as f
+
+    moves = moves_seen(timed)
+    judged = _judged(moves.join(_courses(moves, timed, states), [*KEY, "number"], "left"))
+    last = timed.where(f.col("role") == Role.CONTROLLER).agg(f.max("at")).scalar()
+    until = (
+        f.when(f.col("finished").isNull(), None)
+        .when(f.col("finished"), f.col("done_at"))
+        .otherwise(f.coalesce("closed_at", "next_at", last))
+    )
+    return judged.select(
+        *KEY,
+        "started_at",
+        "caught_up_at",
+        "done_at",
+        (f.unix_millis(until) - f.unix_millis("started_at")).alias("span_ms"),
+        "origin",
+        "target",
+        (f.unix_millis("caught_up_at") - f.unix_millis("started_at")).alias("copy_ms"),
+        "waits",
+        "waiting_for",
+        "finished",
+    )
+
+
+# -- what became of them -----------------------------------------------------------------------------------------------
+
+
+def _courses(moves: "DataFrame", timed: "DataFrame", states: "DataFrame") -> "DataFrame":
+    """The key, number, and `course`: all that is known of the partition's replicas and ISR until the next one began."""
+    from pyspark.sql import functions as f
+
+    ids = f.transform(f.split(f.regexp_extract("text", _WRITTEN, 1), ","), lambda each: f.trim(each).try_cast("int"))
+    written = timed.where(is_a(EventType.REASSIGNMENT_SENT) & f.col("topic").isNotNull()).select(
+        *KEY, "at", ids.alias("replicas"), f.lit(None).cast("array<int>").alias("isr")
+    )
+    known = (
+        states.where("at is not null")
+        .select(*KEY, "at", "replicas", "isr")
+        .unionByName(written.where("at is not null and replicas[0] is not null"))
+    )
+    spans = moves.select(*KEY, "number", "next_at")
+    joined = spans.join(known, list(KEY)).where(f.col("next_at").isNull() | (f.col("at") < f.col("next_at")))
+    state = f.struct("at", "replicas", "isr")
+    return joined.groupBy(*KEY, "number").agg(f.array_sort(f.collect_list(state)).alias("course"))
+
+
+def _judged(moves: "DataFrame") -> "DataFrame":
+    """Moves with origin, target, caught_up_at, done_at, waiting_for and finished."""
+    from pyspark.sql import functions as f
+
+    states = "array<struct<at:timestamp,replicas:array<int>,isr:array<int>>>"
+    told = moves.withColumns(
+        {"course": f.coalesce("course", f.array().cast(states)), "since": f.coalesce("started_at", "begin")}
+    )
+    judged = _with_followers(_with_end(_with_target(told)))
+    is_there, is_closed = f.col("caught_up_at").isNotNull(), f.col("closed_at").isNotNull()
+    return judged.withColumn(
+        "finished",
+        f.when(f.col("done_at").isNotNull(), True)
+        .when(is_closed & f.col("reached").isNull(), None)
+        .when(is_there & ~is_closed & f.col("next_at").isNull(), None)
+        .otherwise(False),
+    )
+
+
+def _with_target(moves: "DataFrame") -> "DataFrame":
+    """With origin and target: as lines name them, or by who was assigned before and who was added and removed."""
+    from pyspark.sql import functions as f
+
+    earlier = f.filter("course", lambda each: (each.at < f.col("since")) & each.replicas.isNotNull())
+    before = f.try_element_at(earlier, f.lit(-1)).replicas
+    # If another one was under way, what was assigned before is not where it came from.
+    by_signs = f.array_except("all_replicas", "adding")
+    is_same = f.array_sort(before) == f.array_sort(by_signs)
+    origin = f.when(by_signs.isNull() | is_same, before).otherwise(by_signs)
+    by_changes = f.array_union(f.array_except("origin", "removing"), f.col("adding"))
+    return moves.withColumn("origin", f.coalesce(origin, by_signs)).withColumn(
+        "target", f.coalesce("named", by_changes)
+    )
+
+
+def _with_end(moves: "DataFrame") -> "DataFrame":
+    """With `reached`, and done_at: by the sign that nothing is under way any more, or by what was assigned."""
+    from pyspark.sql import functions as f
+
+    assigned = f.filter("course", lambda each: (each.at > f.col("since")) & (each.replicas == f.col("target")))
+    assigned_at = f.try_element_at(assigned, f.lit(1)).at
+    reached = f.col("reached")
+    return moves.withColumn("reached", _reached()).withColumn(
+        "done_at", f.when(reached, f.col("closed_at")).when(reached.isNull(), assigned_at)
+    )
+
+
+def _with_followers(moves: "DataFrame") -> "DataFrame":
+    """With caught_up_at and waiting_for: by ISRs from the beginning until the end."""
+    from pyspark.sql import functions as f
+
+    nobody = f.array().cast("array<int>")
+    end = f.coalesce("done_at", "closed_at")
+    known = f.filter("course", lambda each: each.isr.isNotNull())
+    at_start = f.try_element_at(f.filter(known, lambda each: each.at <= f.col("since")), f.lit(-1)).isr
+    meanwhile = f.filter(known, lambda each: (each.at > f.col("since")) & (end.isNull() | (each.at <= end)))
+    all_in = f.filter("meanwhile", lambda each: f.size(f.array_except("target", each.isr)) == 0)
+    was_in = f.size(f.array_except("target", at_start)) == 0
+    caught_up_at = f.when(was_in, f.col("since")).otherwise(
+        f.coalesce("said_caught_up_at", f.try_element_at(all_in, f.lit(1)).at)
+    )
+    seen = f.concat(f.flatten(f.transform("meanwhile", lambda each: each.isr)), f.coalesce("at_start", nobody))
+    is_known = f.col("at_start").isNotNull() | (f.size("meanwhile") > 0)
+    missing = f.when(is_known & f.col("target").isNotNull(), f.array_sort(f.array_except("target", seen)))
+    is_there = f.col("done_at").isNotNull() | f.col("caught_up_at").isNotNull()
+    return (
+        moves.withColumns({"meanwhile": meanwhile, "at_start": at_start})
+        .withColumn("caught_up_at", caught_up_at)
+        .withColumn("waiting_for", f.when(is_there, nobody).otherwise(missing))
+    )
+
+
+def _reached() -> "Value":
+    """Whether the target is what was assigned when nothing was under way any more; null if that cannot be told.
+
+    Where the line has no replicas: who was added is in sync by then, and who was to go is not; the other way round if
+    it was given up.
+    """
+    from pyspark.sql import functions as f
+
+    by_replicas = f.array_sort("closed_replicas") == f.array_sort("target")
+    by_isr = (f.size(f.array_except("adding", "closed_isr")) == 0) & ~f.arrays_overlap("removing", "closed_isr")
+    return f.when(f.col("closed_at").isNotNull(), f.coalesce(by_replicas, by_isr))
+
+
+JOB: Final = Job(
+    name="reassignments",
+    says="Partitions that were moved to other replicas, or should have been.",
+    needs=("timed", "states"),
+    columns=COLUMNS,
+    run=reassignments,
+)

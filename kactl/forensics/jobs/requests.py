@@ -1,0 +1,229 @@
+"""How long brokers took for what controllers told them.
+
+    controller   sent (S2, S4, S5) ─────────────────────────────▶ answered (S6, only at TRACE)
+                      └── waits ──▶ received ── applies ──▶ finished
+    broker                          (B1, B2, B10)          (B3, B7, B9)
+
+A request is told apart by its correlation id, within one connection: `instances.py` has how. Requests and answers at
+the controller are counted; only those at the broker are looked at one by one.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from kactl.forensics.event_types import EventType, Role
+from kactl.forensics.events import Column
+
+from .instances import PAIR, instances
+from .job import INT, LONG, REAL, TEXT, Job
+from .lines import is_a
+from .waits import waits
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Value
+    from pyspark.sql import DataFrame
+    from pyspark.sql.window import WindowSpec
+
+COLUMNS: Final = (
+    Column("controller", INT, "who sent"),
+    Column("broker", INT, "to whom"),
+    Column("request", TEXT, "LEADER_AND_ISR, UPDATE_METADATA or STOP_REPLICA"),
+    Column("sent", LONG, "requests that the controller says it sent; null if it says so of none, as before 2.6"),
+    Column("received", LONG, "requests that the broker began with; null if it says so of none"),
+    Column("applied", LONG, "requests that it finished; null if it says so of none"),
+    Column("answered", LONG, "answers that the controller got; 0 at INFO, which has none"),
+    Column(
+        "unanswered",
+        LONG,
+        "received, and neither finished nor answered although the broker's log goes on for half a minute or more, or "
+        "another connection followed; null if neither is ever told",
+    ),
+    Column("ignored", LONG, "partitions, or whole requests, that the broker refused as old"),
+    Column("stale", LONG, "of them, for the controller's epoch"),
+    Column("apply_p50_ms", REAL, "what the broker took for one, median"),
+    Column("apply_p99_ms", REAL, "99th percentile"),
+    Column("apply_max_ms", LONG, "the slowest"),
+    Column("wait_p50_ms", REAL, "from sent until begun, median, where both can be joined"),
+    Column("wait_p99_ms", REAL, "99th percentile"),
+    Column(
+        "wait_growth",
+        REAL,
+        "median wait of the last quarter of requests over that of the first, both of 1 ms at least: above 1 the queue "
+        "grew; null if fewer than eight can be joined",
+    ),
+    Column("partitions", LONG, "partitions in all of them; as the controller counts them if the broker does not"),
+)
+# After so long without an answer a controller takes the connection for dead, by default.
+GIVES_UP_MS: Final = 30_000
+# An answer is joined with what it may be the answer to: it came later, and clocks are wrong by less than a minute.
+_ANSWER_SLACK_MS: Final = 60_000
+_ANSWER_MAX_MS: Final = 600_000
+_WAITS_MIN: Final = 8
+
+
+def requests(timed: "DataFrame") -> "DataFrame":
+    """One row for each controller, broker and kind of request that either of them tells of.
+
+    What is never told is null, so that a missing log is no missing request. Of requests in a row on one connection only
+    the last can be without an answer: a controller sends the next one when it has the answer to the one before.
+    """
+    from pyspark.sql import functions as f
+
+    made = instances(timed)
+    answers = _answers(timed)
+    sent = _sent(timed).groupBy(*PAIR).agg(f.count("*").alias("sent"), f.sum("partitions").alias("partitions_sent"))
+    parts = (
+        sent,
+        _done(made),
+        answers.groupBy(*PAIR).agg(f.count("*").alias("answered")),
+        _unanswered(made, answers, timed),
+        _ignored(timed),
+        _waited(timed),
+    )
+    keys = list(PAIR)
+    found = parts[0]
+    for part in parts[1:]:
+        found = found.join(part, keys, "full")
+    return _told_at_all(found).select(
+        *PAIR,
+        "sent",
+        "received",
+        "applied",
+        f.coalesce("answered", f.lit(0)).cast("long").alias("answered"),
+        "unanswered",
+        f.coalesce("ignored", f.lit(0)).cast("long").alias("ignored"),
+        f.coalesce("stale", f.lit(0)).cast("long").alias("stale"),
+        "apply_p50_ms",
+        "apply_p99_ms",
+        "apply_max_ms",
+        "wait_p50_ms",
+        "wait_p99_ms",
+        "wait_growth",
+        f.coalesce("partitions_received", "partitions_sent").alias("partitions"),
+    )
+
+
+def _told_at_all(found: "DataFrame") -> "DataFrame":
+    """None of something is 0 where the same log tells of it elsewhere, and null where it never does."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    of_controller = Window.partitionBy("controller", "request")
+    of_broker = Window.partitionBy("broker", "request")
+
+    def told(name: str, by: "WindowSpec") -> "Value":
+        return f.when(f.max(name).over(by).isNotNull(), f.coalesce(f.col(name), f.lit(0)).cast("long"))
+
+    ends_told = (f.max(f.coalesce("applied", f.lit(0))).over(of_broker) > 0) | (
+        f.max(f.coalesce("answered", f.lit(0))).over(of_controller) > 0
+    )
+    return found.select(
+        *PAIR,
+        told("sent", of_controller).alias("sent"),
+        told("received", of_broker).alias("received"),
+        told("applied", of_broker).alias("applied"),
+        f.when(ends_told & f.col("received").isNotNull(), f.coalesce("unanswered", f.lit(0))).alias("unanswered"),
+        *(name for name in found.columns if name not in (*PAIR, "sent", "received", "applied", "unanswered")),
+    )
+
+
+def _sent(timed: "DataFrame") -> "DataFrame":
+    """One row for each request that a controller says it sent, and each broker it went to."""
+    from pyspark.sql import functions as f
+
+    said = timed.where(is_a(EventType.SENT) & (f.col("role") == Role.CONTROLLER) & f.col("controller").isNotNull())
+    # The same line may stand in two files.
+    once = said.select("controller", "request", "broker", "brokers", "at", "count", "count_also", "delete").distinct()
+    to = f.explode(f.coalesce("brokers", f.array("broker")))
+    counted = f.col("count") + f.coalesce("count_also", f.lit(0))
+    return once.select("controller", to.alias("broker"), "request", counted.cast("long").alias("partitions"))
+
+
+def _done(made: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    applied = f.count("ended_at")
+    return made.groupBy(*PAIR).agg(
+        f.count("*").alias("received"),
+        f.when(applied > 0, applied).alias("applied"),
+        f.percentile("took_ms", 0.5).alias("apply_p50_ms"),
+        f.percentile("took_ms", 0.99).alias("apply_p99_ms"),
+        f.max("took_ms").alias("apply_max_ms"),
+        f.sum("partitions").alias("partitions_received"),
+    )
+
+
+def _answers(timed: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    said = timed.where(is_a(EventType.ANSWERED) & (f.col("role") == Role.CONTROLLER) & f.col("at").isNotNull())
+    named = f.col("request").isNotNull() & f.col("correlation_id").isNotNull() & f.col("broker").isNotNull()
+    return said.where(named).select(*PAIR, "correlation_id", "at").distinct()
+
+
+def _unanswered(made: "DataFrame", answers: "DataFrame", timed: "DataFrame") -> "DataFrame":
+    """`PAIR` and how many requests broke off: the last of their connection, without an end, and the log goes on."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    request = f.struct("request", "correlation_id", "began_at", "ended_at")
+    last = made.groupBy("controller", "broker", "connection").agg(f.max_by(request, "correlation_id").alias("last"))
+    following = f.lead("connection").over(Window.partitionBy("controller", "broker").orderBy("connection"))
+    logs = (
+        timed.where("speaker is not null").groupBy(f.col("speaker").alias("broker")).agg(f.max("at").alias("log_end"))
+    )
+    broken_off = (
+        last.withColumn("following", following)
+        .select("controller", "broker", "following", "last.*")
+        .join(f.broadcast(logs), "broker")
+        .where("began_at is not null and ended_at is null")
+        .where(f.col("following").isNotNull() | (f.unix_millis("log_end") - f.unix_millis("began_at") >= GIVES_UP_MS))
+    )
+    answered_ms = f.unix_millis("at") - f.unix_millis("began_at")
+    same = [broken_off[name] == answers[name] for name in (*PAIR, "correlation_id")]
+    left = broken_off.join(answers, [*same, answered_ms.between(-_ANSWER_SLACK_MS, _ANSWER_MAX_MS)], "left_anti")
+    return left.groupBy(*PAIR).agg(f.count("*").alias("unanswered"))
+
+
+def _ignored(timed: "DataFrame") -> "DataFrame":
+    """What was refused as old; a follower whose leader is not there is something else."""
+    from pyspark.sql import functions as f
+
+    refused = timed.where(is_a(EventType.IGNORED) & f.col("reason").contains("epoch") & f.col("request").isNotNull())
+    once = refused.select(
+        "controller",
+        f.col("speaker").alias("broker"),
+        "request",
+        "correlation_id",
+        "topic",
+        "partition",
+        "at",
+        "reason",
+    ).distinct()
+    stale = f.col("reason").contains("its controller epoch")
+    return once.groupBy(*PAIR).agg(f.count("*").alias("ignored"), f.count_if(stale).alias("stale"))
+
+
+def _waited(timed: "DataFrame") -> "DataFrame":
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    quarter = f.ntile(4).over(Window.partitionBy(*PAIR).orderBy("sent_at"))
+    waited = waits(timed).withColumn("quarter", quarter)
+
+    def median(number: int) -> "Value":
+        return f.greatest(f.median(f.when(f.col("quarter") == number, f.col("wait_ms"))), f.lit(1.0))
+
+    return waited.groupBy(*PAIR).agg(
+        f.percentile("wait_ms", 0.5).alias("wait_p50_ms"),
+        f.percentile("wait_ms", 0.99).alias("wait_p99_ms"),
+        f.when(f.count("*") >= _WAITS_MIN, median(4) / median(1)).alias("wait_growth"),
+    )
+
+
+JOB: Final = Job(
+    name="requests",
+    says="How long brokers took for what controllers told them.",
+    needs=("timed",),
+    columns=COLUMNS,
+    run=requests,
+)

@@ -1,0 +1,153 @@
+"""Lines that speak of unclean elections themselves, and the elections that they speak of.
+
+Up to 1.0 the controller warns of each (C7). KRaft says it of each change of a partition (K6), and as it is about to
+(K7, K8). A request for an election of kind UNCLEAN (C5) is no more than that: it elects cleanly where it can.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from kactl.forensics.event_types import EventType
+from kactl.forensics.text.columns import TEXT_LIMIT
+
+from .lines import is_a
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Value
+    from pyspark.sql import DataFrame
+
+WARNED: Final = "warned"
+SAID: Final = "said"
+ASKED: Final = "asked"
+# An election follows what asked for it within this; a request for a hundred thousand takes its time.
+FOLLOWS_US: Final = 60_000_000
+# An election may seem to be this much older than its line, if only a broker's line dates it.
+SLACK_US: Final = 1_000_000
+_KEY: Final = ("topic", "partition", "life")
+
+
+def matched(timed: "DataFrame", elections: "DataFrame") -> "DataFrame":
+    """Each line, with the first election that it can be about.
+
+    Args:
+        elections: topic, partition, life, leader_epoch, leader and at of elections.
+
+    Returns:
+        topic, partition, life, at, leader, evidence, asked_by, controller, controller_epoch, told_prev_isr and
+        told_prev_leader as the line has them; election_epoch and election_at, the latter null if no election is known
+        that it can be about.
+    """
+    from pyspark.sql import functions as f
+
+    lines = _lines(timed)
+    some = elections.select(
+        *(f.col(name).alias(f"of_{name}") for name in (*_KEY, "leader_epoch", "leader")), f.col("at").alias("of_at")
+    )
+    after_us = f.unix_micros("of_at") - f.unix_micros("at")
+    soon = f.col("line_epoch").isNull() & (after_us >= -SLACK_US) & (after_us <= FOLLOWS_US)
+    same = (
+        (lines["topic"] == some["of_topic"])
+        & (lines["partition"] == some["of_partition"])
+        & (f.col("life").isNull() | (f.col("life") == f.col("of_life")))
+        & (f.col("leader").isNull() | (f.col("leader") == f.col("of_leader")))
+        & ((f.col("line_epoch") == f.col("of_leader_epoch")) | soon)
+    )
+    election = f.struct("of_life", "of_leader_epoch", "of_at")
+    # One of before is only meant if there is none after.
+    order = f.struct(f.col("of_at") < f.col("at"), f.col("of_at"))
+    found = lines.join(some, same, "left").groupBy(*lines.columns)
+    first = found.agg(f.min_by(election, f.when(f.col("of_at").isNotNull(), order)).alias("election"))
+    return first.select(
+        "topic",
+        "partition",
+        f.coalesce("life", "election.of_life").alias("life"),
+        "at",
+        "leader",
+        "evidence",
+        "asked_by",
+        "controller",
+        "controller_epoch",
+        "told_prev_isr",
+        "told_prev_leader",
+        f.col("election.of_leader_epoch").alias("election_epoch"),
+        f.col("election.of_at").alias("election_at"),
+    )
+
+
+def said_clean(timed: "DataFrame") -> "DataFrame":
+    """topic, partition, life, leader_epoch of elections of which KRaft says that they were clean."""
+    from pyspark.sql import functions as f
+
+    said = timed.where(is_a(EventType.LEADERSHIP) & ~f.col("unclean") & (f.col("leader") >= 0))
+    return said.where("topic is not null and leader_epoch is not null").select(*_KEY, "leader_epoch").distinct()
+
+
+def _lines(timed: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    said = is_a(EventType.LEADERSHIP) & f.col("unclean") & (f.col("leader") >= 0)
+    elected = is_a(EventType.ELECTED) & f.col("unclean")
+    in_kraft = f.col("topic_id").isNotNull()
+    electing = is_a(EventType.ELECTING) & f.col("unclean")
+    named = timed.where("topic is not null and partition is not null")
+    by_id = is_a(EventType.ELECTED) & f.col("unclean") & f.col("topic").isNull() & f.col("topic_id").isNotNull()
+    return (
+        _line(named.where(said), SAID, epoch=f.col("leader_epoch"))
+        .unionByName(_line(named.where(elected), f.when(in_kraft, SAID).otherwise(WARNED)))
+        .unionByName(_line(_named(timed.where(by_id), timed), SAID))
+        .unionByName(_line(named.where(electing), ASKED))
+        .unionByName(_asked(timed))
+        .distinct()
+    )
+
+
+def _line(lines: "DataFrame", evidence: "str | Value", epoch: "Value | None" = None) -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    return lines.select(
+        *_KEY,
+        "at",
+        (f.lit(None) if epoch is None else epoch).cast("int").alias("line_epoch"),
+        "leader",
+        (f.lit(evidence) if isinstance(evidence, str) else evidence).alias("evidence"),
+        f.lit(None).cast("string").alias("asked_by"),
+        "controller",
+        "controller_epoch",
+        f.col("prev_isr").alias("told_prev_isr"),
+        f.col("prev_leader").alias("told_prev_leader"),
+    )
+
+
+def _named(lines: "DataFrame", timed: "DataFrame") -> "DataFrame":
+    """Lines that name a topic by its id only, with its name and life as other lines have them."""
+    from pyspark.sql import functions as f
+
+    known = timed.where("topic is not null and topic_id is not null")
+    names = known.groupBy("topic_id").agg(f.min_by(f.struct("topic", "life"), "at").alias("name"))
+    joined = lines.drop("topic", "life").join(names, "topic_id")
+    return joined.withColumns({"topic": f.col("name.topic"), "life": f.col("name.life")})
+
+
+def _asked(timed: "DataFrame") -> "DataFrame":
+    """A row for each partition of each request for an unclean election."""
+    from pyspark.sql import functions as f
+
+    asked = timed.where(is_a(EventType.ELECTION_ASKED) & (f.col("strategy") == "unclean"))
+    names = f.split(f.regexp_replace("text", r"^\w+\(|\)$", ""), r",\s*")
+    # A text that was cut may have lost the end of its last name.
+    whole = f.when(f.octet_length("text") < TEXT_LIMIT, names).otherwise(f.slice(names, f.lit(1), f.size(names) - 1))
+    each = asked.withColumn("name", f.explode(whole)).where(f.col("name").rlike("^.+-[0-9]+$"))
+    number = f.regexp_extract("name", "([0-9]+)$", 1).try_cast("int")
+    return each.select(
+        f.regexp_extract("name", "^(.+)-[0-9]+$", 1).alias("topic"),
+        number.alias("partition"),
+        f.lit(None).cast("int").alias("life"),
+        "at",
+        f.lit(None).cast("int").alias("line_epoch"),
+        f.lit(None).cast("int").alias("leader"),
+        f.lit(ASKED).alias("evidence"),
+        f.col("trigger").alias("asked_by"),
+        "controller",
+        "controller_epoch",
+        f.lit(None).cast("array<int>").alias("told_prev_isr"),
+        f.lit(None).cast("int").alias("told_prev_leader"),
+    )

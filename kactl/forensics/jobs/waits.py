@@ -1,0 +1,131 @@
+"""How long requests waited: from when a controller sent them until their broker began with them.
+
+A controller does not write correlation ids of what it sends. At TRACE each partition of a request is named by both
+sides, with its epochs; at INFO only how many there are, and requests are joined in their order where both sides have as
+many of them.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from kactl.forensics.event_types import EventType, Role
+
+from .instances import PAIR
+from .lines import LEADER_AND_ISR, is_a
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Value
+    from pyspark.sql import DataFrame
+
+# As long a pause parts what is joined in order: nothing waits longer, as controllers give up by then.
+PAUSE_MS: Final = 30_000
+# A clock that nothing bounds may show a request to begin this much before it was sent.
+_SLACK_US: Final = 1_000_000
+
+
+def waits(timed: "DataFrame") -> "DataFrame":
+    """A row for each request that can be joined.
+
+    Returns:
+        `PAIR`, sent_at, wait_ms: not below 0. Joined in order are only those of pairs of which none is joined exactly.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    joined = (
+        _exact(timed).withColumn("is_exact", f.lit(1)).unionByName(_in_order(timed).withColumn("is_exact", f.lit(0)))
+    )
+    wait_us = f.unix_micros("began_at") - f.unix_micros("sent_at")
+    best = f.max("is_exact").over(Window.partitionBy(*PAIR))
+    return (
+        joined.withColumn("wait_us", wait_us)
+        .where(f.col("wait_us") >= -f.coalesce("error_us", f.lit(_SLACK_US)))
+        .withColumn("best", best)
+        .where("is_exact = best")
+        .select(*PAIR, "sent_at", (f.greatest("wait_us", f.lit(0)) / 1000).alias("wait_ms"))
+    )
+
+
+def _exact(timed: "DataFrame") -> "DataFrame":
+    """Requests of which at least one partition was sent once, and begun with once."""
+    from pyspark.sql import functions as f
+
+    is_sent = is_a(EventType.SENT_PARTITION) & (f.col("role") == Role.CONTROLLER)
+    is_received = is_a(EventType.RECEIVED_PARTITION) & (f.col("role") == Role.BROKER)
+    lines = timed.where(
+        (is_sent | is_received) & (f.col("request") == LEADER_AND_ISR) & f.col("leader_epoch").isNotNull()
+    )
+    sent_at, began_at = f.when(is_sent, f.col("at")), f.when(is_received, f.col("at"))
+    broker = f.when(is_sent, f.col("broker")).otherwise(f.col("speaker"))
+    by = ("controller", "controller_epoch", "topic", "partition", "life", "leader_epoch", "partition_epoch")
+    both = (
+        lines.groupBy(*by, broker.alias("broker"))
+        .agg(
+            f.min(sent_at).alias("sent_at"),
+            f.max(sent_at).alias("sent_last_at"),
+            f.min(began_at).alias("began_at"),
+            f.max(began_at).alias("began_last_at"),
+            f.max("correlation_id").alias("correlation_id"),
+            _error(is_sent, is_received).alias("error_us"),
+        )
+        # What was sent again can be joined in more than one way.
+        .where("sent_at = sent_last_at and began_at = began_last_at")
+    )
+    return (
+        both.groupBy("controller", "controller_epoch", "broker", "correlation_id")
+        .agg(
+            f.first(f.lit(LEADER_AND_ISR)).alias("request"),
+            # All partitions are written down, and then the request is put into the queue.
+            f.max("sent_at").alias("sent_at"),
+            f.min("began_at").alias("began_at"),
+            f.max("error_us").alias("error_us"),
+        )
+        .drop("controller_epoch", "correlation_id")
+    )
+
+
+def _in_order(timed: "DataFrame") -> "DataFrame":
+    """The n-th that was sent is the n-th that was begun with, of those of as many partitions, if there are as many."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    sent = is_a(EventType.SENT) & (f.col("role") == Role.CONTROLLER) & f.col("broker").isNotNull()
+    received = is_a(EventType.RECEIVED) & (f.col("role") == Role.BROKER)
+    lines = timed.where((sent | received) & f.col("count").isNotNull() & f.col("at").isNotNull()).select(
+        "controller",
+        f.when(sent, f.col("broker")).otherwise(f.col("speaker")).alias("broker"),
+        "request",
+        (f.col("count") + f.coalesce("count_also", f.lit(0))).alias("size"),
+        "at",
+        f.when(sent, 0).otherwise(1).alias("side"),
+        "correlation_id",
+        "at_error_us",
+    )
+    alike = (*PAIR, "size")
+    in_time = Window.partitionBy(*alike).orderBy("at", "side", "correlation_id")
+    pause = f.unix_millis("at") - f.unix_millis(f.lag("at").over(in_time)) > PAUSE_MS
+    so_far = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    one_side = Window.partitionBy(*alike, "run", "side").orderBy("at", "correlation_id")
+    numbered = (
+        lines.distinct()
+        .withColumn("begins", f.coalesce(pause, f.lit(False)).cast("int"))
+        .withColumn("run", f.sum("begins").over(so_far))
+        .withColumn("number", f.row_number().over(one_side))
+    )
+    is_sent, is_received = f.col("side") == 0, f.col("side") == 1
+    matched = numbered.groupBy(*alike, "run", "number").agg(
+        f.max(f.when(is_sent, f.col("at"))).alias("sent_at"),
+        f.max(f.when(is_received, f.col("at"))).alias("began_at"),
+        _error(is_sent, is_received).alias("error_us"),
+    )
+    lonely = (f.col("sent_at").isNull() | f.col("began_at").isNull()).cast("int")
+    alone = f.sum(lonely).over(Window.partitionBy(*alike, "run"))
+    return matched.withColumn("alone", alone).where("alone = 0").select(*PAIR, "sent_at", "began_at", "error_us")
+
+
+def _error(is_sent: "Value", is_received: "Value") -> "Value":
+    """By how much a wait may be wrong; null if nothing bounds one of the two clocks."""
+    from pyspark.sql import functions as f
+
+    of_sender = f.max(f.when(is_sent, f.col("at_error_us")))
+    of_receiver = f.max(f.when(is_received, f.col("at_error_us")))
+    return of_sender + of_receiver

@@ -1,0 +1,103 @@
+"""Questions about objectives of availability: how much of what they allow was taken by outages.
+
+A budget is that of all partitions of which the logs tell, also of those that always had a leader. What an objective
+allows, and how lost time adds up, is said in `jobs/outage_sums.py`.
+"""
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from kactl.forensics.jobs.outage_sums import slo
+
+from .facts import Sources
+from .model import Asked, Budget, Spent
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# What is usually promised, and the time that it is promised for.
+OBJECTIVES: Final = (0.999, 0.9995, 0.9999)
+PERIOD_MS: Final = 30 * 86_400_000
+TOPICS_SHOWN: Final = 5
+_Key = TypeVar("_Key", int, str)
+
+
+class Known(NamedTuple):
+    """The partitions that budgets are of.
+
+    Attributes:
+        topics: see `counted`.
+        partitions: of all topics; 0 if the logs tell of none.
+    """
+
+    topics: "DataFrame"
+    partitions: int
+
+
+def counted(leadership: "DataFrame", outages: "DataFrame") -> "DataFrame":
+    """Each topic and how many partitions it has, as far as the logs tell of them."""
+    from pyspark.sql import functions as f
+
+    # A topic that was deleted and created again has its partitions once.
+    keys = ["topic", "partition"]
+    both = leadership.select(keys).unionByName(outages.select(keys)).distinct()
+    return both.groupBy("topic").agg(f.count("*").alias("partitions"))
+
+
+def known(topics: "DataFrame") -> Known:
+    """What `counted` gives, with its sum."""
+    from pyspark.sql import functions as f
+
+    (row,) = topics.agg(f.sum("partitions").alias("partitions")).collect()
+    return Known(topics, row["partitions"] or 0)
+
+
+def period_of(sources: Sources, asked: Asked) -> int:
+    """In milliseconds, what all of a report is held against: the usual period, or all its time if that is longer."""
+    if sources.begin is None or sources.end is None:
+        return PERIOD_MS
+    begin, end = max(sources.begin, asked.begin or sources.begin), min(sources.end, asked.end or sources.end)
+    return max(PERIOD_MS, round((end - begin).total_seconds() * 1000))
+
+
+def spent(
+    outages: "DataFrame", by: str, kind: type[_Key], *, of: Known, period_ms: int = PERIOD_MS
+) -> dict[_Key, tuple[Spent, ...]]:
+    """For each value of `by`, which are of `kind`: what was spent in all, and by the topics that spent most of theirs.
+
+    Args:
+        period_ms: what the objectives are about.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    if not of.partitions:
+        return {}
+    all_ = slo(outages, by, objectives=OBJECTIVES, period_ms=period_ms, partitions=of.partitions)
+    each = slo(outages, by, "topic", objectives=OBJECTIVES, period_ms=period_ms, partitions=of.topics)
+    # What each partition lost on average: every objective ranks topics alike, so those of one place are one topic's.
+    mean = f.col("lost_minutes") / f.col("partitions")
+    worst = Window.partitionBy(by, "objective").orderBy(f.desc(mean), f.desc("lost_minutes"), "topic")
+    placed = each.withColumn("place", f.row_number().over(worst)).where(f.col("place") <= TOPICS_SHOWN)
+    rows = all_.withColumns({"topic": f.lit(None).cast("string"), "place": f.lit(0)}).unionByName(placed).collect()
+    found: dict[_Key, dict[int, list[Any]]] = {}
+    for row in sorted(rows, key=lambda row: (row["place"], row["objective"])):
+        found.setdefault(kind(row[by]), {}).setdefault(row["place"], []).append(row)
+    return {key: tuple(_spent(rows) for rows in places.values()) for key, places in found.items()}
+
+
+def _spent(rows: list[Any]) -> Spent:
+    first = rows[0]
+    return Spent(
+        topic=first["topic"],
+        partitions=first["partitions"],
+        lost_minutes=first["lost_minutes"],
+        budgets=tuple(
+            Budget(
+                objective=row["objective"],
+                minutes=row["budget_minutes"],
+                used=row["used"],
+                partitions_over=row["partitions_over"],
+            )
+            for row in rows
+        ),
+    )

@@ -1,0 +1,158 @@
+"""Numbers, times and lists as a person says them."""
+
+import datetime
+from collections.abc import Sequence
+from typing import Final
+
+from kactl.forensics.text.zone import zone_of
+
+from .model import Time
+
+NONE: Final = "–"
+# Of the metadata log and kactl's own: as `jobs/skew.py` has it, they have a clock of their own.
+NAMELESS: Final = "logs that name no broker"
+
+
+def count(number: int, thing: str, many: str = "") -> str:
+    """'1 partition', '1,204 partitions'."""
+    return f"{number:,} {thing if number == 1 else many or f'{thing}s'}"
+
+
+def duration(ms: float | None) -> str:
+    """'340 ms', '4.2 s', '7 min 40 s', '3 h 12 min', '2 d 4 h'."""
+    if ms is None:
+        return NONE
+    if ms < 0.95:
+        return "0 ms" if ms == 0 else "under 1 ms"
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    if ms < 59_950:
+        return f"{ms / 1000:.1f} s"
+    for large, small, size, part in (
+        ("min", "s", 60_000, 1000),
+        ("h", "min", 3_600_000, 60_000),
+        ("d", "h", 86_400_000, 3_600_000),
+    ):
+        if round(ms / part) * part < size * (24 if large == "h" else 60) or large == "d":
+            whole, rest = divmod(round(ms / part), size // part)
+            return f"{whole:,} {large} {rest} {small}" if rest else f"{whole:,} {large}"
+    raise AssertionError("days have no upper end")
+
+
+def amount(number: float) -> str:
+    """'2,160', '12.5'; what is something is never 0."""
+    if 0 < number < 0.05:
+        return "under 0.1"
+    return f"{number:,.0f}" if number >= 99.95 or number == 0 else f"{number:.1f}"
+
+
+def percent(objective: float) -> str:
+    """'99.95 %', of 0.9995: as exactly as it was given."""
+    return f"{100 * objective:.6g} %"
+
+
+def share(part: float, whole: float) -> str:
+    """'37 %', '1,200 %'; what is something and not nearly all is never 0 or 100, nor what is more than all."""
+    if whole <= 0:
+        return NONE
+    hundredths = round(100 * part / whole, 9)  # what is all of it is not less by an error of floats
+    if 0 < hundredths < 1:
+        return "under 1 %"
+    if 99 < hundredths < 100:
+        return "over 99 %"
+    if 100 < hundredths < 101:
+        return "over 100 %"
+    return f"{hundredths:,.0f} %"
+
+
+def listed(names: Sequence[object], *, most: int = 5) -> str:
+    """'1, 2 and 3', or 'a, b, c and 7 more'."""
+    shown = [str(each) for each in names[:most]]
+    if len(names) > most:
+        return f"{', '.join(shown)} and {len(names) - most:,} more"
+    return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
+
+
+def brokers(ids: Sequence[int], *, most: int = 8) -> str:
+    """'broker 3', 'brokers 1, 2 and 3'."""
+    return f"broker{'' if len(ids) == 1 else 's'} {listed(ids, most=most)}"
+
+
+def writers(ids: Sequence[int | None]) -> str:
+    """Whose clocks: 'brokers 1 and 2', 'broker 1 and logs that name no broker'."""
+    named = [each for each in ids if each is not None]
+    nameless = [NAMELESS] if None in ids else []
+    return " and ".join([*([brokers(named)] if named else []), *nameless])
+
+
+def known_name(topic: str, partition: int | None, life: int) -> str:
+    """'orders-7', or 'orders-7 (life 2)' of the second topic of that name."""
+    number = "" if partition is None else f"-{partition}"
+    return f"{topic}{number}" + (f" (life {life + 1})" if life else "")
+
+
+def known_id(number: int | None) -> str:
+    """Ids are names: no commas in them, and -1 is nobody."""
+    return NONE if number is None else "none" if number == -1 else f"{number}"
+
+
+def sentence(text: str) -> str:
+    """With a capital at its beginning and a stop at its end."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", ":", "?")) else ".")
+
+
+class Moments:
+    """Times in one zone, as they are printed."""
+
+    def __init__(self, zone: str) -> None:
+        self.name = zone
+        self.zone = zone_of(zone)
+
+    def local(self, time: Time) -> Time:
+        return time.astimezone(self.zone)
+
+    def full(self, time: Time | None) -> str:
+        """'2024-05-01 12:00:00.123'."""
+        if time is None:
+            return NONE
+        at = self.local(time)
+        return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03}"
+
+    def seconds(self, time: Time | None) -> str:
+        """'2024-05-01 12:00:00'."""
+        return NONE if time is None else f"{self.local(time):%Y-%m-%d %H:%M:%S}"
+
+    def clock(self, time: Time | None) -> str:
+        """'12:00:00.123'."""
+        return NONE if time is None else self.full(time)[11:]
+
+    def day(self, time: Time) -> str:
+        """'1 May 2024'."""
+        at = self.local(time)
+        return f"{at.day} {_MONTHS[at.month - 1]} {at.year}"
+
+    def stretch(self, begin: Time, end: Time) -> str:
+        """'from 03:12:04 to 03:19:44 on 1 May 2024', or with both days."""
+        first, last = self.local(begin), self.local(end)
+        if first.date() == last.date():
+            return f"from {first:%H:%M:%S} to {last:%H:%M:%S} on {self.day(begin)}"
+        return f"from {first:%H:%M:%S} on {self.day(begin)} to {last:%H:%M:%S} on {self.day(end)}"
+
+    def offset(self, time: Time) -> datetime.timedelta:
+        return self.local(time).utcoffset() or datetime.timedelta()
+
+
+_MONTHS: Final = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)

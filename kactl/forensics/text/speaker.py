@@ -1,0 +1,58 @@
+"""Who speaks, by the brackets before a message: `[Broker id=2] ...`, `[Partition t-0 broker=1] ...`."""
+
+import re
+from typing import Final, NamedTuple
+
+from kactl.forensics.event_types import Role
+
+# Prefixes name partitions, so there may be a million; what is remembered of them has a bound.
+MEMORY_LIMIT: Final = 100_000
+
+_CONTROLLER: Final = re.compile(
+    rb"(?:(?:Quorum)?Controller(?:Server)? id=|controllerId=|[Cc]ontroller |^Topic Deletion Manager )(\d+)"
+)
+_BROKER: Final = re.compile(
+    rb"(?:\bbroker=|\b[Bb]roker |^(?:Broker(?:LifecycleManager|Server)?|KafkaServer|RaftManager) id=|brokerId=)(\d+)"
+)
+_EPOCH: Final = re.compile(rb"epoch=(\d+)")
+_PARTITION: Final = re.compile(
+    rb"(?:^Partition |\bpartition=)(?:\[(?P<old>[\w.-]+),(?P<number>\d+)\]|(?P<topic>[\w.-]+)-(?P<partition>\d+))"
+)
+
+
+class Prefix(NamedTuple):
+    """What a prefix says; None for what it does not. `controller` is the id again where a controller speaks."""
+
+    speaker: bytes | None = None
+    role: str | None = None
+    controller: bytes | None = None
+    controller_epoch: bytes | None = None
+    topic: bytes | None = None
+    partition: bytes | None = None
+
+
+NOBODY: Final = Prefix()
+
+
+def read(prefix: bytes) -> Prefix:
+    """What the text between the brackets says."""
+    found = _PARTITION.search(prefix)
+    topic, partition = (None, None) if found is None else (found["old"] or found["topic"], found["number"] or found[4])
+    broker = _BROKER.search(prefix)
+    if broker is not None:
+        return Prefix(broker[1], Role.BROKER, None, None, topic, partition)
+    controller = _CONTROLLER.search(prefix)
+    if controller is not None:
+        epoch = _EPOCH.search(prefix)
+        return Prefix(controller[1], Role.CONTROLLER, controller[1], epoch[1] if epoch else None, topic, partition)
+    return Prefix(None, None, None, None, topic, partition)
+
+
+class Prefixes(dict[bytes | None, Prefix]):
+    """What prefixes say, remembered."""
+
+    def __missing__(self, prefix: bytes | None) -> Prefix:
+        if len(self) >= MEMORY_LIMIT:
+            self.clear()
+        said = self[prefix] = NOBODY if prefix is None else read(prefix)
+        return said

@@ -1,0 +1,211 @@
+"""`kactl forensics report`, `timeline` and `sql`, from lines of logs to what is printed."""
+
+import contextlib
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
+
+from kactl.cli import forensics
+from kactl.cli.root import kactl
+from kactl.cli.sql import reason
+from kactl.forensics.jobs.catalog import Results
+
+
+@pytest.fixture
+def run(spark: SparkSession, folder: Path, results: Results, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The command line, with the Spark that runs already, and results that are there."""
+    monkeypatch.setattr(forensics, "session", lambda master, memory, events=None: contextlib.nullcontext(spark))
+
+    def invoke(command: str, *words: object, where: Path = folder) -> Result:
+        return CliRunner().invoke(kactl, ["forensics", command, "--dir", str(where), *map(str, words)])
+
+    return invoke
+
+
+def test_a_report_says_what_happened_and_writes_its_pages(run: Any, folder: Path, tmp_path: Path) -> None:
+    page, text = tmp_path / "report.html", tmp_path / "report.md"
+
+    done = run("report", "--html", page, "--markdown", text)
+
+    assert done.exit_code == 0, done.output
+    first, _, headline = done.stdout.splitlines()[:3]
+    assert first == (
+        "Coverage: logs of 2 of 2 brokers, 3 of 3 files read to the end, 100 % of the lines that matter understood, "
+        "2024-05-01 09:59:00 to 2024-05-01 10:00:11 (UTC); 1 partition known."
+    )
+    assert headline.startswith("1 partition of 1 topic had no leader for ")
+    assert "What the logs cannot tell" in done.stdout
+    assert page.read_text().startswith("<!doctype html>")
+    assert "orders-0" in page.read_text()
+    assert f'<header>\n<p class="coverage">{first}</p>' in page.read_text()
+    assert text.read_text().splitlines()[0] == first
+    assert text.read_text().splitlines()[2].startswith("# 1 partition of 1 topic had no leader")
+    assert f"Written to {page}." in done.stderr
+    assert (folder / "jobs.json").exists()
+
+
+def test_a_report_is_a_document_for_programs(run: Any) -> None:
+    done = run("report", "-o", "json", "--topic", "or.+|no-such")
+
+    document = json.loads(done.stdout)
+    assert next(iter(document)) == "coverage"
+    assert document["coverage"]["brokers_share"] == document["coverage"]["share"] == 1
+    assert document["facts"]["asked"] == {"begin": None, "end": None, "topic": "or.+|no-such"}
+    assert document["facts"]["forced"]["outages"] == 1
+
+
+def test_a_report_on_a_part_of_the_time(run: Any) -> None:
+    earlier = run("report", "-o", "json", "--to", "2024-05-01 09:59:30", "--tz", "UTC")
+
+    assert json.loads(earlier.stdout)["facts"]["incidents_all"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["report", "--from", "yesterday"], "--from: 'yesterday' is no time: write one as 2024-05-01"),
+        (["report", "--from", "2024-05-02", "--to", "2024-05-01"], "--to: 2024-05-01 is not after 2024-05-02"),
+        (["report", "--topic", "("], "--topic: '(' is no regular expression"),
+        (["report", "--tz", "Mars"], "there is no time zone 'Mars'"),
+        (["report", "--html", "/no/such/folder/a.html"], "there is no folder /no/such/folder"),
+        (["sql", "SELECT nothing FROM events"], "nothing"),
+        (["report", "--topic", "(?P<a>orders)"], "--topic: '(?P<a>orders)' is no regular expression of Java's"),
+        (["report", "--topic", "order"], "no topic whose whole name 'order' matches; the nearest are orders"),
+        (["report", "--from", "2030-01-01"], "--from: 2030-01-01 00:00:00.000 is later than all there is: these logs"),
+        (["report", "--to", "2020-01-01"], "--to: 2020-01-01 00:00:00.000 is earlier than all there is"),
+        (["sql", "SELEC 1"], "at 'SELEC 1'"),
+        (["sql", "DROP TABLE events"], "sql: the tables are only read"),
+        (
+            ["sql", "/* all */ INSERT OVERWRITE TABLE levels SELECT * FROM levels LIMIT 0"],
+            "sql: the tables are only read",
+        ),
+        (["sql", "WITH a AS (SELECT 1) INSERT INTO levels SELECT * FROM levels"], "sql: the tables are only read"),
+        (
+            ["sql", "WITH a AS (SELECT 1) INSERT OVERWRITE DIRECTORY 'x' USING csv TABLE a"],
+            "sql: the tables are only read",
+        ),
+        (["sql", "FROM levels INSERT INTO files SELECT * INSERT INTO x SELECT *"], "sql: the tables are only read"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else " ".join(each)[:30],
+)
+def test_what_is_asked_wrongly_is_said_in_a_sentence(run: Any, words: list[str], said: str) -> None:
+    done = run(*words)
+
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [["report"], ["timeline", "orders-0"], ["sql", "SELECT 1"]], ids=" ".join)
+def test_without_tables_the_remedy_is_named_before_spark_starts(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forensics, "session", lambda master, memory, events=None: pytest.fail("Spark was started"))
+
+    done = CliRunner().invoke(kactl, ["forensics", *command, "--dir", str(tmp_path / "none")])
+
+    assert done.exit_code == 2
+    assert "kactl forensics ingest LOGS" in done.stderr
+
+
+def test_a_partition_has_a_timeline(run: Any) -> None:
+    done = run("timeline", "orders-0")
+
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[0].split() == ["TIME", "±", "WHO", "WHAT", "MARK", "SAID"]
+    assert "offline -> online, leader 2, epoch 1, ISR 2" in done.stdout
+    assert "no leader from here on" in done.stdout
+    assert "Times are of UTC." in done.stderr
+
+
+def test_a_timeline_is_lines_of_json_for_programs(run: Any) -> None:
+    done = run("timeline", "orders-0", "-o", "jsonl", "--from", "2024-05-01T10:00:11Z", "-n", 5)
+
+    entries = [json.loads(each) for each in done.stdout.splitlines()]
+    assert entries
+    assert all(each["at"] >= "2024-05-01T10:00:11" for each in entries)
+
+
+def test_a_topic_lists_its_partitions_and_an_unknown_name_its_neighbours(run: Any) -> None:
+    topic, unknown = run("timeline", "orders"), run("timeline", "order-7")
+
+    assert topic.stdout.splitlines()[1].split()[:4] == ["orders-0", "0", "2", "1"]
+    assert unknown.exit_code == 1
+    assert "the nearest are orders" in unknown.stderr
+
+
+def test_tables_can_be_asked_in_sql(run: Any) -> None:
+    query = "SELECT type, count(*) AS n, max(ts) AS last FROM events WHERE topic = 'orders' GROUP BY type ORDER BY type"
+
+    table, lines, sheet = (run("sql", query, "-o", form) for form in ("table", "jsonl", "csv"))
+
+    assert table.stdout.splitlines()[0].split() == ["type", "n", "last"]
+    assert json.loads(lines.stdout.splitlines()[0]) == {
+        "type": "leads",
+        "n": 2,
+        "last": "2024-05-01T10:00:11.500000Z",
+    }
+    assert list(csv.reader(io.StringIO(sheet.stdout)))[1] == ["leads", "2", "2024-05-01T10:00:11.500000Z"]
+
+
+def test_what_tells_of_the_tables_is_a_question(run: Any) -> None:
+    for query in (
+        "SHOW TABLES",
+        "/* which? */ DESCRIBE levels",
+        "EXPLAIN SELECT 1",
+        "TABLE levels",
+        "VALUES (1)",
+    ):
+        assert run("sql", query).exit_code == 0, query
+
+
+def test_an_object_has_all_columns_of_one_name(run: Any) -> None:
+    done = run("sql", "SELECT 1 AS a, 2 AS a, 3 AS a_2", "-o", "jsonl")
+
+    assert json.loads(done.stdout) == {"a": 1, "a_2": 2, "a_2_2": 3}
+
+
+def test_what_jobs_found_can_be_asked_too(run: Any) -> None:
+    done = run("sql", "SELECT o.topic, l.topic FROM outages o JOIN leadership l USING (partition) LIMIT 1", "-o", "csv")
+
+    assert done.stdout.splitlines() == ["topic,topic", "orders,orders"]  # two columns of one name are both there
+
+
+def test_rows_beyond_the_limit_are_not_shown_and_not_hidden(run: Any) -> None:
+    done, all_ = (run("sql", "SELECT id FROM range(10)", "-o", "jsonl", "--limit", limit) for limit in (3, 0))
+
+    assert len(done.stdout.splitlines()) == 3
+    assert "more than 3 rows" in done.stderr
+    assert len(all_.stdout.splitlines()) == 10
+
+
+def test_without_a_query_there_is_a_list_of_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forensics, "session", lambda master, memory, events=None: pytest.fail("Spark was started"))
+
+    done, listed = (CliRunner().invoke(kactl, ["forensics", "sql", "-o", form]) for form in ("table", "jsonl"))
+
+    assert "outages: " in done.stdout
+    assert {"events", "files", "levels", "timed", "outages"} <= {
+        json.loads(each)["table"] for each in listed.stdout.splitlines()
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (
+            "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'FROM'. SQLSTATE: 42601 (line 1, pos 10)\n\n== SQL "
+            "==\nSELECT a, FROM x",
+            "Syntax error at or near 'FROM': line 1, column 11, at 'FROM x' (PARSE_SYNTAX_ERROR)",
+        ),
+        ("[SOMETHING_ELSE.OF_ITS_OWN] It went wrong.\n\nat x.y.Z", "It went wrong (SOMETHING_ELSE.OF_ITS_OWN)"),
+    ],
+)
+def test_sparks_complaints_are_cut_to_what_one_needs(said: str, sentence: str) -> None:
+    assert reason(said, "SELECT a, FROM x") == sentence

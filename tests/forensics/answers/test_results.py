@@ -1,0 +1,174 @@
+"""What all jobs return of an ingest, and how it is kept for whoever asks later."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from kactl.errors import BadRequest
+from kactl.forensics.ingest import ingest
+from kactl.forensics.jobs.catalog import GIVEN, JOBS, NoResults, NoSuchJob, Results, open_results
+from kactl.forensics.jobs.job import Job
+from kactl.forensics.jobs.running import run_jobs
+from kactl.forensics.tables import NotIngested
+from tests.forensics.jobs.tables import line, rows
+
+
+def test_all_of_them_are_run_and_told_of(results: Results, told: list[str]) -> None:
+    assert {name for step in told for name in step.split(", ")} == {job.name for job in JOBS}
+    assert set(results) == {*GIVEN, *(job.name for job in JOBS)}
+    assert list(results.manifest.jobs) == [job.name for job in JOBS]
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_what_it_returned_has_its_columns_and_types(job: Job, results: Results, folder: Path) -> None:
+    """Not what it is read as, which says nothing of what the job made, but what Spark noted as it wrote it."""
+    files = sorted((folder / "jobs" / job.name).glob("*.parquet"))
+    noted = [
+        StructType.fromJson(json.loads(pq.read_metadata(file).metadata[b"org.apache.spark.sql.parquet.row.metadata"]))
+        for file in files
+    ]
+
+    assert files
+    for schema in noted:
+        assert [(field.name, field.dataType.simpleString()) for field in schema] == [
+            (field.name, field.dataType.simpleString()) for field in job.spark_schema
+        ]
+
+
+def test_what_they_return_can_be_asked(results: Results) -> None:
+    listed = rows(results["leadership"], "leader_epoch")
+
+    assert [(row["leader"], row["leader_epoch"], row["how"], row["log_end"]) for row in listed] == [
+        (1, 0, "initial", 0),
+        (2, 1, "offline", 100),
+    ]
+    assert results["timed"].where("topic = 'orders' and life = 0").count() == 5
+
+
+def test_the_manifest_says_how_much_each_returned_and_of_what(results: Results) -> None:
+    assert results.manifest.jobs["leadership"].rows == 2
+    assert results.manifest.jobs["skew"].rows == 2
+    assert results.manifest.ingest == results.tables.manifest
+
+
+def test_they_are_kept_beside_the_tables_and_nothing_else_is(results: Results, folder: Path) -> None:
+    there = sorted(each.name for each in folder.iterdir())
+
+    assert there == ["events", "files", "ingest.json", "jobs", "jobs.json", "levels"]
+    assert sorted(each.name for each in (folder / "jobs").iterdir()) == sorted(job.name for job in JOBS)
+
+
+def test_they_can_be_opened_later(results: Results, spark: SparkSession, folder: Path) -> None:
+    opened = open_results(spark, str(folder))
+
+    assert opened.manifest == results.manifest
+    assert rows(opened["states"]) == rows(results["states"])
+
+
+def test_a_name_that_is_none_is_refused(results: Results) -> None:
+    with pytest.raises(NoSuchJob, match="there is no nonsense"):
+        results["nonsense"]
+
+
+def edited(folder: Path, tmp_path: Path, **what: Any) -> str:
+    """A copy of the folder's manifests, the jobs' edited; nothing else is read of it."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in ("ingest.json", "jobs.json"):
+        (copy / name).write_bytes((folder / name).read_bytes())
+    if what:
+        held = msgspec.json.decode((copy / "jobs.json").read_bytes())
+        (copy / "jobs.json").write_bytes(msgspec.json.encode(held | what))
+    for name in ("events", "files", "levels"):
+        (copy / name).symlink_to(folder / name)
+    return str(copy)
+
+
+def test_without_a_manifest_there_are_no_results(
+    results: Results, spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
+    copy = edited(folder, tmp_path)
+    (Path(copy) / "jobs.json").unlink()
+
+    with pytest.raises(NoResults, match=f"make them with `kactl forensics report --dir {copy}`"):
+        open_results(spark, copy)
+
+
+def test_a_manifest_that_is_none_is_refused(
+    results: Results, spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
+    copy = edited(folder, tmp_path)
+    (Path(copy) / "jobs.json").write_text("{")
+
+    with pytest.raises(NoResults, match=r"jobs\.json is not what the jobs write"):
+        open_results(spark, copy)
+
+
+def test_results_of_another_version_are_refused(
+    results: Results, spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(NoResults, match="wrote results of version 0"):
+        open_results(spark, edited(folder, tmp_path, results_version=0))
+
+
+def test_results_of_other_logs_are_refused(results: Results, spark: SparkSession, folder: Path, tmp_path: Path) -> None:
+    other = msgspec.structs.replace(results.manifest.ingest, time_ms=7)
+
+    with pytest.raises(NoResults, match="ingested anew"):
+        open_results(spark, edited(folder, tmp_path, ingest=msgspec.to_builtins(other)))
+
+
+def test_one_that_was_not_run_says_what_to_run(
+    results: Results, spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
+    opened = open_results(spark, edited(folder, tmp_path, jobs={}))
+
+    with pytest.raises(NoResults, match="states was not run"):
+        opened["states"]
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("events", ", as somebody has removed the others"),
+        ("jobs/leadership", ": make them with"),
+    ],
+)
+def test_what_is_not_all_there_is_not_taken_for_all(
+    results: Results, spark: SparkSession, folder: Path, tmp_path: Path, table: str, said: str
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    first, *others = (copy / table).rglob("*.parquet")
+    first.unlink()
+
+    name = table.rpartition("/")[2]
+    with pytest.raises(BadRequest, match=f"of the {1 + len(others)} files of {name} there are {len(others)}{said}"):
+        open_results(spark, str(copy))
+
+
+def test_a_new_ingest_removes_what_was_made_of_the_old_one(
+    results: Results, spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(folder, out)
+    assert open_results(spark, str(out)).manifest == results.manifest
+    (tmp_path / "state-change.log").write_text(line(0, "[Controller id=1 epoch=5] Not a line that anybody knows"))
+
+    ingest(spark, [str(tmp_path / "state-change.log")], str(out))
+
+    assert sorted(each.name for each in out.iterdir()) == ["events", "files", "ingest.json", "levels"]
+    with pytest.raises(NoResults, match="no whole results"):
+        open_results(spark, str(out))
+
+
+def test_without_tables_there_is_nothing_to_run_on(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(NotIngested):
+        run_jobs(spark, str(tmp_path))

@@ -1,0 +1,53 @@
+"""The tables that later jobs need, out of lines of logs, by the jobs themselves; each is computed once."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from kactl.forensics.event_types import Kind
+from kactl.forensics.jobs.absences import absences
+from kactl.forensics.jobs.leadership import leadership
+from kactl.forensics.jobs.states import states
+from kactl.forensics.jobs.turns import turns
+from kactl.forensics.jobs.unclean import unclean
+
+from . import dumps
+from .tables import as_timed, events
+
+# Files of copies are numbered from here on.
+_COPIES: Final = 100
+
+
+class Chain(NamedTuple):
+    """See the module."""
+
+    timed: DataFrame
+    states: DataFrame
+    leadership: DataFrame
+    absences: DataFrame
+    unclean: DataFrame
+    turns: DataFrame
+
+
+def chain(
+    spark: SparkSession,
+    logs: Mapping[tuple[int, Kind], Iterable[str]],
+    *,
+    dumped: Iterable[str] = (),
+    copied: bool = False,
+) -> Chain:
+    """All of them, where all clocks agree; `dumped` is KRaft's metadata log, `copied` is with each file there twice."""
+    timed = kept(as_timed(events(spark, logs).unionByName(dumps.events(spark, dumped))))
+    if copied:
+        timed = timed.union(timed.withColumn("file_id", (f.col("file_id") + _COPIES).cast("int")))
+    known = kept(states(timed))
+    led = kept(leadership(timed, known))
+    away = kept(absences(timed))
+    return Chain(timed, known, led, away, kept(unclean(timed, known, led, away)), kept(turns(timed)))
+
+
+def kept(found: DataFrame) -> DataFrame:
+    """The same rows, as a table."""
+    return found.sparkSession.createDataFrame(found.toArrow())

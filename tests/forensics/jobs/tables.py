@@ -1,0 +1,81 @@
+"""Tables for jobs, made by hand or of the lines of logs, and what jobs return, as plain rows.
+
+No file is written: the lines are parsed as ingest parses them, and become a DataFrame as they are.
+"""
+
+import datetime
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from kactl.forensics.event_types import Kind
+from kactl.forensics.events import COLUMNS, Column
+from kactl.forensics.jobs import timed
+from tests.forensics.reading import events_of
+
+_BASE: Final = datetime.datetime(2024, 5, 1, 10, tzinfo=datetime.UTC)
+_STATE_CHANGE: Final = "state.change.logger"
+_ON_TOP: Final = (Column("kind", pa.string(), "folder"), Column("day", pa.date32(), "folder"))
+
+
+def moment(seconds: float) -> datetime.datetime:
+    """So many seconds after ten o'clock, as rows have it."""
+    return _BASE + datetime.timedelta(seconds=seconds)
+
+
+def line(seconds: float, message: str, *, level: str = "INFO", logger: str = _STATE_CHANGE) -> str:
+    """A line of a log, so many seconds after ten; what follows a newline in it are continuation lines."""
+    first, *more = message.split("\n")
+    at = moment(seconds)
+    return "\n".join([f"[{at:%Y-%m-%d %H:%M:%S},{at.microsecond // 1000:03}] {level} {first} ({logger})", *more]) + "\n"
+
+
+def controller_line(seconds: float, controller: int, message: str, *, level: str = "INFO") -> str:
+    """The same, of controller.log."""
+    logger = "kafka.controller.KafkaController"
+    return line(seconds, f"[Controller id={controller}] {message}", level=level, logger=logger)
+
+
+def events(spark: SparkSession, logs: Mapping[tuple[int, Kind], Iterable[str]]) -> DataFrame:
+    """The events of logs, each given by its broker and kind; files are numbered in this order."""
+    rows: list[dict[str, Any]] = []
+    for number, ((broker, kind), lines) in enumerate(logs.items()):
+        for row in events_of("".join(lines), kind=kind, broker=broker):
+            day = row["ts"].date() if row["ts"] else None
+            rows.append(row | {"file_id": number, "kind": str(kind), "day": day})
+    return table(spark, (*COLUMNS, *_ON_TOP), rows)
+
+
+def as_timed(found: DataFrame) -> DataFrame:
+    """Events as `timed` gives them where all clocks agree and no topic's name is used twice."""
+    life = f.when(f.col("topic").isNotNull(), f.lit(0))
+    return found.withColumns({"at": f.col("ts"), "at_error_us": f.lit(0).cast("long"), "life": life.cast("int")})
+
+
+def timed_table(spark: SparkSession, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
+    """`timed` by hand; what a row does not name is null."""
+    return table(spark, (*COLUMNS, *_ON_TOP, *timed.COLUMNS), rows)
+
+
+def table(spark: SparkSession, columns: Iterable[Column], rows: Iterable[Mapping[str, Any]]) -> DataFrame:
+    """A table by hand; what a row does not name is null.
+
+    Raises:
+        ValueError: a row names a column that there is not.
+    """
+    schema = pa.schema([pa.field(each.name, each.type) for each in columns])
+    given = list(rows)
+    if strange := {name for row in given for name in row} - set(schema.names):
+        raise ValueError(f"there is no column {', '.join(sorted(strange))}")
+    made = pa.table({field.name: pa.array([row.get(field.name) for row in given], field.type) for field in schema})
+    return spark.createDataFrame(made.cast(schema))
+
+
+def rows(found: DataFrame, *by: str) -> list[dict[str, Any]]:
+    """All rows as dicts, times as moments in UTC, sorted by columns if some are named."""
+    arrow = found.toArrow()
+    listed: list[dict[str, Any]] = arrow.to_pylist()
+    return sorted(listed, key=lambda row: tuple((row[name] is not None, row[name]) for name in by)) if by else listed

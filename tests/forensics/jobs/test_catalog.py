@@ -1,0 +1,28 @@
+"""Which jobs there are, and what each needs."""
+
+import pytest
+
+from kactl.forensics.jobs import catalog
+from kactl.forensics.jobs.catalog import GIVEN, JOBS, NoSuchJob
+
+
+def test_each_finds_what_it_needs() -> None:
+    known = set(GIVEN)
+    for job in JOBS:
+        assert known >= set(job.needs), job.name
+        known.add(job.name)
+
+
+def test_no_two_have_one_name() -> None:
+    assert len({*GIVEN, *(job.name for job in JOBS)}) == len(GIVEN) + len(JOBS)
+
+
+def test_what_is_wanted_brings_what_it_needs() -> None:
+    assert [job.name for job in catalog.wanted(["leadership"])] == ["skew", "lives", "timed", "states", "leadership"]
+    assert [job.name for job in catalog.wanted(["skew"])] == ["skew"]
+    assert catalog.wanted(None) == JOBS
+
+
+def test_an_unknown_job_is_named_together_with_those_there_are() -> None:
+    with pytest.raises(NoSuchJob, match=r"there is no weather: there are skew, lives, "):
+        catalog.wanted(["skew", "weather"])

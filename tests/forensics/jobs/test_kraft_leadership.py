@@ -1,0 +1,89 @@
+"""How leaders came to lead where the metadata log has the whole truth, and no word of why."""
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kactl.forensics.jobs.absences import absences
+from kactl.forensics.jobs.leadership import leadership
+from kactl.forensics.jobs.outages import outages
+from kactl.forensics.jobs.states import states
+
+from . import dumps
+from .chain import kept
+from .tables import as_timed, rows
+
+Found = dict[int, list[dict[str, Any]]]
+
+# Of three brokers each is restarted in turn; then the first of each assignment leads again. Last, 3 dies.
+DUMP = [
+    dumps.topic(0),
+    dumps.partition(0, 0, [1, 2, 3]),
+    dumps.partition(0, 1, [3, 1, 2]),
+    # 2 leads nothing.
+    dumps.broker(10, 2, inControlledShutdown=1),
+    dumps.change(10, 0, isr=[1, 3]),
+    dumps.change(10, 1, isr=[3, 1]),
+    dumps.broker(11, 2, fenced=1),
+    dumps.broker(14, 2, fenced=-1),
+    dumps.change(16, 0, isr=[1, 3, 2]),
+    dumps.change(16, 1, isr=[3, 1, 2]),
+    dumps.broker(20, 1, inControlledShutdown=1),
+    dumps.change(20, 0, isr=[3, 2], leader=2),
+    dumps.change(20, 1, isr=[3, 2]),
+    dumps.broker(21, 1, fenced=1),
+    dumps.broker(24, 1, fenced=-1),
+    dumps.change(26, 0, isr=[3, 2, 1]),
+    dumps.change(26, 1, isr=[3, 2, 1]),
+    dumps.broker(30, 3, inControlledShutdown=1),
+    dumps.change(30, 0, isr=[2, 1]),
+    dumps.change(30, 1, isr=[2, 1], leader=1),
+    dumps.broker(31, 3, fenced=1),
+    dumps.broker(34, 3, fenced=-1),
+    dumps.change(36, 0, isr=[2, 1, 3]),
+    dumps.change(36, 1, isr=[2, 1, 3]),
+    dumps.change(40, 0, leader=1),
+    dumps.change(40, 1, leader=3),
+    dumps.broker(50, 3, fenced=1),
+    dumps.change(50, 0, isr=[2, 1]),
+    dumps.change(50, 1, isr=[2, 1], leader=1),
+]
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> tuple[Found, Found]:
+    """Leaderships and outages, by the number of the partition."""
+    told = kept(as_timed(dumps.events(spark, DUMP)))
+    led = kept(leadership(told, states(told)))
+    tables = rows(led, "leader_epoch"), rows(outages(told, led, absences(told)), "leader_epoch")
+    of_epochs, of_outages = (
+        {number: [row for row in of if row["partition"] == number] for number in (0, 1)} for of in tables
+    )
+    return of_epochs, of_outages
+
+
+def test_a_preferred_leader_is_elected_whoever_was_restarted_before(found: tuple[Found, Found]) -> None:
+    assert [(row["leader"], row["how"], row["planned"]) for row in found[0][0]] == [
+        (1, "initial", None),
+        (2, "controlled-shutdown", True),
+        (1, "preferred", True),
+    ]
+    assert [(row["leader"], row["how"], row["planned"]) for row in found[0][1]] == [
+        (3, "initial", None),
+        (1, "controlled-shutdown", True),
+        (3, "preferred", True),
+        (1, "offline", False),
+    ]
+
+
+def test_what_was_moved_by_plan_was_never_lost(found: tuple[Found, Found]) -> None:
+    assert [(row["cause"], row["planned"]) for row in found[1][0]] == [
+        ("controlled-shutdown", True),
+        ("preferred", True),
+    ]
+    assert [(row["cause"], row["planned"]) for row in found[1][1]] == [
+        ("controlled-shutdown", True),
+        ("preferred", True),
+        ("broker-failure", False),
+    ]

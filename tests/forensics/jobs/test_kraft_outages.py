@@ -1,0 +1,132 @@
+"""Outages where nobody has the metadata log: brokers say who leads, and hardly anything of who was in sync.
+
+What changes an ISR is a line of its leader only if the answer to its request comes before the metadata with the same
+news, which is as likely as not. The version of the stored state rises all the same.
+"""
+
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kactl.forensics.event_types import Kind
+from kactl.forensics.jobs.outages import outages
+
+from .chain import chain
+from .said import Ids, ids, leads_3
+from .tables import line, rows
+
+_QUORUM: Final = "[QuorumController id=2] "
+_TOPIC_ID: Final = "AbC-dEf_GhIjKlMnOpQrSt"
+
+
+def quorum(seconds: float, message: str) -> str:
+    return line(seconds, _QUORUM + message, logger="org.apache.kafka.controller.ReplicationControlManager")
+
+
+def created(seconds: float, tp: str, replicas: Ids) -> str:
+    return quorum(
+        seconds,
+        f"Replayed PartitionRecord for new partition {tp} with topic ID {_TOPIC_ID} and PartitionRegistration("
+        f"replicas=[{ids(replicas, ', ')}], directories=[zWn1ruoqbLghizMWU5Oafw, AGg8v7U4NHnZRoHfmO1MAg], "
+        f"isr=[{ids(replicas, ', ')}], removingReplicas=[], addingReplicas=[], elr=[], lastKnownElr=[], "
+        f"leader={replicas[0]}, leaderRecoveryState=RECOVERED, leaderEpoch=0, partitionEpoch=0).",
+    )
+
+
+def follows_3(seconds: float, broker: int, tp: str, epoch: int, version: int, leader: int) -> str:
+    message = (
+        f"Follower {tp} with topic id Some({_TOPIC_ID}) starts at leader epoch {epoch} from offset 2115 with partition "
+        f"epoch {version} and high watermark 2114. Current leader is {leader}. Previous leader Some({leader}) and "
+        f"previous leader epoch was {epoch}."
+    )
+    return line(seconds, f"[Broker id={broker}] {message}")
+
+
+def _led_by(leader: int, epoch: int = 1) -> str:
+    return f"Some({leader}) and previous leader epoch was {epoch}"
+
+
+TOPICS: Final = ("moved", "handed-over", "let-in", "left-out")
+# 1 dies at 8 and is found dead at 12. It is back at 18, and nobody says that it is in sync again; 3 dies, too.
+_OF_CONTROLLER: Final = [
+    created(1, "moved-0", (1, 2)),
+    created(1, "let-in-0", (1, 3)),
+    created(1, "left-out-0", (1, 3)),
+    quorum(12, "Fencing broker 1 because its session has timed out."),
+    quorum(
+        18,
+        "The request from broker 1 to unfence has been granted because it has caught up with the offset of its "
+        "register broker record 48.",
+    ),
+    created(1, "handed-over-0", (2, 1)),
+    quorum(35, "Unfenced broker 2 has requested and been granted a controlled shutdown."),
+    quorum(40, "Fencing broker 3 because its session has timed out."),
+]
+_OF_1: Final = [
+    leads_3(1.5, 1, "moved-0", 0, 0, (1, 2)),
+    leads_3(1.5, 1, "let-in-0", 0, 0, (1, 3)),
+    leads_3(1.5, 1, "left-out-0", 0, 0, (1, 3)),
+    # Let in again as version 2, and elected as the preferred leader with 3.
+    leads_3(30.4, 1, "moved-0", 2, 3, (2, 1), before=_led_by(2)),
+    leads_3(35.1, 1, "handed-over-0", 1, 1, (1,), before=_led_by(2, 0)),
+    # Let in again as version 2, and alone with 3.
+    leads_3(40.1, 1, "let-in-0", 2, 3, (1,), before=_led_by(3)),
+    # Elected at once.
+    leads_3(40.1, 1, "left-out-0", 2, 2, (1,), before=_led_by(3)),
+]
+_OF_2: Final = [
+    leads_3(1.5, 2, "handed-over-0", 0, 0, (2, 1)),
+    leads_3(12.1, 2, "moved-0", 1, 1, (2,), before=_led_by(1, 0)),
+    follows_3(30, 2, "moved-0", 2, 3, 1),
+    follows_3(35.2, 2, "handed-over-0", 1, 1, 1),
+]
+_OF_3: Final = [
+    leads_3(12.1, 3, "let-in-0", 1, 1, (3,), before=_led_by(1, 0)),
+    leads_3(12.1, 3, "left-out-0", 1, 1, (3,), before=_led_by(1, 0)),
+]
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
+    """Outages of each topic, in order."""
+    of = {1: _OF_1, 2: _OF_2, 3: _OF_3}
+    logs = {(broker, Kind.STATE_CHANGE): lines for broker, lines in of.items()}
+    told = chain(spark, {(2, Kind.CONTROLLER): _OF_CONTROLLER} | logs)
+    listed = rows(outages(told.timed, told.leadership, told.absences), "begin")
+    return {topic: [row for row in listed if row["topic"] == topic] for topic in TOPICS}
+
+
+def test_a_leader_that_died_is_lost_to_one_in_sync(found: dict[str, list[dict[str, Any]]]) -> None:
+    lost = found["moved"][0]
+
+    assert (lost["broker"], lost["new_leader"]) == (1, 2)
+    assert (lost["cause"], lost["planned"], lost["unclean"]) == ("broker-failure", False, False)
+
+
+def test_a_living_leader_that_is_moved_is_not_lost_and_nobody_says_why(found: dict[str, list[dict[str, Any]]]) -> None:
+    moved = found["moved"][1]
+
+    assert (moved["broker"], moved["new_leader"]) == (2, 1)
+    assert (moved["cause"], moved["planned"]) == ("unknown", None)
+
+
+def test_a_broker_that_asked_to_shut_down_hands_over_by_plan(found: dict[str, list[dict[str, Any]]]) -> None:
+    (row,) = found["handed-over"]
+
+    assert (row["broker"], row["new_leader"]) == (2, 1)
+    assert (row["cause"], row["planned"], row["unclean"]) == ("controlled-shutdown", True, False)
+
+
+def test_a_leader_in_company_was_in_sync_whatever_the_last_known_isr_says(
+    found: dict[str, list[dict[str, Any]]],
+) -> None:
+    assert found["moved"][1]["unclean"] is False
+
+
+def test_nobody_can_say_who_was_in_sync_where_an_isr_is_missing(found: dict[str, list[dict[str, Any]]]) -> None:
+    assert [row["unclean"] for row in found["let-in"]] == [False, None]
+
+
+def test_where_no_isr_is_missing_one_who_was_not_in_it_leads_uncleanly(found: dict[str, list[dict[str, Any]]]) -> None:
+    assert [row["unclean"] for row in found["left-out"]] == [False, True]

@@ -1,0 +1,517 @@
+"""Records lost, worked out by hand from lines of logs: a partition for each case, all in one table."""
+
+import collections
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from kactl.forensics.event_types import Kind
+from kactl.forensics.jobs.loss_sums import by_partition, by_topic, totals
+from kactl.forensics.jobs.losses import COLUMNS, losses
+from kactl.forensics.jobs.turns import turns
+
+from .chain import Chain, chain, kept
+from .said import NEW, OFFLINE, Ids, cut, follows, ids, isr_updated, leads, online
+from .tables import line, moment, rows, table
+
+Losses = list[dict[str, Any]]
+LOGS: dict[tuple[int, Kind], list[str]] = collections.defaultdict(list)
+C = LOGS[9, Kind.STATE_CHANGE]
+B = {broker: LOGS[broker, Kind.SERVER] for broker in (1, 2, 3)}
+
+
+def shrunk(seconds: float, broker: int, tp: str, before: Ids, after: Ids, *, high: int, end: int) -> str:
+    message = (
+        f"[Partition {tp} broker={broker}] Shrinking ISR from {ids(before)} to {ids(after)}. Leader: (highWatermark: "
+        f"{high}, endOffset: {end}). Out of sync replicas: (brokerId: 2, endOffset: 3)."
+    )
+    return line(seconds, message, logger="kafka.cluster.Partition")
+
+
+def truncating(seconds: float, tp: str, to: int) -> str:
+    message = f"[Log partition={tp}, dir=/data] Truncating to offset {to}"
+    return line(seconds, message, logger="kafka.log.Log")
+
+
+def truncating_of_old(seconds: float, tp: str, to: int) -> str:
+    return line(seconds, f"Truncating log {tp} to offset {to}.", logger="kafka.log.Log")
+
+
+def elected(seconds: float, tp: str, leader: int, epoch: int, isr: Ids, version: int) -> str:
+    return online(seconds, tp, leader, epoch, isr, version, before=OFFLINE, by=9)
+
+
+# tail-0: the lead goes over by plan while the old leader still has what nobody has copied.
+C += [
+    online(0, "tail-0", 1, 0, (1, 2), 0, before=NEW, by=9),
+    online(10, "tail-0", 2, 1, (1, 2), 1, by=9),
+]
+B[1] += [
+    leads(0.1, 1, "tail-0", 0, (1, 2)),
+    follows(10.2, 1, "tail-0", 1, end=1005, high=990, before=0),
+]
+B[2] += [
+    follows(0.1, 2, "tail-0", 0),
+    leads(10.1, 2, "tail-0", 1, (1, 2), end=1000, high=990, before=0),
+]
+
+# newer-0: the same, as 3.9 writes it: who follows names the new epoch as the one before.
+C += [
+    online(0, "newer-0", 1, 0, (1, 2), 0, before=NEW, by=9),
+    online(10, "newer-0", 2, 1, (1, 2), 1, by=9),
+]
+B[1] += [
+    leads(0.1, 1, "newer-0", 0, (1, 2)),
+    follows(10.2, 1, "newer-0", 1, end=1005, high=990, before=1),
+]
+B[2] += [
+    follows(0.1, 2, "newer-0", 0, before=0),
+    leads(10.1, 2, "newer-0", 1, (1, 2), end=1000, high=990, before=0),
+]
+
+# restart-0: a follower has fetched in an epoch, and comes back in it.
+B[1].append(leads(1, 1, "restart-0", 3, (1,), end=100, high=100, before=2))
+B[2] += [
+    follows(1, 2, "restart-0", 3, end=100, high=100, before=2),
+    follows(600, 2, "restart-0", 3, end=500, high=480),
+]
+# blind-0: the same, but the logs begin later.
+B[1].append(leads(1, 1, "blind-0", 3, (1,), end=100, high=100, before=2))
+B[2].append(follows(600, 2, "blind-0", 3, end=500, high=480))
+# there-0: it was restarted in the epoch in which it says it was before.
+B[1].append(leads(1, 1, "there-0", 3, (1,), end=100, high=100, before=2))
+B[2].append(follows(600, 2, "there-0", 3, end=500, high=480, before=3))
+
+# bump-0: the epoch rises under the same leader; its follower is behind.
+B[1] += [
+    leads(1, 1, "bump-0", 0, (1, 2)),
+    leads(60, 1, "bump-0", 1, (1, 2), end=200, high=190, before=0),
+]
+B[2] += [
+    follows(1, 2, "bump-0", 0),
+    follows(60, 2, "bump-0", 1, end=195, high=190, before=0),
+]
+
+# unclean-0: 1 leads alone, dies, and 2 is elected, which has less; the epoch rises once more, and then 1 comes back.
+C += [
+    online(0, "unclean-0", 1, 4, (1,), 10, by=9),
+    cut(60, "unclean-0", -1, 5, (1,), 1, 11, by=9),
+    elected(90, "unclean-0", 2, 6, (2,), 12),
+    cut(120, "unclean-0", 2, 7, (2,), 3, 13, by=9),
+]
+B[1] += [
+    leads(0.1, 1, "unclean-0", 4, (1,), end=100, high=95, before=3),
+    shrunk(30, 1, "unclean-0", (1, 2), (1,), high=108, end=110),
+    follows(200, 1, "unclean-0", 7, end=115, high=108),
+    truncating(200.5, "unclean-0", 90),
+]
+B[2] += [
+    leads(90.1, 2, "unclean-0", 6, (2,), end=90, high=90, before=4),
+    leads(120.1, 2, "unclean-0", 7, (2,), end=150, high=150, before=6),
+]
+
+# gone-0: the same, and 1 never comes back. What it had is in its own last words.
+C += [
+    online(0, "gone-0", 1, 4, (1,), 10, by=9),
+    cut(60, "gone-0", -1, 5, (1,), 1, 11, by=9),
+    elected(90, "gone-0", 2, 6, (2,), 12),
+]
+B[1] += [
+    leads(0.1, 1, "gone-0", 4, (1,), end=100, high=95, before=3),
+    shrunk(30, 1, "gone-0", (1, 2), (1,), high=108, end=110),
+]
+B[2].append(leads(90.1, 2, "gone-0", 6, (2,), end=90, high=90, before=4))
+
+# behind-0: a follower was in sync, and restarted after another leader came that had less than it.
+B[1] += [
+    leads(1, 1, "behind-0", 4, (1,), end=100, high=80, before=3),
+    isr_updated(9, 1, "behind-0", (1, 2), 30),
+]
+B[2] += [
+    follows(1, 2, "behind-0", 4, end=100, high=80, before=3),
+    follows(300, 2, "behind-0", 5, end=110, high=80),
+]
+B[3].append(leads(200, 3, "behind-0", 5, (3,), end=105, high=80, before=4))
+
+# unsure-0: whoever was in sync five epochs ago may have been out of the ISR since.
+B[1] += [
+    leads(1, 1, "unsure-0", 4, (1, 2), end=100, high=80, before=3),
+    follows(90.1, 1, "unsure-0", 9, end=110, high=85, before=4),
+]
+B[2].append(leads(90, 2, "unsure-0", 9, (2,), end=90, high=80, before=4))
+
+# twice-0: history is cut twice while 1 is away, which comes back after both.
+B[1] += [
+    leads(1, 1, "twice-0", 4, (1,), end=100, high=80, before=3),
+    follows(300, 1, "twice-0", 7, end=110, high=85),
+]
+B[2] += [
+    leads(90, 2, "twice-0", 6, (2,), end=100, high=80, before=4),
+    follows(200, 2, "twice-0", 7, end=105, high=80, before=6),
+]
+B[3].append(leads(200, 3, "twice-0", 7, (3,), end=90, high=80, before=4))
+
+# pending-0: the epoch rises once more before the old leader has cut off what it has too much.
+B[1] += [
+    leads(1, 1, "pending-0", 4, (1,), end=100, high=90, before=3),
+    follows(90.1, 1, "pending-0", 6, end=110, high=90, before=4),
+    follows(90.3, 1, "pending-0", 7, end=110, high=90, before=6),
+    truncating(90.5, "pending-0", 90),
+]
+B[2] += [
+    leads(90, 2, "pending-0", 6, (2,), end=90, high=90, before=4),
+    leads(90.2, 2, "pending-0", 7, (2,), end=95, high=90, before=6),
+]
+
+# regrown-0: it has cut its log, has more than before by copying, and loses some of that as well.
+B[1] += [
+    leads(1, 1, "regrown-0", 4, (1,), end=100, high=90, before=3),
+    follows(90.1, 1, "regrown-0", 6, end=110, high=90, before=4),
+    truncating(90.5, "regrown-0", 90),
+    follows(300.1, 1, "regrown-0", 7, end=120, high=90, before=6),
+]
+B[2].append(leads(90, 2, "regrown-0", 6, (2,), end=90, high=90, before=4))
+B[3].append(leads(300, 3, "regrown-0", 7, (3, 1), end=110, high=90, before=4))
+
+# other-0: what was known to be committed in a history that ended speaks of no record of the next one.
+B[1].append(leads(1, 1, "other-0", 3, (1,), end=1000, high=1000, before=2))
+B[2] += [
+    leads(60, 2, "other-0", 4, (2,), end=500, high=500, before=3),
+    follows(120, 2, "other-0", 5, end=600, high=580, before=4),
+]
+B[3].append(leads(120, 3, "other-0", 5, (3,), end=590, high=580, before=4))
+# unseen-0: nor if the leader's own words of where it began are missing.
+B[1].append(leads(1, 1, "unseen-0", 3, (1,), end=1000, high=1000, before=2))
+B[2].append(follows(120, 2, "unseen-0", 5, end=600, high=580, before=4))
+B[3].append(leads(120, 3, "unseen-0", 5, (3,), end=590, high=580, before=4))
+
+# reborn-0: deleted and made again, and no controller's log is there to tell.
+B[1] += [
+    leads(1, 1, "reborn-0", 0, (1, 2)),
+    leads(60, 1, "reborn-0", 1, (1, 2), end=2000, high=2000, before=0),
+    leads(500, 1, "reborn-0", 0, (1, 2)),
+    leads(600, 1, "reborn-0", 1, (1, 2), end=50, high=50, before=0),
+]
+B[2] += [
+    follows(1, 2, "reborn-0", 0),
+    follows(60, 2, "reborn-0", 1, end=1990, high=1900, before=0),
+    follows(500, 2, "reborn-0", 0),
+]
+
+# alone-0: the only replica comes back from a power failure with less than it had.
+B[1] += [
+    leads(1, 1, "alone-0", 1, (1,), end=1000, high=1000, before=0),
+    leads(60, 1, "alone-0", 2, (1,), end=900, high=900),
+]
+
+# old-0: 2.2, in which followers do not say where their logs end; the old leader's log says that it was cut.
+C += [online(0, "old-0", 1, 3, (1,), 5, by=9), elected(60, "old-0", 2, 4, (2,), 6)]
+B[1] += [
+    line(
+        0.1,
+        "[Partition old-0 broker=1] old-0 starts at Leader Epoch 3 from offset 100. Previous Leader Epoch was: 2",
+        logger="kafka.cluster.Partition",
+    ),
+    shrunk(30, 1, "old-0", (1, 2), (1,), high=120, end=130),
+    truncating(90, "old-0", 120),
+]
+# cut-0: of a follower's log it is only known that it was cut.
+C += [online(0, "cut-0", 1, 3, (1,), 5, by=9), elected(60, "cut-0", 2, 4, (2,), 6)]
+B[3].append(truncating(90, "cut-0", 120))
+# high-0: the same by a version that may cut back to the high watermark, and fetch the same again.
+C += [online(0, "high-0", 1, 3, (1,), 5, by=9), elected(60, "high-0", 2, 4, (2,), 6)]
+B[3].append(truncating_of_old(90, "high-0", 120))
+# told-0: a follower says where its log ended and where it was cut; of the leader there is nothing.
+B[1] += [
+    follows(90, 1, "told-0", 4, end=130, high=125, before=3),
+    truncating(90.5, "told-0", 120),
+]
+
+# branch-0: nothing says where the leader of epoch 4 began, from where on others know more to be committed.
+C += [online(0, "branch-0", 1, 3, (1, 2, 3), 5, by=9), elected(60, "branch-0", 2, 4, (2, 3), 6)]
+B[1] += [
+    leads(0.1, 1, "branch-0", 3, (1, 2, 3), end=100, high=100, before=2),
+    follows(300, 1, "branch-0", 5, end=110, high=104),
+    truncating(300.5, "branch-0", 102),
+]
+B[3] += [
+    follows(60.1, 3, "branch-0", 4, end=104, high=103, before=3),
+    follows(120, 3, "branch-0", 5, end=400, high=390, before=4),
+]
+
+# doubt-0: the one who was elected uncleanly has less than the old leader, of which nothing older is there.
+C += [
+    online(0, "doubt-0", 1, 4, (1,), 10, by=9),
+    cut(60, "doubt-0", -1, 5, (1,), 1, 11, by=9),
+    elected(90, "doubt-0", 2, 6, (2,), 12),
+]
+B[1].append(follows(200, 1, "doubt-0", 6, end=110, high=100))
+B[2].append(leads(90.1, 2, "doubt-0", 6, (2,), end=90, high=90, before=4))
+
+# missed-0: restarted, and in sync with a leader of which its own log does not tell: some of that log may be missing.
+C += [
+    online(0, "missed-0", 1, 4, (1, 2), 10, by=9),
+    online(60, "missed-0", 2, 5, (2, 1), 11, by=9),
+    cut(120, "missed-0", 2, 6, (2,), 1, 12, by=9),
+]
+B[1] += [
+    leads(0.1, 1, "missed-0", 4, (1, 2), end=50, high=50, before=3),
+    follows(200, 1, "missed-0", 6, end=110, high=100),
+]
+B[2] += [
+    leads(60.1, 2, "missed-0", 5, (2, 1), end=100, high=50, before=4),
+    leads(120.1, 2, "missed-0", 6, (2,), end=140, high=140, before=5),
+]
+# present-0: restarted in an epoch in which it was in sync for long, of which its own log does not tell.
+C += [
+    online(0, "present-0", 1, 4, (1, 2), 10, by=9),
+    online(60, "present-0", 2, 5, (2, 1), 11, by=9),
+]
+B[1] += [
+    leads(0.1, 1, "present-0", 4, (1, 2), end=50, high=50, before=3),
+    follows(200, 1, "present-0", 5, end=110, high=100),
+]
+B[2].append(leads(60.1, 2, "present-0", 5, (2, 1), end=100, high=50, before=4))
+# ahead-0: restarted in an epoch in which it was not, before one in which it was; its clock is a minute ahead.
+C += [
+    online(0, "ahead-0", 1, 4, (1, 2), 10, by=9),
+    online(60, "ahead-0", 2, 5, (2,), 11, by=9),
+    online(150, "ahead-0", 2, 6, (2, 1), 13, by=9),
+]
+B[1] += [
+    leads(0.1, 1, "ahead-0", 4, (1, 2), end=50, high=50, before=3),
+    follows(200, 1, "ahead-0", 5, end=110, high=100),
+]
+B[2].append(leads(60.1, 2, "ahead-0", 5, (2,), end=100, high=50, before=4))
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession) -> Chain:
+    return chain(spark, LOGS)
+
+
+@pytest.fixture(scope="module")
+def lost(tables: Chain) -> DataFrame:
+    return kept(losses(tables.turns, tables.leadership, tables.unclean))
+
+
+@pytest.fixture(scope="module")
+def found(lost: DataFrame) -> Losses:
+    return rows(lost, "topic", "leader_epoch", "replica")
+
+
+def of(found: Losses, topic: str) -> list[tuple[Any, ...]]:
+    """leader_epoch, replica, its log end, tail and committed records, evidence, certain."""
+    names = (
+        "leader_epoch",
+        "replica",
+        "replica_log_end",
+        "tail_records",
+        "committed_records",
+        "evidence",
+        "certain",
+    )
+    return [tuple(row[name] for name in names) for row in found if row["topic"] == topic]
+
+
+def the(found: Losses, topic: str) -> dict[str, Any]:
+    [row] = [row for row in found if row["topic"] == topic]
+    return row
+
+
+def test_the_columns_are_those_that_are_promised(found: Losses) -> None:
+    assert list(found[0]) == [each.name for each in COLUMNS]
+
+
+def test_a_leader_that_steps_down_loses_what_nobody_has_copied(found: Losses) -> None:
+    row = the(found, "tail")
+
+    assert of(found, "tail") == [(1, 1, 1005, 5, 0, "follower", True)]
+    assert row["leader"] == 2
+    assert row["at"] == moment(10.1)
+    assert row["replica_at"] == moment(10.2)
+    assert row["log_end"] == 1000
+    assert row["high_watermark"] == 990
+    assert row["unclean"] is False
+    assert row["truncated_to"] is None
+
+
+@pytest.mark.parametrize("topic", ["restart", "blind", "there"])
+def test_a_follower_that_comes_back_in_the_same_epoch_loses_nothing(found: Losses, topic: str) -> None:
+    assert of(found, topic) == []
+
+
+def test_a_leader_that_stays_takes_nothing_from_its_followers(found: Losses) -> None:
+    assert of(found, "bump") == []
+
+
+def test_an_unclean_leader_takes_what_only_the_dead_one_had_even_if_the_epoch_rose_since(found: Losses) -> None:
+    row = the(found, "unclean")
+
+    assert of(found, "unclean") == [(6, 1, 115, 25, 18, "follower", True)]
+    assert row["leader"] == 2
+    assert row["log_end"] == 90
+    assert row["at"] == moment(90.1)
+    assert row["high_watermark"] == 108
+    assert row["truncated_to"] == 90
+    assert row["unclean"] is True
+
+
+def test_an_old_leader_need_not_come_back_to_be_missed(found: Losses) -> None:
+    row = the(found, "gone")
+
+    assert of(found, "gone") == [(6, 1, 110, 20, 18, "leader", True)]
+    assert row["replica_at"] == moment(30)
+    assert row["unclean"] is True
+
+
+def test_each_cut_takes_what_the_ones_before_left(found: Losses) -> None:
+    assert of(found, "twice") == [
+        (6, 1, 110, 10, 0, "follower", True),
+        (7, 1, 100, 10, 0, "follower", True),
+        (7, 2, 105, 15, 0, "follower", True),
+    ]
+
+
+def test_what_was_not_yet_cut_off_is_not_lost_again(found: Losses) -> None:
+    assert of(found, "pending") == [(6, 1, 110, 20, 0, "follower", True)]
+    assert the(found, "pending")["truncated_to"] == 90
+
+
+def test_what_was_copied_after_a_cut_can_be_lost_in_its_turn(found: Losses) -> None:
+    assert of(found, "regrown") == [
+        (6, 1, 110, 20, 0, "follower", True),
+        (7, 1, 120, 10, 0, "follower", True),
+    ]
+
+
+def test_a_high_watermark_speaks_of_its_own_history_only(found: Losses) -> None:
+    assert of(found, "other") == [
+        (4, 1, 1000, 500, 500, "leader", True),
+        (5, 2, 600, 10, 0, "follower", True),
+    ]
+    assert found[[row["topic"] for row in found].index("other") + 1]["high_watermark"] == 580
+
+
+def test_an_epoch_that_is_said_to_be_before_itself_says_nothing(found: Losses) -> None:
+    assert of(found, "newer") == [(1, 1, 1005, 5, 0, "follower", True)]
+
+
+def test_a_high_watermark_of_before_an_unknown_leader_says_nothing_of_what_came_after(found: Losses) -> None:
+    assert of(found, "unseen") == [
+        (5, 1, 1000, 410, 410, "leader", True),
+        (5, 2, 600, 10, 0, "follower", True),
+    ]
+
+
+def test_two_topics_of_one_name_that_nothing_tells_apart_are_not_compared(found: Losses) -> None:
+    assert of(found, "reborn") == []
+
+
+def test_a_follower_that_was_restarted_is_certain_by_what_it_said_before(found: Losses) -> None:
+    assert of(found, "behind") == [(5, 2, 110, 5, 0, "follower", True)]
+
+
+def test_nobody_knows_whether_an_election_was_unclean_where_epochs_before_it_are_missing(found: Losses) -> None:
+    assert of(found, "unsure") == [(9, 1, 110, 20, 0, "follower", True)]
+    assert the(found, "unsure")["unclean"] is None
+
+
+def test_a_leader_can_lose_what_it_had_itself(found: Losses) -> None:
+    assert of(found, "alone") == [(2, 1, 1000, 100, 100, "leader", True)]
+    assert the(found, "alone")["leader"] == 1
+
+
+def test_a_log_that_says_it_was_cut_is_compared_with_what_its_leader_said_of_it_before(found: Losses) -> None:
+    row = the(found, "old")
+
+    assert of(found, "old") == [(4, 1, 130, 10, 0, "truncated", False)]
+    assert row["leader"] == 2
+    assert row["truncated_to"] == 120
+    assert row["log_end"] is None
+
+
+def test_a_log_that_only_says_it_was_cut_lost_nobody_knows_how_much(found: Losses) -> None:
+    assert of(found, "cut") == [(4, 3, None, None, None, "truncated", False)]
+
+
+def test_a_cut_back_to_the_high_watermark_is_no_loss(found: Losses) -> None:
+    assert of(found, "high") == []
+
+
+def test_a_log_that_says_how_long_it_was_and_where_it_was_cut_needs_no_leader(found: Losses) -> None:
+    assert of(found, "told") == [(4, 1, 130, 10, 5, "truncated", True)]
+
+
+def test_what_was_committed_after_a_replica_left_says_nothing_of_what_it_had(found: Losses) -> None:
+    assert of(found, "branch") == [(5, 1, 110, 8, 2, "truncated", True)]
+    assert the(found, "branch")["high_watermark"] == 104
+
+
+def test_who_is_restarted_and_of_whom_nothing_older_is_there_is_doubted(found: Losses) -> None:
+    assert of(found, "doubt") == [(6, 1, 110, 20, 10, "follower", False)]
+    assert of(found, "missed") == [(5, 1, 110, 10, 0, "follower", False)]
+    assert of(found, "present") == [(5, 1, 110, 10, 0, "follower", False)]
+
+
+def test_in_which_epoch_a_replica_was_in_sync_too_late_no_clock_can_hide(found: Losses) -> None:
+    assert of(found, "ahead") == [(5, 1, 110, 10, 0, "follower", True)]
+
+
+def test_an_isr_that_began_or_shrank_shows_nobody_who_had_copied_anything(tables: Chain) -> None:
+    held = {row["topic"]: row["in_sync"] for row in rows(tables.turns.where("broker = 1 and turn = 1"))}
+
+    assert (held["unclean"], held["behind"]) == ([], [1, 2])
+
+
+def test_copies_of_files_change_nothing(tables: Chain) -> None:
+    again = rows(turns(tables.timed.union(tables.timed)), "topic", "broker", "turn")
+
+    assert again == rows(tables.turns, "topic", "broker", "turn")
+
+
+def test_sums_count_records_once_however_many_replicas_had_them(lost: DataFrame) -> None:
+    names = ("leader_epoch", "tail_records", "committed_records", "replicas", "sure_tail_records")
+
+    partitions = collections.defaultdict(list)
+    for row in rows(by_partition(lost), "leader_epoch"):
+        partitions[row["topic"]].append(tuple(row[name] for name in names))
+    topics = {row["topic"]: (row["tail_records"], row["unknown"]) for row in rows(by_topic(lost))}
+    [total] = rows(totals(lost))
+
+    assert partitions["twice"] == [(6, 10, 0, [1], 10), (7, 15, 0, [1, 2], 15)]
+    assert partitions["cut"] == [(4, None, None, [3], 0)]
+    assert partitions["doubt"] == [(6, 20, 10, [1], 0)]
+    assert topics["twice"] == (25, 0)
+    assert topics["cut"] == (0, 1)
+    assert total["tail_records"] == sum(tail for tail, _ in topics.values())
+    assert total["committed_records"] == 18 + 18 + 500 + 410 + 100 + 5 + 2 + 10
+    assert total["sure_committed_records"] == total["committed_records"] - 10
+    assert total["unknown"] == 1
+
+
+def test_a_partition_that_lost_says_what_shows_it(lost: DataFrame) -> None:
+    names = ("evidence", "truncated", "certain")
+
+    found = {row["topic"]: tuple(row[name] for name in names) for row in rows(by_partition(lost))}
+
+    assert found["doubt"] == (["follower"], False, False)
+    assert found["pending"] == (["follower"], True, True)
+    assert found["cut"] == (["truncated"], True, False)
+
+
+def test_a_loss_of_which_no_leader_tells_is_dated_by_when_it_became_known(spark: SparkSession) -> None:
+    row = {"topic": "t", "partition": 0, "life": 0, "leader_epoch": 1, "replica": 1, "certain": True}
+    given = [row | {"replica_at": moment(7)}, row | {"replica": 2, "replica_at": moment(5)}]
+
+    [found] = rows(by_partition(table(spark, COLUMNS, given)))
+    [led] = rows(by_partition(table(spark, COLUMNS, [each | {"at": moment(3)} for each in given])))
+
+    assert (found["at"], led["at"]) == (moment(5), moment(3))
+
+
+def test_nothing_lost_sums_up_to_zero(lost: DataFrame) -> None:
+    [total] = rows(totals(lost.limit(0)))
+
+    assert (total["tail_records"], total["committed_records"], total["partitions"]) == (0, 0, 0)

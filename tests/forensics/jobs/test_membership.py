@@ -1,0 +1,150 @@
+"""Lines about brokers, one after the other, and the absences they come to."""
+
+from typing import Any
+
+import pytest
+
+from kactl.forensics.event_types import EventType
+from kactl.forensics.jobs.membership import Said, absences
+
+from .tables import moment
+
+CHANGED, FAILED, STARTED = EventType.BROKERS_CHANGED, EventType.BROKER_FAILED, EventType.BROKER_STARTED
+STOPPING, NO_LONGER = EventType.BROKER_STOPPING, EventType.BROKER_STOPPED_COUNTING
+FENCED, UNFENCED, ELECTED = EventType.BROKER_FENCED, EventType.BROKER_UNFENCED, EventType.CONTROLLER_ELECTED
+
+
+def said(seconds: float, type: EventType, **what: Any) -> Said:
+    return Said(at=moment(seconds), type=type, **{"controller": 1, **what})
+
+
+def told(*lines: Said) -> list[tuple[int, Any, Any, str]]:
+    """Each absence: the broker, the seconds in which it was missed and found back, and how."""
+
+    def seconds(at: Any) -> Any:
+        return None if at is None else (at - moment(0)).total_seconds()
+
+    return [(each.broker, seconds(each.detected_at), seconds(each.back_at), each.how) for each in absences(lines)]
+
+
+def live(seconds: float, *brokers: int, **what: Any) -> Said:
+    return said(seconds, CHANGED, brokers=brokers, **what)
+
+
+def test_a_broker_that_goes_and_comes_back_was_away_meanwhile() -> None:
+    assert told(live(0, 1, 2), live(5, 1, removed=(2,)), live(9, 1, 2, added=(2,))) == [(2, 5, 9, "failed")]
+
+
+def test_a_broker_that_does_not_come_back_is_away_until_the_end() -> None:
+    assert told(live(0, 1, 2), live(5, 1, removed=(2,))) == [(2, 5, None, "failed")]
+
+
+def test_a_failure_that_two_lines_tell_is_one() -> None:
+    lines = (live(5, 1, removed=(2,)), said(5.001, FAILED, removed=(2,)), said(9, STARTED, added=(2,)))
+
+    assert told(live(0, 1, 2), *lines) == [(2, 5, 9, "failed")]
+
+
+def test_a_failure_of_which_only_the_callbacks_tell_is_one_too() -> None:
+    assert told(said(5, FAILED, removed=(2, 3)), said(9, STARTED, added=(2,))) == [
+        (2, 5, 9, "failed"),
+        (3, 5, None, "failed"),
+    ]
+
+
+def test_one_that_is_added_and_was_never_seen_was_away_from_before() -> None:
+    assert told(live(4, 1, 2, added=(2,)), said(4.001, STARTED, added=(2,))) == [(2, None, 4, "failed")]
+
+
+def test_one_that_is_found_among_the_live_was_always_there() -> None:
+    assert told(live(4, 1, 2)) == []
+
+
+def test_a_list_of_nobody_tells_of_nobody_that_he_is_gone() -> None:
+    assert told(live(0, 1, 2, 3), live(5, bounced=(2,))) == [(2, 5, 5, "bounced")]
+
+
+def test_a_broker_that_asked_to_stop_stopped() -> None:
+    lines = [live(0, 1, 2), said(3, STOPPING, broker=2), said(5, FAILED, removed=(2,)), said(5, NO_LONGER, broker=2)]
+    lines += [said(9, STARTED, added=(2,)), said(20, FAILED, removed=(2,))]
+
+    assert told(*lines) == [(2, 5, 9, "stopped"), (2, 20, None, "failed")]
+    assert [each.shutdown_at for each in absences(lines)] == [moment(3), None]
+
+
+def test_one_that_no_longer_stops_fails_like_any_other() -> None:
+    lines = [said(3, STOPPING, broker=2), said(4, NO_LONGER, broker=2), said(5, FAILED, removed=(2,))]
+
+    assert told(*lines) == told(live(0, 1, 2), *lines) == [(2, 5, None, "failed")]
+
+
+def test_a_broker_that_was_back_before_it_was_missed_bounced() -> None:
+    assert told(live(0, 1, 2), live(6, 1, 2, bounced=(2,))) == [(2, 6, 6, "bounced")]
+
+
+def test_a_bounce_is_one_absence_though_the_controller_calls_it_a_failure_and_a_start() -> None:
+    lines = [live(0, 1, 2), said(4, STOPPING, broker=2), live(6, 1, 2, bounced=(2,))]
+    lines += [said(6.001, FAILED, removed=(2,)), said(6.002, STARTED, added=(2,))]
+
+    assert told(*lines, said(9, FAILED, removed=(2,))) == [(2, 6, 6, "bounced"), (2, 9, None, "failed")]
+    assert [each.shutdown_at for each in absences(lines)] == [moment(4)]
+
+
+def test_a_bounce_without_such_lines_takes_no_later_failure_with_it() -> None:
+    bounced = live(6, 1, 2, bounced=(2,))
+
+    assert told(bounced, said(66, FAILED, removed=(2,)))[1:] == []
+    assert told(bounced, said(66.001, FAILED, removed=(2,)))[1:] == [(2, 66.001, None, "failed")]
+    assert told(bounced, live(7, 1, removed=(2,)))[1:] == [(2, 7, None, "failed")]
+
+
+def test_a_fenced_broker_is_away_until_it_is_unfenced() -> None:
+    assert told(said(5, FENCED, broker=2), said(8, UNFENCED, broker=2)) == [(2, 5, 8, "fenced")]
+    assert told(said(4, STOPPING, broker=2), said(5, FENCED, broker=2)) == [(2, 5, None, "stopped")]
+
+
+def test_the_controller_is_found_gone_by_the_next_one() -> None:
+    lines = [said(0, ELECTED), live(0.1, 1, 2, 3), said(20, ELECTED, controller=2), live(20.2, 2, 3, controller=2)]
+
+    assert told(*lines) == [(1, 20.2, None, "controller")]
+
+
+def test_the_controller_that_is_missed_a_moment_after_the_election_is_one_as_well() -> None:
+    lines = [said(0, ELECTED), live(0.1, 1, 2, 3), said(20, ELECTED, controller=2)]
+    lines += [live(20.2, 1, 2, 3, controller=2)]
+
+    assert told(*lines, live(80, 2, 3, removed=(1,), controller=2)) == [(1, 80, None, "controller")]
+    assert told(*lines, live(80.001, 2, 3, removed=(1,), controller=2)) == [(1, 80.001, None, "failed")]
+
+
+def test_the_controller_that_was_fenced_or_was_back_already_was_not_found_gone() -> None:
+    lines = [said(0, ELECTED), said(20, ELECTED, controller=2)]
+
+    assert told(*lines, said(21, FENCED, broker=1)) == [(1, 21, None, "fenced")]
+    assert told(*lines, live(21, 1, 2, bounced=(1,))) == [(1, 21, 21, "bounced")]
+
+
+def test_one_that_only_gave_the_controllership_away_is_not_away_and_fails_later_like_any_other() -> None:
+    lines = [said(0, ELECTED), live(0.1, 1, 2, 3), said(20, ELECTED, controller=2), live(20.2, 1, 2, 3, controller=2)]
+    later = live(500, 2, 3, removed=(1,), controller=2)
+
+    assert told(*lines) == []
+    assert told(*lines, later) == [(1, 500, None, "failed")]
+
+
+def test_a_former_controller_that_came_back_fails_later_like_any_other() -> None:
+    lines = [said(0, ELECTED), live(0.1, 1, 2, 3), said(20, ELECTED, controller=2), live(20.2, 2, 3, controller=2)]
+    lines += [live(30, 1, 2, 3, added=(1,), controller=2), live(50, 2, 3, removed=(1,), controller=2)]
+
+    assert told(*lines) == [(1, 20.2, 30, "controller"), (1, 50, None, "failed")]
+
+
+def test_what_happened_while_nobody_was_controller_is_found_by_the_next_one() -> None:
+    lines = [live(0, 1, 2, 3), live(3, 1, 2, removed=(3,)), said(20, ELECTED, controller=2), live(20.1, 1, 3)]
+
+    assert told(*lines) == [(3, 3, 20.1, "failed"), (2, 20.1, None, "failed")]
+
+
+@pytest.mark.parametrize("type", [STOPPING, NO_LONGER, FENCED, UNFENCED])
+def test_a_line_that_names_nobody_says_nothing(type: EventType) -> None:
+    assert told(said(1, type)) == []

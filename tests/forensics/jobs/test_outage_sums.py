@@ -1,0 +1,152 @@
+"""Sums over outages, of a table made by hand: three forced ones, a planned one, and one unexplained that goes on."""
+
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from kactl.errors import BadRequest
+from kactl.forensics.jobs import outages
+from kactl.forensics.jobs.outage_sums import KINDS, by_broker, by_topic, percentiles, slo, totals
+
+from .tables import moment, rows, table
+
+
+def _outage(topic: str, partition: int, begin: float, ms: int, **more: Any) -> dict[str, Any]:
+    row = {"topic": topic, "partition": partition, "life": 0, "begin": moment(begin), "duration_ms": ms, "broker": 3}
+    known = {"begin_kind": "observed", "end_kind": "observed", "duration_min_ms": ms - 10, "duration_max_ms": ms + 10}
+    return row | known | {"planned": False} | more
+
+
+OUTAGES: Final = (
+    _outage("a", 0, 10, 60_000, detection_ms=59_000, unclean=True),
+    _outage("a", 0, 500, 30_000, detection_ms=29_000, begin_kind="inferred", attempts_failed=2),
+    _outage("a", 1, 10, 90_000, begin_kind="inferred", end_kind="bounded", attempts_failed=1),
+    _outage("a", 1, 900, 20, planned=True, broker=4, apply_ms=5),
+    _outage("b", 0, 20, 120_000, end_kind="open", duration_max_ms=None, planned=None, broker=None),
+)
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession) -> DataFrame:
+    return table(spark, outages.COLUMNS, OUTAGES)
+
+
+def test_totals_count_partitions_once_and_time_as_often_as_it_was_lost(made: DataFrame) -> None:
+    (row,) = rows(totals(made))
+
+    assert (row["outages"], row["partitions"], row["topics"], row["open"], row["unclean"]) == (5, 3, 2, 1, 1)
+    assert (row["unavailable_ms"], row["least_ms"], row["attempts_failed"]) == (300_020, 299_970, 3)
+    assert row["most_ms"] is None  # of the open one nobody knows
+    assert row["partition_minutes"] == pytest.approx(300_020 / 60_000)
+    assert (row["longest_ms"], row["first_at"], row["last_at"]) == (120_000, moment(10), moment(900))
+
+
+def test_what_nobody_explains_is_neither_forced_nor_planned(made: DataFrame) -> None:
+    (row,) = rows(totals(made))
+
+    assert {kind: (row[kind], row[f"{kind}_ms"]) for kind in KINDS} == {
+        "forced": (3, 180_000),
+        "planned": (1, 20),
+        "unexplained": (1, 120_000),
+    }
+
+
+def test_an_outage_is_known_as_well_as_the_worse_of_its_ends(made: DataFrame) -> None:
+    (row,) = rows(totals(made))
+
+    assert (row["observed"], row["inferred"], row["bounded"]) == (3, 1, 1)
+
+
+def test_no_outages_are_a_row_of_zeros(made: DataFrame) -> None:
+    (row,) = rows(totals(made.where("topic = 'none'"), times=True))
+
+    assert (row["outages"], row["unavailable_ms"], row["forced_ms"], row["partition_minutes"]) == (0, 0, 0, 0)
+    assert row["longest_ms"] is None
+    assert row["duration"] == {"known": 0, "p50_ms": None, "p90_ms": None, "p99_ms": None, "max_ms": None}
+
+
+def test_topics_and_brokers_have_their_own(made: DataFrame) -> None:
+    topics = {row["topic"]: row for row in rows(by_topic(made))}
+    brokers = {row["broker"]: row for row in rows(by_broker(made))}
+
+    assert {name: row["unavailable_ms"] for name, row in topics.items()} == {"a": 180_020, "b": 120_000}
+    assert topics["a"]["most_ms"] == 180_060
+    assert {name: row["outages"] for name, row in brokers.items()} == {3: 3, 4: 1, None: 1}
+
+
+def test_percentiles_are_of_what_is_known_and_keep_kinds_apart(made: DataFrame) -> None:
+    found = {(row["kind"], row["measure"]): row for row in rows(percentiles(made))}
+
+    assert set(found) == {
+        ("forced", "duration"),
+        ("forced", "detection"),
+        ("planned", "duration"),
+        ("planned", "apply"),
+        ("unexplained", "duration"),
+    }
+    forced = found["forced", "duration"]
+    # Of 30, 60 and 90 s half take no more than 60, and nine of ten no more than 90.
+    assert [forced[name] for name in ("known", "p50_ms", "p90_ms", "p99_ms", "max_ms")] == [3, 60_000, *[90_000] * 3]
+    assert found["forced", "detection"]["known"] == 2
+    assert found["planned", "duration"]["p50_ms"] == 20
+
+
+def test_percentiles_of_each_topic(made: DataFrame) -> None:
+    found = {(row["topic"], row["kind"], row["measure"]): row["max_ms"] for row in rows(percentiles(made, "topic"))}
+
+    assert found["b", "unexplained", "duration"] == 120_000
+    assert found["a", "planned", "duration"] == 20
+
+
+def test_percentiles_beside_totals_are_the_same(made: DataFrame) -> None:
+    beside = {row["topic"]: row["detection"] for row in rows(totals(made.where("not planned"), "topic", times=True))}
+    alone = next(row for row in rows(percentiles(made)) if (row["kind"], row["measure"]) == ("forced", "detection"))
+
+    assert beside == {"a": {name: alone[name] for name in ("known", "p50_ms", "p90_ms", "p99_ms", "max_ms")}}
+
+
+def test_an_objective_is_for_each_partition_and_for_all_of_them(made: DataFrame) -> None:
+    # 99 % of 100 minutes leave a minute to each of five partitions.
+    (row,) = rows(slo(made, objectives=[0.99], period_ms=100 * 60_000, partitions=5))
+
+    assert row["budget_minutes"] == pytest.approx(5)
+    assert row["lost_minutes"] == pytest.approx(300_020 / 60_000)
+    assert row["used"] == pytest.approx(300_020 / 300_000)
+    # a-0 lost 1.5 minutes, a-1 1.5 and 20 ms, b-0 2: half a minute, half a minute and 20 ms, one minute too much.
+    assert row["excess_minutes"] == pytest.approx(2 + 20 / 60_000)
+    assert row["partitions_over"] == 3
+
+
+def test_objectives_are_held_against_the_same_time(made: DataFrame) -> None:
+    mild, strict = rows(slo(made, objectives=[0.999, 0.99], period_ms=200 * 60_000, partitions=5), "objective")
+
+    assert (mild["objective"], strict["objective"]) == (0.99, 0.999)
+    assert mild["lost_minutes"] == strict["lost_minutes"]
+    assert strict["used"] == pytest.approx(10 * mild["used"])
+    assert (mild["partitions_over"], strict["partitions_over"]) == (0, 3)  # two minutes each, and twelve seconds
+
+
+def test_each_topic_has_a_budget_of_its_own_partitions(spark: SparkSession, made: DataFrame) -> None:
+    counted = spark.createDataFrame([("a", 10), ("c", 99)], "topic string, partitions long")
+
+    found = rows(slo(made, "topic", objectives=[0.99], period_ms=100 * 60_000, partitions=counted), "topic")
+
+    assert [(row["topic"], row["partitions"]) for row in found] == [("a", 10), ("b", None)]
+    assert found[0]["used"] == pytest.approx(180_020 / 600_000)
+    assert (found[1]["lost_minutes"], found[1]["budget_minutes"], found[1]["used"]) == (2, None, None)
+
+
+def test_nothing_was_lost_without_outages(made: DataFrame) -> None:
+    (row,) = rows(slo(made.where("topic = 'none'"), objectives=[0.99], period_ms=60_000, partitions=5))
+
+    assert (row["lost_minutes"], row["used"], row["excess_minutes"], row["partitions_over"]) == (0, 0, 0, 0)
+    assert row["budget_minutes"] == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    ("objective", "period_ms", "partitions"), [(99.9, 1, 1), (0, 1, 1), (1, 1, 1), (0.9, 0, 1), (0.9, 1, 0)]
+)
+def test_what_is_no_objective_is_refused(made: DataFrame, objective: float, period_ms: int, partitions: int) -> None:
+    with pytest.raises(BadRequest, match="objective"):
+        slo(made, objectives=[0.9, objective], period_ms=period_ms, partitions=partitions)

@@ -1,0 +1,875 @@
+"""When partitions were unavailable: each story is a topic with one partition, and all are told to the job at once."""
+
+import datetime
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kactl.forensics.event_types import Kind
+from kactl.forensics.jobs import absences, leadership, outages
+
+from .tables import as_timed, controller_line, events, line, moment, rows, table
+
+PARTS: Final = ("detection_ms", "queue_ms", "waiting_ms", "election_ms", "send_ms", "apply_ms")
+NOBODY_LIVES: Final = (
+    "kafka.common.StateChangeFailedException: Failed to elect leader for partition {name}-0 under strategy "
+    "OfflinePartitionLeaderElectionStrategy(false)"
+)
+# The controllers' last line.
+LOGS_END: Final = 500
+Rows = Callable[[str], list[dict[str, Any]]]
+
+
+class Story:
+    """The rows and lines of one topic, each named as the controllers and brokers name it."""
+
+    def __init__(self, name: str, *, controller: int = 1, epoch: int = 5) -> None:
+        self.name = name
+        self.leaderships: list[dict[str, Any]] = []
+        self.lines: list[str] = []
+        self.of_controllers: list[str] = []
+        self._prefix = f"[Controller id={controller} epoch={epoch}] "
+        self._controller = {"controller": controller, "controller_epoch": epoch}
+
+    def led(self, at: float, leader: int | None, epoch: int, how: str, *, line: bool = True, **more: Any) -> "Story":
+        """A row of leadership, and the controller's line of it if it has one."""
+        before = self.leaderships[-1] if self.leaderships else {}
+        planned = {"offline": False, "preferred": True, "reassign": True, "controlled-shutdown": True}.get(how)
+        row = {"leader": leader, "leader_epoch": epoch, "begin": moment(at), "how": how, "planned": planned}
+        row |= {"topic": self.name, "partition": 0, "life": 0, "begin_error_us": 0, "led_error_us": 0}
+        row |= {"prev_leader": before.get("leader"), "prev_leader_epoch": before.get("leader_epoch")}
+        times = {name: moment(more.pop(name)) for name in ("received_at", "led_at") if name in more}
+        self.leaderships.append(self._controller | row | times | more)
+        if line and more.get("from_state"):
+            self.says(
+                at,
+                f"Changed partition {self.name}-0 from {more['from_state']} to OnlinePartition with state "
+                f"LeaderAndIsr(leader={leader}, leaderEpoch={epoch}, isr=List({leader}), zkVersion={epoch})",
+            )
+        return self
+
+    def says(self, at: float, message: str, level: str = "INFO") -> "Story":
+        """A controller's line in state-change.log."""
+        self.lines.append(line(at, self._prefix + message, level=level))
+        return self
+
+    def offline(self, at: float, before: str = "Online", after: str = "Offline") -> "Story":
+        state = f"state from {before}Partition to {after}Partition"
+        return self.says(at, f"Changed partition {self.name}-0 {state}", "TRACE")
+
+    def failed(self, at: float, before: str = "Offline", why: str = NOBODY_LIVES) -> "Story":
+        tried = f"from {before}Partition to OnlinePartition"
+        message = f"Controller 1 epoch 5 failed to change state for partition {self.name}-0 {tried}"
+        return self.says(at, f"{message}\n{why.format(name=self.name)}\n\tat kafka.controller.X", "ERROR")
+
+    def cut(self, at: float, leader: int, epoch: int, removed: int) -> "Story":
+        body = f"(Leader:{leader},ISR:9,LeaderEpoch:{epoch},ControllerEpoch:5)"
+        after = f"after removing replica {removed} from the ISR as part of transition to OfflineReplica"
+        return self.says(at, f"Partition {self.name}-0 state changed to {body} {after}")
+
+    def follows(self, at: float, broker: int, epoch: int, *, before: int | None = None) -> "Story":
+        start = f"starts at leader epoch {epoch} from offset 10 with high watermark 10"
+        known = epoch - 1 if before is None else before
+        said = f"[Broker id={broker}] Follower {self.name}-0 {start}. Previous leader epoch was {known}."
+        self.lines.append(line(at, said))
+        return self
+
+    def changes_isr(self, at: float, broker: int) -> "Story":
+        said = f"[Partition {self.name}-0 broker={broker}] Expanding ISR from {broker} to {broker},9"
+        self.lines.append(line(at, said, logger="kafka.cluster.Partition"))
+        return self
+
+    def in_controller_log(self, at: float, message: str, controller: int = 1) -> "Story":
+        self.of_controllers.append(controller_line(at, controller, message))
+        return self
+
+
+def _stories() -> Iterable[Story]:
+    offline: dict[str, Any] = {"from_state": "OfflinePartition"}
+
+    # Broker 30 gives its last sign at 2 and is found dead at 18.
+    yield (
+        Story("info")
+        .led(0, 30, 4, "unknown", led_at=0.1)
+        .in_controller_log(18.01, "Broker failure callback for 30")
+        .led(18.2, 2, 5, "offline", **offline, prev_isr=[30, 2], received_at=18.25, led_at=18.3)
+    )
+    yield (
+        Story("trace")
+        .led(0, 30, 4, "unknown", led_at=0.1)
+        .offline(18.05)
+        .led(18.2, 2, 5, "offline", **offline, prev_isr=[30], received_at=18.25, led_at=18.3)
+    )
+    yield (
+        Story("no-log-of-the-new-one")
+        .led(0, 30, 4, "unknown", led_at=0.1)
+        .led(18.2, 2, 5, "offline", **offline)
+        .changes_isr(25, 2)
+        .changes_isr(26, 2)
+    )
+    yield Story("nobody-proves-it").led(0, 30, 4, "unknown", led_at=0.1).led(18.2, 2, 5, "offline", **offline)
+    yield (
+        Story("clocks-are-wrong")
+        .led(0, 30, 4, "unknown", led_at=0.1)
+        .led(18.2, 2, 5, "offline", **offline, begin_error_us=3_000, led_at=18.3, led_error_us=20_000)
+    )
+    yield (
+        Story("clocks-are-unknown")
+        .led(0, 30, 4, "unknown", led_at=0.1)
+        .led(18.2, 2, 5, "offline", **offline, begin_error_us=None, led_at=18.3, led_error_us=None)
+    )
+    yield (
+        Story("clocks-contradict")
+        .led(0, 30, 4, "unknown", led_at=0.1)
+        .led(18.2, 2, 5, "offline", **offline, received_at=18.05, led_at=18.1, led_error_us=200_000)
+    )
+
+    # Broker 40 said nothing for most of an hour before it is found dead at 100; broker 50 has no log.
+    yield Story("quiet").led(-3500, 40, 4, "unknown", led_at=-3500).led(100.2, 2, 5, "offline", **offline, led_at=100.4)
+    yield (
+        Story("no-log-of-the-old-one")
+        .led(0, 50, 4, "unknown", led_at=0.1)
+        .changes_isr(50, 50)
+        .led(100.2, 2, 5, "offline", **offline, led_at=100.4)
+    )
+
+    # No absences: nobody knows when 60 was lost.
+    yield (
+        Story("no-controller-log")
+        .led(0, 60, 4, "unknown", led_at=0.1)
+        .led(200, 2, 5, "offline", **offline, received_at=200.1, led_at=200.3)
+    )
+    yield Story("begins-in-the-middle").led(5, 2, 5, "offline", **offline, led_at=5.5)
+
+    # Broker 70 gives its last sign at 4, is found dead at 20, and comes back at 60.
+    yield (
+        Story("nobody-lives")
+        .led(0, 70, 4, "unknown", led_at=0.1)
+        .failed(20.1)
+        .led(20.2, -1, 5, "isr")
+        .cut(20.2, -1, 5, 70)
+        .failed(40.1)
+        .led(60, 70, 6, "offline", **offline, prev_isr=[70], received_at=60.1, led_at=60.4)
+    )
+    # Brokers 220 to 223 are paused at 5, missed at 20, and awake at 59, or at 20.1.
+    for name, broker in (("paused", 220), ("paused-in-kraft", 221)):
+        yield (
+            Story(name)
+            .led(0, broker, 4, "unknown", led_at=0.1)
+            .failed(20.1)
+            .led(20.2, -1, 5, "isr")
+            .led(60, broker, 6, "offline", **offline, prev_isr=[broker], received_at=60.1, led_at=60.4)
+        )
+    for name, broker in (("paused-and-replaced", 222), ("awake-before-it-is-replaced", 223)):
+        yield (
+            Story(name)
+            .led(0, broker, 4, "unknown", led_at=0.1)
+            .offline(20.05)
+            .led(20.2, 2, 5, "offline", **offline, prev_isr=[broker, 2], received_at=20.25, led_at=20.3)
+        )
+    # The dead leader stays leader as another replica is taken out of the ISR.
+    yield (
+        Story("dead-leader-in-a-new-epoch")
+        .led(0, 70, 4, "unknown", led_at=0.1)
+        .offline(20.05)
+        .failed(20.1)
+        .led(20.2, 70, 5, "isr")
+        .led(20.3, -1, 6, "isr")
+        .cut(20.3, -1, 6, 70)
+        .led(60, 70, 7, "offline", **offline, led_at=60.4)
+    )
+    yield (
+        Story("never-comes-back")
+        .led(0, 70, 4, "unknown", led_at=0.1)
+        .failed(20.1)
+        .led(20.2, -1, 5, "isr")
+        .cut(20.2, -1, 5, 70)
+    )
+    yield Story("kraft-nobody").led(0, 70, 4, "unknown", led_at=0.1).led(20.2, -1, 5, "isr")
+    yield Story("seen-leading-later").led(0, 70, 4, "unknown", led_at=0.1).failed(20.1).changes_isr(44, 71)
+    yield (
+        Story("lost-then-deleted")
+        .led(0, 70, 4, "unknown", led_at=0.1)
+        .failed(20.1)
+        .in_controller_log(300, "Starting topic deletion for topics other,lost-then-deleted")
+    )
+
+    # A controller that starts again prints what its log has of an older topic of the name.
+    yield (
+        Story("removed-before")
+        .led(0, 70, 4, "unknown", led_at=0.1)
+        .in_controller_log(-500, "Replayed RemoveTopicRecord for topic removed-before with ID AbC-dEf_GhIjKlMnOpQrSt.")
+        .failed(20.1)
+        .in_controller_log(300, "Replayed RemoveTopicRecord for topic removed-before with ID AbC-dEf_GhIjKlMnOpQrSt.")
+    )
+
+    # Topics that are deleted while everybody lives.
+    yield (
+        Story("deleted-at-info")
+        .led(0, 10, 4, "unknown", led_at=0.1)
+        .in_controller_log(30, "Starting topic deletion for topics deleted-at-info")
+        .led(30.1, -1, 5, "isr")
+        .cut(30.1, -1, 5, 10)
+    )
+    yield (
+        Story("deleted-in-kraft")
+        .led(0, 10, 4, "unknown", led_at=0.1)
+        .in_controller_log(30, "Deletion of topic deleted-in-kraft (re)started")
+        .led(30.1, -1, 5, "isr")
+    )
+    yield Story("deleted-unsaid").led(0, 10, 4, "unknown", led_at=0.1).led(30.1, -1, 5, "isr").cut(30.1, -1, 5, 10)
+    yield (
+        Story("deleted-at-trace")
+        .led(0, 10, 4, "unknown", led_at=0.1)
+        .offline(30)
+        .offline(30.001, "Offline", "NonExistent")
+    )
+
+    # A live leader is moved from 10 to 11.
+    moved: dict[str, Any] = {
+        "from_state": "OnlinePartition",
+        "prev_isr": [10, 11],
+        "received_at": 30.06,
+        "led_at": 30.08,
+    }
+    yield Story("preferred").led(0, 10, 4, "unknown").led(30, 11, 5, "preferred", **moved).follows(30.05, 10, 5)
+    yield Story("moved-unseen").led(0, 10, 4, "unknown").led(30, 11, 5, "reassign", **moved)
+    yield Story("without-a-gap").led(0, 10, 4, "unknown").led(30, 11, 5, "preferred", **moved).follows(30.2, 10, 5)
+    yield (
+        Story("early-by-its-clock").led(0, 10, 4, "unknown").follows(29.99, 10, 5).led(30, 11, 5, "preferred", **moved)
+    )
+    yield (
+        Story("moved-for-no-reason")
+        .led(0, 10, 4, "unknown")
+        .led(90.01, 11, 5, "unknown", led_at=90.02)
+        .follows(90, 10, 5)
+    )
+    yield Story("moved-and-nothing-known").led(0, 10, 4, "unknown").led(90, 11, 5, "unknown", led_at=90.02)
+    yield (
+        Story("back-as-follower").led(0, 10, 4, "unknown").led(90, 11, 5, "unknown", led_at=90.02).follows(190, 10, 5)
+    )
+
+    # Nothing of an outage.
+    yield (
+        Story("isr-only")
+        .led(0, 10, 4, "unknown", led_at=0.1)
+        .changes_isr(20, 10)
+        .led(30, 10, 5, "isr", led_at=30.1)
+        .cut(30, 10, 5, 9)
+        .changes_isr(40, 10)
+    )
+    yield Story("new").led(10, 10, 0, "initial", from_state="NewPartition", led_at=10.1)
+    yield Story("old-controller").led(0, 10, 4, "unknown").led(50, 11, 5, "preferred", **moved)
+    yield (
+        Story("new-and-nobody-lives")
+        .failed(10.1, "New")
+        .led(40, 10, 0, "initial", from_state="NewPartition", received_at=40.1, led_at=40.2)
+    )
+
+    # A directory of broker 130 fails at 50.
+    yield (
+        Story("directory")
+        .led(0, 130, 4, "unknown", led_at=0.1)
+        .says(50, "Mark replicas directory-0,elsewhere-1 on broker 130 as offline")
+        .offline(50.01)
+        .led(50.1, 2, 5, "offline", **offline, led_at=50.2)
+    )
+    yield (
+        Story("not-of-that-directory")
+        .led(0, 130, 4, "unknown", led_at=0.1)
+        .led(50.1, 2, 5, "offline", **offline, led_at=50.2)
+    )
+
+    # The controller 150 is lost with what it leads; broker 160 is lost while there is no controller.
+    yield (
+        Story("with-the-controller", controller=2, epoch=6)
+        .led(0, 150, 4, "unknown", led_at=0.1)
+        .led(70.5, 2, 5, "offline", **offline, led_at=70.7)
+    )
+    elected = "2 successfully elected as the controller. Epoch incremented to 6 and epoch zk version is now 6"
+    yield (
+        Story("found-at-takeover", controller=2, epoch=6)
+        .led(0, 160, 4, "unknown", led_at=0.1)
+        .in_controller_log(70, elected, controller=2)
+        .in_controller_log(71, "Ready to serve as the new controller with epoch 6", controller=2)
+        .led(70.5, 2, 5, "offline", **offline, led_at=70.7)
+    )
+    yield Story("found-at-takeover-by-logs-that-begin-then", controller=2, epoch=6).led(
+        70.5, 2, 5, "offline", **offline, led_at=70.7
+    )
+    yield (
+        Story("long-after-takeover", controller=2, epoch=6)
+        .led(0, 160, 4, "unknown", led_at=0.1)
+        .led(170.5, 2, 5, "offline", **offline, led_at=170.7)
+    )
+
+    # KRaft tells only of brokers: 170 is fenced at 80.
+    yield Story("fenced").led(0, 170, 4, "unknown", led_at=0.1).led(80.3, 171, 5, "unknown", led_at=80.3)
+    yield (
+        Story("fenced-after-it-handed-over")
+        .led(0, 170, 4, "unknown", led_at=0.1)
+        .follows(79.8, 170, 5)
+        .led(79.9, 171, 5, "unknown", led_at=79.9)
+    )
+
+    # Broker 180 is found dead at 100; 181, elected in its place, died before that and is found dead at 105.
+    yield (
+        Story("elected-though-dead")
+        .led(0, 180, 4, "unknown", led_at=0.1)
+        .led(100.1, 181, 5, "offline", **offline)
+        .led(105.2, 182, 6, "offline", **offline, received_at=105.25, led_at=105.3)
+    )
+    yield (
+        Story("elected-though-dead-and-nobody-since")
+        .led(0, 180, 4, "unknown", led_at=0.1)
+        .in_controller_log(100.05, "Broker failure callback for 180")
+        .led(100.1, 181, 5, "offline", **offline)
+    )
+
+    # Broker 60 follows somebody of whom there is no line: at once, or after it was started; or both.
+    yield Story("steps-down").led(0, 60, 4, "unknown", led_at=0.1).led(90, 61, 5, "unknown").follows(90, 60, 5)
+    yield (
+        Story("is-started").led(0, 60, 4, "unknown", led_at=0.1).led(90, 61, 5, "unknown").follows(90, 60, 5, before=-1)
+    )
+    yield (
+        Story("steps-down-and-is-started")
+        .led(0, 60, 4, "unknown", led_at=0.1)
+        .led(90, 61, 5, "unknown")
+        .follows(90, 60, 5)
+        .follows(150, 60, 5, before=-1)
+    )
+
+    # Of broker 50 there is no line: it may have led, and been lost at 100, or have been dead when it was elected.
+    yield (
+        Story("may-never-have-led")
+        .led(0, 60, 4, "unknown", led_at=0.1)
+        .led(95, 50, 5, "offline", **offline)
+        .led(100.2, 2, 6, "offline", **offline, led_at=100.4)
+    )
+    yield (
+        Story("cannot-have-been-dead")
+        .led(0, 60, 4, "unknown", led_at=0.1)
+        .led(75, 50, 5, "offline", **offline)
+        .led(100.2, 2, 6, "offline", **offline, led_at=100.4)
+    )
+
+    # Leaders of whom no line tells led between the two.
+    yield (
+        Story("epochs-are-missing")
+        .led(0, 30, 4, "unknown", led_at=0.1)
+        .led(400, 2, 9, "offline", **offline, prev_leader_epoch=4, led_at=400.1)
+    )
+    yield (
+        Story("only-the-new-one-knows-the-last")
+        .led(0, 170, 4, "unknown", led_at=0.1)
+        .led(100.2, 2, 9, "offline", **offline, prev_leader=50, prev_leader_epoch=8, led_at=100.4)
+    )
+    yield Story("fenced-long-before").led(0, 170, 4, "unknown", led_at=0.1).led(300, 171, 9, "unknown", led_at=300)
+    yield (
+        Story("epochs-under-one-leader")
+        .led(0, 30, 4, "unknown", led_at=0.1)
+        .led(5, 30, 5, "isr")
+        .led(6, 30, 6, "isr", led_at=6.1)
+        .led(18.2, 2, 7, "offline", **offline, led_at=18.3)
+    )
+
+    # Broker 190 dies at 20, is back, gets its partition back, and dies again at 200.
+    yield (
+        Story("twice")
+        .led(0, 190, 4, "unknown", led_at=0.1)
+        .led(20.2, 191, 5, "offline", **offline, led_at=20.3)
+        .led(120, 190, 6, "preferred", from_state="OnlinePartition", led_at=120.1)
+        .led(200.2, 191, 7, "offline", **offline, led_at=200.3)
+    )
+
+    # Broker 200 is shut down in order, though nobody can follow it.
+    yield (
+        Story("shut-down").led(0, 200, 4, "unknown", led_at=0.1).led(120, 200, 5, "offline", **offline, led_at=120.1)
+    )
+
+    # What is said of elections, and what follows from states.
+    yield (
+        Story("recovering")
+        .led(0, 60, 4, "unknown", led_at=0.1)
+        .led(200, 2, 5, "offline", **offline, prev_isr=[60, 2], recovery="RECOVERING", led_at=200.3)
+    )
+    warned = "No broker in ISR is alive for warned-0. Elect leader 2 from live brokers 2. There's potential data loss."
+    yield (
+        Story("warned")
+        .led(0, 60, 4, "unknown", led_at=0.1)
+        .in_controller_log(199.9, warned)
+        .led(200, 2, 5, "offline", **offline, led_at=200.3)
+    )
+
+
+def _away(broker: int, detected: float, **more: Any) -> dict[str, Any]:
+    """A row of `absences` whose session timeout is assumed, so that only the last sign and the detection bound."""
+    sign = more.get("last_sign_at")
+    silent: dict[str, float] = {} if sign is None else {"silent_low": sign, "silent_at": max(sign, detected - 18)}
+    silent["silent_high"] = detected
+    times = {name: moment(more.pop(name)) for name in ("last_sign_at", "back_at") if name in more}
+    silences = {name: moment(at) for name, at in silent.items()}
+    row = {"broker": broker, "detected_at": moment(detected), "how": "failed", "planned": False, "error_us": 0}
+    return row | times | silences | more
+
+
+def _paused(silent: float, awake: float) -> dict[str, Any]:
+    """Columns of a broker that fell silent within two seconds, by its session, and went on later."""
+    times = {"silent_at": silent, "silent_low": silent - 1, "silent_high": silent + 1, "awake_at": awake}
+    return {name: moment(at) for name, at in times.items()}
+
+
+ABSENCES: Final = (
+    _away(30, 18, last_sign_at=2),
+    _away(40, 100, last_sign_at=-3000),
+    _away(50, 100),
+    _away(70, 20, last_sign_at=4, back_at=59),
+    _away(150, 70.2, last_sign_at=64, how="controller"),
+    _away(170, 80, last_sign_at=75, how="fenced", error_us=500_000),
+    _away(180, 100, last_sign_at=90),
+    _away(181, 105, last_sign_at=95),
+    _away(190, 20, last_sign_at=10, back_at=100),
+    _away(190, 200, last_sign_at=190),
+    _away(200, 100, last_sign_at=99, how="stopped", planned=True),
+    _away(220, 20, last_sign_at=2) | _paused(5, 59),
+    _away(221, 20, last_sign_at=2, how="fenced") | _paused(5, 59),
+    _away(222, 20, last_sign_at=2) | _paused(5, 59),
+    _away(223, 20, last_sign_at=2) | _paused(5, 20.1),
+    _away(30, 450, last_sign_at=440),  # long after all that is told of it
+)
+# Of a controller that was replaced by then, by a clock that is ahead.
+OLD_CONTROLLER: Final = line(
+    55,
+    "[Controller id=3 epoch=4] Changed partition old-controller-0 state from OnlinePartition to OfflinePartition",
+    level="TRACE",
+)
+OLD_CONTROLLER_FAILED: Final = line(
+    56,
+    "[Controller id=3 epoch=4] Controller 3 epoch 4 failed to change state for partition old-controller-0 from "
+    "OfflinePartition to OnlinePartition\n" + NOBODY_LIVES.format(name="old-controller"),
+    level="ERROR",
+)
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> Rows:
+    """The outages of a topic, in order of time. All logs are given twice, as after a copy beside the original."""
+    stories = list(_stories())
+    assert len({each.name for each in stories}) == len(stories)
+    lines = [text for each in stories for text in each.lines] + [OLD_CONTROLLER, OLD_CONTROLLER_FAILED]
+    of_controllers = [text for each in stories for text in each.of_controllers]
+    of_controllers.append(controller_line(LOGS_END, 1, "Processing automatic preferred replica leader election"))
+    # Brokers go on to write for longer than controllers do.
+    later = line(
+        LOGS_END + 100, "[Broker id=5] Handling LeaderAndIsr request correlationId 7 from controller 1 for 1 partitions"
+    )
+    logs = {
+        (1, Kind.STATE_CHANGE): [*lines, later],
+        (2, Kind.STATE_CHANGE): lines,
+        (1, Kind.CONTROLLER): of_controllers,
+        (2, Kind.CONTROLLER): of_controllers,
+    }
+    timed = as_timed(events(spark, logs))
+    led = table(spark, leadership.COLUMNS, [row for each in stories for row in each.leaderships])
+    away = table(spark, absences.COLUMNS, ABSENCES)
+    all_rows = rows(outages.outages(timed, led, away), "topic", "begin")
+    return lambda topic: [row for row in all_rows if row["topic"] == topic]
+
+
+def at(time: datetime.datetime | None) -> float | None:
+    """Seconds after ten o'clock."""
+    return None if time is None else (time - moment(0)).total_seconds()
+
+
+def times(row: dict[str, Any], name: str) -> tuple[Any, ...]:
+    """Of `begin` or `end`: low, guess, high, kind."""
+    return (*(at(row[column]) for column in (f"{name}_low", name, f"{name}_high")), row[f"{name}_kind"])
+
+
+def parts(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in PARTS)
+
+
+# -- leaders that were lost --------------------------------------------------------------------------------------------
+
+
+def test_at_info_an_outage_lasts_from_the_dead_leaders_last_sign_to_the_new_leaders_line(found: Rows) -> None:
+    (row,) = found("info")
+
+    assert times(row, "begin") == (2, 2, 18, "inferred")
+    assert times(row, "end") == (18.3, 18.3, 18.3, "observed")
+    assert (row["duration_ms"], row["duration_min_ms"], row["duration_max_ms"]) == (16_300, 300, 16_300)
+    assert (row["planned"], row["cause"], row["broker"], row["new_leader"]) == (False, "broker-failure", 30, 2)
+    assert (row["leader_epoch"], row["controller"], row["controller_epoch"]) == (5, 1, 5)
+    assert (row["unclean"], row["attempts_failed"], row["reason"]) == (False, 0, None)
+
+
+def test_each_part_is_between_the_lines_that_bound_it_and_their_sum_is_the_whole(found: Rows) -> None:
+    (row,) = found("info")
+
+    moments = [at(row[f"{name}_at"]) for name in ("last_sign", "detected", "begun", "elected", "received", "led")]
+    assert moments == [2, 18, 18.01, 18.2, 18.25, 18.3]
+    assert parts(row) == (16_000, 10, None, 190, 50, 50)
+    assert sum(part or 0 for part in parts(row)) == row["duration_ms"]
+
+
+def test_a_partition_that_is_offline_does_not_observe_when_its_leader_died(found: Rows) -> None:
+    (row,) = found("trace")
+
+    assert times(row, "begin") == (2, 2, 18, "inferred")
+    assert at(row["begun_at"]) == 18.05
+    assert parts(row) == (16_000, 50, None, 150, 50, 50)
+
+
+def test_a_broker_that_said_nothing_for_long_is_not_taken_to_be_dead_for_as_long(found: Rows) -> None:
+    (row,) = found("quiet")
+
+    assert times(row, "begin") == (-3000, 82, 100, "inferred")
+    assert row["duration_max_ms"] == 3_100_400
+
+
+def test_without_the_dead_leaders_log_it_is_dead_since_it_was_found_so(found: Rows) -> None:
+    (row,) = found("no-log-of-the-old-one")
+
+    # Its change of the ISR shows that it led until then.
+    assert times(row, "begin") == (50, 100, 100, "inferred")
+
+
+def test_without_any_word_of_the_cause_the_lines_of_the_partition_bound_it(found: Rows) -> None:
+    (row,) = found("no-controller-log")
+
+    assert times(row, "begin") == (0.1, 200, 200, "bounded")
+    assert (row["duration_ms"], row["duration_max_ms"]) == (300, 200_200)
+    assert (row["cause"], row["broker"]) == ("unknown", 60)
+    assert parts(row) == (None, None, None, None, 100, 200)
+
+
+def test_logs_that_begin_in_the_middle_bound_nothing_from_below(found: Rows) -> None:
+    (row,) = found("begins-in-the-middle")
+
+    assert times(row, "begin") == (None, 5, 5, "bounded")
+    assert (row["duration_ms"], row["duration_max_ms"], row["broker"]) == (500, None, None)
+
+
+def test_without_the_new_leaders_log_its_next_change_of_the_isr_shows_it_at_work(found: Rows) -> None:
+    (row,) = found("no-log-of-the-new-one")
+
+    assert times(row, "end") == (18.2, 18.2, 25, "inferred")
+    assert (row["duration_ms"], row["duration_max_ms"]) == (16_200, 23_000)
+    assert parts(row)[-2:] == (None, None)
+
+
+def test_without_any_proof_of_the_new_leader_nobody_knows_how_long_it_took_at_most(found: Rows) -> None:
+    (row,) = found("nobody-proves-it")
+
+    assert times(row, "end") == (18.2, 18.2, None, "inferred")
+    assert row["duration_max_ms"] is None
+
+
+def test_bounds_hold_for_clocks_that_are_wrong_within_what_is_known(found: Rows) -> None:
+    (row,) = found("clocks-are-wrong")
+
+    assert times(row, "begin") == (2, 2, 18.003, "inferred")
+    assert times(row, "end") == (18.28, 18.3, 18.32, "observed")
+    assert (row["duration_min_ms"], row["duration_max_ms"]) == (277, 16_320)
+
+
+def test_a_clock_of_which_nothing_is_known_is_taken_to_be_wrong_by_a_little(found: Rows) -> None:
+    (row,) = found("clocks-are-unknown")
+
+    assert times(row, "begin") == (2, 2, 18.05, "inferred")
+    assert times(row, "end") == (18.25, 18.3, 18.35, "observed")
+
+
+def test_a_leader_leads_no_earlier_than_it_was_elected_whatever_its_clock_says(found: Rows) -> None:
+    (row,) = found("clocks-contradict")
+
+    assert times(row, "end") == (18.2, 18.2, 18.3, "observed")
+    assert parts(row)[-2:] == (0, 0)
+
+
+def test_elections_that_fail_prolong_one_outage(found: Rows) -> None:
+    (row,) = found("nobody-lives")
+
+    assert times(row, "begin") == (4, 4, 20, "inferred")
+    assert times(row, "end") == (60.4, 60.4, 60.4, "observed")
+    assert (row["cause"], row["broker"], row["new_leader"], row["unclean"]) == ("no-live-replica", 70, 70, False)
+    assert (row["attempts_failed"], row["reason"]) == (2, NOBODY_LIVES.format(name="nobody-lives").split(": ")[1])
+    assert parts(row) == (16_000, 100, 39_900, None, 100, 300)
+
+
+def test_a_session_bounds_the_begin(found: Rows) -> None:
+    (row,) = found("paused")
+
+    assert times(row, "begin") == (4, 5, 6, "inferred")
+
+
+def test_a_paused_leader_that_no_replica_replaced_leads_from_its_first_line_on(found: Rows) -> None:
+    (row,) = found("paused")
+
+    assert times(row, "end") == (59, 59, 60.4, "inferred")
+    assert (row["duration_ms"], row["duration_min_ms"], row["duration_max_ms"]) == (54_000, 53_000, 56_400)
+
+
+def test_with_kraft_a_paused_leader_may_lead_from_its_first_line_on_but_steps_down(found: Rows) -> None:
+    (row,) = found("paused-in-kraft")
+
+    assert times(row, "end") == (59, 60.4, 60.4, "observed")
+
+
+def test_a_paused_leader_that_was_replaced_ended_nothing(found: Rows) -> None:
+    (row,) = found("paused-and-replaced")
+
+    assert times(row, "end") == (20.3, 20.3, 20.3, "observed")
+
+
+def test_a_leader_that_is_awake_before_it_is_replaced_may_have_been_used(found: Rows) -> None:
+    (row,) = found("awake-before-it-is-replaced")
+
+    assert times(row, "end") == (20.1, 20.3, 20.3, "observed")
+
+
+def test_a_dead_leader_that_is_kept_in_a_new_epoch_ends_nothing(found: Rows) -> None:
+    (row,) = found("dead-leader-in-a-new-epoch")
+
+    assert (at(row["begin"]), at(row["end"]), row["leader_epoch"]) == (4, 60.4, 7)
+
+
+def test_an_outage_that_goes_on_lasts_as_long_as_controllers_would_tell_of_its_end(found: Rows) -> None:
+    (row,) = found("never-comes-back")
+
+    assert times(row, "end") == (LOGS_END, None, None, "open")
+    assert (row["duration_ms"], row["duration_min_ms"], row["duration_max_ms"]) == (496_000, 480_000, None)
+    assert (row["new_leader"], row["leader_epoch"], row["unclean"]) == (None, None, None)
+    assert parts(row) == (16_000, 100, 479_900, None, None, None)
+
+
+def test_in_kraft_nobody_leads_in_what_is_stored(found: Rows) -> None:
+    (row,) = found("kraft-nobody")
+
+    assert times(row, "begin") == (4, 4, 20, "inferred")
+    assert (row["end_kind"], row["cause"]) == ("open", "no-live-replica")
+
+
+def test_whoever_is_seen_leading_afterwards_ended_it_some_time_before(found: Rows) -> None:
+    (row,) = found("seen-leading-later")
+
+    assert times(row, "end") == (20.1, 44, 44, "bounded")
+    assert row["new_leader"] == 71
+
+
+def test_an_outage_ends_when_the_topic_is_deleted(found: Rows) -> None:
+    (row,) = found("lost-then-deleted")
+
+    assert times(row, "end") == (300, 300, 300, "observed")
+    assert row["new_leader"] is None
+
+
+def test_a_replayed_removal_ends_no_outage(found: Rows) -> None:
+    (row,) = found("removed-before")
+
+    assert row["end"] is None
+
+
+def test_a_new_partition_that_nobody_can_lead_is_unavailable_since_it_was_tried(found: Rows) -> None:
+    (row,) = found("new-and-nobody-lives")
+
+    assert times(row, "begin") == (10.1, 10.1, 10.1, "observed")
+    assert at(row["end"]) == 40.2
+    assert (row["cause"], row["broker"], row["new_leader"]) == ("no-live-replica", None, 10)
+
+
+def test_a_directory_takes_the_partitions_that_are_named(found: Rows) -> None:
+    (row,) = found("directory")
+    (other,) = found("not-of-that-directory")
+
+    assert times(row, "begin") == (0.1, 50, 50, "inferred")
+    assert (row["cause"], row["broker"], at(row["detected_at"])) == ("replica-failure", 130, 50)
+    assert (other["cause"], other["begin_kind"]) == ("unknown", "bounded")
+
+
+def test_a_controller_that_dies_with_its_partitions_is_the_cause(found: Rows) -> None:
+    (row,) = found("with-the-controller")
+
+    assert times(row, "begin") == (64, 64, 70.2, "inferred")
+    assert (row["cause"], row["controller"]) == ("controller-change", 2)
+
+
+def test_what_a_controller_finds_as_it_takes_over_is_found_when_it_is_elected(found: Rows) -> None:
+    (row,) = found("found-at-takeover")
+    (later,) = found("long-after-takeover")
+
+    assert times(row, "begin") == (0.1, 70, 70.5, "inferred")
+    assert (row["cause"], at(row["detected_at"])) == ("controller-change", 70)
+    assert (later["cause"], later["detected_at"]) == ("unknown", None)
+
+
+def test_that_no_line_tells_of_a_leader_before_makes_no_partition_a_new_one(found: Rows) -> None:
+    (row,) = found("found-at-takeover-by-logs-that-begin-then")
+
+    assert times(row, "begin") == (None, 70, 70.5, "inferred")
+    assert (row["cause"], row["broker"], at(row["detected_at"])) == ("controller-change", None, 70)
+
+
+def test_in_kraft_a_fenced_leader_is_what_ended_its_lead(found: Rows) -> None:
+    (row,) = found("fenced")
+
+    assert times(row, "begin") == (74.5, 75, 80, "inferred")
+    assert (at(row["end"]), row["elected_at"]) == (80.3, None)
+    assert (row["planned"], row["cause"], row["broker"]) == (False, "broker-failure", 170)
+
+
+def test_where_epochs_are_missing_the_last_known_leader_is_not_the_one_that_was_lost(found: Rows) -> None:
+    (row,) = found("epochs-are-missing")
+    (told,) = found("only-the-new-one-knows-the-last")
+
+    assert times(row, "begin") == (0.1, 400, 400, "bounded")
+    assert (row["broker"], row["cause"], row["detected_at"]) == (None, "unknown", None)
+    assert (told["broker"], told["cause"], at(told["detected_at"])) == (50, "broker-failure", 100)
+
+
+def test_epochs_that_rose_under_one_leader_are_not_missing(found: Rows) -> None:
+    (row,) = found("epochs-under-one-leader")
+
+    # At 6.1 it took the role again, after its last sign in the table of absences.
+    assert times(row, "begin") == (6.1, 6.1, 18, "inferred")
+    assert row["broker"] == 30
+
+
+def test_a_leader_that_was_dead_when_it_was_elected_ends_nothing(found: Rows) -> None:
+    (row,) = found("elected-though-dead")
+
+    assert (at(row["begin"]), at(row["end"])) == (90, 105.3)
+    assert (row["broker"], row["new_leader"], at(row["detected_at"])) == (180, 182, 100)
+
+
+def test_where_nobody_else_was_elected_the_outage_goes_on_and_its_begin_is_known_all_the_same(found: Rows) -> None:
+    (row,) = found("elected-though-dead-and-nobody-since")
+
+    assert (row["broker"], row["new_leader"], row["end_kind"]) == (180, None, "open")
+    assert (row["detected_at"], row["begun_at"]) == (moment(100), moment(100.05))
+
+
+def test_of_a_leader_that_may_have_been_dead_when_it_was_elected_nobody_knows_since_when_it_was(found: Rows) -> None:
+    first, second = found("may-never-have-led")
+
+    assert times(first, "end") == (95, 95, None, "inferred")
+    assert times(second, "begin") == (None, 100, 100, "inferred")
+    assert second["duration_max_ms"] is None
+    # Whoever is dead is found to be within a session.
+    _, later = found("cannot-have-been-dead")
+    assert times(later, "begin") == (75, 100, 100, "inferred")
+
+
+def test_a_leader_that_dies_twice_makes_two_outages_and_one_planned_move(found: Rows) -> None:
+    first, moved, second = found("twice")
+
+    assert (at(first["begin"]), at(first["end"]), first["planned"]) == (10, 20.3, False)
+    assert (at(moved["begin"]), at(moved["end"]), moved["planned"]) == (120, 120.1, True)
+    assert (at(second["begin"]), at(second["end"]), second["planned"]) == (190, 200.3, False)
+
+
+def test_a_shutdown_that_left_a_partition_without_a_leader_is_no_planned_move(found: Rows) -> None:
+    (row,) = found("shut-down")
+
+    assert (row["planned"], row["cause"], row["duration_ms"]) == (False, "controlled-shutdown", 21_100)
+
+
+# -- leaders that were moved -------------------------------------------------------------------------------------------
+
+
+def test_a_planned_move_lasts_from_the_old_leaders_stepping_down_until_the_new_one_leads(found: Rows) -> None:
+    (row,) = found("preferred")
+
+    assert times(row, "begin") == (30.05, 30.05, 30.05, "observed")
+    assert times(row, "end") == (30.08, 30.08, 30.08, "observed")
+    assert (row["duration_ms"], row["planned"], row["cause"]) == (30, True, "preferred")
+    assert (row["broker"], row["new_leader"], row["unclean"]) == (10, 11, False)
+    assert parts(row) == (None, None, None, None, 10, 20)
+
+
+def test_without_the_old_leaders_log_a_move_lasts_at_most_since_it_was_decided(found: Rows) -> None:
+    (row,) = found("moved-unseen")
+
+    assert times(row, "begin") == (30, 30, 30.08, "inferred")
+    assert (row["duration_ms"], row["duration_min_ms"], row["cause"]) == (80, 0, "reassign")
+    assert parts(row) == (None, None, None, None, 60, 20)
+
+
+def test_a_leader_that_leads_until_the_next_one_does_leaves_no_gap(found: Rows) -> None:
+    (row,) = found("without-a-gap")
+
+    assert (at(row["begin"]), at(row["end"]), row["duration_ms"]) == (30.08, 30.08, 0)
+
+
+def test_an_old_leaders_line_that_seems_to_be_early_is_of_the_epoch_it_names(found: Rows) -> None:
+    (row,) = found("early-by-its-clock")
+
+    assert times(row, "begin") == (29.99, 29.99, 29.99, "observed")
+    assert sum(part or 0 for part in parts(row)) <= row["duration_ms"] == 90
+
+
+def test_a_move_that_no_line_explains_is_neither_planned_nor_forced(found: Rows) -> None:
+    (row,) = found("moved-for-no-reason")
+
+    assert (row["planned"], row["cause"], row["duration_ms"]) == (None, "unknown", 20)
+    (row,) = found("fenced-after-it-handed-over")
+    assert (row["planned"], row["cause"], row["duration_ms"]) == (None, "unknown", 100)
+
+
+def test_an_old_leader_that_was_started_anew_has_not_stepped_down(found: Rows) -> None:
+    for topic in ("steps-down", "steps-down-and-is-started"):
+        (row,) = found(topic)
+        assert times(row, "begin") == (90, 90, 90, "observed")
+
+    assert found("is-started") == []
+
+
+# -- whether it was clean ----------------------------------------------------------------------------------------------
+
+
+def test_an_election_is_unclean_by_what_was_in_sync_or_by_what_lines_say(found: Rows) -> None:
+    assert [found(name)[0]["unclean"] for name in ("trace", "recovering", "warned")] == [True, True, True]
+    assert [found(name)[0]["unclean"] for name in ("info", "nobody-lives")] == [False, False]
+    assert found("quiet")[0]["unclean"] is None
+
+
+# -- nothing at all ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "topic", ["isr-only", "new", "moved-and-nothing-known", "back-as-follower", "fenced-long-before"]
+)
+def test_no_outage_is_made_of_what_proves_none(found: Rows, topic: str) -> None:
+    assert found(topic) == []
+
+
+@pytest.mark.parametrize("topic", ["deleted-at-info", "deleted-in-kraft", "deleted-unsaid", "deleted-at-trace"])
+def test_a_topic_that_is_deleted_is_not_unavailable(found: Rows, topic: str) -> None:
+    assert found(topic) == []
+
+
+def test_a_controller_that_was_replaced_makes_no_outage_after_its_time(found: Rows) -> None:
+    (row,) = found("old-controller")
+
+    assert row["planned"]
+
+
+# -- in all of them ----------------------------------------------------------------------------------------------------
+
+
+def test_no_bound_excludes_the_guess_and_no_part_is_negative(found: Rows) -> None:
+    everything = [row for each in _stories() for row in found(each.name)]
+
+    for row in everything:
+        assert row["begin_low"] is None or row["begin_low"] <= row["begin"]
+        assert row["begin"] <= row["begin_high"]
+        assert row["end"] is None or row["end_low"] <= row["end"]
+        assert row["end"] is None or row["end_high"] is None or row["end"] <= row["end_high"]
+        assert row["duration_min_ms"] <= row["duration_ms"]
+        assert row["duration_max_ms"] is None or row["duration_ms"] <= row["duration_max_ms"]
+        assert all(part is None or part >= 0 for part in parts(row))
+        assert sum(part or 0 for part in parts(row)) <= row["duration_ms"]
+    assert len(everything) >= 30

@@ -1,0 +1,153 @@
+"""What every job's plan may not have: products, joins that compare all with all, and one task for everything.
+
+The plans are made for tables that nobody knows to be small, so that nothing is broadcast but what a job has called
+small itself.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from kactl.forensics.events import COLUMNS, Column
+from kactl.forensics.files import FILE_COLUMNS, LEVEL_COLUMNS
+from kactl.forensics.jobs import catalog, timed
+from kactl.forensics.jobs.job import Job
+
+_GIVEN: Final = {
+    "events": (*COLUMNS, *timed.FOLDERS),
+    "files": FILE_COLUMNS,
+    "levels": LEVEL_COLUMNS,
+}
+# Tables with a row for each broker, controller, file, or name that was used for several topics, and not more.
+SMALL: Final = frozenset({"skew", "absences", "controllers", "files", "lives"})
+_AS_ON_A_CLUSTER: Final = {
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.adaptive.enabled": "false",
+}
+_BY_PARTITION: Final = frozenset({"topic", "partition"})
+_AGGREGATES: Final = ("HashAggregate", "ObjectHashAggregate", "SortAggregate")
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, DataFrame]]:
+    """Every table that a job may need, with nothing in it that the optimizer knows of."""
+    before = {name: str(spark.conf.get(name)) for name in _AS_ON_A_CLUSTER}
+    for name, value in _AS_ON_A_CLUSTER.items():
+        spark.conf.set(name, value)
+    folder = tmp_path_factory.mktemp("tables")
+    columns = _GIVEN | {job.name: job.columns for job in catalog.JOBS}
+    yield {name: _table(spark, folder / name, given) for name, given in columns.items()}
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+def _table(spark: SparkSession, folder: Path, columns: tuple[Column, ...]) -> DataFrame:
+    folder.mkdir()
+    schema = pa.schema([pa.field(each.name, each.type) for each in columns])
+    return spark.read.schema(from_arrow_schema(schema)).parquet(str(folder))
+
+
+def faults(found: DataFrame) -> list[str]:
+    """What a plan has that it may not have."""
+    return [fault for node in _nodes(found._jdf.queryExecution().executedPlan()) for fault in _faults(node)]
+
+
+def _faults(node: Any) -> Iterator[str]:
+    name = str(node.nodeName())
+    if name == "CartesianProduct":
+        yield "every row is put beside every other"
+    elif name == "BroadcastNestedLoopJoin":
+        sides = [_read(child) for child in _children(node)]
+        if not any(side <= SMALL for side in sides):
+            yield f"every row is compared with every other: {sorted(sides[0])} with {sorted(sides[1])}"
+    elif name == "BroadcastExchange":
+        if not _read(node) <= SMALL and not _is_reduced(node):
+            yield f"all of {sorted(_read(node))} is sent to everybody"
+    elif name.startswith("Window") and node.partitionSpec().isEmpty() and not _read(node) <= SMALL:
+        yield f"one window over all of {sorted(_read(node))}"
+    elif name == "Exchange" and "SinglePartition" in str(node.outputPartitioning().toString()):
+        child = _computed(node)
+        total = str(child.nodeName()) in _AGGREGATES and child.groupingExpressions().isEmpty()
+        if not total and not _read(node) <= SMALL:
+            yield f"one task gets all of {sorted(_read(node))}"
+
+
+def _computed(node: Any) -> Any:
+    """What is below, without what only makes code of it."""
+    (child,) = _children(node)
+    return _computed(child) if str(child.nodeName()).startswith(("WholeStageCodegen", "InputAdapter")) else child
+
+
+def _is_reduced(node: Any) -> bool:
+    """Whether what comes of it is counted in brokers, and not in partitions."""
+    return any(
+        str(below.nodeName()) in _AGGREGATES and not _BY_PARTITION & set(_names(below.groupingExpressions()))
+        for below in _nodes(node)
+    )
+
+
+def _names(expressions: Any) -> list[str]:
+    return [str(expressions.apply(at).name()) for at in range(expressions.size())]
+
+
+def _read(node: Any) -> set[str]:
+    """The tables that are read below a node."""
+    found = set()
+    for below in _nodes(node):
+        if str(below.nodeName()).startswith("Scan"):
+            roots = below.relation().location().rootPaths()
+            found |= {str(roots.apply(at).getName()) for at in range(roots.size())}
+    return found
+
+
+def _nodes(node: Any) -> Iterator[Any]:
+    yield node
+    if str(node.nodeName()).startswith("InMemoryTableScan"):
+        yield from _nodes(node.relation().cachedPlan())
+    for child in _children(node):
+        yield from _nodes(child)
+
+
+def _children(node: Any) -> list[Any]:
+    children = node.children()
+    return [children.apply(at) for at in range(children.size())]
+
+
+@pytest.mark.parametrize("job", catalog.JOBS, ids=lambda job: job.name)
+def test_a_job_is_made_for_data_of_any_size(job: Job, tables: dict[str, DataFrame]) -> None:
+    assert faults(job.run(*(tables[name] for name in job.needs))) == []
+
+
+def _window_over_all(events: DataFrame) -> DataFrame:
+    from pyspark.sql import Window
+
+    return events.withColumn("before", f.lag("ts").over(Window.orderBy("ts")))
+
+
+BAD: Final[dict[str, Callable[[DataFrame], DataFrame]]] = {
+    "put beside": lambda events: events.crossJoin(events.select(f.col("ts").alias("other"))),
+    "compared with": lambda events: events.alias("a").join(
+        f.broadcast(events.alias("b")), f.expr("a.ts < b.ts"), "left"
+    ),
+    "one window": _window_over_all,
+    "one task": lambda events: events.repartition(1),
+    "sent to everybody": lambda events: events.join(f.broadcast(events.select("topic", "isr")), "topic"),
+}
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_a_job_that_is_not_is_caught(fault: str, tables: dict[str, DataFrame]) -> None:
+    assert any(fault in each for each in faults(BAD[fault](tables["events"])))
+
+
+def test_what_is_small_by_nature_may_be_joined_by_comparing(tables: dict[str, DataFrame]) -> None:
+    absences = f.broadcast(tables["skew"].select("broker", "offset_us").alias("b"))
+
+    assert faults(tables["events"].alias("a").join(absences, f.expr("a.took_ms < b.offset_us"), "left")) == []
+    assert faults(tables["events"].agg(f.max("ts"))) == []

@@ -1,0 +1,40 @@
+"""Texts read as the pipeline reads files, without Spark."""
+
+import io
+from typing import Any
+
+import pyarrow as pa
+
+from kactl.forensics.event_types import Kind
+from kactl.forensics.text import zone
+from kactl.forensics.text.batch import WRITTEN
+from kactl.forensics.text.envelope import LAYOUTS
+from kactl.forensics.text.parser import Parser
+from kactl.forensics.text.records import records
+
+from .golden import Golden
+
+
+def log_line(golden: Golden, *, ts: str = "2024-05-01 10:00:00,123") -> str:
+    """The line as log4j writes it, with what follows it."""
+    line = f"[{ts}] {golden.level} {golden.message} ({golden.logger})\n"
+    return line + (golden.continued + "\n" if golden.continued else "")
+
+
+def events_of(
+    text: str | bytes,
+    *,
+    layout: str = "standard",
+    kind: Kind = Kind.STATE_CHANGE,
+    broker: int | None = None,
+    tz: str = "UTC",
+    start: int = 0,
+    end: int | None = None,
+) -> list[dict[str, Any]]:
+    """The events of a text, in the order of the file; those of one split of it if `start` or `end` is given."""
+    file = io.BytesIO(text.encode() if isinstance(text, str) else text)
+    file.seek(max(0, start - 1))
+    parser = Parser(file_id=1, kind=kind, broker=broker, time_zone=zone.zone_of(tz))
+    batches = [parser.parse(each) for each in records(file, LAYOUTS[layout], start=start, end=end)]
+    rows: list[dict[str, Any]] = pa.Table.from_batches(batches, WRITTEN).to_pylist()
+    return sorted(rows, key=lambda row: (row["offset"], row["type"]))

@@ -1,0 +1,323 @@
+"""What is said, and what is not: no sentence without a fact, no advice without a cause."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kactl.forensics.report.advice import advise
+from kactl.forensics.report.facts import Facts, Spoken
+from kactl.forensics.report.findings import Clock, Deletion, Flapping, Unclean
+from kactl.forensics.report.limits import limits
+from kactl.forensics.report.model import Asked, Lost, Percentiles, Share
+from kactl.forensics.report.wording import Moments, count, duration, listed, share
+from kactl.forensics.report.words import headline, summary
+from tests.forensics.jobs.tables import moment
+
+from .made import QUIET, SOURCES, absence, controllership, incident, night, partition, sums
+
+UTC = Moments("UTC")
+
+
+def said(facts: Facts) -> str:
+    return " ".join(summary(facts, UTC))
+
+
+def rules(facts: Facts) -> set[str]:
+    return {each.rule for each in advise(facts)}
+
+
+def with_sources(facts: Facts, **given: Any) -> Facts:
+    return msgspec.structs.replace(facts, sources=msgspec.structs.replace(facts.sources, **given))
+
+
+def test_nothing_found_is_said_plainly_with_what_it_is_worth() -> None:
+    assert headline(QUIET) == "No outage and no loss of records was found in these logs."
+    assert "know of 50 partitions of 5 topics" in said(QUIET)
+    assert not advise(QUIET)
+    assert not limits(QUIET)
+
+
+def test_logs_that_say_nothing_are_not_taken_for_good_news() -> None:
+    blind = with_sources(QUIET, partitions=0, topics=0, led=0, with_log_end=0)
+
+    assert headline(blind) == "These logs cannot say whether anything was unavailable."
+    assert "That nothing was found says nothing" in limits(blind)[0]
+
+
+def test_an_incident_is_told_in_a_few_sentences() -> None:
+    text = said(night())
+
+    assert headline(night()) == "1 partition of 1 topic had no leader for 1 min."
+    assert "from 10:00:00 to 10:01:00 on 1 May 2024 (1 min in all), 1 partition of 1 topic (of 50" in text
+    assert "Added up over partitions that is 1 min." in text
+    assert "a broker failed (100 % of the time)" in text
+    assert "The leaders that were lost were on broker 1." in text
+    assert "Nothing in these logs shows that records were lost." in text
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"least_ms": 40_000, "most_ms": 65_000}, "for 1 min (no less than 40.0 s, no more than 1 min 5 s)."),
+        ({"least_ms": 40_000, "most_ms": None}, "for 1 min (no less than 40.0 s)."),
+        (
+            {"outages": 2, "least_ms": 40_000, "most_ms": 65_000, "duration": Percentiles(known=2, max=50_000)},
+            "for 1 min in all (no less than 40.0 s, no more than 1 min 5 s), one for 50.0 s.",
+        ),
+    ],
+)
+def test_the_headline_has_the_best_guess_with_its_bounds(given: dict[str, Any], said: str) -> None:
+    forced = msgspec.structs.replace(night().forced, total_ms=60_000, **given)
+
+    assert headline(night(forced=forced)) == f"1 partition of 1 topic had no leader {said}"
+
+
+def test_an_assumed_session_timeout_is_named_with_its_brokers() -> None:
+    away = msgspec.structs.replace(absence(1, planned=False), session_ms=18_000, session_by="default")
+
+    text = " ".join(limits(night(absences=(away,))))
+
+    assert "No log has the session timeout of broker 1: 18.0 s, Kafka's default, is assumed" in text
+    known = msgspec.structs.replace(away, session_by="negotiated")
+    assert "session timeout" not in " ".join(limits(night(absences=(known,))))
+
+
+def test_bounds_and_certainty_are_said_where_there_is_doubt() -> None:
+    doubt = sums(outages=3, observed=1, inferred=1, bounded=1, open=1, total_ms=90_000, least_ms=60_000, most_ms=None)
+
+    text = said(night(forced=doubt))
+
+    assert "that is 1 min 30 s; it was no less than 1 min." in text
+    assert "1 was observed from beginning to end, 1 was inferred from other lines and 1 was only bounded" in text
+    assert "1 outage had not ended where the logs end" in text
+
+
+def test_committed_and_other_records_are_told_apart_with_how_sure_that_is() -> None:
+    lost = Lost(partitions=2, committed=20, tail=35, committed_sure=20, tail_sure=31)
+
+    text = said(night(lost=lost))
+
+    assert "At least 20 records were lost that had been committed" in text
+    assert "A further 15 records were cut off that were not known to be committed (11 of them for certain)" in text
+    assert headline(night(lost=lost)).endswith("and at least 20 committed records were lost.")
+
+
+def test_what_was_cut_off_without_a_number_is_not_taken_for_nothing() -> None:
+    facts = night(lost=Lost(partitions=1, unsized=1))
+
+    assert headline(facts).endswith("and records were lost, and no line says how many.")
+    assert "1 time something was cut off a replica's log, and no line says how much" in said(facts)
+    assert "Nothing in these logs shows" not in said(facts)
+
+
+def test_losses_that_cannot_be_seen_are_not_denied() -> None:
+    facts = with_sources(night(), with_log_end=0)
+
+    assert "Whether records were lost, these logs cannot tell" in said(facts)
+    assert "Nothing in these logs shows" not in said(facts)
+    assert any("brokers write that from 2.6 on" in each for each in limits(facts))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"levels": (Spoken(speaker=2, kind="state-change", trace_hours=0, hours=3),)}, "of broker 2 is at INFO"),
+        ({"levels": (Spoken(speaker=2, kind="state-change", trace_hours=1, hours=3),)}, "at TRACE in some hours only"),
+        ({"silent": (1, 3)}, "There is no log of brokers 1 and 3, of 3 known"),
+        ({"kinds": ("state-change",)}, "There is no controller.log"),
+        ({"unparsed": 10}, "10 lines of 1,000 (1 %) should have been understood"),
+    ],
+    ids=lambda each: str(each)[:40],
+)
+def test_what_logs_lack_is_said(given: dict[str, Any], words: str) -> None:
+    assert any(words in each for each in limits(with_sources(QUIET, **given)))
+
+
+@pytest.mark.parametrize(
+    ("how", "low", "high", "words"),
+    [
+        ("unknown", None, None, "Nothing ties the clock of broker 3"),
+        ("contradictory", 0, 0, "The clock of broker 3 drifted or jumped"),
+        ("one-sided", None, 0, "bounded from one side only"),
+        ("bounds", -50_000, 50_000, "Clocks are known to within 50 ms"),
+    ],
+)
+def test_clocks_that_are_not_known_are_named(how: str, low: int | None, high: int | None, words: str) -> None:
+    one = Clock(broker=2, reference=2, offset_us=0, low_us=0, high_us=0, how="reference")
+    other = Clock(broker=3, reference=2, offset_us=0, low_us=low, high_us=high, how=how)
+
+    assert any(words in each for each in limits(with_sources(QUIET, clocks=(one, other))))
+
+
+def test_a_clock_that_is_no_brokers_is_not_laid_to_one() -> None:
+    known = {"offset_us": 0, "low_us": -50_000, "high_us": 50_000}
+    nameless = Clock(broker=None, reference=2, how="bounds", **known)
+    torn = tuple(Clock(broker=broker, reference=2, how="contradictory", **known) for broker in (3, 4, None))
+    off = Clock(broker=None, reference=2, offset_us=9_000_000, low_us=9_000_000, high_us=None, how="one-sided")
+
+    assert "each other (logs that name no broker least well)" in limits(with_sources(QUIET, clocks=(nameless,)))[0]
+    assert "of brokers 3 and 4 and logs that name no broker dri" in limits(with_sources(QUIET, clocks=torn))[0]
+    (advice,) = advise(with_sources(QUIET, clocks=(off,)))
+    assert advice.because.startswith("The clock of logs that name no broker was 9.0 s off")
+
+
+def test_changes_that_nobody_explains_are_said_and_not_called_outages() -> None:
+    short = Percentiles(known=2, p50=1, p90=2, p99=2, max=2)
+    facts = msgspec.structs.replace(QUIET, unexplained=sums(outages=2, duration=short))
+
+    assert headline(facts) == "No leader was lost as far as these logs tell; 2 changes of leaders stay unexplained."
+    assert "in none of them does a line show that a leader was lost." in said(facts)
+    assert "2 changes of leaders were unexplained" in said(facts)
+    assert "They took 2 ms at the most; they are not counted above." in said(facts)
+
+
+def test_a_report_on_a_part_says_so() -> None:
+    assert "asked for a part only" in limits(msgspec.structs.replace(QUIET, asked=Asked(topic="a")))[-1]
+
+
+# -- advice ------------------------------------------------------------------------------------------------------------
+
+LOST = Lost(partitions=1, committed=20, tail=35, committed_sure=20, tail_sure=35)
+UNCLEAN = Unclean(
+    topic="orders",
+    partition=0,
+    life=0,
+    at=moment(0),
+    leader_epoch=5,
+    leader=3,
+    prev_leader=1,
+    prev_isr=(1,),
+    evidence=("not-in-isr",),
+    certain=True,
+    asked_by=None,
+    out_ms=None,
+    isr_down=(),
+)
+FLAPS = Flapping(
+    topic="orders",
+    partition=1,
+    life=0,
+    elections=2,
+    forced=1,
+    ping_pongs=0,
+    preferred_lost=0,
+    shrinks=5,
+    expands=5,
+    worst_follower=3,
+    worst_follower_falls=5,
+    lone_ms=90_000,
+    under_replicated_ms=90_000,
+    first_at=None,
+    last_at=None,
+)
+STUCK = Deletion(
+    topic="old", asked_at=None, started_at=None, span_ms=1000, restarts=0, halts=0, reason=None, blocked_by=(1,)
+)
+NO_REPLICA = incident(
+    partition(0), causes=(Share(name="no-live-replica", outages=1, partitions=1, total_ms=60_000, longest_ms=60_000),)
+)
+INFO_ONLY = msgspec.structs.replace(SOURCES, levels=(Spoken(speaker=2, kind="state-change", trace_hours=0, hours=3),))
+OFF = Clock(broker=3, reference=2, offset_us=-900_000, low_us=None, high_us=-900_000, how="one-sided")
+
+
+@pytest.mark.parametrize(
+    ("rule", "given"),
+    [
+        ("unclean-enabled", {"unclean_enabled": ("orders",)}),
+        ("unclean-enabled", {"unclean": (UNCLEAN,)}),
+        ("unclean-asked", {"unclean": (msgspec.structs.replace(UNCLEAN, asked_by="AdminClientTriggered"),)}),
+        ("min-insync-replicas", {"lost": LOST, "lost_topics": (("orders", LOST),)}),
+        ("acks", {"lost": LOST, "lost_topics": (("orders", LOST),)}),
+        ("no-live-replica", {"incidents": (NO_REPLICA,)}),
+        ("alone", {"flapping": (FLAPS,)}),
+        ("follower-flaps", {"flapping": (FLAPS,)}),
+        ("broker-flaps", {"absences": (absence(3),) * 3}),
+        ("slow-failover", {"controllers": (controllership(controller=2, failover_ms=12_000),)}),
+        ("two-controllers", {"controllers": (controllership(controller=2, overlap_ms=900),)}),
+        ("deletion-stuck", {"deletions_all": 1, "deletions": (STUCK,)}),
+        ("trace", {"sources": INFO_ONLY, "forced": sums(observed=0, bounded=1)}),
+        ("missing-logs", {"sources": msgspec.structs.replace(SOURCES, silent=(3,))}),
+        ("clocks", {"sources": msgspec.structs.replace(SOURCES, clocks=(OFF,))}),
+    ],
+)
+def test_a_rule_advises_where_the_facts_say_so(rule: str, given: dict[str, Any]) -> None:
+    assert rule not in rules(night())
+    assert rule in rules(night(**given))
+
+
+def test_brokers_that_were_shut_down_in_order_do_not_flap() -> None:
+    assert "broker-flaps" not in rules(night(absences=(absence(3, planned=True),) * 5))
+
+
+def test_a_clock_whose_offset_is_only_guessed_is_no_reason_for_advice() -> None:
+    guessed = msgspec.structs.replace(OFF, offset_us=-1_000_000, low_us=-1_000_000, high_us=None)
+
+    assert "clocks" not in rules(night(sources=msgspec.structs.replace(SOURCES, clocks=(guessed,))))
+
+
+def test_logs_at_info_that_hid_nothing_are_no_reason_for_advice() -> None:
+    assert "trace" not in rules(night(sources=INFO_ONLY))
+
+
+def test_the_part_that_took_most_of_the_time_is_named() -> None:
+    from kactl.forensics.report.model import Band
+
+    band = Band(
+        name="all",
+        outages=1,
+        mean_ms=60_000,
+        detection_ms=45_000,
+        queue_ms=0,
+        waiting_ms=0,
+        election_ms=0,
+        send_ms=0,
+        apply_ms=1000,
+        unknown_ms=14_000,
+    )
+    slow = Percentiles(known=1, p50=45_000, p90=45_000, p99=45_000, max=45_000)
+
+    found = advise(night(incidents=(incident(partition(0), bands=(band,)),), forced=sums(detection=slow)))
+
+    assert [each.rule for each in found] == ["slow-detection"]
+    assert "75 % of the time" in found[0].because
+    assert "session.timeout" in found[0].do
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (None, "–"),
+        (0, "0 ms"),
+        (0.4, "under 1 ms"),
+        (340, "340 ms"),
+        (4_200, "4.2 s"),
+        (59_960, "1 min"),
+        (460_000, "7 min 40 s"),
+        (3_599_700, "1 h"),
+        (11_520_000, "3 h 12 min"),
+        (86_399_999, "1 d"),
+        (187_200_000, "2 d 4 h"),
+    ],
+)
+def test_durations_are_said_as_people_say_them(ms: float | None, text: str) -> None:
+    assert duration(ms) == text
+
+
+def test_shares_never_claim_all_or_nothing() -> None:
+    assert [share(part, 1000) for part in (0, 1, 500, 999, 1000)] == ["0 %", "under 1 %", "50 %", "over 99 %", "100 %"]
+
+
+def test_lists_are_cut_and_say_so() -> None:
+    assert listed([1]) == "1"
+    assert listed([1, 2, 3]) == "1, 2 and 3"
+    assert listed(range(9), most=2) == "0, 1 and 7 more"
+    assert count(1204, "partition") == "1,204 partitions"
+
+
+def test_a_stretch_over_midnight_names_both_days() -> None:
+    assert Moments("UTC").stretch(moment(0), moment(86_400)) == "from 10:00:00 on 1 May 2024 to 10:00:00 on 2 May 2024"
+    assert Moments("Europe/Berlin").clock(moment(0)) == "12:00:00.000"

@@ -1,0 +1,108 @@
+"""What Kafka's loggers also say and nobody asks for: it is known, and so it is not told as not understood."""
+
+import pytest
+
+from kactl.forensics.event_types import Kind
+from kactl.forensics.text.dispatch import is_chatter
+
+from .reading import events_of
+
+SAID = [
+    "[RequestSendThread controllerId=1] Controller 1 fails to send a request to broker host-3:9092 (id: 3 rack: null)",
+    "[Broker id=2] Skipped the adding-fetcher step of the become-follower state change with correlation id 22 from "
+    "controller 1 epoch 2 for partition a-0 with leader 3 since it is shutting down",
+    "[Controller id=2] Resigning",
+    "[Controller id=3] Broker 1 was elected as controller instead of broker 3",
+    "[Controller id=1] All shutting down brokers: 2",
+    "[Controller id=1] Live brokers: 1,3",
+    "[Controller id=1] All leaders = a-0 -> (Leader:3,ISR:3,LeaderRecoveryState:RECOVERED,LeaderEpoch:3,ZkVersion:4,"
+    "ControllerEpoch:2)",
+    "[Controller id=1] Waiting for any successful result for election type (PREFERRED) by AdminClientTriggered for "
+    "partitions: HashMap(a-0 -> Right(3))",
+    "[QuorumController id=1] Creating new QuorumController with clusterId 4L6g3nShT-eMCtK--X86sw.",
+    "[QuorumController id=1] registerBroker: event failed with NotControllerException in 7979 microseconds. Exception "
+    "message: The active controller appears to be node 1.",
+    "[QuorumController id=1] Performing controller activation. The metadata log appears to be empty.",
+    "[QuorumController id=1] Replayed a FeatureLevelRecord setting metadata.version to 3.9-IV0",
+    "[QuorumController id=1] processExpiredBrokerHeartbeat: controller event queue overloaded. Timed out heartbeat.",
+    "[QuorumController id=1] Rejecting AlterPartition request from node 3 for orders-2 because the current partition "
+    "epoch is 3, not 2.",
+    "[QuorumController id=1] Rejecting AlterPartition request for unknown partition orders-2.",
+    "[QuorumController id=1] Fenced broker 2 has requested and been granted an immediate shutdown.",
+    "[Broker id=1] Transitioning 1 partition(s) to local leaders.",
+    "[Broker id=1] Creating new partition orders-0 with topic id 4NrZhavzS4SZ-yfUOACJhw.",
+    "[Broker id=1] Started fetchers as part of become-follower for 2 partitions",
+    "[Broker id=1] Skipped the become-leader state change for orders-0 with topic id Some(4NrZhavzS4SZ-yfUOACJhw)",
+    "[Broker id=2] The topic partition a-0 was marked as RECOVERING. Marking the topic partition as RECOVERED.",
+    # Of real nodes of 4.0 to 4.3.
+    "[QuorumController id=3001] Updated the controlled shutdown offset for broker 3 to 188.",
+    "[QuorumController id=3001] Ignoring no-op registration change for BrokerRegistration(id=2, epoch=7)",
+    "[QuorumController id=3001] Verified that 3 broker(s) and 3 controller(s) supported changing "
+    "eligible.leader.replicas.version to feature level 1.",
+    "[QuorumController id=3001] Activated periodic tasks: electPreferred, electUnclean, expireDelegationTokens, "
+    "generatePeriodicPerformanceMessage, maybeFenceStaleBroker, writeNoOpRecord",
+    "[QuorumController id=3001] Registering periodic task electUnclean to run every 5000 ms",
+    "[QuorumController id=3001] Periodic task maybeFenceStaleBroker generated 0 records in 52 microseconds.",
+    "[QuorumController id=3001] rescheduling writeNoOpRecord in 499000000 ns (immediate = false, error = false)",
+    "[QuorumController id=3001] cancelling electPreferred because we are inactive.",
+    "[QuorumController id=3001] Appended 1 record(s) in 1 batch(es), ending with offset 1010.",
+    "[QuorumController id=3001] Completing read-only operation electUnclean(7) immediately because the "
+    "purgatory is empty.",
+    "[QuorumController id=3001] Read-write operation unregisterBroker(251830951) will be completed when the "
+    "log reaches "
+    "offset 1179.",
+    "[QuorumController id=3001] Executing handleCommit[baseOffset=12].",
+    "[QuorumController id=3001] Processed maybeFenceStaleBroker(1) in 120 us",
+    "[QuorumController id=3001] Replaying log record NoOpRecord() with offset 77",
+    "[QuorumController id=3001] Replaying commits from the active node up to offset 77 and epoch 1.",
+    "[QuorumController id=3001] Broker 1 assigned partition e1:0 to ONLINE dir Z39VeUQJvIaCQpsVGfjbUg",
+    "[QuorumController id=3001] Directories [] in broker 1 marked cordoned",
+    "[QuorumController id=3001] Cannot trigger unclean leader election for offline partition e1-0 because "
+    "unclean leader "
+    "election is disabled for this topic.",
+    "[QuorumController id=3001] Node 2 has altered ISR for t1-0 to [1, 2].",
+    "[QuorumController id=3001] Removed ELRs from 2 partitions of topic e1.",
+    "[QuorumController id=3001] Generating cluster-level min.insync.replicas of 1.",
+    "[QuorumController id=3001] DeleteTopics result(s): {id: RF-sC_KoR1mHjI_FVJ1ikQ, name: gone, result: SUCCESS}",
+    "[QuorumController id=3001] Successfully altered 3 out of 3 partition reassignment(s).",
+    "[QuorumController id=3001] completeActivation[1](1): event failed with NotControllerException in 117 "
+    "microseconds.",
+    "Try to elect last known leader for RTk8EawhTeS-92_xgpdeLQ-1 but ELR/ISR is not empty. ISR=[], ELR=[2]",
+    "[Broker id=1] Deleting 3 partition(s).",
+    "[Broker id=1] Expected partition m1-2 with topic id L0SJO7cxRhmN_3PnBxSbzQ to exist, but it was missing. "
+    "Creating...",
+    "[BrokerLifecycleManager id=1] The broker is in RECOVERY.",
+    "[BrokerLifecycleManager id=1] The broker is in PENDING_CONTROLLED_SHUTDOWN state, still waiting for the active "
+    "controller.",
+    "[BrokerLifecycleManager id=1] The controller has asked us to exit controlled shutdown.",
+    "[BrokerLifecycleManager id=1] The broker is RUNNING. Processing heartbeat response.",
+    "[BrokerLifecycleManager id=1] Unable to send a heartbeat because the RPC got timed out before it could be sent.",
+    "[BrokerLifecycleManager id=1] Broker 1 sent a heartbeat request but received error REQUEST_TIMED_OUT.",
+]
+
+
+@pytest.mark.parametrize("message", SAID)
+def test_what_tells_nothing_is_known(message: str) -> None:
+    text = f"[2024-05-01 10:00:00,123] INFO {message} (kafka.controller.KafkaController)\n"
+
+    (event,) = events_of(text, kind=Kind.CONTROLLER)
+
+    assert (event["type"], event["lines"]) == ("harmless", 1)
+
+
+def test_what_is_not_known_is_no_chatter() -> None:
+    assert not is_chatter(b"Resigning is what it never did before")
+    assert not is_chatter(b"All is well")
+    for record in ("PartitionRecord", "TopicRecord", "RemoveTopicRecord", "UnregisterBrokerRecord"):
+        assert not is_chatter(f"Replayed {record} for what has another form".encode())
+    assert not is_chatter(b"handleBrokerFenced: changing what has another form")
+
+
+def test_known_and_harmless_lines_are_counted_apart_from_lines_of_other_loggers() -> None:
+    text = (
+        "[2024-05-01 10:00:00,123] INFO [QuorumController id=1] No stale brokers found. "
+        "(org.apache.kafka.controller.ReplicationControlManager)\n"
+        "[2024-05-01 10:00:00,123] INFO Completed load of log t-0 (kafka.log.LogManager)\n"
+    )
+
+    assert [each["type"] for each in events_of(text, kind=Kind.SERVER)] == ["harmless", "other"]

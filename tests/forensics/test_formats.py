@@ -1,0 +1,164 @@
+"""Every known line, of every version: it has one format and no other, and says what it says."""
+
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from kactl.forensics.event_types import EventType, Kind
+from kactl.forensics.events import COLUMNS
+from kactl.forensics.text import speaker
+from kactl.forensics.text.dispatch import BY_HEAD, FORMATS
+from kactl.forensics.text.format import line
+
+from .golden import GOLDEN as BY_HAND
+from .golden import Golden
+from .golden_kraft import KRAFT
+from .reading import events_of, log_line
+
+GOLDEN = (*BY_HAND, *KRAFT)
+EACH = pytest.mark.parametrize("golden", GOLDEN, ids=[f"{at}-{each.format}" for at, each in enumerate(GOLDEN)])
+
+
+@EACH
+def test_a_line_says_what_it_says(golden: Golden) -> None:
+    (event,) = events_of(log_line(golden))
+
+    assert event["format"] == golden.format
+    assert {name: event[name] for name in golden.says} == golden.says
+
+
+@EACH
+def test_a_line_has_one_format_and_no_other(golden: Golden) -> None:
+    prefix, message = re.fullmatch(r"(?:\[([^\]]*)\][:,]? )?(.*)", golden.message, re.DOTALL).groups()  # type: ignore[union-attr]
+    said = speaker.read((prefix or "").encode())
+
+    matching = [
+        each
+        for each in FORMATS
+        if each.pattern.fullmatch(message.encode()) and (said.topic is not None or not each.by_prefix)
+    ]
+
+    assert [each.id for each in matching] == [golden.format]
+    assert matching[0] in BY_HEAD.get(message.encode().split(b" ")[0], BY_HEAD[None])
+
+
+def test_lines_of_all_versions_are_understood_side_by_side_in_any_order() -> None:
+    text = "".join(log_line(golden) for golden in (*GOLDEN, *reversed(GOLDEN), *GOLDEN))
+
+    assert [each["format"] for each in events_of(text)] == [
+        golden.format for golden in (*GOLDEN, *reversed(GOLDEN), *GOLDEN)
+    ]
+
+
+def test_every_format_has_a_line_that_shows_it() -> None:
+    assert {each.format for each in GOLDEN} == {each.id for each in FORMATS}
+    assert max(Counter(each.id for each in FORMATS).values()) == 1
+
+
+def test_every_column_says_what_it_is_and_is_filled_by_some_line() -> None:
+    filled: set[str] = set()
+    for golden in GOLDEN:
+        (event,) = events_of(log_line(golden))
+        filled |= {name for name, value in event.items() if value is not None}
+
+    assert all(each.says for each in COLUMNS)
+    assert len({each.name for each in COLUMNS}) == len(COLUMNS)
+    assert {each.name for each in COLUMNS} <= filled
+
+
+def test_every_type_of_event_comes_from_somewhere() -> None:
+    told = {each.type for each in FORMATS}
+    elsewhere = {
+        EventType.CLOCK_BACK,
+        EventType.CONFIGURED,
+        EventType.HARMLESS,
+        EventType.BROKEN,
+        EventType.OTHER,
+        EventType.SILENT,
+        EventType.UNPARSED,
+    }
+
+    assert told | elsewhere == set(EventType)
+    assert not told & elsewhere
+
+
+def test_a_format_that_fills_what_is_no_column_is_refused() -> None:
+    with pytest.raises(ValueError, match="X1 fills leaderepoch, and there are no such columns"):
+        line("X1", EventType.PARTITION, FORMATS[0].role, r"Changed {leaderepoch:int}")
+
+
+@pytest.mark.parametrize(
+    ("message", "logger", "kind", "expected"),
+    [
+        ("[Controller id=1] Something that nobody has seen yet", "kafka.controller.KafkaController", Kind.SERVER, True),
+        ("Something that nobody has seen yet", "state.change.logger", Kind.SERVER, True),
+        ("Completed load of log t-0", "kafka.log.LogManager", Kind.SERVER, False),
+    ],
+)
+def test_what_is_not_understood_is_kept_if_it_should_have_been(
+    message: str, logger: str, kind: Kind, expected: bool
+) -> None:
+    (event,) = events_of(f"[2024-05-01 10:00:00,123] WARN {message} ({logger})\n", kind=kind)
+
+    assert event["type"] == ("unparsed" if expected else "other")
+    assert event["text"] == (message if expected else None)
+    assert event["level"] == "WARN"
+    assert event["lines"] == 1
+
+
+def test_others_of_one_level_and_hour_become_one_row() -> None:
+    text = "".join(
+        f"[2024-05-01 {hour}:00:0{at},123] {level} Nothing of interest (kafka.log.LogManager)\n"
+        for hour in (10, 11)
+        for at in range(5)
+        for level in ("INFO", "WARN")
+    )
+
+    events = events_of(text, kind=Kind.SERVER)
+
+    counted = Counter[tuple[str, str]]()
+    for each in events:
+        counted[str(each["ts"])[11:13], each["level"]] += each["lines"]
+    assert counted == {("10", "INFO"): 5, ("10", "WARN"): 5, ("11", "INFO"): 5, ("11", "WARN"): 5}
+    assert len(events) < 10
+
+
+@pytest.mark.parametrize(
+    ("prefix", "expected"),
+    {
+        b"Controller id=1 epoch=5": {"speaker": b"1", "role": "controller", "controller_epoch": b"5"},
+        b"Controller id=1": {"speaker": b"1", "role": "controller", "controller_epoch": None},
+        b"Controller 1": {"speaker": b"1", "role": "controller"},
+        b"Broker id=2": {"speaker": b"2", "role": "broker", "controller": None},
+        b"PartitionStateMachine controllerId=1": {"speaker": b"1", "role": "controller"},
+        b"ReplicaStateMachine controllerId=1": {"speaker": b"1"},
+        b"Topic Deletion Manager 1": {"speaker": b"1", "role": "controller"},
+        b"Channel manager on controller 1": {"speaker": b"1", "role": "controller"},
+        b"RequestSendThread controllerId=1": {"speaker": b"1"},
+        b"Partition state machine on Controller 1": {"speaker": b"1"},
+        b"Partition a-b-0-3 broker=2": {"speaker": b"2", "topic": b"a-b-0", "partition": b"3"},
+        b"UnifiedLog partition=a-b-0-3, dir=/x": {"speaker": None, "topic": b"a-b-0", "partition": b"3"},
+        b"QuorumController id=3000": {"speaker": b"3000", "role": "controller"},
+        b"BrokerLifecycleManager id=2": {"speaker": b"2", "role": "broker"},
+        b"RaftManager id=3000": {"speaker": b"3000", "role": "broker"},
+        b"KafkaServer id=2": {"speaker": b"2", "role": "broker"},
+        b"main": {"speaker": None, "role": None, "topic": None},
+    }.items(),
+    ids=lambda value: value.decode() if isinstance(value, bytes) else "",
+)
+def test_who_speaks_stands_in_the_prefix(prefix: bytes, expected: dict[str, Any]) -> None:
+    said = speaker.read(prefix)._asdict()
+
+    assert {name: said[name] for name in expected} == expected
+
+
+def test_prefixes_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speaker, "MEMORY_LIMIT", 3)
+    prefixes = speaker.Prefixes()
+
+    said = [prefixes[b"Partition t-%d broker=2" % at].partition for at in range(10)]
+
+    assert said == [b"%d" % at for at in range(10)]
+    assert len(prefixes) <= 3

@@ -1,0 +1,57 @@
+"""A folder has one writer at a time."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kactl.forensics.holding import InUse, held
+from kactl.forensics.ingest import ingest
+from kactl.forensics.places import Place
+from tests import tree
+
+from .test_bad_input import GOOD
+
+
+def test_who_comes_second_is_told_and_does_not_wait(tmp_path: Path) -> None:
+    place = Place(str(tmp_path))
+
+    with held(place), pytest.raises(InUse, match="another kactl writes into this folder: wait until"), held(place):
+        pass
+
+    with held(place):
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_of_one_who_was_killed_nothing_is_left(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\nfrom kactl.forensics.holding import held\nfrom kactl.forensics.places import Place\n"
+        "with held(Place(sys.argv[1])):\n    os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=tree.ROOT, check=False)
+
+    with held(Place(str(tmp_path))):
+        pass
+
+
+def test_a_folder_without_locks_is_written_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(file: int, how: int) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("fcntl.flock", none)
+
+    with held(Place(str(tmp_path))):
+        pass
+
+
+def test_two_who_ingest_into_one_folder_do_not_take_each_others_work(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "server.log").write_text(GOOD)
+    out = tmp_path / "out"
+    (out / ".ingest-of-the-other").mkdir(parents=True)
+
+    with held(Place(str(out))), pytest.raises(InUse):
+        ingest(spark, [str(tmp_path)], str(out))
+
+    assert [each.name for each in out.iterdir()] == [".ingest-of-the-other"]

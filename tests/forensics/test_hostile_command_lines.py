@@ -1,0 +1,317 @@
+"""What people type, and unset variables type for them: said in a sentence, before Spark is started."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from kactl.cli import forensics, output
+from kactl.cli.exits import Exit, Failure
+from kactl.cli.forensic_answers import errors_said, time_typed, times_typed
+from kactl.cli.report import _written
+from kactl.cli.root import kactl
+from kactl.forensics.ingest import find
+from kactl.forensics.places import Place
+from kactl.forensics.report.markdown import plain
+from kactl.forensics.report.wording import Moments
+from tests import tree
+
+# As it is, and not as it is for the tests below.
+SESSION = forensics.session
+
+
+@pytest.fixture(autouse=True)
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forensics, "session", lambda master, memory, events=None: pytest.fail("Spark was started"))
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(kactl, ["forensics", *map(str, words)])
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ingest", ""],
+        ["ingest", "logs", " "],
+        ["ingest", "logs", "--out", ""],
+        ["report", "--dir", ""],
+        ["report", "--html", ""],
+        ["whatif", "--snapshot", ""],
+        ["whatif", "--racks", ""],
+        ["whatif", "--topics", ""],
+    ],
+    ids=" ".join,
+)
+def test_a_variable_that_nobody_set_names_no_place(words: list[str]) -> None:
+    done = run(*words)
+
+    assert done.exit_code == 2
+    assert "it is empty: write a name; if a variable stands here, see that it is set" in done.stderr
+
+
+def test_an_empty_name_is_not_that_of_the_root() -> None:
+    assert str(Place("")) == ""
+    assert str(Place("//")) == "/"
+    assert list(find([""])) == [""]  # as it was named, and so not there
+
+
+def test_a_folder_for_tables_has_a_name_that_is_text() -> None:
+    done = run("report", "--dir", "caf\udce9")
+
+    assert done.exit_code == 2
+    assert "it is not in UTF-8: name something else" in done.stderr
+
+
+def test_tables_of_somebody_else_are_not_taken_for_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: Place) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Place, "open", refused)
+    done = run("report", "--dir", tmp_path)
+
+    assert done.exit_code == 2
+    assert "ingest.json cannot be read (Permission denied): see to its permissions" in done.stderr
+
+
+def test_a_zone_that_is_empty_is_none() -> None:
+    done = run("ingest", "logs", "--tz", "")
+
+    assert (done.exit_code, done.stderr.strip()[:32]) == (2, "error: --tz: there is no time zo")
+
+
+def test_a_sweep_over_nothing_is_no_answer() -> None:
+    for text in ("", ","):
+        done = run("whatif", "--sweep", text)
+
+        assert done.exit_code == 2
+        assert "names no kind; there are brokers, pairs" in done.stderr
+
+
+@pytest.mark.parametrize("size", ["", "nonsense", "2", "2x", "-1g", "0g", "1k", "400m", "1g -version"])
+def test_memory_that_java_would_not_start_with_is_refused(size: str) -> None:
+    done = run("sql", "SELECT 1", "--memory", size)
+
+    assert done.exit_code == 2
+    assert "is no size: write 512m, 2g or 1t" in done.stderr or "is less than Spark starts with" in done.stderr
+
+
+@pytest.mark.parametrize("master", ["", "nonsense", "local[0]", "local[x]", "spark://"])
+def test_a_master_that_is_none_is_refused(master: str) -> None:
+    done = run("sql", "SELECT 1", "--master", master)
+
+    assert done.exit_code == 2
+    assert "is none: write local[*]" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["--memory", "512M"], ["--memory", "2gb", "--master", "local[2,3]"]], ids=" ".join)
+def test_what_spark_would_take_is_taken(words: list[str], tmp_path: Path) -> None:
+    assert "holds no whole tables" in run("sql", "SELECT 1", "--dir", tmp_path, *words).stderr
+
+
+# -- times -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["0001-01-01", "9999-12-31 23:59:59-12:00", "0001-01-01T00:00+12:00"])
+def test_a_time_beyond_all_calendars_is_none(text: str) -> None:
+    with pytest.raises(Failure, match="no log is of the year"):
+        time_typed(text, Moments("Europe/Berlin"), "--from")
+
+
+def test_a_time_that_no_clock_has_shown_is_told_of() -> None:
+    with pytest.raises(Failure, match=r"--from: there is no 2024-03-31 02:30 in Europe/Berlin, where clocks were set"):
+        time_typed("2024-03-31 02:30", Moments("Europe/Berlin"), "--from")
+
+
+def test_a_stretch_within_the_hour_that_is_there_twice_is_both_hours() -> None:
+    begin, end = times_typed("2024-10-27 02:00", "2024-10-27 02:30", Moments("Europe/Berlin"))
+
+    assert begin is not None
+    assert end is not None
+    assert (f"{begin:%H:%M}", f"{end:%H:%M}") == ("00:00", "01:30")
+
+
+# -- where a report goes -----------------------------------------------------------------------------------------------
+
+
+def test_a_page_that_has_no_place_to_go_is_refused_before_the_work(tmp_path: Path) -> None:
+    on_a_folder, both = run("report", "--html", tmp_path), run("report", "--html", "a", "--markdown", "a")
+
+    assert (on_a_folder.exit_code, both.exit_code) == (2, 2)
+    assert f"--html: {tmp_path} is a folder: name a file in it" in on_a_folder.stderr
+    assert "--html and --markdown: both are a" in both.stderr
+
+
+def test_a_page_that_cannot_be_written_whole_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "report.html"
+    page.write_text("the one before")
+
+    def full(file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    failed = _written(str(page), lambda *_: "half", None, None)  # type: ignore[arg-type]
+
+    assert failed is not None
+    assert "report.html: cannot be written (No space left on device): name another file" in failed.message
+    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
+    assert page.read_text() == "the one before"
+
+
+def test_a_page_goes_through_a_link_and_does_not_replace_it(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "page")
+
+    assert _written(str(tmp_path / "link"), lambda *_: "\udce9", None, None) is None  # type: ignore[arg-type]
+
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "page").read_text() == "\\udce9"
+
+
+# -- ends --------------------------------------------------------------------------------------------------------------
+
+
+def test_who_is_told_to_end_tidies_up_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = []
+
+    @contextlib.contextmanager
+    def pretended(**_: object) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            ended.append("Spark")
+
+    monkeypatch.setattr("kactl.forensics.session.spark_session", pretended)
+    before = signal.getsignal(signal.SIGTERM)
+
+    with pytest.raises(SystemExit) as left, SESSION("local[1]", "1g"):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert (left.value.code, ended) == (143, ["Spark"])
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("An error occurred while calling o1.x.\n: org.apache.spark.SparkException: Asked to\n\tat a.b(C.java)",
+         "org.apache.spark.SparkException: Asked to"),
+        ("x.PythonException: Traceback (most recent call last):\n  File \"a.py\", line 1\n    raise Error\n"
+         "OSError: [Errno 28] No space left\n\n\tat a.b(C.java)", "OSError: [Errno 28] No space left"),
+        ("[JAVA_GATEWAY_EXITED] Java gateway process exited", "Java ended at once, and has said why: see "
+         "whether there is so much --memory, and `kactl doctor`"),
+        ("[DIVIDE_BY_ZERO] Division by zero.\n== SQL ==\nSELECT 1/0", "[DIVIDE_BY_ZERO] Division by zero."),
+        ("", "it does not say what is wrong"),
+    ],
+    ids=range(5),
+)  # fmt: skip
+def test_of_what_spark_says_one_line_is_told(said: str, told: str) -> None:
+    assert forensics.reason(said) == told
+
+
+def test_a_folder_that_cannot_be_written_is_named_in_a_sentence() -> None:
+    with pytest.raises(Failure, match=r"out/\.jobs-1: Permission denied: see that it is there") as said, errors_said():
+        raise PermissionError(13, "Permission denied", "out/.jobs-1")
+    with pytest.raises(BrokenPipeError), errors_said():
+        raise BrokenPipeError(32, "Broken pipe")
+
+    assert said.value.code == Exit.FAILED
+
+
+@pytest.mark.parametrize("columns", [0, 1, 10, 30, 40, 80])
+def test_progress_stays_on_its_line(columns: int) -> None:
+    names, share = "audit, churn, flapping, controllers\x1b[31m", f" {'█' * 20} 3/40"
+
+    line = forensics.fitted(names, share, columns)
+
+    assert len(line) <= max(0, columns - 1)
+    assert "\x1b" not in line
+    assert line.endswith("3/40") == (columns >= 30)
+
+
+def test_progress_makes_room_for_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    forensics._tell("query", 0, 0)
+    forensics._tell("", 0, 0)
+
+    assert capsys.readouterr().err.replace("\x1b[K", "") == "\rquery ...\r"
+
+
+class Captured(PySparkException):  # as Spark's own are: what they say is asked of Java
+    def __str__(self) -> str:
+        assert ALIVE, "Java has ended"
+        return "[SOME_CLASS] It went wrong."
+
+
+ALIVE: list[str] = []
+
+
+def test_what_spark_raised_is_asked_for_while_its_java_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextlib.contextmanager
+    def pretended(**_: object) -> Iterator[None]:
+        ALIVE.append("Java")
+        try:
+            yield
+        finally:
+            ALIVE.clear()
+
+    monkeypatch.setattr("kactl.forensics.session.spark_session", pretended)
+
+    with pytest.raises(Failure) as said, SESSION("local[1]", "1g"):
+        raise Captured("x")
+
+    assert said.value.message == "Spark: [SOME_CLASS] It went wrong."
+
+
+def test_a_table_that_is_damaged_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kactl.forensics.session.spark_session", lambda **_: contextlib.nullcontext())
+
+    with pytest.raises(Failure, match=r"PATH_NOT_FOUND.* ingest the logs anew"), SESSION("local[1]", "1g"):
+        raise Py4JError("[PATH_NOT_FOUND] Path does not exist: file:/out/jobs/outages.")
+
+
+def test_a_java_that_was_killed_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kactl.forensics.session.spark_session", lambda **_: contextlib.nullcontext())
+
+    with pytest.raises(Failure, match="Java has ended before it could say why"), SESSION("local[1]", "1g"):
+        raise Captured("x")
+
+
+# -- terminals ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_and_an_error_give_a_terminal_no_orders() -> None:
+    header, row = output.table(["a\x1bb"], [["c\x1b]0;d\x07"]])
+    said = run("report", "--dir", "e\x1b[31m")
+
+    assert "a\N{REPLACEMENT CHARACTER}b" in header
+    assert row == "c\N{REPLACEMENT CHARACTER}]0;d\N{REPLACEMENT CHARACTER}"
+    assert "error: e\N{REPLACEMENT CHARACTER}[31m: holds no whole tables" in said.stderr
+
+
+def test_markdown_gives_a_terminal_no_orders_either() -> None:
+    assert (
+        plain("a\x1b]0;b\x07\u202e\nc") == "a\N{REPLACEMENT CHARACTER}\\]0;b" + 2 * "\N{REPLACEMENT CHARACTER}" + " c"
+    )
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
+def test_a_terminal_that_does_not_know_a_sign_gets_its_number(encoding: str) -> None:
+    code = "from kactl.cli import main\nmain._print_anything()\nprint('\\u2013\\udce9')"
+    env = {**os.environ, "PYTHONIOENCODING": encoding}
+
+    done = subprocess.run([sys.executable, "-c", code], cwd=tree.ROOT, env=env, capture_output=True, check=False)
+
+    sign = "\u2013".encode(encoding, "backslashreplace")
+    assert (done.returncode, done.stdout.strip()) == (0, sign + b"\\udce9")

@@ -1,0 +1,363 @@
+"""From a folder of logs to tables, on Spark: all of it, each line once, or a word of what is missing."""
+
+import contextlib
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from kactl.cli import forensics
+from kactl.cli.root import kactl
+from kactl.forensics import ingest as ingesting
+from kactl.forensics import overview, progress, reading
+from kactl.forensics.event_types import Kind
+from kactl.forensics.events import SCHEMA, spark_schema
+from kactl.forensics.files import FILE_COLUMNS, LEVEL_COLUMNS
+from kactl.forensics.ingest import Ingested, NothingToIngest, NotOurs, ingest
+from kactl.forensics.tables import NotIngested, Tables, open_tables
+from kactl.forensics.text.splits import Split
+
+from .golden import GOLDEN
+from .reading import events_of, log_line
+from .test_json_logs import COMMON, TOPIC_ID, dumped
+
+CONTROLLER = "".join(log_line(each) for each in GOLDEN if each.format.startswith(("P2b-3.5", "R3", "P4b", "S2")))
+BROKER = "".join(log_line(each) for each in GOLDEN if each.format in ("B2", "B3", "B4", "B5"))
+OTHER = "[2024-05-01 10:00:00,000] INFO Completed load of log (kafka.log.LogManager)\n"
+UNKNOWN = "[2024-05-01 10:00:00,000] INFO [Broker id=2] Something new under the sun (state.change.logger)\n"
+DUMP = (
+    "Dumping 00000000000000000000.log\n"
+    + dumped("TOPIC_RECORD", name="orders", topicId=TOPIC_ID)
+    + dumped("PARTITION_CHANGE_RECORD", partitionId=3, topicId=TOPIC_ID, isr=[1], leader=1)
+)
+KACTL = json.dumps({"kind": "controller", **COMMON, "what": "elected", "controller_id": 7}, separators=(",", ":"))
+
+
+# A name like others, and neither a pattern nor half of a URI.
+OUT = "out [a]{b}*?%41#ö:c"
+
+
+def collect(folder: Path) -> Path:
+    """What a careful person has collected from three brokers, and what lay beside it."""
+    for name, content in {
+        "broker-1/state-change.log": CONTROLLER.encode(),
+        "broker-1/state-change.log.2024-05-01-10.gz": gzip.compress(CONTROLLER.encode()),
+        "broker-2/state-change.log": (BROKER + UNKNOWN * 3).encode(),
+        "broker-3/server.log": (OTHER * 20).encode(),
+        "containers.txt": "".join(f"kafka-2  | {line}\n" for line in BROKER.splitlines()).encode(),
+        "metadata.txt": DUMP.encode(),
+        "kactl.jsonl": KACTL.encode() + b"\n",
+        "broker-2/kafkaServer-gc.log": b"[0.007s][info][gc] Using G1\n",
+        "broker-3/controller.log": b"",
+    }.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """Logs that a test may change."""
+    return collect(tmp_path / "logs")
+
+
+@pytest.fixture(scope="module")
+def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ingested:
+    """The same, ingested, for tests that only look."""
+    folder = tmp_path_factory.mktemp("ingested")
+    return ingest(spark, [str(collect(folder / "logs"))], str(folder / OUT), time_zone="Europe/Berlin")
+
+
+@pytest.fixture
+def tables(spark: SparkSession, done: Ingested) -> Tables:
+    return open_tables(spark, done.manifest.sources[0].replace("/logs", f"/{OUT}"))
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+def told(done: Ingested, name: str) -> overview.FileReport:
+    (found,) = [each for each in done.files if each.path.endswith(name)]
+    return found
+
+
+def test_all_that_the_logs_say_is_in_the_tables(tables: Tables, done: Ingested) -> None:
+    events = tables.events.select(*SCHEMA.names)
+    assert events.schema == spark_schema()
+    lines = {row["path"]: row["lines"] for row in tables.files.collect()}
+    for path, count in lines.items():
+        content = Path(path).read_bytes()
+        content = gzip.decompress(content) if path.endswith(".gz") else content
+        assert count == (0 if "gc" in path else content.count(b"\n")), path
+    assert tables.manifest == done.manifest
+    assert done.manifest.lines == sum(lines.values())
+    assert done.manifest.time_zone == "Europe/Berlin"
+    times = events.where("format = 'B2'").select(f.col("ts_logged").cast("string"), f.unix_micros("ts")).distinct()
+    assert [tuple(row) for row in times.collect()] == [("2024-05-01 10:00:00.123", 1714550400123000)]
+
+
+def test_events_are_the_same_however_the_files_are_cut(spark: SparkSession, logs: Path, out: Path) -> None:
+    ingest(spark, [str(logs / "broker-1" / "state-change.log")], str(out), split_bytes=300)
+
+    found = open_tables(spark, str(out)).events
+    (first,) = found.where("file_id = 0").limit(1).select("kind").collect()
+    rows = [row.asDict() for row in found.where("file_id = 0").orderBy("offset").collect()]
+    expected = events_of(CONTROLLER)
+    assert first["kind"] == "state-change"
+    assert [_without_place(row) for row in rows] == [_without_place(row) for row in expected]
+
+
+def test_each_file_is_told_what_it_is_and_can_tell(done: Ingested) -> None:
+    controller = told(done, "broker-1/state-change.log")
+    assert (controller.kind, controller.version, controller.broker) == ("state-change", "3.5-3.9", 1)
+    assert (controller.levels, controller.coverage, controller.controllers) == (("INFO", "ERROR"), 1.0, (1,))
+    assert any("INFO only" in each for each in controller.warnings)
+    broker = told(done, "broker-2/state-change.log")
+    assert (broker.broker, broker.unparsed, broker.version) == (2, 3, "2.7-3.9")
+    assert broker.samples == ("[Broker id=2] Something new under the sun",)
+    assert any(each.startswith("only") for each in broker.warnings)
+    server = told(done, "server.log")
+    assert (server.kind, server.other, server.events, server.coverage, server.broker) == ("server", 20, 0, None, 3)
+    assert told(done, "containers.txt").layout == "container/standard"
+    assert told(done, ".gz").compression == "gzip"
+    assert told(done, "gc.log").kind == "foreign"
+    assert told(done, "controller.log").kind == "empty"
+    assert told(done, "kactl.jsonl").broker == 7
+
+
+def test_the_metadata_log_has_its_topics_named(tables: Tables) -> None:
+    (row,) = tables.events.where("kind = 'dump' and type = 'leadership'").collect()
+
+    assert (row["topic"], row["partition"], row["leader"], row["isr"]) == ("orders", 3, 1, [1])
+
+
+def test_levels_are_counted_for_each_broker_and_hour(tables: Tables) -> None:
+    levels = tables.levels
+    assert set(levels.columns) == {each.name for each in LEVEL_COLUMNS}
+    counted = {
+        (row["speaker"], row["kind"], row["hour"].hour, row["level"]): row["lines"]
+        for row in levels.where("kind = 'server'").collect()
+    }
+    assert counted[3, "server", 8, "INFO"] == 20
+
+
+def test_the_table_of_files_has_the_columns_that_are_told_of(tables: Tables) -> None:
+    assert tables.files.columns == [each.name for each in FILE_COLUMNS]
+    assert overview.FileReport.__struct_fields__ == tuple(each.name for each in FILE_COLUMNS)
+
+
+# -- all or nothing ----------------------------------------------------------------------------------------------------
+
+
+def test_tables_are_replaced_as_one(spark: SparkSession, logs: Path, out: Path) -> None:
+    ingest(spark, [str(logs / "broker-1")], str(out))
+    (out / ".ingest-of-one-who-was-killed").mkdir()
+
+    done = ingest(spark, [str(logs / "broker-2")], str(out))
+
+    assert sorted(each.name for each in out.iterdir()) == ["events", "files", "ingest.json", "levels"]
+    assert open_tables(spark, str(out)).manifest == done.manifest
+    assert open_tables(spark, str(out)).files.count() == 2
+
+
+def test_how_far_it_is_is_told(spark: SparkSession, logs: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_EVERY_S", 0.001)
+    told: list[tuple[str, int, int]] = []
+
+    ingest(spark, [str(logs / "broker-1")], str(out), tell=lambda *step: told.append(step))
+
+    assert list(dict.fromkeys(step for step, _, _ in told)) == ["look for files", "read", "sum up"]
+    assert any(total > 0 for step, _, total in told if step == "read")
+    assert all(done <= total for _, done, total in told)
+
+
+def test_what_fails_leaves_the_former_tables(
+    spark: SparkSession, logs: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = ingest(spark, [str(logs / "broker-2")], str(out))
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("the disk is full")
+
+    monkeypatch.setattr(overview, "reports", fail)
+    with pytest.raises(RuntimeError, match="disk"):
+        ingest(spark, [str(logs / "broker-1")], str(out))
+
+    assert open_tables(spark, str(out)).manifest == former.manifest
+    assert not [each for each in out.iterdir() if each.name.startswith(".")]
+
+
+@pytest.mark.parametrize("spoil", ["manifest", "version", "text"])
+def test_what_is_not_whole_is_not_opened(spark: SparkSession, logs: Path, out: Path, spoil: str) -> None:
+    ingest(spark, [str(logs / "broker-2")], str(out))
+    manifest = out / "ingest.json"
+    if spoil == "manifest":
+        manifest.unlink()
+    elif spoil == "version":
+        manifest.write_text(manifest.read_text().replace('"schema_version": 1', '"schema_version": 99'))
+    else:
+        manifest.write_text("{")
+
+    with pytest.raises(NotIngested, match="ingest"):
+        open_tables(spark, str(out))
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(spark: SparkSession, logs: Path) -> None:
+    before = sorted(logs.rglob("*"))
+
+    with pytest.raises(NotOurs, match=r"--out: .* holds broker-1, which is none of our tables"):
+        ingest(spark, [str(logs)], str(logs))
+
+    assert sorted(logs.rglob("*")) == before
+
+
+def test_nothing_to_ingest_is_said_with_the_reasons(spark: SparkSession, tmp_path: Path, out: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "foreign.txt").write_text("hello\n")
+
+    with pytest.raises(NothingToIngest, match="there are no files"):
+        ingest(spark, [str(tmp_path / "empty")], str(out))
+    with pytest.raises(NothingToIngest, match=r"foreign.txt is no log whose layout is known"):
+        ingest(spark, [str(tmp_path / "foreign.txt")], str(out))
+    with pytest.raises(NothingToIngest, match=r"nowhere cannot be read: No such file"):
+        ingest(spark, [str(tmp_path / "nowhere")], str(out))
+
+    assert not out.exists()
+
+
+def test_what_breaks_off_is_kept_up_to_there(spark: SparkSession, logs: Path, out: Path) -> None:
+    packed = gzip.compress((BROKER * 500).encode(), compresslevel=0)
+    (logs / "broker-1" / "cut.gz").write_bytes(packed[: len(packed) // 2])
+
+    done = ingest(spark, [str(logs / "broker-1")], str(out))
+
+    cut = told(done, "cut.gz")
+    assert cut.error is not None
+    assert "ends in the middle" in cut.error
+    assert 0.4 < cut.lines / (BROKER.count("\n") * 500) < 0.6
+    assert told(done, "broker-1/state-change.log").error is None
+
+
+def test_many_files_are_looked_at_on_all_cores(
+    spark: SparkSession, logs: Path, out: Path, done: Ingested, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingesting, "_LOOK_HERE", 0)
+
+    many = ingest(spark, [str(logs)], str(out), time_zone="Europe/Berlin")
+
+    assert [each.kind for each in many.files] == [each.kind for each in done.files]
+    assert [each.lines for each in many.files] == [each.lines for each in done.files]
+
+
+def test_files_are_found_once_and_in_order(logs: Path) -> None:
+    (logs / ".hidden").write_text(CONTROLLER)
+
+    found = list(ingesting.find([str(logs / "broker-2"), str(logs), str(logs / "metadata.txt"), "/nowhere"]))
+
+    shown = {str(each) for each in logs.rglob("*") if each.is_file() and each.name != ".hidden"}
+    assert found == sorted({*shown, "/nowhere"})
+
+
+def test_small_files_share_a_task_large_ones_have_their_own_and_the_largest_come_first() -> None:
+    def piece(number: int, size: int) -> Split:
+        return Split(
+            file_id=number, path="x", kind=Kind.SERVER, layout="standard", encoding="utf-8", packed=False, broker=None,
+            size=size,
+        )  # fmt: skip
+
+    tasks = reading.pack([piece(at, size) for at, size in enumerate([10, 20, 100, 5, 1000, 1, 1])], 100)
+
+    assert [[each.file_id for each in task] for task in tasks] == [[4], [2], [0, 1], [3], [5, 6]]
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The command line, with the Spark that runs already."""
+    monkeypatch.setattr(forensics, "session", lambda master, memory, events=None: contextlib.nullcontext(spark))
+
+    def invoke(*words: object) -> Result:
+        return CliRunner().invoke(kactl, ["forensics", *map(str, words)])
+
+    return invoke
+
+
+def test_the_command_shows_each_file_and_what_to_know(run: Any, logs: Path, out: Path) -> None:
+    done = run("ingest", logs, "--out", out)
+
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[0].split() == list(forensics._HEADER)
+    assert any("state-change.log.2024" in line and "3.5-3.9" in line for line in done.stdout.splitlines())
+    assert "INFO only" in done.stderr
+    assert "Times are taken for UTC" in done.stderr
+    assert "not understood, for example: [Broker id=2] Something new under the sun" in done.stderr
+    assert f"Kept in {out}: 7 files" in done.stderr
+    assert "2 files beside them are empty or no logs of Kafka: -v shows them." in done.stderr
+    assert "gc.log" not in done.output
+
+
+def test_the_command_says_all_of_it_in_json(run: Any, logs: Path, out: Path) -> None:
+    done = run("ingest", logs, "--out", out, "-q", "-o", "json")
+
+    said = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert said["manifest"]["files"] == 7
+    assert len(said["files"]) == 9
+
+
+@pytest.mark.parametrize("bad", ["cut", "foreign", "missing"])
+def test_what_is_missing_shows_in_the_exit_code(run: Any, logs: Path, out: Path, bad: str) -> None:
+    more: list[Path] = []
+    if bad == "cut":
+        packed = gzip.compress(BROKER.encode(), compresslevel=0)
+        (logs / "broker-2" / "cut.gz").write_bytes(packed[: len(packed) // 2])
+    elif bad == "foreign":
+        more.append(logs / "broker-2" / "kafkaServer-gc.log")  # named, and not only found beside logs
+    else:
+        more.append(Path("/nowhere.log"))
+
+    done = run("ingest", logs / "broker-2", *more, "--out", out)
+
+    assert done.exit_code == 1
+    assert "1 file could not be read, or not to the end; the rest is ingested" in done.stderr
+    assert (out / "ingest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--tz", "Europe/Berln"], 2, "no time zone 'Europe/Berln'"),
+        (["--out", "{logs}"], 2, "none of our tables"),
+        (["-o", "kafka"], 2, "no output 'kafka'"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_read(
+    run: Any, logs: Path, words: list[str], code: int, said: str
+) -> None:
+    done = run("ingest", logs, *(word.format(logs=logs) for word in words))
+
+    assert done.exit_code == code
+    assert said in done.stderr
+
+
+def test_an_empty_folder_fails(run: Any, tmp_path: Path, out: Path) -> None:
+    (tmp_path / "nothing").mkdir()
+
+    done = run("ingest", tmp_path / "nothing", "--out", out)
+
+    assert done.exit_code == 1
+    assert "there are no files" in done.stderr
+
+
+def _without_place(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in ("file_id", "ts")}

@@ -1,0 +1,175 @@
+"""What carries JSON: KRaft's metadata log as the dump tool prints it, and kactl's own log."""
+
+import datetime
+import io
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kactl.forensics.event_types import EventType, Kind
+from kactl.forensics.text import json_parser
+from kactl.forensics.text.batch import WRITTEN
+
+TOPIC_ID = "AbC-dEf_GhIjKlMnOpQrSt"
+
+
+def dumped(kind: str, *, offset: int = 1, **data: Any) -> str:
+    payload = json.dumps({"type": kind, "version": 0, "data": data}, separators=(",", ":"))
+    return (
+        f"| offset: {offset} CreateTime: 1714550400123 keySize: -1 valueSize: 42 sequence: -1 headerKeys: [] "
+        f"payload: {payload}\n"
+    )
+
+
+def events_of(text: str, layout: str, *, start: int = 0, end: int | None = None) -> list[dict[str, Any]]:
+    file = io.BytesIO(text.encode())
+    file.seek(max(0, start - 1))
+    kind = Kind(layout)
+    found = list(json_parser.events(file, layout, file_id=1, kind=kind, broker=None, start=start, end=end))
+    rows: list[dict[str, Any]] = pa.Table.from_batches(found, WRITTEN).to_pylist()
+    return rows
+
+
+DUMPED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "TOPIC_RECORD": ({"name": "a", "topicId": TOPIC_ID}, {"type": "topic-created", "topic": "a", "topic_id": TOPIC_ID}),
+    "REMOVE_TOPIC_RECORD": ({"topicId": TOPIC_ID}, {"type": "topic-removed", "topic_id": TOPIC_ID}),
+    "PARTITION_RECORD": (
+        {
+            "partitionId": 3, "topicId": TOPIC_ID, "replicas": [1, 2], "isr": [1, 2], "removingReplicas": [],
+            "addingReplicas": [2], "leader": 1, "leaderRecoveryState": 0, "leaderEpoch": 0, "partitionEpoch": 0,
+        },
+        {
+            "type": "partition-created", "topic_id": TOPIC_ID, "partition": 3, "replicas": [1, 2], "isr": [1, 2],
+            "adding": [2], "removing": [], "leader": 1, "recovery": "RECOVERED", "leader_epoch": 0,
+            "partition_epoch": 0,
+        },
+    ),
+    "PARTITION_CHANGE_RECORD": (
+        {"partitionId": 3, "topicId": TOPIC_ID, "isr": [1], "leader": -1},
+        {"type": "leadership", "topic_id": TOPIC_ID, "partition": 3, "isr": [1], "leader": -1, "leader_epoch": None},
+    ),
+    "PARTITION_CHANGE_RECORD unchanged leader": (
+        {"partitionId": 3, "topicId": TOPIC_ID, "isr": [1], "leader": -2},
+        {"type": "leadership", "isr": [1], "leader": None},
+    ),
+    "REGISTER_BROKER_RECORD": (
+        {"brokerId": 2, "brokerEpoch": 99},
+        {"type": "broker-registered", "broker": 2, "broker_epoch": 99},
+    ),
+    "FENCE_BROKER_RECORD": ({"id": 2, "epoch": 99}, {"type": "broker-fenced", "broker": 2, "broker_epoch": 99}),
+    "UNFENCE_BROKER_RECORD": ({"id": 2, "epoch": 99}, {"type": "broker-unfenced", "broker": 2}),
+    "BROKER_REGISTRATION_CHANGE_RECORD": (
+        {"brokerId": 2, "brokerEpoch": 99, "fenced": 1},
+        {"type": "broker-fenced", "broker": 2},
+    ),
+    "BROKER_REGISTRATION_CHANGE_RECORD unfenced": (
+        {"brokerId": 2, "brokerEpoch": 99, "fenced": -1},
+        {"type": "broker-unfenced", "broker": 2},
+    ),
+    "BROKER_REGISTRATION_CHANGE_RECORD stopping": (
+        {"brokerId": 2, "brokerEpoch": 99, "inControlledShutdown": 1},
+        {"type": "broker-stopping", "broker": 2},
+    ),
+    "NO_OP_RECORD": ({}, {"type": "other"}),
+    "FEATURE_LEVEL_RECORD": ({"name": "metadata.version", "featureLevel": 19}, {"type": "other"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "data", "says"), [(name, *both) for name, both in DUMPED.items()], ids=DUMPED)
+def test_a_record_of_the_metadata_log_says_what_it_says(name: str, data: dict[str, Any], says: dict[str, Any]) -> None:
+    (event,) = events_of(dumped(name.split(" ")[0], **data), "dump")
+
+    assert {column: event[column] for column in says} == says
+    assert event["ts"] == datetime.datetime(2024, 5, 1, 8, 0, 0, 123_000, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "something else",
+        dumped("PARTITION_RECORD").replace('"data"', '"data').strip(),
+    ],
+)
+def test_what_carries_no_record_is_kept_as_not_understood(line: str) -> None:
+    (event,) = events_of(line + "\n", "dump")
+
+    assert (event["type"], event["text"]) == ("unparsed", line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Dumping 00000000000000000000.log",
+        "baseOffset: 0 lastOffset: 0 count: 1 baseSequence: -1 isvalid: true",
+        "| offset: 0 CreateTime: 1714550400123 keySize: 4 valueSize: 19 sequence: -1 headerKeys: [] LeaderChange: {}",
+        "| offset: 0 CreateTime: 1714550400123 keySize: 4 valueSize: 34 sequence: -1 headerKeys: [] "
+        "controlType: LEADER_CHANGE(2)",
+    ],
+)
+def test_what_stands_around_the_records_is_of_no_interest(line: str) -> None:
+    (event,) = events_of(line + "\n", "dump")
+
+    assert (event["type"], event["lines"]) == ("other", 1)
+
+
+def test_numbers_that_no_partition_has_are_left_out_and_the_rest_is_kept() -> None:
+    (event,) = events_of(dumped("PARTITION_CHANGE_RECORD", partitionId=2**40, topicId=TOPIC_ID, isr=7), "dump")
+
+    assert (event["partition"], event["isr"], event["topic_id"]) == (None, None, TOPIC_ID)
+
+
+def test_splits_at_any_byte_tell_what_the_whole_log_tells() -> None:
+    text = "".join(dumped(name.split(" ")[0], offset=at, **data) for at, (name, (data, _)) in enumerate(DUMPED.items()))
+    whole = events_of(text, "dump")
+
+    for cut in range(1, len(text), 7):
+        assert events_of(text, "dump", end=cut) + events_of(text, "dump", start=cut) == whole
+
+
+COMMON = {"seq": 1, "time_ms": 1714550400123, "controller_epoch": 5}
+KACTL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "partition": (
+        {
+            "topic": "a-b", "partition": 3, "from_state": "offline", "to_state": "online", "leader": 2,
+            "leader_epoch": 7, "isr": [2, 3], "partition_epoch": 12, "recovering": False, "refused": "",
+        },
+        {
+            "type": "partition", "topic": "a-b", "partition": 3, "from_state": "OfflinePartition",
+            "to_state": "OnlinePartition", "leader": 2, "leader_epoch": 7, "isr": [2, 3], "partition_epoch": 12,
+            "recovery": "RECOVERED", "controller_epoch": 5,
+        },
+    ),
+    "partition refused": (
+        {"topic": "a", "partition": 0, "from_state": "offline", "to_state": "online", "refused": "no live replica"},
+        {"type": "partition-failed", "reason": "no live replica"},
+    ),
+    "replica": (
+        {"topic": "a", "partition": 0, "broker": 3, "from_state": "online", "to_state": "deletion_started"},
+        {"type": "replica", "broker": 3, "from_state": "OnlineReplica", "to_state": "ReplicaDeletionStarted"},
+    ),
+    "controller": (
+        {"what": "elected", "controller_id": 1, "cause": ""},
+        {"type": "controller-elected", "controller": 1, "controller_epoch": 5},
+    ),
+    "broker": (
+        {"what": "failed", "broker": 3, "broker_epoch": 9},
+        {"type": "broker-failed", "broker": 3, "brokers_removed": [3], "broker_epoch": 9},
+    ),
+    "topic": (
+        {"what": "deletion halted", "topic": "a", "cause": "broker 3 is dead"},
+        {"type": "deletion-halted", "topic": "a", "reason": "broker 3 is dead"},
+    ),
+    "reset": ({}, {"type": "other"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "data", "says"), [(name, *both) for name, both in KACTL.items()], ids=KACTL)
+def test_a_line_of_our_own_log_says_what_it_says(name: str, data: dict[str, Any], says: dict[str, Any]) -> None:
+    line = json.dumps({"kind": name.split(" ")[0], **COMMON, **data})
+
+    (event,) = events_of(line + "\n", "kactl")
+
+    assert {column: event[column] for column in says} == says
+    assert event["type"] in set(EventType)

@@ -1,0 +1,86 @@
+"""Events written where they are read: a folder for each kind and day, and nothing that nobody told of."""
+
+import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from kactl.forensics import parts
+from kactl.forensics.events import SCHEMA
+from kactl.forensics.parts import NO_DAY, Parts, remove_others
+from kactl.forensics.places import Place
+from kactl.forensics.text import batch
+
+DAY = datetime.date(2024, 5, 1)
+
+
+def events(*days: datetime.date | None, kind: str = "server") -> pa.RecordBatch:
+    given = {"kind": batch.same("kind", kind, len(days)), "day": pa.array(days, pa.date32())}
+    return batch.batch(given | {"offset": pa.array(range(len(days)), pa.int64())}, len(days))
+
+
+def offsets(folder: Path, part: str) -> list[int]:
+    table = parquet.ParquetFile(folder / part).read()
+    assert table.schema.equals(SCHEMA)
+    found: list[int] = table.column("offset").to_pylist()
+    return found
+
+
+def names(made: Parts) -> set[str]:
+    """Of the parts that were written."""
+    return set(made.close().column("part").to_pylist())
+
+
+def test_each_kind_and_day_has_its_folder(tmp_path: Path) -> None:
+    made = Parts(Place(str(tmp_path)))
+    made.add(events(DAY, DAY + datetime.timedelta(1), DAY, None))
+    made.add(events(DAY, kind="controller"))
+    made.add(events(DAY))
+
+    told = {name.rpartition("/")[0]: offsets(tmp_path, name) for name in names(made)}
+
+    assert told == {
+        "kind=server/day=2024-05-01": [0, 2, 0],
+        "kind=server/day=2024-05-02": [1],
+        f"kind=server/day={NO_DAY}": [3],
+        "kind=controller/day=2024-05-01": [0],
+    }
+
+
+def test_no_more_files_are_open_than_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "OPEN_LIMIT", 2)
+    made = Parts(Place(str(tmp_path)))
+    for at in [0, 1, 2, 0, 1, 2]:
+        made.add(events(DAY + datetime.timedelta(at)))
+        assert len(made._open) <= 2
+
+    written = names(made)
+
+    assert sum(len(offsets(tmp_path, name)) for name in written) == 6
+    assert len(written) == len(list(tmp_path.rglob("*.parquet"))) > 3
+
+
+def test_much_is_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "ROWS_AT_ONCE", 10)
+    made = Parts(Place(str(tmp_path)))
+    for _ in range(7):
+        made.add(events(*[DAY] * 4))
+
+    (written,) = names(made)
+
+    assert offsets(tmp_path, written) == [0, 1, 2, 3] * 7
+    assert parquet.ParquetFile(tmp_path / written).metadata.num_row_groups == 3
+
+
+def test_what_a_failed_attempt_left_is_removed(tmp_path: Path) -> None:
+    first, second = Parts(Place(str(tmp_path))), Parts(Place(str(tmp_path)))
+    first.add(events(DAY))
+    second.add(events(DAY))
+    kept, left = names(first), names(second)
+
+    remove_others(Place(str(tmp_path)), kept)
+
+    assert {each.relative_to(tmp_path).as_posix() for each in tmp_path.rglob("*.parquet")} == kept
+    assert len(kept) == len(left) == 1

@@ -1,0 +1,68 @@
+"""Files on this machine and behind a URI: the same promises."""
+
+from pathlib import Path
+
+import pytest
+
+from kactl.forensics.places import Place
+
+
+@pytest.fixture(params=["path", "uri"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A folder by its path, and by a URI, as another machine's would be named."""
+    return Place(str(tmp_path) if request.param == "path" else tmp_path.as_uri())
+
+
+def test_what_is_written_is_read(folder: Place) -> None:
+    (folder / "a").make()
+    (folder / "a" / "b").write(b"one")
+    with (folder / "a" / "c").create() as file:
+        file.write(b"two")
+
+    with (folder / "a" / "b").open() as one, (folder / "a" / "c").open() as two:
+        assert (one.read(), two.read()) == (b"one", b"two")
+        one.seek(1)
+        assert one.read() == b"ne"
+    assert (folder / "a" / "b").size() == 3
+    assert (folder / "a").names() == ["b", "c"]
+
+
+def test_all_files_below_are_found(folder: Place) -> None:
+    for name in ("b/2", "a/1", "c"):
+        (folder / name.rpartition("/")[0]).make()
+        (folder / name).write(b"")
+    (folder / ".hidden").write(b"")
+
+    found = sorted(str(each) for each in folder.files())
+
+    assert [name.removeprefix(str(folder)) for name in found] == ["/a/1", "/b/2", "/c"]
+    assert [str(each) for each in (folder / "c").files()] == [f"{folder}/c"]
+
+
+def test_what_is_moved_or_removed_is_gone(folder: Place) -> None:
+    (folder / "a").make()
+    (folder / "a" / "1").write(b"one")
+
+    (folder / "a").move_to(folder / "b")
+    assert folder.names() == ["b"]
+    (folder / "b" / "1").remove()
+    assert (folder / "b").names() == []
+    (folder / "b").remove()
+    (folder / "b").remove()
+
+    assert not (folder / "b").exists()
+    assert (folder / "nowhere").names() == []
+
+
+def test_what_is_not_there_cannot_be_read(folder: Place) -> None:
+    with pytest.raises(FileNotFoundError):
+        (folder / "nowhere").open()
+    with pytest.raises(FileNotFoundError):
+        list((folder / "nowhere").files())
+
+
+def test_spark_is_told_of_local_files_that_they_are_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert Place("logs/").uri == f"file://{tmp_path}/logs"
+    assert Place("hdfs://host/logs").uri == "hdfs://host/logs"

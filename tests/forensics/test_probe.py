@@ -1,0 +1,192 @@
+"""What a file is, whatever it is called; layouts, containers, encodings, and what is no log at all."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from kactl.forensics.event_types import Kind
+from kactl.forensics.text.envelope import LAYOUTS, detect
+from kactl.forensics.text.probe import Probe, probe
+
+from .golden import GOLDEN, QUORUM
+from .reading import events_of, log_line
+
+TS = "2018-09-22 15:50:12,985"
+MESSAGE = "[Broker id=2] Handling LeaderAndIsr request correlationId 77 from controller 1 for 12 partitions"
+STANDARD = f"[{TS}] INFO {MESSAGE} (state.change.logger)"
+WRITTEN = {
+    "standard": STANDARD,
+    "standard with a line number": f"[{TS}] INFO {MESSAGE} (state.change.logger:66)",
+    "standard, level filled up": f"[{TS}] INFO  {MESSAGE} (state.change.logger)",
+    "thread": f"[{TS}] [INFO ] [ControllerEventThread [x]] [state.change.logger] - {MESSAGE}",
+    "class-first": f"[{TS}] (kafka.controller.ReplicaManager:66) INFO {MESSAGE}",
+    "bare": f"2018-09-22T15:50:12.985 INFO {MESSAGE} (state.change.logger)",
+    "bare with a thread": f"{TS} INFO {MESSAGE} (state.change.logger) [controller-event-thread]",
+    "level-first": f"INFO [{TS}] {MESSAGE} (state.change.logger)",
+    "container/standard": f"kafka-2    | {STANDARD}",
+    "pod/standard": f"[pod/kafka-0/kafka] {STANDARD}",
+    "cri/standard": f"2018-09-22T15:50:12.985123456Z stdout F {STANDARD}",
+    "syslog/standard": f"Sep 22 15:50:12 host-2 kafka[812]: {STANDARD}",
+}
+
+
+@pytest.mark.parametrize(("name", "line"), WRITTEN.items(), ids=WRITTEN)
+def test_layouts_are_told_apart_and_read(name: str, line: str) -> None:
+    layout = detect([line.encode()] * 3)
+
+    assert layout == name.replace(",", " ").split(" ")[0]
+    first, second = events_of(f"{line}\n{line}\n", layout=layout)
+    assert (first["format"], first["level"], first["count"]) == ("B2", "INFO", 12)
+    assert str(first["ts_logged"]) == "2018-09-22 15:50:12.985000"
+    assert second["offset"] == len(line) + 1
+
+
+def test_what_continues_a_line_has_its_container_taken_away() -> None:
+    failed = next(each for each in GOLDEN if each.format == "P4b")
+    text = "".join(f"kafka-1 | {line}\n" for line in log_line(failed).splitlines())
+
+    (event,) = events_of(text, layout="container/standard")
+
+    assert event["error"] == "kafka.common.StateChangeFailedException"
+
+
+def test_a_stack_trace_at_the_beginning_does_not_hide_the_layout() -> None:
+    assert detect([b"\tat some.line.of(ATrace.scala:1)"] * 950 + [STANDARD.encode()] * 50) == "standard"
+
+
+def test_every_layout_has_a_line_that_shows_it() -> None:
+    shown = {name.replace(",", " ").split(" ")[0] for name in WRITTEN}
+
+    assert {each.split("/")[0] for each in LAYOUTS if "/" in each} == {
+        each.split("/")[0] for each in shown if "/" in each
+    }
+    assert {each for each in LAYOUTS if "/" not in each} <= shown
+
+
+# -- kinds -------------------------------------------------------------------------------------------------------------
+
+
+def _file(folder: Path, content: str | bytes, name: str = "some.file") -> Probe:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return probe(str(path))
+
+
+OTHER = f"[{TS}] INFO Completed load of log (kafka.log.LogManager)\n"
+CONTROLLER = f"[{TS}] INFO [Controller id=1] Resigned (kafka.controller.KafkaController)\n"
+DUMP = (
+    "Dumping 00000000000000000000.log\nLog starting offset: 0\n"
+    + "| offset: 7 CreateTime: 1714550400123 keySize: -1 valueSize: 9 sequence: -1 headerKeys: [] payload: "
+    '{"type":"TOPIC_RECORD","version":0,"data":{"name":"a","topicId":"AbC-dEf_GhIjKlMnOpQrSt"}}\n' * 5
+)
+KACTL = (
+    '{"kind":"controller","seq":1,"time_ms":1714550400123,"controller_epoch":5,"what":"elected","controller_id":7}\n'
+)
+KINDS = {
+    "state-change": (f"{STANDARD}\n", Kind.STATE_CHANGE, "standard", 2),
+    "controller": (CONTROLLER, Kind.CONTROLLER, "standard", 1),
+    "KRaft": (f"[{TS}] INFO [QuorumController id=3000] Renouncing ({QUORUM})\n", Kind.CONTROLLER, "standard", 3000),
+    "server": (OTHER * 9 + f"{STANDARD}\n", Kind.SERVER, "standard", 2),
+    "dump": (DUMP, Kind.DUMP, "dump", None),
+    "kactl": (KACTL, Kind.KACTL, "kactl", 7),
+    "short names, state changes": (f"[{TS}] INFO {MESSAGE} (logger)\n", Kind.STATE_CHANGE, "standard", 2),
+    "short names, KRaft": (
+        f"[{TS}] INFO [QuorumController id=3000] Becoming the active controller at epoch 1, next write offset 1. "
+        f"(QuorumController)\n[{TS}] DEBUG [QuorumController id=3000] No stale brokers found. "
+        "(ReplicationControlManager)\n",
+        Kind.CONTROLLER,
+        "standard",
+        3000,
+    ),
+    "short names, ZooKeeper": (
+        f"[{TS}] INFO [Controller id=1] Resigned (KafkaController)\n",
+        Kind.CONTROLLER,
+        "standard",
+        1,
+    ),
+    "short names, server": (
+        f"[{TS}] INFO Completed load of log (LogManager)\n" * 9
+        + f"[{TS}] INFO [KafkaServer id=2] started (KafkaServer)\n",
+        Kind.SERVER,
+        "standard",
+        2,
+    ),
+    "short names of another program": (f"[{TS}] INFO Resigning as chairman (logger)\n", Kind.FOREIGN, "", None),
+    "zookeeper": (f"[{TS}] INFO Hello (org.apache.zookeeper.Server)\n", Kind.FOREIGN, "", None),
+    "gc": ("[0.007s][info][gc] Using G1\n", Kind.FOREIGN, "", None),
+    "nothing": ("", Kind.EMPTY, "", None),
+    "blank": ("\n\n \n", Kind.EMPTY, "", None),
+    "zeros": (bytes(5000).decode(), Kind.EMPTY, "", None),
+    "one byte": ("x", Kind.FOREIGN, "", None),
+    "bytes": (bytes(range(256)).decode("latin-1") * 100, Kind.FOREIGN, "", None),
+}
+
+
+@pytest.mark.parametrize(("content", "kind", "layout", "broker"), KINDS.values(), ids=KINDS)
+def test_what_a_file_is_stands_in_it(tmp_path: Path, content: str, kind: Kind, layout: str, broker: int | None) -> None:
+    found = _file(tmp_path, content)
+
+    assert (found.kind, found.layout, found.broker) == (kind, layout, broker)
+    assert bool(found.error) == (kind is Kind.FOREIGN)
+
+
+@pytest.mark.parametrize("pack", [False, True])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "latin-1"])
+def test_packing_and_encoding_are_recognised(tmp_path: Path, pack: bool, encoding: str) -> None:
+    content = (f"[{TS}] INFO Grüße (kafka.log.LogManager)\n" * 5).encode(encoding)
+
+    found = _file(tmp_path, gzip.compress(content) if pack else content)
+
+    assert (found.kind, found.encoding, found.packed) == (Kind.SERVER, encoding, pack)
+    assert found.can_be_split == (not pack and encoding != "utf-16")
+
+
+@pytest.mark.parametrize(
+    ("path", "broker"),
+    [
+        ("broker-3/server.log", 3),
+        ("logs/kafka_12/server.log", 12),
+        ("kafka-4.log", 4),
+        ("node7/logs/server.log", 7),
+        ("server.log.2024-05-01-10", None),
+        ("broker-3/kafka-4/server.log", None),
+    ],
+)
+def test_where_no_line_says_whose_it_is_the_path_may(tmp_path: Path, path: str, broker: int | None) -> None:
+    assert _file(tmp_path, OTHER * 5, path).broker == broker
+
+
+def test_what_brokers_print_of_their_configuration_says_whose_it_is(tmp_path: Path) -> None:
+    text = (
+        OTHER + f"[{TS}] INFO KafkaConfig values:\n\tbroker.id = 5\n\tbroker.rack = null\n (kafka.server.KafkaConfig)\n"
+    )
+
+    assert _file(tmp_path, text, "kafka-4/server.log").broker == 5
+
+
+def test_several_brokers_in_one_file_are_nobody_in_particular(tmp_path: Path) -> None:
+    assert _file(tmp_path, f"{STANDARD}\n" + STANDARD.replace("id=2", "id=3") + "\n").broker is None
+
+
+def test_times_without_a_day_are_refused_with_the_reason(tmp_path: Path) -> None:
+    found = _file(tmp_path, "15:50:12,985 INFO  [Controller id=1] Resigned (kafka.controller.KafkaController)\n" * 5)
+
+    assert found.kind is Kind.FOREIGN
+    assert "no day" in found.error
+
+
+@pytest.mark.parametrize("content", [b"\x1f\x8b", b"\x1f\x8b\x08\x00nonsense, and more of it"])
+def test_what_only_looks_like_gzip_cannot_be_read(tmp_path: Path, content: bytes) -> None:
+    found = _file(tmp_path, content)
+
+    assert found.kind is Kind.UNREADABLE
+    assert "gzip" in found.error
+
+
+def test_what_is_not_there_cannot_be_read(tmp_path: Path) -> None:
+    found = probe(str(tmp_path / "nowhere.log"))
+
+    assert found.kind is Kind.UNREADABLE
+    assert found.error == "cannot be read: No such file or directory"

@@ -1,0 +1,200 @@
+"""Files cut anywhere, packed, broken off, in another encoding: the same lines, each once, or why not."""
+
+import gzip
+import io
+import itertools
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kactl.forensics.text import source
+from kactl.forensics.text.envelope import LAYOUTS
+from kactl.forensics.text.records import records
+from kactl.forensics.text.source import CUT, Broken, Transcoded, Unzipped, lines
+
+from .golden import GOLDEN
+from .reading import events_of, log_line
+
+STORY = "".join(
+    log_line(golden, ts=f"2024-05-01 10:00:{at:02},000")
+    for at, golden in enumerate(each for each in GOLDEN if each.format in ("P1", "P4b", "B4", "I1"))
+)
+LOST = "\tat a.line.of(AStackTrace.scala:1)\n\tat another(AStackTrace.scala:2)\n"
+
+
+def test_what_follows_a_line_without_a_time_is_part_of_it() -> None:
+    failed = next(each for each in events_of(STORY) if each["format"] == "P4b")
+
+    assert failed["lines"] == 4
+    assert failed["reason"].startswith("Failed to elect leader for partition a-b-0-3 under strategy")
+    assert sum(each["lines"] for each in events_of(STORY)) == STORY.count("\n")
+
+
+@pytest.mark.parametrize("text", [STORY, LOST + STORY, STORY + LOST, STORY.rstrip("\n")], ids=range(4))
+def test_two_splits_at_any_byte_tell_what_the_whole_file_tells(text: str) -> None:
+    whole = records_of(text)
+
+    for cut in range(1, len(text) + 1):
+        assert records_of(text, end=cut) + records_of(text, start=cut) == whole
+
+
+@given(st.lists(st.integers(1, len(STORY) + 20), max_size=6).map(sorted))
+def test_any_number_of_splits_tell_what_the_whole_file_tells(cuts: list[int]) -> None:
+    bounds = [0, *dict.fromkeys(cuts), None]
+
+    told = [
+        record
+        for start, end in itertools.pairwise(bounds)
+        for record in records_of(LOST + STORY, start=start or 0, end=end)
+    ]
+
+    assert told == records_of(LOST + STORY)
+
+
+def test_what_records_are_told_of_become_the_same_events() -> None:
+    middle = STORY.index("\n") + 1
+
+    assert events_of(STORY, end=middle) + events_of(STORY, start=middle) == events_of(STORY)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 7, 100, 1000])
+def test_it_does_not_matter_how_much_is_read_at_once(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    whole = events_of(LOST + STORY)
+
+    monkeypatch.setattr(source, "CHUNK", chunk)
+
+    assert events_of(LOST + STORY) == whole
+
+
+def test_a_mark_of_byte_order_is_no_part_of_the_first_line() -> None:
+    marked, plain = events_of("\ufeff" + STORY), events_of(STORY)
+
+    assert [each["format"] for each in marked] == [each["format"] for each in plain]
+    assert marked[0] == plain[0]
+
+
+def test_lines_that_continue_nothing_are_kept_as_not_understood() -> None:
+    first, *rest = events_of(LOST + STORY)
+
+    assert (first["type"], first["lines"], first["ts"]) == ("unparsed", 2, None)
+    assert first["text"] == LOST.split("\n")[0]
+    assert [each["type"] for each in rest] == [each["type"] for each in events_of(STORY)]
+
+
+def test_a_line_longer_than_the_limit_is_cut_and_the_next_one_is_whole() -> None:
+    long = f"[2024-05-01 10:00:00,000] INFO [Controller id=1] New partition creation callback for {'t-0,' * 3_000_000}"
+    text = f"{long} (kafka.controller.KafkaController)\n{STORY}"
+
+    first, *rest = events_of(text)
+
+    assert first["format"] == "C8b"
+    assert len(first["text"]) == 4096
+    assert [each["format"] for each in rest] == [each["format"] for each in events_of(STORY)]
+    assert rest[0]["offset"] == text.index(STORY)
+
+
+def test_what_is_cut_has_a_bound_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "CHUNK", 10)
+    monkeypatch.setattr(source, "LINE_LIMIT", 30)
+
+    found = list(lines(io.BytesIO(b"a" * 1000 + b"\nb\n"), start=0, discard_first=False))
+
+    assert found[0][1][0].endswith(CUT)
+    assert len(found[0][1][0]) <= 30 + 10 + len(CUT)
+    assert found[-1] == (1001, [b"b"])
+
+
+# -- packed ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_packed_in_several_pieces_is_read_as_one() -> None:
+    packed = gzip.compress(b"one\ntwo") + gzip.compress(b"\nthree\n") + bytes(100)
+
+    assert _all_lines(Unzipped(io.BytesIO(packed))) == ([b"one", b"two", b"three"], None)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
+def test_what_a_gzip_file_holds_before_it_ends_is_read(share: float) -> None:
+    text = "".join(f"{zlib.crc32(b'%d' % at)}\n" for at in range(200_000)).encode()
+    packed = gzip.compress(text)
+
+    found, broken = _all_lines(Unzipped(io.BytesIO(packed[: int(len(packed) * share)])))
+
+    assert broken is not None
+    assert "ends in the middle" in broken
+    assert 0.8 * share < len(found) / 200_000 < 1.2 * share
+    assert found[:-1] == text.split(b"\n")[: len(found) - 1]
+
+
+def test_what_a_gzip_file_holds_before_it_is_spoilt_is_read() -> None:
+    text = "".join(f"{zlib.crc32(b'%d' % at)}\n" for at in range(200_000)).encode()
+    packed = bytearray(gzip.compress(text))
+    packed[len(packed) // 2 : len(packed) // 2 + 50] = b"\xff" * 50
+
+    found, broken = _all_lines(Unzipped(io.BytesIO(bytes(packed))))
+
+    assert broken is not None
+    assert "cannot be unpacked further" in broken
+    assert len(found) > 10_000
+
+
+# -- encodings ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf_16_is_read(encoding: str) -> None:
+    mark = {"utf-16": b"", "utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}[encoding]
+
+    found, broken = _all_lines(Transcoded(io.BytesIO(mark + "grün\nzwei\n".encode(encoding) + b"\x00")))
+
+    assert broken is None
+    assert found[:2] == ["grün".encode(), b"zwei"]
+
+
+@pytest.mark.parametrize(("encoding", "expected"), [("utf-8", "Müller"), ("latin-1", "Müller")])
+def test_text_in_either_encoding_is_kept(encoding: str, expected: str) -> None:
+    text = "[2024-05-01 10:00:00,000] WARN [Controller id=1] Nobody knows Müller (kafka.controller.KafkaController)\n"
+
+    (event,) = events_of(text.encode(encoding))
+
+    assert event["text"] == f"[Controller id=1] Nobody knows {expected}"
+
+
+def test_zeros_that_a_crash_left_behind_are_passed_over() -> None:
+    first, second = STORY.encode().split(b"\n")[:2]
+
+    events = events_of(first + b"\n" + bytes(500) + second + b"\n")
+
+    assert [each["format"] for each in events] == ["P1", "P4b"]
+    assert events[1]["lines"] == 1
+
+
+def test_lines_with_carriage_returns_are_read() -> None:
+    assert [each["format"] for each in events_of(STORY.replace("\n", "\r\n"))] == [
+        each["format"] for each in events_of(STORY)
+    ]
+
+
+def _all_lines(file: source.Readable) -> tuple[list[bytes], str | None]:
+    """All lines, and what was wrong in the end."""
+    found: list[bytes] = []
+    try:
+        for _, some in lines(file, start=0, discard_first=False):
+            found += some
+    except Broken as error:
+        return found, str(error)
+    return found, None
+
+
+def records_of(text: str, *, start: int = 0, end: int | None = None) -> list[tuple[Any, ...]]:
+    """Each record of a text, or of one split of it: offset, fields, lines, and what was joined to it."""
+    file = io.BytesIO(text.encode())
+    file.seek(max(0, start - 1))
+    return [
+        (offset, fields, length, some.joined.get(at))
+        for some in records(file, LAYOUTS["standard"], start=start, end=end)
+        for at, (offset, fields, length) in enumerate(zip(some.offsets, some.fields, some.lengths, strict=True))
+    ]

@@ -1,0 +1,89 @@
+"""Session timeouts in configuration dumps, and times in which a broker wrote nothing."""
+
+from typing import Any
+
+import pytest
+
+from kactl.forensics.event_types import EventType, Kind
+from kactl.forensics.text import settings
+
+from .reading import events_of
+
+# As brokers print it: the first line has no logger, and the last one nothing else.
+DUMP = """\
+[2024-05-01 10:00:00,000] INFO Cluster ID = abc (kafka.server.KafkaServer)
+[2024-05-01 10:00:00,100] INFO KafkaConfig values:\x20
+\tadvertised.listeners = PLAINTEXT://:9092
+\tbroker.heartbeat.interval.ms = 2000
+\tbroker.id = 3
+\tbroker.session.timeout.ms = 9000
+\tgroup.consumer.session.timeout.ms = 45000
+\tlog.retention.ms = null
+\tnode.id = 3
+\tzookeeper.session.timeout.ms = 18000
+ (kafka.server.KafkaConfig)
+[2024-05-01 10:00:00,200] INFO [KafkaServer id=3] started (kafka.server.KafkaServer)
+"""
+
+
+def configured(text: str, **options: Any) -> list[dict[str, Any]]:
+    return [row for row in events_of(text, kind=Kind.SERVER, **options) if row["type"] == EventType.CONFIGURED]
+
+
+def test_settings_are_read_from_a_configuration_dump() -> None:
+    (row,) = configured(DUMP)
+
+    assert (row["speaker"], row["lines"]) == (3, 0)
+    assert settings.value(row["text"], settings.ZOOKEEPER_SESSION) == 18_000
+    assert settings.value(row["text"], settings.KRAFT_SESSION) == 9_000
+    assert settings.value(row["text"], settings.HEARTBEAT_INTERVAL) == 2_000
+    assert "group" not in row["text"]
+
+
+def test_settings_are_read_behind_the_name_of_a_container() -> None:
+    text = "".join(f"kafka-3  | {line}\n" for line in DUMP.splitlines())
+
+    (row,) = configured(text, layout="container/standard")
+
+    assert settings.value(row["text"], settings.ZOOKEEPER_SESSION) == 18_000
+
+
+def test_every_line_of_a_dump_is_counted_once() -> None:
+    rows = events_of(DUMP, kind=Kind.SERVER, broker=3)
+
+    assert sum(row["lines"] for row in rows) == len(DUMP.splitlines())
+
+
+@pytest.mark.parametrize("start", range(0, len(DUMP), 37))
+def test_a_dump_is_read_once_wherever_its_file_is_cut(start: int) -> None:
+    first = configured(DUMP, end=start) if start else []
+
+    assert len(first + configured(DUMP, start=start)) == 1
+
+
+def test_two_dumps_in_one_record_are_bounded() -> None:
+    (row,) = configured(DUMP.replace("\tbroker.id = 3\n", "\tbroker.id = 3\n" * 100))
+
+    assert row["text"].count("broker.id") <= settings.COUNT_LIMIT
+
+
+def test_a_line_after_a_long_silence_tells_how_long_it_was() -> None:
+    text = (
+        "[2024-05-01 10:00:00,000] INFO Loaded 3 logs (kafka.log.LogManager)\n"
+        "[2024-05-01 10:00:02,000] INFO Loaded 4 logs (kafka.log.LogManager)\n"
+        "[2024-05-01 10:00:14,500] INFO Loaded 5 logs (kafka.log.LogManager)\n"
+    )
+
+    rows = [row for row in events_of(text, kind=Kind.SERVER, broker=3) if row["type"] == EventType.SILENT]
+
+    assert [(row["ts"].second, row["took_ms"], row["speaker"], row["lines"]) for row in rows] == [(14, 12_500, 3, 0)]
+
+
+@pytest.mark.parametrize(("kind", "broker"), [(Kind.CONTROLLER, 3), (Kind.SERVER, None)])
+def test_silence_is_told_of_a_brokers_own_log_only(kind: Kind, broker: int | None) -> None:
+    text = (
+        "[2024-05-01 10:00:00,000] INFO Loaded 3 logs (kafka.log.LogManager)\n"
+        "[2024-05-01 10:01:00,000] INFO Loaded 5 logs (kafka.log.LogManager)\n"
+    )
+
+    assert EventType.SILENT not in {row["type"] for row in events_of(text, kind=kind, broker=broker)}

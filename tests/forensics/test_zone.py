@@ -1,0 +1,117 @@
+"""Times as logged, and what they are in UTC."""
+
+import datetime
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kactl.forensics.text import source, zone
+
+from .reading import events_of
+
+UTC = datetime.UTC
+
+
+def micros(text: str) -> int:
+    at = datetime.datetime.fromisoformat(text)
+    return (at - datetime.datetime(1970, 1, 1)) // datetime.timedelta(microseconds=1)
+
+
+@given(st.lists(st.datetimes(datetime.datetime(1970, 1, 1), datetime.datetime(2200, 1, 1)), min_size=1))
+def test_times_are_read_to_the_millisecond(moments: list[datetime.datetime]) -> None:
+    texts = [f"{at:%Y-%m-%d %H:%M:%S},{at.microsecond // 1000:03}" for at in moments]
+
+    read, is_time = zone.logged([text.encode() for text in texts])
+
+    assert read.tolist() == [micros(text.replace(",", ".")) for text in texts]
+    assert is_time.all()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2024-13-01 10:00:00", "2024-00-10 10:00:00", "2024-02-30 10:00:00", "2023-02-29 10:00:00", "2024-05-00 10:00:00",
+     "2024-05-01 24:00:00", "2024-05-01 10:60:00", "2024-05-01 10:00:61", "0000-01-01 00:00:00", "1969-12-31 23:59:59",
+     "2200-01-01 00:00:00", "9999-99-99 99:99:99"],
+)  # fmt: skip
+def test_what_is_no_time_has_the_one_before_it(text: str) -> None:
+    texts = ["2024-05-01 10:00:00,000", f"{text},000", "2024-05-01 10:00:01,000"]
+
+    read, is_time = zone.logged([each.encode() for each in texts])
+
+    assert is_time.tolist() == [True, False, True]
+    assert read.tolist() == [micros(texts[0].replace(",", "."))] * 2 + [micros(texts[2].replace(",", "."))]
+
+
+def test_a_line_whose_time_is_none_is_not_understood() -> None:
+    said = "[Broker id=2] Handling StopReplica request correlationId 7 from controller 1 for 3 partitions"
+    good = f"[2024-05-01 10:00:00,123] INFO {said} (state.change.logger)"
+    text = f"{good}\n"
+
+    first, second = events_of(text + text.replace("05-01", "05-77"))
+
+    assert (first["type"], second["type"], second["ts"], second["ts_logged"]) == ("received", "unparsed", None, None)
+    assert second["text"].startswith("[Broker id=2] Handling StopReplica")
+
+
+@given(
+    st.datetimes(datetime.datetime(1990, 1, 1), datetime.datetime(2037, 1, 1)),
+    st.sampled_from(
+        ["Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "UTC", "+02:00", "-05:30"]
+    ),
+)
+def test_times_are_told_in_utc(moment: datetime.datetime, name: str) -> None:
+    where = zone.zone_of(name)
+    expected = moment.replace(tzinfo=where).astimezone(UTC).replace(tzinfo=None)
+
+    (told,) = zone.to_utc(np.array([micros(moment.isoformat())]), where).tolist()
+
+    assert told == micros(expected.isoformat())
+
+
+def test_an_hour_that_is_there_twice_is_told_apart_once_the_file_goes_back() -> None:
+    texts = ["01:59:00", "02:10:00", "02:55:00", "02:05:00", "02:50:00", "03:10:00"]
+    local = np.array([micros(f"2024-10-27 {text}") for text in texts])
+
+    told = zone.to_utc(local, zone.zone_of("Europe/Berlin"))
+
+    assert [str(np.datetime64(int(at), "us"))[11:16] for at in told] == [
+        "23:59", "00:10", "00:55", "01:05", "01:50", "02:10"]  # fmt: skip
+    assert (np.diff(told) > 0).all()
+
+
+def test_whether_clocks_were_set_back_meanwhile_is_known() -> None:
+    berlin = zone.zone_of("Europe/Berlin")
+
+    assert zone.is_ambiguous(micros("2024-10-26 20:00"), micros("2024-10-27 03:00"), berlin)
+    assert not zone.is_ambiguous(micros("2024-10-27 03:00"), micros("2024-10-28 03:00"), berlin)
+    assert not zone.is_ambiguous(micros("2024-03-31 00:00"), micros("2024-03-31 03:00"), berlin)
+
+
+@pytest.mark.parametrize("name", ["Europe/Berln", "", "+25:00x", "../../etc/passwd"])
+def test_a_zone_that_does_not_exist_is_refused(name: str) -> None:
+    with pytest.raises(zone.UnknownZone, match=r"--tz: there is no time zone .*: write one as Europe/Berlin"):
+        zone.zone_of(name)
+
+
+def test_an_event_has_its_time_as_logged_and_in_utc() -> None:
+    (event,) = events_of(
+        "[2024-07-01 00:30:00,250] INFO [Controller id=1] Resigned (kafka.controller.X)\n", tz="Europe/Berlin"
+    )
+
+    assert str(event["ts_logged"]) == "2024-07-01 00:30:00.250000"
+    assert event["ts"] == datetime.datetime(2024, 6, 30, 22, 30, 0, 250_000, tzinfo=UTC)
+    assert str(event["day"]) == "2024-06-30"
+
+
+@pytest.mark.parametrize("chunk", [source.CHUNK, 90, 40])
+def test_a_clock_that_is_set_back_is_told_of(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever in the file: also where what is read at once happens to end."""
+    monkeypatch.setattr(source, "CHUNK", chunk)
+    times = ["10:00:00,000", "10:00:05,000", "10:00:04,500", "09:59:00,000", "09:59:01,000"]
+    text = "".join(f"[2024-05-01 {at}] INFO [Controller id=1] Resigned (kafka.controller.X)\n" for at in times)
+
+    back = [event for event in events_of(text) if event["type"] == "clock-back"]
+
+    assert [(event["took_ms"], event["lines"]) for event in back] == [(64_500, 0)]

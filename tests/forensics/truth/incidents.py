@@ -1,0 +1,60 @@
+"""Clusters that had trouble, each of its own kind: their logs made, ingested, and asked by every job."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from bench.forensics.check import Clock
+from bench.forensics.generate import generate
+from bench.forensics.truth import Truth
+from bench.forensics.world import Settings
+from kactl.forensics.ingest import Ingested, ingest
+from kactl.forensics.jobs.catalog import Results
+from kactl.forensics.jobs.running import run_jobs
+from tests.forensics.jobs.tables import rows
+
+Row = dict[str, Any]
+
+# At INFO, as it is by default from 2.6 on; at TRACE, as before, and where somebody has set it; and without ZooKeeper.
+KINDS: Final = {
+    "info": Settings(seed=1, versions=("2.8:info", "3.2:info", "3.9:info")),
+    "trace": Settings(seed=2, versions=("3.9:trace", "2.8:trace", "2.2:trace"), partitions=40),
+    "kraft": Settings(seed=3, kind="kraft", versions=("3.9:info",)),
+    "kactl": Settings(seed=4, kind="kactl", versions=("3.9:info",)),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Asked:
+    """What happened, and what was found of it."""
+
+    truth: Truth
+    done: Ingested
+    results: Results
+
+    def rows(self, name: str) -> list[Row]:
+        return rows(self.results[name])
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(self.truth, self.rows("skew"))
+
+    @property
+    def silent(self) -> set[int]:
+        """Brokers whose version does not say where the log of a follower ends."""
+        return {broker for broker, version in self.truth.versions.items() if version < "2.6"}
+
+
+def ask(spark: SparkSession, settings: Settings, folder: Path, *, without: tuple[str, ...] = ()) -> Asked:
+    """Make the logs, take some folders or files away, and run everything."""
+    logs = folder / "logs"
+    truth = generate(settings, logs)
+    for name in without:
+        for path in sorted(logs.glob(name)):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (logs / "truth.json").unlink()
+    done = ingest(spark, [str(logs)], str(folder / "out"))
+    return Asked(truth, done, run_jobs(spark, str(folder / "out")))

@@ -1,0 +1,66 @@
+"""Recorded incidents of real brokers: what is made of their logs, held against what clients measured meanwhile.
+
+Kafka 3.9.1 with ZooKeeper and Kafka 4.3.1 with KRaft, state-change.log at INFO and at TRACE; each lost a broker to a
+pause, a leader together with the controller, and all replicas of a partition. `tests/interop/test_hard_day.py` has real
+brokers live through the same.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kactl.forensics.ingest import ingest
+from kactl.forensics.jobs.running import run_jobs
+from tests.forensics.jobs.tables import rows
+from tests.interop.incident import hard_day, measured, recorded
+from tests.interop.incident.facts import Facts
+
+RECORDED = sorted(Path(__file__).with_name("recorded").glob("*.tar.gz"))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Incident:
+    """What clients saw, and what was found of it."""
+
+    facts: Facts
+    outages: list[dict[str, Any]]
+    absences: list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module", params=RECORDED, ids=[each.name.partition(".")[0] for each in RECORDED])
+def incident(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Incident:
+    folder = tmp_path_factory.mktemp("recorded")
+    facts = recorded.opened(request.param, folder)
+    ingest(spark, [str(facts.logs)], str(folder / "out"), time_zone=facts.zone)
+    found = run_jobs(spark, str(folder / "out"), only=("outages",))
+    return Incident(facts, rows(found["outages"]), rows(found["absences"]))
+
+
+def test_four_incidents_are_recorded() -> None:
+    assert len(RECORDED) == 4
+
+
+def test_the_best_guess_is_near_the_clients_measurement(incident: Incident) -> None:
+    assert measured.headline(incident.facts, incident.outages) == []
+
+
+def test_every_outage_is_found_within_its_bounds(incident: Incident) -> None:
+    assert measured.bounds(incident.facts, incident.outages) == []
+
+
+def test_no_outage_ends_later_than_its_paused_leader_could_be_used(incident: Incident) -> None:
+    assert measured.too_late(incident.facts, incident.outages) == []
+
+
+def test_no_begin_is_called_observed_that_no_line_observes(incident: Incident) -> None:
+    assert measured.claimed(incident.outages) == []
+
+
+def test_session_timeouts_are_those_of_the_logs(incident: Incident) -> None:
+    known = {(row["session_ms"], row["session_by"]) for row in incident.absences if row["detected_at"]}
+
+    assert {ms for ms, _ in known} == {round(hard_day.SESSION_S * 1000)}
+    assert "default" not in {by for _, by in known}

@@ -1,0 +1,284 @@
+"""Snapshots that Spark holds: the same sums as here, few classes or many; and what the tables of logs make of them."""
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from kactl.forensics.jobs import absences, deletions, states
+from kactl.forensics.whatif import Answer, Kind, advise, ready
+from kactl.forensics.whatif.measure import AtOnce, InTurn, OneMore, Plan
+from kactl.forensics.whatif.partitions import SCHEMA, Assumed, BadSnapshot, TopicFacts
+from kactl.forensics.whatif.ready import Ready
+from kactl.forensics.whatif.snapshots import file, logs
+from kactl.forensics.whatif.sweeps import answer
+from tests.forensics.jobs.tables import moment
+from tests.forensics.jobs.tables import table as job_table
+
+from .snapshots import P, here, table
+
+ASSUMED = Assumed(
+    min_isr=2,
+    racks={1: "a", 2: "a", 3: "b", 4: "b", 5: "c"},
+    topics={"t1": TopicFacts(min_isr=1, unclean=True, weight=2.5), "t2": TopicFacts(weight=1)},
+)
+
+
+def a_cluster(count: int = 400, brokers: int = 5) -> list[P]:
+    """Partitions of every kind: behind, stuck, without a leader, of three replicas and of one."""
+    random = np.random.default_rng(11)
+    made = []
+    for number in range(count):
+        replicas = tuple(int(each) + 1 for each in random.permutation(brokers)[: random.integers(1, 4)])
+        isr = tuple(each for each in replicas if random.random() < 0.8) or replicas[:1]
+        leader = -1 if random.random() < 0.1 else isr[-1]
+        elr = tuple(each for each in replicas if each not in isr) if random.random() < 0.1 else None
+        made.append(P(f"t{number % 4}-{number}", replicas, tuple(random.permutation(isr).tolist()), leader, elr=elr))
+    return made
+
+
+@pytest.fixture(scope="module")
+def snapshots(spark: SparkSession) -> dict[str, Ready]:
+    """The same cluster three times: here, in Spark with classes here, and with all sums made by Spark."""
+    made = a_cluster()
+    frame = spark.createDataFrame(table(made)).repartition(3).persist()
+    return {
+        "here": here(made, ASSUMED),
+        "few": ready.of_frame(frame, "few", ASSUMED),
+        "many": ready.of_frame(frame, "many", ASSUMED, classes_here=0),
+    }
+
+
+@pytest.mark.parametrize("way", ["few", "many"])
+def test_a_snapshot_is_the_same_wherever_it_is(snapshots: dict[str, Ready], way: str) -> None:
+    one, other = snapshots["here"], snapshots[way]
+
+    assert other.engine.where == {"few": "here", "many": "Spark"}[way]
+    assert other.engine.world == one.engine.world
+    assert (other.partitions, other.defaulted, other.unknown) == (one.partitions, one.defaulted, one.unknown)
+    assert other.engine.stuck == one.engine.stuck > 0
+    assert other.engine.topics == one.engine.topics == 4
+
+
+@pytest.mark.parametrize("plan", [AtOnce(((), (0, 1), (4,))), OneMore(((), (2,), (0, 3))), InTurn(((1,), (2, 3)))])
+def test_sums_made_by_spark_are_the_same(snapshots: dict[str, Ready], plan: Plan) -> None:
+    expected = snapshots["here"].engine.sums(plan)
+
+    for way in ("few", "many"):
+        sums = snapshots[way].engine.sums(plan)
+        assert sums.counts.tolist() == expected.counts.tolist()
+        assert sums.load == pytest.approx(expected.load)
+
+
+def test_the_topics_that_lose_most_are_the_same(snapshots: dict[str, Ready]) -> None:
+    sets = [(), (0, 1), (2, 3, 4), (0,)]
+    expected = [(each.topics, each.worst) for each in snapshots["here"].engine.lost(sets)]
+
+    assert expected[0] == (0, ())
+    assert expected[2][0] == 4
+    for way in ("few", "many"):
+        found = [(each.topics, each.worst) for each in snapshots[way].engine.lost(sets)]
+        assert [topics for topics, _ in found] == [topics for topics, _ in expected]
+        for (_, worst), (_, also) in zip(found, expected, strict=True):
+            assert sorted((each.topic, each.partitions) for each in worst) == sorted(
+                (each.topic, each.partitions) for each in also
+            )
+
+
+def test_a_whole_answer_is_the_same(snapshots: dict[str, Ready]) -> None:
+    def asked(way: str) -> Answer:
+        return answer(snapshots[way], sweeps=[Kind.RACKS, Kind.RACK_AND_BROKER], top=3)
+
+    expected, found = asked("here"), asked("many")
+
+    assert found.cost.where == "Spark"
+    for one, other in zip(expected.sweeps, found.sweeps, strict=True):
+        assert (one.scenarios, one.harmless, one.writable) == (other.scenarios, other.harmless, other.writable)
+        assert [each.scenario for each in one.worst] == [each.scenario for each in other.worst]
+        assert [each.explained for each in one.worst] == [each.explained for each in other.worst]
+
+
+def test_a_large_parquet_is_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    made = a_cluster(20)
+    narrow = table(made).drop_columns(["elr", "min_isr", "unclean", "weight"])
+    wide = narrow.set_column(1, "partition", narrow["partition"].cast(pa.int64()))
+    pq.write_table(wide, tmp_path / "some.parquet")
+
+    found = file.frame(spark, str(tmp_path / "some.parquet")).orderBy("partition").toArrow()
+
+    assert found.cast(SCHEMA).to_pylist() == [each.row() | {"elr": None} for each in made]
+
+
+def test_a_large_parquet_that_is_no_snapshot(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(table([P("t-0", (1,), (1,))] * 2), tmp_path / "twice.parquet")
+    pq.write_table(table([P("t-0", (1,), (1,))]).drop_columns(["isr"]), tmp_path / "less.parquet")
+
+    for name, said in (("twice", "t-0 stands in it more than once"), ("less", "it has no column isr")):
+        with pytest.raises(BadSnapshot, match=said):
+            file.frame(spark, str(tmp_path / f"{name}.parquet"))
+
+
+# -- out of logs -------------------------------------------------------------------------------------------------------
+
+
+def state(name: str, seconds: float, leader: int, isr: list[int] | None, **more: Any) -> dict[str, Any]:
+    """A row of the states. `e`, `v`: leader epoch and partition epoch."""
+    topic, _, number = name.rpartition("-")
+    said = {"topic": topic, "partition": int(number), "life": 0, "leader": leader, "isr": isr, "at": moment(seconds)}
+    named = {"e": "leader_epoch", "v": "partition_epoch"}
+    given = {named.get(key, key): value for key, value in more.items()}
+    return said | {"leader_epoch": 0, "partition_epoch": 0, "replicas": [1, 2, 3], "told_by": "controller"} | given
+
+
+STATES = [
+    state("plain-0", 0, 1, [1, 2, 3]),
+    state("plain-0", 10, 2, [2, 3], e=1, v=1),
+    state("plain-0", 20, 2, [2], e=1, v=2),
+    # The clock of who told the last change is behind; the number of the version is not.
+    state("skewed-0", 10, 1, [1, 2], v=5),
+    state("skewed-0", 9.9, 1, [1, 2, 3], v=6, told_by="broker"),
+    # 1.0 has no partition epochs.
+    state("old-0", 0, 1, [1, 2], v=None),
+    state("old-0", 10, 2, [2], e=1, v=None),
+    # A later leader epoch without a version goes before an earlier one that has it.
+    state("mixed-0", 0, 1, [1, 2], e=3, v=9),
+    state("mixed-0", 10, 2, None, e=4, v=None),
+    # An ISR change of which no line says the leader epoch.
+    state("change-0", 0, 1, [1, 2], e=3, v=9),
+    state("change-0", 10, 1, [1], e=None, v=10),
+    # Who is assigned was said at its birth only.
+    state("born-0", 0, 3, [3, 1], replicas=[3, 1]),
+    state("born-0", 10, 1, [1], e=1, v=1, replicas=None),
+    state("nobody-0", 0, 1, [1], replicas=None),
+    # A topic of the same name, with fewer partitions.
+    state("again-0", 0, 1, [1]),
+    state("again-1", 0, 1, [1]),
+    state("again-0", 10, 2, [2], life=1),
+    state("dropped-0", 0, 1, [1]),
+    state("dropped-1", 5, -2, [1]),
+    state("going-0", 0, -2, [1]),
+    # Deleted, and created anew, of which no birth is in the logs.
+    state("reborn-0", 8, 1, [1]),
+]
+DELETIONS: list[dict[str, Any]] = [
+    {"topic": "dropped", "asked_at": moment(6), "done_at": moment(7)},
+    {"topic": "reborn", "asked_at": moment(6), "done_at": moment(7)},
+    {"topic": "plain", "asked_at": moment(6), "done_at": None},
+]
+
+
+@pytest.fixture(scope="module")
+def frames(spark: SparkSession) -> tuple[DataFrame, DataFrame, DataFrame]:
+    gone: list[dict[str, Any]] = [
+        {"broker": 3, "detected_at": moment(5), "back_at": None},
+        {"broker": 1, "detected_at": moment(6), "back_at": moment(7)},
+        {"broker": 2, "detected_at": moment(1), "back_at": None},  # and made a leader since, at 10
+        {"broker": 9, "detected_at": None, "back_at": None},
+    ]
+    return (
+        job_table(spark, states.COLUMNS, STATES).persist(),
+        job_table(spark, absences.COLUMNS, gone),
+        job_table(spark, deletions.COLUMNS, DELETIONS),
+    )
+
+
+@pytest.fixture(scope="module")
+def last(frames: tuple[DataFrame, DataFrame, DataFrame]) -> dict[str, dict[str, Any]]:
+    return by_name(logs.partitions(frames[0], frames[2], None))
+
+
+def by_name(found: DataFrame) -> dict[str, dict[str, Any]]:
+    rows: list[dict[str, Any]] = found.toArrow().to_pylist()
+    return {f"{row['topic']}-{row['partition']}": row for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("name", "leader", "isr", "replicas"),
+    [
+        ("plain-0", 2, [2], [1, 2, 3]),
+        ("skewed-0", 1, [1, 2, 3], [1, 2, 3]),
+        ("old-0", 2, [2], [1, 2, 3]),
+        ("mixed-0", 2, None, [1, 2, 3]),
+        ("change-0", 1, [1], [1, 2, 3]),
+        ("born-0", 1, [1], [3, 1]),
+        ("nobody-0", 1, [1], None),
+        ("again-0", 2, [2], [1, 2, 3]),
+        ("reborn-0", 1, [1], [1, 2, 3]),
+    ],
+)
+def test_the_last_state_of_a_partition(
+    last: dict[str, dict[str, Any]], name: str, leader: int, isr: list[int] | None, replicas: list[int] | None
+) -> None:
+    found = last[name]
+
+    assert (found["leader"], found["isr"], found["replicas"]) == (leader, isr, replicas)
+    assert (found["elr"], found["min_isr"], found["unclean"], found["weight"]) == (None, None, None, None)
+
+
+def test_what_is_no_more_is_left_out(last: dict[str, dict[str, Any]]) -> None:
+    assert not last.keys() & {"again-1", "dropped-0", "dropped-1", "going-0"}
+    assert len(last) == 9
+
+
+def test_nothing_later_than_asked_for_is_looked_at(frames: tuple[DataFrame, DataFrame, DataFrame]) -> None:
+    found = by_name(logs.partitions(frames[0], frames[2], moment(6.5)))
+
+    assert found["plain-0"]["leader"] == 1
+    assert found["again-1"]["leader"] == 1  # the new topic is not there yet
+    assert found["dropped-0"]["leader"] == 1  # nor is the old one gone
+    assert "reborn-0" not in found
+
+
+def test_who_is_away_when(frames: tuple[DataFrame, DataFrame, DataFrame]) -> None:
+    gone = {seconds: set(logs.away(frames[1], moment(seconds))) for seconds in (0, 5.5, 6, 7, 8)}
+
+    assert gone == {0: {9}, 5.5: {2, 3, 9}, 6: {1, 2, 3, 9}, 7: {2, 3, 9}, 8: {2, 3, 9}}
+    assert set(logs.away(frames[1], None)) == {2, 3, 9}
+
+
+def test_who_was_made_a_leader_since_is_back(frames: tuple[DataFrame, DataFrame, DataFrame]) -> None:
+    found = logs.partitions(frames[0], frames[2], None)
+
+    assert logs.returned(found, logs.away(frames[1], None)) == {2}
+    assert logs.returned(found, {}) == frozenset()
+    assert logs.returned(found, {2: round(moment(21).timestamp() * 1_000_000), 1: None}) == frozenset()
+
+
+def test_no_plan_has_a_cross_join_or_one_task_for_all(
+    frames: tuple[DataFrame, DataFrame, DataFrame], capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.partitions(frames[0], frames[2], None).explain()
+    plan = capsys.readouterr().out
+
+    assert "Exchange hashpartitioning" in plan
+    for bad in ("CartesianProduct", "BroadcastNestedLoopJoin", "SinglePartition"):
+        assert bad not in plan
+
+
+def test_advice_from_logs(frames: tuple[DataFrame, DataFrame, DataFrame]) -> None:
+    told = advise(*frames, source="logs", end_us=7, min_isr=2, racks={1: "a", 2: "a"}, top=2)
+
+    # Of mixed-0 the ISR is not known, of nobody-0 the replicas.
+    assert (told.now.partitions, told.now.unknown, told.now.at_us) == (7, 2, 7)
+    # 9 holds nothing that is known; 3 went at 5 and did not come back.
+    assert (told.now.brokers, told.now.away) == ((1, 2), (3,))
+    assert [each.kind for each in told.sweeps] == [Kind.BROKERS, Kind.PAIRS, Kind.RACKS]
+    singles, pairs, racks = told.sweeps
+    assert [each.scenario.name for each in singles.worst] == ["1", "2"]
+    # skewed-0 has 1, 2 and 3 in sync; all others have one of the two alone.
+    assert (pairs.scenarios, pairs.worst[0].offline) == (1, 7)
+    assert racks.worst[0].scenario.name == "rack a"
+
+
+def test_advice_where_nothing_is_known(spark: SparkSession, frames: tuple[DataFrame, DataFrame, DataFrame]) -> None:
+    nothing = job_table(spark, states.COLUMNS, [state("x-0", 0, 1, None)])
+
+    with pytest.raises(BadSnapshot, match="logs at TRACE have them"):
+        advise(nothing, frames[1])
+    with pytest.raises(BadSnapshot, match="name a later time"):
+        advise(*frames, at=datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC))

@@ -1,0 +1,247 @@
+"""What happened goes to files, and comes back from them as the same events, in JSON and in Kafka's words."""
+
+import io
+import logging
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kactl.clock import SystemClock
+from kactl.forensics.event_types import Kind
+from kactl.forensics.text import json_parser, probe
+from kactl.forensics.text.batch import WRITTEN
+from kactl.messages.log import AnyEvent, BrokerEvent, ControllerEvent, PartitionEvent, ReplicaEvent, TopicEvent
+from kactl.model import PartitionState, ReplicaState
+from kactl.state_change_log.keeper import as_json, as_kafka, kept
+from kactl.state_change_log.segments import NAME, Segments
+from kactl.telemetry.event_log import History
+from tests.forensics.reading import events_of
+
+pytestmark = pytest.mark.anyio
+
+CONTROLLER = 7
+NEVER = 10**9
+TOPICS = st.from_regex(r"[a-z][a-z0-9._-]{0,8}", fullmatch=True)
+EPOCHS = st.integers(0, 2**31 - 1)
+BROKERS = st.integers(0, 9)
+HAPPENED: st.SearchStrategy[AnyEvent] = st.one_of(
+    st.builds(
+        PartitionEvent,
+        topic=TOPICS,
+        partition=st.integers(0, 99),
+        from_state=st.sampled_from(PartitionState),
+        to_state=st.sampled_from(PartitionState),
+        leader=st.integers(-1, 9),
+        leader_epoch=EPOCHS,
+        isr=st.lists(BROKERS, unique=True, max_size=4).map(tuple),
+        partition_epoch=EPOCHS,
+        recovering=st.booleans(),
+        refused=st.sampled_from(["", "", "no replica of its ISR is alive"]),
+        controller_epoch=EPOCHS,
+    ),
+    st.builds(
+        ReplicaEvent,
+        topic=TOPICS,
+        partition=st.integers(0, 99),
+        broker=BROKERS,
+        from_state=st.sampled_from(ReplicaState),
+        to_state=st.sampled_from(ReplicaState),
+        controller_epoch=EPOCHS,
+    ),
+    st.builds(
+        ControllerEvent,
+        what=st.sampled_from(["elected", "resigned"]),
+        controller_id=st.just(CONTROLLER),
+        controller_epoch=EPOCHS,
+    ),
+    st.builds(
+        BrokerEvent,
+        what=st.sampled_from(["started", "failed", "shutting-down", "restored", "bounced"]),
+        broker=BROKERS,
+        broker_epoch=EPOCHS,
+    ),
+    st.builds(TopicEvent, what=st.sampled_from(["created", "deletion started", "deleted"]), topic=TOPICS),
+    st.builds(
+        TopicEvent, what=st.just("deletion halted"), topic=TOPICS, cause=st.sampled_from(["", "broker 3 is dead"])
+    ),
+)
+
+
+def ring(events: list[AnyEvent]) -> list[AnyEvent]:
+    """The same, numbered and with their time, as the controller's history has them."""
+    history = History(SystemClock())
+    for event in events:
+        history.add(event)
+    return history.read(0, limit=len(events) + 1)[0]
+
+
+def read_json(content: bytes) -> list[dict[str, Any]]:
+    found = list(
+        json_parser.events(
+            io.BytesIO(content), "kactl", file_id=1, kind=Kind.KACTL, broker=CONTROLLER, start=0, end=None
+        )
+    )
+    rows: list[dict[str, Any]] = pa.Table.from_batches(found, WRITTEN).to_pylist()
+    return rows
+
+
+@given(st.lists(HAPPENED, min_size=1, max_size=20))
+def test_both_forms_come_back_as_the_same_events(happened: list[AnyEvent]) -> None:
+    events = ring(happened)
+
+    in_json = read_json(b"".join(as_json(events)))
+    in_text = events_of(b"".join(as_kafka(CONTROLLER)(events)), kind=Kind.CONTROLLER)
+
+    assert len(in_json) == len(in_text) == len(events)
+    for event, own, kafka in zip(events, in_json, in_text, strict=True):
+        assert own["ts"] == kafka["ts"]
+        assert own["speaker"] == kafka["speaker"] == CONTROLLER
+        if isinstance(event, PartitionEvent):
+            said = ["type", "topic", "partition", "from_state", "to_state", "controller_epoch", "reason"]
+            if event.to_state is PartitionState.ONLINE and not event.refused:
+                said += ["leader", "leader_epoch", "isr", "partition_epoch", "recovery"]
+        elif isinstance(event, ReplicaEvent):
+            said = ["type", "topic", "partition", "broker", "from_state", "to_state", "controller_epoch"]
+        elif isinstance(event, ControllerEvent):
+            said = ["type"] + (["controller", "controller_epoch"] if event.what == "elected" else [])
+        elif isinstance(event, TopicEvent):
+            said = [] if event.what == "created" else ["type", "topic", "reason"]
+        else:
+            assert isinstance(event, BrokerEvent)
+            said = ["type", "brokers_added", "brokers_removed"] if event.what in ("started", "failed") else ["type"]
+            if event.what == "bounced":
+                said = ["type", "brokers_bounced"]
+                assert kafka["brokers"] == []  # our event does not say who lives; nobody else is to be taken for dead
+        assert {name: own[name] for name in said} == {name: kafka[name] for name in said}
+
+
+@pytest.mark.parametrize("what", ["modified", "directory-failed"])
+def test_what_kafka_has_no_line_for_is_left_out_of_its_form(what: str) -> None:
+    assert as_kafka(CONTROLLER)(ring([BrokerEvent(what=what, broker=3, broker_epoch=1)])) == []
+
+
+async def test_what_happens_is_in_the_files_once_the_block_ends(tmp_path: Path) -> None:
+    history = History(SystemClock())
+    segments = Segments(tmp_path / "log", bytes_max=NEVER, count_max=3)
+    history.add(BrokerEvent(what="started", broker=1, broker_epoch=2))
+
+    async with kept(history, segments, as_json, clock=SystemClock()):
+        for number in range(1000):
+            history.add(ReplicaEvent(topic="t", partition=number, broker=1, from_state=ReplicaState.ONLINE,
+                                     to_state=ReplicaState.OFFLINE))  # fmt: skip
+
+    content = (tmp_path / "log" / NAME).read_bytes()
+    assert [event["partition"] for event in read_json(content)[1:]] == list(range(1000))
+    assert read_json(content)[0]["type"] == "broker-started"
+    found = probe.probe(str(tmp_path / "log" / NAME))
+    assert (found.kind, found.layout) == (Kind.KACTL, "kactl")
+
+
+async def test_while_the_controller_is_busy_nothing_is_taken_from_it(tmp_path: Path) -> None:
+    history = History(SystemClock())
+    rest = anyio.Event()
+    asked = anyio.Event()
+
+    class Patient(SystemClock):
+        """Waits until it is told that the controller rests."""
+
+        async def sleep_ms(self, delay_ms: float) -> None:
+            asked.set()
+            await rest.wait()
+
+    segments = Segments(tmp_path, bytes_max=NEVER, count_max=1)
+    async with kept(history, segments, as_json, clock=Patient(), busy=lambda: not rest.is_set()):
+        history.add(TopicEvent(what="created", topic="t"))
+        await asked.wait()
+        before = (tmp_path / NAME).read_bytes()
+        rest.set()
+
+    assert before == b""
+    assert read_json((tmp_path / NAME).read_bytes())[0]["topic"] == "t"
+
+
+async def test_events_that_the_ring_has_let_go_are_missed_visibly(tmp_path: Path) -> None:
+    history = History(SystemClock(), limit=5)
+    for number in range(20):
+        history.add(TopicEvent(what="created", topic=f"t{number}"))
+
+    async with kept(history, Segments(tmp_path, bytes_max=NEVER, count_max=1), as_json, clock=SystemClock()):
+        pass
+
+    assert [event["topic"] for event in read_json((tmp_path / NAME).read_bytes())] == [f"t{at}" for at in range(15, 20)]
+
+
+async def test_a_full_disk_is_told_of_once_and_does_not_end_anything(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = History(SystemClock())
+    segments = Segments(tmp_path, bytes_max=NEVER, count_max=1)
+
+    def full(lines: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(segments, "write", full)
+    with caplog.at_level(logging.WARNING, logger="kactl"):
+        async with kept(history, segments, as_json, clock=SystemClock()):
+            for number in range(500):
+                history.add(TopicEvent(what="created", topic=f"t{number}"))
+
+    (said,) = [record.message for record in caplog.records]
+    assert "the state-change log cannot be written ([Errno 28] No space left on device)" in said
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
+def test_files_have_a_bound_and_the_oldest_goes_first(tmp_path: Path) -> None:
+    segments = Segments(tmp_path, bytes_max=100, count_max=3)
+
+    for number in range(50):
+        segments.write([b"%049d\n" % number])
+    segments.close()
+
+    assert names(tmp_path) == [NAME, f"{NAME}.1", f"{NAME}.2"]
+    kept_lines = [int(line) for name in reversed(names(tmp_path)) for line in (tmp_path / name).read_bytes().split()]
+    assert kept_lines == list(range(50 - len(kept_lines), 50))
+    assert len(kept_lines) >= 6
+
+
+def test_one_file_is_enough(tmp_path: Path) -> None:
+    segments = Segments(tmp_path, bytes_max=100, count_max=1)
+
+    for number in range(50):
+        segments.write([b"%049d\n" % number])
+    segments.close()
+
+    assert names(tmp_path) == [NAME]
+    assert (tmp_path / NAME).stat().st_size <= 150
+
+
+def test_a_new_process_goes_on_behind_a_line_that_was_broken_off(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(b"whole\nbroken o")
+
+    segments = Segments(tmp_path, bytes_max=NEVER, count_max=2)
+    segments.write([b"next\n"])
+    segments.close()
+    segments.close()
+
+    assert (tmp_path / NAME).read_bytes() == b"whole\nbroken o\nnext\n"
+
+
+def test_after_a_failure_it_is_tried_again(tmp_path: Path) -> None:
+    segments = Segments(tmp_path, bytes_max=NEVER, count_max=2)
+    segments.close()
+
+    segments.write([b"one\n"])
+    segments.close()
+
+    assert (tmp_path / NAME).read_bytes() == b"one\n"

@@ -1,0 +1,196 @@
+"""Earlier runs read back from the state-change log: what continues, within which bounds, and over which damage."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+
+from kactl.messages.log import (
+    AnyEvent,
+    BrokerEvent,
+    ControllerEvent,
+    PartitionEvent,
+    ReplicaEvent,
+    RequestEvent,
+    Reset,
+    TopicEvent,
+)
+from kactl.model import PartitionState, ReplicaState
+from kactl.state_change_log.keeper import as_json, as_kafka
+from kactl.state_change_log.past import ENDED_UNSEEN, Past, read_back
+from kactl.state_change_log.segments import NAME, Segments
+from kactl.telemetry.terms import TERMS_MAX, Term
+
+NOW_MS: Final = 9_000
+
+
+def stamped(event: AnyEvent, seq: int, *, time_ms: int = 0, epoch: int = 1) -> AnyEvent:
+    return msgspec.structs.replace(event, seq=seq, time_ms=time_ms or seq, controller_epoch=epoch)
+
+
+def elected(seq: int, epoch: int) -> AnyEvent:
+    return stamped(ControllerEvent(what="elected", controller_id=5), seq, epoch=epoch)
+
+
+def resigned(seq: int, epoch: int, cause: str = "asked to resign") -> AnyEvent:
+    return stamped(ControllerEvent(what="resigned", controller_id=5, cause=cause), seq, epoch=epoch)
+
+
+def topic(seq: int, name: str = "orders") -> AnyEvent:
+    return stamped(TopicEvent(what="created", topic=name), seq)
+
+
+def write(folder: Path, events: Sequence[AnyEvent], *, bytes_max: int = 1 << 30, count_max: int = 16) -> None:
+    segments = Segments(folder, bytes_max=bytes_max, count_max=count_max)
+    for line in as_json(events):
+        segments.write([line])
+    segments.close()
+
+
+def read(folder: Path, **bounds: int) -> Past:
+    return read_back(folder, now_ms=NOW_MS, **bounds)
+
+
+def test_every_kind_of_event_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    kinds: list[AnyEvent] = [
+        ControllerEvent(what="elected", controller_id=5),
+        BrokerEvent(what="failed", broker=2, broker_epoch=7),
+        TopicEvent(what="deletion halted", topic="a", cause="broker 2 is dead"),
+        PartitionEvent(
+            topic="a",
+            partition=1,
+            from_state=PartitionState.NEW,
+            to_state=PartitionState.ONLINE,
+            leader=1,
+            leader_epoch=2,
+            isr=(1, 2),
+            partition_epoch=3,
+            recovering=True,
+            refused="no",
+        ),
+        ReplicaEvent(
+            topic="a", partition=1, broker=2, from_state=ReplicaState.NEW, to_state=ReplicaState.DELETION_SUCCESSFUL
+        ),
+        RequestEvent(action="drain broker", target="2", outcome="partly", detail="two left", reason="rack 7"),
+        Reset(),
+        ControllerEvent(what="resigned", controller_id=5, cause="asked to resign"),
+    ]
+    events = [stamped(event, seq) for seq, event in enumerate(kinds, start=100)]
+    write(tmp_path, events)
+
+    assert read(tmp_path) == Past(events, [Term(1, 5, 100, 107, "asked to resign", ours=True)], True, 0)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_log_without_events_is_an_empty_past(tmp_path: Path, exists: bool) -> None:
+    if exists:
+        (tmp_path / NAME).touch()
+
+    assert read(tmp_path) == Past([], [], True, 0)
+
+
+def test_events_continue_over_the_files_of_the_log(tmp_path: Path) -> None:
+    events = [topic(seq) for seq in range(1, 101)]
+    write(tmp_path, events, bytes_max=1_000)
+    assert len(list(tmp_path.iterdir())) > 3
+
+    assert read(tmp_path).events == events
+
+
+def test_the_newest_events_are_read_within_their_count_and_bytes(tmp_path: Path) -> None:
+    events = [topic(seq) for seq in range(1, 101)]
+    write(tmp_path, events, bytes_max=1_000)
+    (line,) = as_json(events[-1:])
+
+    assert read(tmp_path, events_max=7).events == events[-7:]
+    assert read(tmp_path, event_bytes_max=7 * len(line) + 5).events == events[-7:]
+    assert read(tmp_path, event_bytes_max=0).events == []
+
+
+def test_a_large_log_is_read_from_its_end_only(tmp_path: Path) -> None:
+    """A terabyte, sparse: reading all of it would take minutes."""
+    write(tmp_path, [elected(1, 1)])
+    os.truncate(tmp_path / NAME, 1 << 40)
+    with (tmp_path / NAME).open("ab") as file:
+        file.write(b"\n" + b"".join(as_json([elected(2, 2), topic(3)])))
+
+    found = read(tmp_path)
+
+    assert found.events == [elected(2, 2), topic(3)]
+    assert [term.epoch for term in found.terms] == [2]
+
+
+def test_lines_that_cannot_be_read_are_skipped_and_leave_a_reset(tmp_path: Path) -> None:
+    lines = as_json([topic(seq) for seq in range(1, 7)])
+    lines[2] = b"\xff\x00 no line at all\n"
+    lines[3] = lines[3][:40] + b"\n"
+    (tmp_path / NAME).write_bytes(b"".join(lines)[:-20])  # a crash cut the last one off
+
+    found = read(tmp_path)
+
+    assert found.events == [topic(1), topic(2), Reset(seq=4, time_ms=5), topic(5)]
+    assert (found.skipped, found.orderly) == (3, False)
+
+
+def test_a_run_that_ended_in_order_leaves_no_reset(tmp_path: Path) -> None:
+    events = [elected(1, 1), resigned(2, 1), elected(50, 2), topic(51)]
+    write(tmp_path, events)
+
+    assert read(tmp_path).events == events
+
+
+def test_numbers_that_fall_are_of_an_older_run_and_skipped(tmp_path: Path) -> None:
+    """As after a step back of the wall clock, in logs of versions that counted by it alone."""
+    write(tmp_path, [topic(900), topic(901), topic(5), topic(6)])
+
+    found = read(tmp_path)
+
+    assert found.events == [topic(5), topic(6)]
+    assert found.skipped == 2
+
+
+def test_kafka_lines_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(b"".join(as_kafka(5)([elected(1, 1)])))
+
+    assert read(tmp_path) == Past([], [], True, 1)
+
+
+def test_terms_are_found_behind_many_other_events(tmp_path: Path) -> None:
+    write(tmp_path, [elected(1, 1), resigned(9, 1, "a later controller was elected"), elected(20, 4)])
+    write(tmp_path, [topic(seq) for seq in range(21, 500)], bytes_max=2_000, count_max=100)
+
+    found = read(tmp_path, events_max=10)
+
+    assert len(found.events) == 10
+    assert found.terms == [
+        Term(1, 5, 1, 9, "a later controller was elected", ours=True),
+        Term(4, 5, 20, NOW_MS, ENDED_UNSEEN, ours=True),
+    ]
+
+
+def test_a_term_whose_end_is_missing_ends_with_the_next(tmp_path: Path) -> None:
+    write(tmp_path, [elected(1, 1), elected(50, 2), resigned(60, 2)])
+
+    assert [(term.epoch, term.ended_ms, term.cause) for term in read(tmp_path).terms] == [
+        (1, 50, ENDED_UNSEEN),
+        (2, 60, "asked to resign"),
+    ]
+
+
+def test_terms_are_bounded(tmp_path: Path) -> None:
+    write(tmp_path, [elected(seq, seq) for seq in range(1, 3 * TERMS_MAX)])
+
+    terms = read(tmp_path).terms
+
+    assert len(terms) == TERMS_MAX
+    assert terms[-1].epoch == 3 * TERMS_MAX - 1
+    assert read(tmp_path, term_bytes_max=0).terms == []
+
+
+def test_a_topic_name_that_looks_like_an_election_is_none(tmp_path: Path) -> None:
+    write(tmp_path, [stamped(RequestEvent(action="a", target='{"kind":"controller",', outcome="done"), 1)])
+
+    assert read(tmp_path).terms == []
