@@ -256,7 +256,7 @@ def test_too_few_descriptors_are_a_configuration_error() -> None:
 SERVER = """
 import logging, os, resource, sys
 import anyio
-from kactl.logs import LineFormatter
+from kactl.runtime.logs import LineFormatter
 from tests.admin.conftest import served
 
 handler = logging.StreamHandler(sys.stderr)

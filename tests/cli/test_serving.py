@@ -45,7 +45,7 @@ KILLED: Final = """
 import sys, anyio
 from kactl.cli import setup
 from kactl.cli.serving import embedded
-from kactl.config_file import load
+from kactl.config.file import load
 from pathlib import Path
 from tests.clocks import SteppedClock
 

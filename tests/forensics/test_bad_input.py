@@ -484,11 +484,11 @@ def test_thousands_of_small_files_are_read(spark: SparkSession, tmp_path: Path) 
 FULL = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-from kactl.pipeline.places import Place
-from kactl.pipeline.parts import Parts
-from kactl.pipeline.text import splits
-from kactl.pipeline.text.probe import probe, shown
-from kactl.pipeline.text.zone import zone_of
+from kactl.forensics.places import Place
+from kactl.forensics.parts import Parts
+from kactl.forensics.text import splits
+from kactl.forensics.text.probe import probe, shown
+from kactl.forensics.text.zone import zone_of
 parts = Parts(Place(sys.argv[2]))
 try:
     for piece in splits.cut([(0, probe(sys.argv[1]))]):
