@@ -92,7 +92,7 @@ class ReassignmentSteps(Handlers):
             name: frozenset(self.cluster.assignment(name).replicas) - frozenset(held.replicas)
             for name, held in changed.items()
         }
-        self._know(changed)
+        self.know(changed)
         await self._stop(_grouped(self.cluster.table.rows_named(unneeded), unneeded.values()))
         return failures
 
@@ -156,7 +156,7 @@ class ReassignmentSteps(Handlers):
         for brokers, group in _grouped(at, brokers_of(rows, rows.adding)):
             await self.move_replicas(group, ReplicaState.ONLINE, brokers)
         removed = brokers_of(rows, rows.removing | _left_over(rows))
-        self._know(targets)
+        self.know(targets)
         refusal = await self._lead_from_target(at)
         failures = _failures(names, refusal)
         led = (refusal == Refusal.NONE).tolist()
@@ -185,7 +185,7 @@ class ReassignmentSteps(Handlers):
                 lists = (held.replicas, held.adding, held.removing)
                 running[name] = Assignment(*(tuple(each for each in one if each in stays) for one in lists))
         if running:
-            self._know(running)
+            self.know(running)
 
     def _not_stopped(self, names: list[TopicPartition]) -> Failures:
         """Those of which replicas are left that were to be stopped: the store did not let them leave the ISR.
@@ -256,7 +256,8 @@ class ReassignmentSteps(Handlers):
             _unless_over(error)
             raise
 
-    def _know(self, changed: Mapping[TopicPartition, Assignment]) -> None:
+    def know(self, changed: Mapping[TopicPartition, Assignment]) -> None:
+        """Apply assignments in memory."""
         ids = {topic.name: topic.ref.id for name in changed if (topic := self.cluster.table.topic(name.topic))}
         self.cluster.put_assignments(Assignments.of(changed, ids))
 

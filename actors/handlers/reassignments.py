@@ -20,7 +20,7 @@ from kactl.messages.events import Event, LeadershipWritten, ReassignmentStored
 from kactl.model import Assignment, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.row_sets import common
-from kactl.state.rows import RowNumbers
+from kactl.state.rows import Bools, RowNumbers, Rows, some
 from kactl.state.table import NO_ROW
 
 from .base import Handler, Handlers, Reach
@@ -113,20 +113,27 @@ class Reassignments(Handlers):
         await self._resume(self.cluster.reassigning - begun)
 
     def _take_up_strays(self) -> None:
-        """Replicas in sync that no assignment names: whoever was to stop them did not come to it, and nobody else will.
+        """Reassign partitions whose ISR contains replicas that are not assigned: they are to be stopped.
 
-        Between storing a target and stopping what it does not want a controller may end. To be stopped they need a
-        state, and their partitions count as being reassigned until it is done.
+        A controller leaves such a replica if it ends between storing a target and stopping what the target does not
+        contain. To be stopped the replica needs a state, and its partition counts as being reassigned until then.
+
+        Where no assigned replica is in sync, the assigned ones copy the records first: to stop the others would delete
+        every copy. The classic controller leaves both as they are.
         """
         table = self.cluster.table
         at = table.with_strangers_in_sync()
         if not len(at):
             return
         rows = table.rows(at)
-        for slot, position in np.argwhere(rows.in_sync & ~rows.assigned).tolist():
+        strays = rows.in_sync & ~rows.assigned
+        for slot, position in np.argwhere(strays).tolist():
             table.admit_replica(int(at[position]), int(rows.replicas[slot, position]), ReplicaState.ONLINE)
-        log.warning("%d partitions have replicas in sync that are not assigned; they are to be stopped", len(at))
-        self.cluster.reassigning |= set(table.names(at))
+        log.warning("%d partitions have in-sync replicas that are not assigned; they are reassigned", len(at))
+        names = list(table.names(at))
+        self.cluster.reassigning |= set(names)
+        foreign = np.flatnonzero(~some(rows.assigned & rows.in_sync)).tolist()
+        self._steps.know({names[position]: _leaving(rows, strays, position) for position in foreign})
 
     async def resume_on(self, brokers: Collection[int]) -> None:
         """Brokers have started: what waits for one of them goes on."""
@@ -171,6 +178,13 @@ class Reassignments(Handlers):
         failures = await self._steps.advance(sorted(names))
         for name, failure in failures.items():
             log.warning("the reassignment of %s could not go on: %s", name, failure.message)
+
+
+def _leaving(rows: Rows, strays: Bools, position: int) -> Assignment:
+    """The assignment of one row with its strays, which are to be removed."""
+    target = rows.replicas[rows.assigned[:, position], position].tolist()
+    removing = rows.replicas[strays[:, position], position].tolist()
+    return Assignment((*target, *removing), removing=tuple(removing))
 
 
 def _result(name: TopicPartition, held: Assignment, failures: Failures) -> ReassignmentResult:

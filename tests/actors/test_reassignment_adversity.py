@@ -348,3 +348,27 @@ async def test_a_replica_that_joins_the_isr_while_it_is_stopped_leaves_it_again(
 
         assert (await w.stored("t-0"))[0] == 1
         await w.check()
+
+
+async def test_in_sync_replicas_are_not_stopped_while_no_assigned_replica_is_in_sync() -> None:
+    """Somebody edits the assignment in the store; the next controller finds an ISR with none of the new replicas."""
+    async with world(3, 4, level=ProtocolLevel(2, 6)) as w:
+        await w.create("t", [[4]])
+        (ref,) = (await w.store.assignments(["t"])).topics
+        await w.store.write_assignment(ref, {0: Assignment((3,))}, None)
+        await w.controller.resign()
+        await settle()
+
+        assert await running(w) == {"t-0": Assignment((3, 4), removing=(4,))}
+        assert await w.stored("t-0") == (4, 1, (4,))
+        assert w.brokers.told(3)["t-0"][:2] == (4, 1)
+        assert not w.brokers.of(4, StopReplica)
+
+        await w.write_isr("t-0", 3, 4)
+        await settle()
+
+        assert (await w.stored("t-0"))[::2] == (3, (3,))
+        assert await running(w) == {}
+        assert await entry(w, "t-0") == Assignment((3,))
+        assert w.brokers.of(4, StopReplica)
+        await w.check()
