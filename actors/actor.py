@@ -64,7 +64,7 @@ class Entry(NamedTuple, Generic[M]):
 
     number: int
     message: M
-    asker: asyncio.Future[Any] | None
+    reply_to: asyncio.Future[Any] | None
     once: bool
     put_ms: float
 
@@ -121,9 +121,9 @@ class Inbox(Generic[M]):
         """What waits, in order: each message, for how long, and whether somebody waits for its answer."""
         now_ms = self._now()
         for entry in heapq.merge(*self._lanes, key=_number):
-            yield entry.message, now_ms - entry.put_ms, entry.asker is not None
+            yield entry.message, now_ms - entry.put_ms, entry.reply_to is not None
 
-    def put(self, message: M, asker: asyncio.Future[Any] | None = None, *, once: bool = False) -> None:
+    def put(self, message: M, reply_to: asyncio.Future[Any] | None = None, *, once: bool = False) -> None:
         """Take a message.
 
         Raises:
@@ -136,7 +136,7 @@ class Inbox(Generic[M]):
         if not once and len(self) - len(self._once) >= self._limit:
             self.refused += 1
             raise InboxFull(self._owner, self._limit)
-        self._lanes[self._lane(message)].append(Entry(self._put, message, asker, once, self._now()))
+        self._lanes[self._lane(message)].append(Entry(self._put, message, reply_to, once, self._now()))
         self._put += 1
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
@@ -184,11 +184,11 @@ class Inbox(Generic[M]):
         if entry.once:
             self._once.discard(entry.message)
         self.waited_ms = self._now() - entry.put_ms
-        return entry.message, entry.asker
+        return entry.message, entry.reply_to
 
     def drain(self) -> list[tuple[M, asyncio.Future[Any] | None]]:
         """All messages, taken out at once."""
-        drained = [(entry.message, entry.asker) for entry in heapq.merge(*self._lanes, key=_number)]
+        drained = [(entry.message, entry.reply_to) for entry in heapq.merge(*self._lanes, key=_number)]
         for lane in self._lanes:
             lane.clear()
         self._once.clear()
@@ -197,9 +197,9 @@ class Inbox(Generic[M]):
     def close(self) -> None:
         """Take nothing any more, and tell those who still wait for an answer."""
         self._closed = True
-        for _, asker in self.drain():
-            if asker is not None and not asker.done():
-                asker.set_exception(ActorStopped(self._owner))
+        for _, reply_to in self.drain():
+            if reply_to is not None and not reply_to.done():
+                reply_to.set_exception(ActorStopped(self._owner))
 
 
 def _number(entry: Entry[Any]) -> int:
@@ -218,9 +218,9 @@ class Ref(Generic[M]):
 
     async def ask(self, message: M) -> Any:
         """Leave a message and wait for its result; what it raises, this raises."""
-        asker: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._inbox.put(message, asker)
-        return await asker
+        reply_to: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._inbox.put(message, reply_to)
+        return await reply_to
 
 
 class Actor(Generic[M]):
@@ -251,8 +251,8 @@ class Actor(Generic[M]):
         try:
             since_ms = self._now()
             while True:
-                message, asker = await self.inbox.take()
-                await self._one(message, asker)
+                message, reply_to = await self.inbox.take()
+                await self._one(message, reply_to)
                 # Neither taking nor handling a message needs to wait for anything.
                 if self._now() - since_ms >= TURN_MS:
                     await asyncio.sleep(0)
@@ -261,22 +261,22 @@ class Actor(Generic[M]):
             self.inbox.close()
             raise
 
-    async def _one(self, message: M, asker: asyncio.Future[Any] | None) -> None:
-        if asker is None:
+    async def _one(self, message: M, reply_to: asyncio.Future[Any] | None) -> None:
+        if reply_to is None:
             await self.receive(message)
             return
         try:
             result = await self.receive(message)
         except Exception as error:
-            if asker.cancelled():
+            if reply_to.cancelled():
                 # Whoever asked has given up, which must not be the end of the actor.
                 log.info("%s: nobody waits any more to hear that %s failed: %r", self.name, message, error)
                 return
-            asker.set_exception(error)
+            reply_to.set_exception(error)
         except BaseException:
-            if not asker.done():
-                asker.set_exception(ActorStopped(self.name))
+            if not reply_to.done():
+                reply_to.set_exception(ActorStopped(self.name))
             raise
         else:
-            if not asker.done():
-                asker.set_result(result)
+            if not reply_to.done():
+                reply_to.set_result(result)

@@ -38,7 +38,7 @@ from kactl.telemetry.metrics import Telemetry
 from kactl.transports.base import Connection
 
 from .actor import ActorStopped, InboxFull
-from .send_gate import Gate
+from .send_gate import SendGate
 
 log = logger(__name__)
 
@@ -79,7 +79,7 @@ class Channel:
         telemetry: Telemetry,
         deliver_event: Callable[[Event], None],
         deletions_in: DeletionsIn,
-        gate: Gate,
+        gate: SendGate,
         others_ms: Callable[[], float],
         coalesce: bool = True,
         pause_ms: float = 0,

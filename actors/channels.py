@@ -23,7 +23,7 @@ from kactl.transports.base import Transport
 
 from .actor import ActorStopped
 from .channel import Channel, DeletionsIn
-from .send_gate import Gate
+from .send_gate import SendGate
 
 log = logger(__name__)
 
@@ -62,7 +62,7 @@ class Channels:
         # partitions is dropped as well: it must not be the first that a registration receives. StopReplica is sent:
         # what is sent anew does not name replicas that are gone.
         self._lagging: set[int] = set()
-        self.gate = Gate()
+        self.gate = SendGate()
         self._closing: set[asyncio.Task[None]] = set()
 
     def __getitem__(self, broker: int) -> Channel:

@@ -9,7 +9,7 @@ longer than a chunk takes. It is sound because what is planned for a row depends
 two chunks: at most two are on their way at a time, the later of which is neither applied nor sent before the earlier.
 
 What is to be sent is gathered over some chunks, since a request costs something however little it says: until it is
-worth a portion, or has been held back for long enough that somebody may miss it; see `Portions`.
+worth a portion, or has been held back for long enough that somebody may miss it; see `SendBuffer`.
 
 Whoever has something small that cannot wait lets `pause` say so: no chunk is begun then, and when those that were begun
 are finished the rest is left. A change that is nearer to one chunk than to two is made as a whole, as if there were
@@ -50,7 +50,7 @@ async def in_chunks(
     begin: Callable[[slice], Coroutine[Any, Any, T]],
     finish: Callable[[T], Awaitable[bool]],
     pause: Callable[[], bool] = never,
-    brisk: bool = False,
+    high_rate: bool = False,
 ) -> int:
     """Begin and finish each chunk of `count` rows, in order.
 
@@ -67,7 +67,7 @@ async def in_chunks(
         whatever `begin` or `finish` raise. Nothing is on its way then: what was begun has come to its end, and is not
         finished.
     """
-    size = max(1, size // BRISK) if brisk else size
+    size = max(1, size // BRISK) if high_rate else size
     # All of a size, about the one that was asked for: a small rest would cost nearly as much as the others do.
     chunks = max(1, round(count / size))
     size = -(-count // chunks)
@@ -84,7 +84,7 @@ async def in_chunks(
                 task = asyncio.get_running_loop().create_task(begin(part), name=f"rows from {begun}")
                 begun = part.stop
                 flight.append((task, begun))
-                if len(flight) < IN_FLIGHT and not brisk:
+                if len(flight) < IN_FLIGHT and not high_rate:
                     continue
                 # Let it reach the store before anything is finished; others of the process have their turn, too.
                 await asyncio.sleep(0)
@@ -104,7 +104,7 @@ async def in_chunks(
         raise
 
 
-class Portions:
+class SendBuffer:
     """When to send what the chunks of one change have gathered so far. At its end, and before a pause, all is sent."""
 
     def __init__(self, clock: Clock) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from kactl.errors import ActionTimedOut, BadRequest, NotController
 from kactl.messages import arguments
 from kactl.messages.admin import (
-    Asked,
+    ControllerRequest,
     ElectionRequested,
     ElectionResult,
     FeatureResult,
@@ -40,7 +40,7 @@ from .controller import ControllerLoop
 DEFAULT_TIMEOUT_MS: Final = 30_000
 
 
-class Asking:
+class Commands:
     """See the module.
 
     Whatever is asked of an instance that is not the controller, or ceases to be before it comes to it, raises
@@ -54,7 +54,7 @@ class Asking:
     cluster: Cluster
     history: History
 
-    async def ask(self, request: Asked) -> Any:
+    async def ask(self, request: ControllerRequest) -> Any:
         """Hand in any request of `kactl.messages.admin` or `kactl.messages.broker`, and wait for its answer.
 
         Raises:

@@ -3,7 +3,7 @@
 What has to be done for an event stands with its kind, in `handlers`; here stands the loop alone. Nothing is decided
 here that a machine could decide; nothing is awaited but the machines and the store, and never a broker.
 
-A large event is held up between two of its chunks, and small ones are handled there; see `recess`.
+A large event is held up between two of its chunks, and small ones are handled there; see `preemption`.
 
 Source: the classic controller's ControllerEventManager.
 """
@@ -12,14 +12,14 @@ import asyncio
 from typing import Any, Final
 
 from kactl.errors import ControllerMoved, IllegalState, KactlError, NotController, SessionExpired, StoreError
-from kactl.messages.admin import Asked
-from kactl.messages.events import ControllerState, Event, LeaderAndIsrAnswered, Turn, WritesFailed
+from kactl.messages.admin import ControllerRequest
+from kactl.messages.events import ControllerState, Event, LeaderAndIsrAnswered, Priority, WritesFailed
 from kactl.runtime.logs import logger
 from kactl.telemetry.metrics import Telemetry
 
 from .actor import TURN_MS, Actor
-from .event_stats import Turns
-from .handlers.base import Reach
+from .event_stats import EventStats
+from .handlers.base import ControllerContext
 from .handlers.registry import AllHandlers
 from .machines.unclean import Unclean
 
@@ -46,23 +46,23 @@ class ControllerLoop(Actor[Event]):
         unclean: whether unclean elections are allowed by default; our own setting and the store's go there.
     """
 
-    def __init__(self, reach: Reach, *, telemetry: Telemetry, unclean: Unclean) -> None:
-        super().__init__("controller", now=reach.clock.monotonic_ms, lane=_turn_of)
-        self.reach = reach
-        self.cluster = reach.cluster
-        self.store = reach.store
-        self.clock = reach.clock
+    def __init__(self, context: ControllerContext, *, telemetry: Telemetry, unclean: Unclean) -> None:
+        super().__init__("controller", now=context.clock.monotonic_ms, lane=_turn_of)
+        self.context = context
+        self.cluster = context.cluster
+        self.store = context.store
+        self.clock = context.clock
         self.telemetry = telemetry
         self.state = ControllerState.IDLE
-        self.turns = Turns(reach.clock)
-        reach.recess.is_due = self._is_recess_due
-        reach.recess.hold = self._hold_recess
-        reach.recess.is_brisk = self._is_brisk
+        self.turns = EventStats(context.clock)
+        context.preemption.is_due = self._is_recess_due
+        context.preemption.yield_point = self._hold_recess
+        context.preemption.is_high_rate = self._is_brisk
         self._asked_ms = -BRISK_MS  # when the last small event came to its turn for which somebody waited
         self._resumed_ms = 0.0  # when the event in hand began, or was last held up
         self._over: Exception | None = None  # what a small event has met that ends the large one
         self._later: dict[Event, asyncio.Task[None]] = {}
-        handlers = AllHandlers(reach, unclean=unclean, look_again=self._look_again)
+        handlers = AllHandlers(context, unclean=unclean, retry_later=self._look_again)
         self.controllership = handlers.controllership
         self.failover = handlers.failover
         self.hosting = handlers.hosting
@@ -87,7 +87,7 @@ class ControllerLoop(Actor[Event]):
         before, self.state = self.state, message.state
         if self.turns.depth == 1:
             self._resumed_ms = self.clock.monotonic_ms()
-        if message.turn is Turn.SOON:
+        if message.priority is Priority.HIGH:
             self._asked_ms = self.clock.monotonic_ms()
         try:
             with self.telemetry.event(
@@ -134,11 +134,11 @@ class ControllerLoop(Actor[Event]):
                 raise
             # Where an error says by itself what is the matter, the way there is of no interest.
             log.error("%s was abandoned: %s", message.label, error, exc_info=not isinstance(error, KactlError))
-            if message.look_again:
+            if message.retry_later:
                 self._look_again(message)
         finally:
-            self.reach.batch.clear()
-            if self.cluster.is_undone:
+            self.context.batch.clear()
+            if self.cluster.has_retries:
                 self._look_again(WritesFailed())
         return None
 
@@ -152,7 +152,7 @@ class ControllerLoop(Actor[Event]):
         Args:
             nobody: it is not known yet who that is.
         """
-        refusal = asked.not_controller if isinstance(asked, Asked) else NotController
+        refusal = asked.not_controller if isinstance(asked, ControllerRequest) else NotController
         return refusal(None if nobody else self.active_id)
 
     async def _handle(self, event: Event) -> Any:
@@ -168,7 +168,7 @@ class ControllerLoop(Actor[Event]):
                     raise
                 pause_ms = STORE_BACKOFF_MS << attempt
                 log.warning("%s: %s; trying again in %d ms", event.label, failed, pause_ms)
-                self.reach.batch.clear()
+                self.context.batch.clear()
                 await self.clock.sleep_ms(pause_ms)
         return await handler(event)
 
@@ -176,7 +176,7 @@ class ControllerLoop(Actor[Event]):
 
     def _is_recess_due(self) -> bool:
         """Whether the event in hand is to be held up at its next boundary."""
-        waits = self.inbox.in_lane(Turn.SOON) or self.inbox.oldest_ms_in(Turn.BETWEEN) >= BETWEEN_AFTER_MS
+        waits = self.inbox.in_lane(Priority.HIGH) or self.inbox.oldest_ms_in(Priority.LOW) >= BETWEEN_AFTER_MS
         return bool(waits) and self._may_hold()
 
     def _is_brisk(self) -> bool:
@@ -187,20 +187,20 @@ class ControllerLoop(Actor[Event]):
         controllership is about to end or change: nothing may overtake that."""
         if self.turns.depth != 1 or not (self.is_active and self.controllership.ready):
             return False
-        return not any(entry.message.on_standby for entry in self.inbox.in_lane(Turn.AFTER))
+        return not any(entry.message.on_standby for entry in self.inbox.in_lane(Priority.EXCLUSIVE))
 
     async def _hold_recess(self) -> None:
-        """Handle small events that wait, for as long as they may take; see `recess`.
+        """Handle small events that wait, for as long as they may take; see `preemption`.
 
         Raises:
             ControllerMoved, IllegalState: one of them has met what ends our controllership.
         """
         began_ms = yielded_ms = self.clock.monotonic_ms()
         share_ms = RECESS_SHARE * (began_ms - self._resumed_ms)
-        waiting = len(self.inbox.in_lane(Turn.SOON)) + len(self.inbox.in_lane(Turn.BETWEEN))
+        waiting = len(self.inbox.in_lane(Priority.HIGH)) + len(self.inbox.in_lane(Priority.LOW))
         # No more than wait now: what they bring about comes at the next boundary.
         for _ in range(waiting):
-            taken = self.inbox.take_from(Turn.SOON, Turn.BETWEEN) if self._may_hold() else None
+            taken = self.inbox.take_from(Priority.HIGH, Priority.LOW) if self._may_hold() else None
             if taken is None:
                 break
             await self._one(*taken)
@@ -263,10 +263,10 @@ class ControllerLoop(Actor[Event]):
         """Everything that waits is void; whoever waits for an answer gets one, whatever he asked."""
         drained = self.inbox.drain()
         self.turns.preempted(message for message, _ in drained)
-        for message, asker in drained:
-            if asker is not None and not asker.done():
-                asker.set_exception(self._not_controller(message))
+        for message, reply_to in drained:
+            if reply_to is not None and not reply_to.done():
+                reply_to.set_exception(self._not_controller(message))
 
 
 def _turn_of(event: Event) -> int:
-    return event.turn
+    return event.priority

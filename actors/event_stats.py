@@ -99,7 +99,7 @@ class _InHand:
     failed: bool = False
 
 
-class Turns:
+class EventStats:
     """Which event's turn it is, and what became of those before. Kept by the loop.
 
     A large event stays in hand while small ones are handled between its chunks. What these take counts as theirs.

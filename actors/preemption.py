@@ -9,7 +9,7 @@ anew afterwards, and what was decided meanwhile is not decided again.
     BrokersChanged    chunk 1, 2 ┐                     ┌ chunk 3, 4 ...
     ElectionRequested            └ to its end ─ answer ┘
 
-What may be handled so says its `turn`; see `kactl.messages.events.Turn`. How long it may take all together is
+What may be handled so says its `priority`; see `kactl.messages.events.Priority`. How long it may take all together is
 bounded, so that a flood of small events
 delays the large one, and does not starve it: four times as long as the large one took since it
 was last held up, so that at least a fifth of the time is its own; but one event at least. Under any lesser load they
@@ -25,7 +25,7 @@ async def _nothing() -> None:
     """There is no loop that could hold anything."""
 
 
-class Recess:
+class Preemption:
     """What a handler of a large event knows of it. Given by the loop; without one there is never anything to hold for.
 
     Attributes:
@@ -36,6 +36,6 @@ class Recess:
     """
 
     def __init__(self) -> None:
-        self.is_brisk: Callable[[], bool] = never
+        self.is_high_rate: Callable[[], bool] = never
         self.is_due: Callable[[], bool] = never
-        self.hold: Callable[[], Awaitable[None]] = _nothing
+        self.yield_point: Callable[[], Awaitable[None]] = _nothing

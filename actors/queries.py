@@ -34,7 +34,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     seq: int
 
 
-class Looking:
+class Queries:
     """See the module."""
 
     node_id: int

@@ -11,7 +11,7 @@ from kactl.runtime.logs import logger
 log = logger(__name__)
 
 
-class Gate:
+class SendGate:
     """See the module. It stands open at first."""
 
     def __init__(self) -> None:

@@ -33,14 +33,14 @@ from kactl.transports.memory import MemoryHub, MemoryTransport
 from .actor import Ref
 from .channels import Channels
 from .chunks import WHOLE
-from .commands import Asking
+from .commands import Commands
 from .controller import ControllerLoop
 from .gauges import readings
-from .handlers.base import CHUNK_PARTITIONS, SHUTDOWN_LIMIT_MS, Reach, Settings
+from .handlers.base import CHUNK_PARTITIONS, SHUTDOWN_LIMIT_MS, ControllerContext, Settings
 from .machines.min_isr import KAFKA_DEFAULT, MinIsr
 from .machines.partitions import Partitions
 from .machines.replicas import Replicas
-from .queries import Looking, Snapshot
+from .queries import Queries, Snapshot
 from .watcher import Watcher
 
 __all__ = ["Controller", "Snapshot"]
@@ -53,7 +53,7 @@ STOP_TIMEOUT_S: Final = 5
 RESTART_PAUSE_MS: Final = 1000
 
 
-class Controller(Asking, Looking):
+class Controller(Commands, Queries):
     """A controller instance: contests for the controllership, and rules the cluster while it has it.
 
         async with kactl.Controller(node_id=1) as controller:
@@ -155,7 +155,7 @@ class Controller(Asking, Looking):
             clock=self.clock,
         )
         self.replicas = Replicas(self.cluster, self.store, self.channels, self.history, chunk=chunk, clock=self.clock)
-        reach = Reach(
+        context = ControllerContext(
             self.cluster,
             self.store,
             self.partitions.ref,
@@ -181,7 +181,7 @@ class Controller(Asking, Looking):
             ),
             enqueue=lambda event: self.loop.inbox.put_once(event),
         )
-        self.loop = ControllerLoop(reach, telemetry=self.telemetry, unclean=self.partitions.unclean)
+        self.loop = ControllerLoop(context, telemetry=self.telemetry, unclean=self.partitions.unclean)
         self._ref: Ref[Event] = self.loop.ref
         self._stack: BlockStack | None = None
         self.telemetry.observe(readings(self.loop, self.partitions, self.replicas, self.channels))

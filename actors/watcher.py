@@ -31,7 +31,7 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Changed, StoreEvent
 
 from .actor import ActorStopped, Inbox
-from .send_gate import Gate
+from .send_gate import SendGate
 
 log = logger(__name__)
 
@@ -68,7 +68,7 @@ class Watcher:
         self,
         inbox: Inbox[Event],
         clear_and_put: Callable[[Event], None],
-        gate: Gate,
+        gate: SendGate,
         configs: Callable[[StoreEvent], None] = lambda _: None,
     ) -> None:
         self._inbox = inbox

@@ -32,7 +32,7 @@ from bench.run import main, module, numbers, say, undisturbed
 from bench.stages import Stages
 from kactl.actors.chunks import WHOLE
 from kactl.actors.controller import ControllerLoop
-from kactl.actors.handlers.base import CHUNK_PARTITIONS, Reach, Settings
+from kactl.actors.handlers.base import CHUNK_PARTITIONS, ControllerContext, Settings
 from kactl.actors.machines.partitions import Partitions
 from kactl.actors.machines.replicas import Replicas
 from kactl.clock import SystemClock
@@ -93,7 +93,7 @@ class Bench:
         self.partitions = Partitions(self.cluster, store, self.channels, self.history, chunk=chunk)
         self.replicas = Replicas(self.cluster, store, self.channels, self.history, chunk=chunk)
         self.stages = Stages()
-        self.reach = Reach(
+        self.context = ControllerContext(
             self.cluster,
             store,
             self.partitions.ref,
@@ -105,7 +105,7 @@ class Bench:
             Settings(new_topic_id=lambda: bytes(16), chunk_partitions=chunk),
             enqueue=lambda event: None,
         )
-        self.loop = ControllerLoop(self.reach, telemetry=Telemetry(), unclean=self.partitions.unclean)
+        self.loop = ControllerLoop(self.context, telemetry=Telemetry(), unclean=self.partitions.unclean)
 
     def begin(self) -> None:
         """Be the controller, as a failover would leave it."""
@@ -125,7 +125,7 @@ class Bench:
         wrap(self.store, "commit", "commit")
         wrap(cluster, "apply", "apply")
         wrap(self.history, "apply", "add_partitions", "add_replicas")
-        for batch in (self.partitions.batch, self.replicas.batch, self.reach.batch):
+        for batch in (self.partitions.batch, self.replicas.batch, self.context.batch):
             wrap(batch, "gather", "lead_and_follow", "stop", "update_metadata", "flush")
         wrap(self.channels, "encode", "send")
 

@@ -11,7 +11,7 @@ Source: the classic controller's processAlterPartition. Unlike there, what the s
 
 import numpy as np
 
-from kactl.actors.machines.commit import Ledger
+from kactl.actors.machines.commit import Committer
 from kactl.errors import ControllerMoved, ErrorCode, Remedy, StaleBrokerEpoch, StoreError
 from kactl.machines.alter_partition import VERSION_WITH_IDS, Errors, Judged, Proposed, is_ahead, is_same, judge
 from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
@@ -21,7 +21,7 @@ from kactl.state.change import Change
 from kactl.state.rows import RowNumbers
 from kactl.state.table import NO_ROW, in_sync_of
 
-from .base import Handler, Handlers, Reach
+from .base import ControllerContext, Handler, Handlers
 
 log = logger(__name__)
 
@@ -29,9 +29,9 @@ log = logger(__name__)
 class IsrProposals(Handlers):
     """See the module."""
 
-    def __init__(self, reach: Reach) -> None:
-        super().__init__(reach)
-        self._ledger = Ledger(reach.cluster, reach.store)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._ledger = Committer(context.cluster, context.store)
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {AlterPartitionRequested: self.on_alter_partition_requested}
@@ -149,7 +149,7 @@ class IsrProposals(Handlers):
         if self.cluster.reassigning:
             for name in self.cluster.table.names(at):
                 if name in self.cluster.reassigning:
-                    self.reach.enqueue(LeadershipWritten(name))
+                    self.context.enqueue(LeadershipWritten(name))
 
     def _refused(self, event: AlterPartitionRequested, at: RowNumbers, judged: Judged, error: Errors) -> None:
         """Say what was refused; of each kind one line."""

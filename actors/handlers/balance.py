@@ -18,7 +18,7 @@ from kactl.runtime.logs import logger
 from kactl.state.change import Refusal
 from kactl.state.rows import Bools, Rows, first, preferred_slot
 
-from .base import Handler, Handlers, Reach
+from .base import ControllerContext, Handler, Handlers
 from .timers import Timers
 
 log = logger(__name__)
@@ -34,8 +34,8 @@ class Balancing(Handlers):
         timers: let the next check come, unless we resign before.
     """
 
-    def __init__(self, reach: Reach, timers: Timers) -> None:
-        super().__init__(reach)
+    def __init__(self, context: ControllerContext, timers: Timers) -> None:
+        super().__init__(context)
         self._timers = timers
 
     def handlers(self) -> dict[type[Event], Handler]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from kactl.actors.actor import Ref
 from kactl.actors.machines.messages import Move, Moved, MoveReplicas
 from kactl.actors.machines.outbox import BrokerChannels
-from kactl.actors.preemption import Recess
+from kactl.actors.preemption import Preemption
 from kactl.clock import Clock
 from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.machines.election import Election
@@ -68,7 +68,7 @@ class Settings:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Reach:
+class ControllerContext:
     """The cluster and those who work on it.
 
     Attributes:
@@ -87,7 +87,7 @@ class Reach:
     clock: Clock
     settings: Settings
     enqueue: Callable[[Event], None]
-    recess: Recess = dataclasses.field(default_factory=Recess)
+    preemption: Preemption = dataclasses.field(default_factory=Preemption)
 
 
 # Handles one event to its end; the result is the answer to one that was asked.
@@ -97,17 +97,17 @@ Handler = Callable[[Any], Awaitable[Any]]
 class Handlers:
     """Handlers of some kinds of events. They hold no state of their own."""
 
-    def __init__(self, reach: Reach) -> None:
-        self.reach = reach
-        self.cluster = reach.cluster
-        self.store = reach.store
-        self.partitions = reach.partitions
-        self.replicas = reach.replicas
-        self.channels = reach.channels
-        self.history = reach.history
-        self.batch = reach.batch
-        self.clock = reach.clock
-        self.settings = reach.settings
+    def __init__(self, context: ControllerContext) -> None:
+        self.context = context
+        self.cluster = context.cluster
+        self.store = context.store
+        self.partitions = context.partitions
+        self.replicas = context.replicas
+        self.channels = context.channels
+        self.history = context.history
+        self.batch = context.batch
+        self.clock = context.clock
+        self.settings = context.settings
 
     def handlers(self) -> dict[type[Event], Handler]:
         """The handler of each kind of event that is handled here."""
@@ -135,7 +135,7 @@ class Handlers:
         for name in self.cluster.table.names(at[rows.has_leadership & is_complete(rows)]):
             if name in self.cluster.reassigning:
                 # The first one that is complete takes the others with it.
-                self.reach.enqueue(LeadershipWritten(name))
+                self.context.enqueue(LeadershipWritten(name))
                 return
 
     async def move_many(self, move: Move) -> Moved:
@@ -143,12 +143,12 @@ class Handlers:
 
         What a caller knows of partitions from before may have changed then. `move.wanted` says which still want it.
         """
-        recess = self.reach.recess
-        move = dataclasses.replace(move, pause=recess.is_due)
+        preemption = self.context.preemption
+        move = dataclasses.replace(move, pause=preemption.is_due)
         parts: list[Moved] = []
         while True:
-            await self.let_in()
-            parts.append(await self.move(dataclasses.replace(move, brisk=recess.is_brisk())))
+            await self.run_small_events()
+            parts.append(await self.move(dataclasses.replace(move, high_rate=preemption.is_high_rate())))
             move = move.rest(len(parts[-1].at))
             if not len(move.at):
                 return Moved.of(parts)
@@ -157,11 +157,11 @@ class Handlers:
         self, at: RowNumbers, target: ReplicaState, brokers: frozenset[int] | None = None
     ) -> None:
         """Move replicas, however many; small events are handled meanwhile."""
-        recess = self.reach.recess
-        move = MoveReplicas(at, target, brokers, pause=recess.is_due)
+        preemption = self.context.preemption
+        move = MoveReplicas(at, target, brokers, pause=preemption.is_due)
         while len(move.at) and (brokers is None or brokers):
-            await self.let_in()
-            move = move.rest(await self.replicas.ask(dataclasses.replace(move, brisk=recess.is_brisk())))
+            await self.run_small_events()
+            move = move.rest(await self.replicas.ask(dataclasses.replace(move, high_rate=preemption.is_high_rate())))
 
     async def introduce(self, brokers: frozenset[int], at: RowNumbers) -> None:
         """Move the replicas of `brokers` in some rows to ONLINE and send each broker all of them in one LeaderAndIsr.
@@ -174,10 +174,10 @@ class Handlers:
         if brokers and len(at):
             await self.replicas.ask(MoveReplicas(at, ReplicaState.ONLINE, brokers, whole=True))
 
-    async def let_in(self) -> None:
+    async def run_small_events(self) -> None:
         """Let small events be handled, if one waits that should not wait any longer."""
-        if self.reach.recess.is_due():
-            await self.reach.recess.hold()
+        if self.context.preemption.is_due():
+            await self.context.preemption.yield_point()
 
     async def elect_offline(self) -> Moved:
         """Find leaders for all partitions that want one, topics that are being deleted left out."""
@@ -200,7 +200,7 @@ class Handlers:
         moving = not {partition.topic for partition in self.cluster.reassigning}.isdisjoint(names)
         self.cluster.remove_topics(names)
         if moving:
-            self.reach.enqueue(ReassignmentStored())
+            self.context.enqueue(ReassignmentStored())
 
     def broker_event(self, what: str, broker: int) -> BrokerEvent:
         return BrokerEvent(

@@ -18,7 +18,7 @@ from kactl.state.rows import RowNumbers
 from kactl.state.table import NO_ROW
 from kactl.stores.base import Found
 
-from .base import Handler, Handlers, Reach
+from .base import ControllerContext, Handler, Handlers
 from .offline import Offline
 from .reassignments import Reassignments
 
@@ -28,8 +28,8 @@ log = logger(__name__)
 class BrokerAnswers(Handlers):
     """See the module."""
 
-    def __init__(self, reach: Reach, offline: Offline, reassignments: Reassignments) -> None:
-        super().__init__(reach)
+    def __init__(self, context: ControllerContext, offline: Offline, reassignments: Reassignments) -> None:
+        super().__init__(context)
         self._offline = offline
         self._reassignments = reassignments
 

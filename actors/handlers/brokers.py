@@ -20,7 +20,7 @@ from kactl.state.change import Change
 from kactl.state.row_sets import common, without
 from kactl.state.rows import RowNumbers
 
-from .base import Handler, Handlers, Reach
+from .base import ControllerContext, Handler, Handlers
 from .controller_replicas import Hosting
 from .deletion import Deletion
 from .features import FeatureEvents
@@ -45,7 +45,7 @@ class BrokerEvents(Handlers):
 
     def __init__(
         self,
-        reach: Reach,
+        context: ControllerContext,
         features: FeatureEvents,
         *,
         offline: Offline,
@@ -53,7 +53,7 @@ class BrokerEvents(Handlers):
         reassignments: Reassignments,
         hosting: Hosting,
     ) -> None:
-        super().__init__(reach)
+        super().__init__(context)
         self._features = features
         self._offline = offline
         self._deletion = deletion
@@ -91,8 +91,8 @@ class BrokerEvents(Handlers):
         for broker in (*new, *bounced):
             self.channels.add(registered[broker])
         if new:
-            # Not between the registration and the first full LeaderAndIsr; see `welcome`.
-            await self.let_in()
+            # Not between the registration and the first full LeaderAndIsr; see `on_broker_startup`.
+            await self.run_small_events()
             with self._or_found_again():
                 cluster.add_brokers(registered[broker] for broker in new)
                 await self._hosting.brokers_came()
@@ -101,7 +101,7 @@ class BrokerEvents(Handlers):
             with self._or_found_again():
                 cluster.remove_brokers(bounced)
                 await self._brokers_failed(bounced)
-                await self.let_in()
+                await self.run_small_events()
                 cluster.add_brokers(registered[broker] for broker in bounced)
                 await self._brokers_started(bounced, "bounced")
         if dead:
@@ -123,9 +123,9 @@ class BrokerEvents(Handlers):
     async def _brokers_started(self, brokers: list[int], what: str) -> None:
         for broker in brokers:
             self.cluster.forget_offline_dirs(broker)
-        await self.welcome(brokers, what)
+        await self.on_broker_startup(brokers, what)
 
-    async def welcome(self, brokers: list[int], what: str) -> None:
+    async def on_broker_startup(self, brokers: list[int], what: str) -> None:
         """Count on brokers, for the first time or again: send everything to them, and their registrations to the rest.
 
         A new registration gets UpdateMetadata first, and then one LeaderAndIsr of all that it hosts. Small events are
@@ -173,11 +173,11 @@ class BrokerEvents(Handlers):
     async def on_writes_failed(self, event: WritesFailed) -> None:
         """Elections, first leaders, and replicas that are to leave ISRs: whatever the store did not keep."""
         cluster, table = self.cluster, self.cluster.table
-        at = cluster.take_undone()
+        at = cluster.pop_retries()
         try:
             await self._learn(at)
         except StoreError:
-            cluster.leave_undone(at)
+            cluster.mark_for_retry(at)
             raise
         rows = table.rows(at)
         gone = frozenset(np.unique(rows.replicas[rows.assigned]).tolist()) - cluster.brokers.keys()
@@ -226,7 +226,7 @@ class BrokerEvents(Handlers):
     async def _tell_of_all_partitions(self, brokers: list[int]) -> None:
         """UpdateMetadata of everything that has leadership, in parts that are gathered in some milliseconds.
 
-        Other tasks of the process run between two parts, small events do not; see `welcome`.
+        Other tasks of the process run between two parts, small events do not; see `on_broker_startup`.
         """
         at = self.cluster.table.with_leadership()
         size = WHOLE if self.settings.parity else METADATA_CHUNKS * self.settings.chunk_partitions

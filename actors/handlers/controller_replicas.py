@@ -17,7 +17,7 @@ from kactl.state.records import Assignments, Found, Names
 from kactl.state.rows import RowNumbers
 from kactl.state.table import NO_ROW
 
-from .base import Handlers, Reach
+from .base import ControllerContext, Handlers
 
 log = logger(__name__)
 
@@ -32,8 +32,8 @@ class Hosting(Handlers):
         rewritten: how many partitions were placed anew since this instance started.
     """
 
-    def __init__(self, reach: Reach) -> None:
-        super().__init__(reach)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self.rewritten = 0
         self._waiting: set[str] = set()
 
@@ -74,7 +74,7 @@ class Hosting(Handlers):
             if topic is not None and not table.rows(table.rows_of(topic)).has_leadership.any():
                 self.cluster.remove_topic(name)
         if waiting:
-            self.reach.enqueue(TopicsChanged())
+            self.context.enqueue(TopicsChanged())
 
     async def _write(self, ref: TopicRef, loaded: Assignments, changed: dict[TopicPartition, Assignment]) -> None:
         """One topic, whole, as the store wants it."""

@@ -16,7 +16,7 @@ from kactl.model import ControllerRecord
 from kactl.runtime.logs import logger
 from kactl.telemetry.terms import Controllerships
 
-from .base import Handler, Handlers, Reach
+from .base import ControllerContext, Handler, Handlers
 from .failover import Failover
 from .standby import Standby
 from .timers import Timers
@@ -45,25 +45,25 @@ class Controllership(Handlers):
 
     def __init__(
         self,
-        reach: Reach,
+        context: ControllerContext,
         failover: Failover,
         *,
-        look_again: LookAgain,
+        retry_later: LookAgain,
         standby: Standby,
         timers: Timers,
         unclean: Unclean,
     ) -> None:
-        super().__init__(reach)
+        super().__init__(context)
         self.active_id: int | None = None  # who holds the controllership, as far as we know
         self.ready = False  # whether we are active and have taken over wholly
         self.elections_won = 0
         self.terms = Controllerships()
         self.stopping = False
         self._failover = failover
-        self._look_again = look_again
+        self._look_again = retry_later
         self._standby = standby
         self._timers = timers
-        self._take_over = reach.settings.take_over
+        self._take_over = context.settings.take_over
         # Whether the store may name us without our knowing the epoch: an election, or its end, got no answer.
         self._perhaps_named = False
         self._unclean = unclean

@@ -22,10 +22,10 @@ from kactl.messages.events import DeletionsChanged, TopicsChanged
 from kactl.messages.log import TopicEvent
 from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState
 from kactl.runtime.logs import logger
-from kactl.state.deletion_blockers import Halt, HaltReason
+from kactl.state.deletion_blockers import BlockerReason, DeletionBlocker
 from kactl.state.rows import Bools, Ints, RowNumbers, holds, some
 
-from .base import Handlers, Reach
+from .base import ControllerContext, Handlers
 from .timers import Timers
 
 log = logger(__name__)
@@ -44,8 +44,8 @@ class Deletion(Handlers):
         timers: bring back a topic that the store failed to delete.
     """
 
-    def __init__(self, reach: Reach, timers: Timers) -> None:
-        super().__init__(reach)
+    def __init__(self, context: ControllerContext, timers: Timers) -> None:
+        super().__init__(context)
         self._timers = timers
 
     # -- what comes in and goes ----------------------------------------------------------------------------------------
@@ -81,9 +81,9 @@ class Deletion(Handlers):
 
         What else is stored of them goes now: overrides and the mark.
         """
-        unsure = self.cluster.deletion_unsure.intersection(topics)
+        unknown_outcomes = self.cluster.deletion_unsure.intersection(topics)
         self.forget_topics(topics)
-        self.cluster.deletion_unsure |= unsure
+        self.cluster.deletion_unsure |= unknown_outcomes
         await self.enqueue(topics)
 
     # -- what halts, and what does so no longer ------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class Deletion(Handlers):
         """What halted some topics is over; nothing happens if none of them waits for its deletion."""
         queued = self.cluster.topics_to_delete.intersection(topics)
         if queued:
-            self.cluster.lift_halts(queued)
+            self.cluster.lift_blockers(queued)
             await self.resume()
 
     async def resume_on(self, brokers: frozenset[int]) -> None:
@@ -111,20 +111,20 @@ class Deletion(Handlers):
     def mark_ineligible(
         self,
         topics: Iterable[str],
-        reason: HaltReason,
+        reason: BlockerReason,
         *,
         brokers: tuple[int, ...] = (),
         partitions: tuple[int, ...] = (),
         error: int = 0,
     ) -> None:
-        """Halt the deletion of those of some topics that wait for it. See `Halt` for the arguments."""
+        """Halt the deletion of those of some topics that wait for it. See `DeletionBlocker` for the arguments."""
         for name in sorted(self.cluster.topics_to_delete.intersection(topics)):
-            if reason is HaltReason.REASSIGNMENT and not partitions:
+            if reason is BlockerReason.REASSIGNMENT and not partitions:
                 moving = self._led_moves(name)
                 if moving:
-                    self._halt(name, Halt(reason, brokers, moving, error))
+                    self._halt(name, DeletionBlocker(reason, brokers, moving, error))
             else:
-                self._halt(name, Halt(reason, brokers, partitions, error))
+                self._halt(name, DeletionBlocker(reason, brokers, partitions, error))
 
     async def fail_replica_deletion(self, at: RowNumbers, brokers: frozenset[int], *, error: int = 0) -> None:
         """Replicas on some brokers could not be deleted, or cannot be now; those of other topics are passed over."""
@@ -136,7 +136,7 @@ class Deletion(Handlers):
         for number in np.unique(rows.topic).tolist():
             partitions = tuple(sorted(rows.partition[rows.topic == number].tolist()))
             name = self.cluster.table.topic_at(number).name
-            self._halt(name, Halt(HaltReason.REPLICA_FAILED, tuple(sorted(brokers)), partitions, error))
+            self._halt(name, DeletionBlocker(BlockerReason.REPLICA_FAILED, tuple(sorted(brokers)), partitions, error))
         await self.resume()
 
     async def complete_replica_deletion(self, at: RowNumbers, brokers: frozenset[int]) -> None:
@@ -234,14 +234,14 @@ class Deletion(Handlers):
         Raises:
             StoreError: it was the end of our controllership.
         """
-        unsure = self.cluster.deletion_unsure.intersection(topics)
+        unknown_outcomes = self.cluster.deletion_unsure.intersection(topics)
         try:
-            if unsure:
+            if unknown_outcomes:
                 # The mark goes last: all went well where it is gone. If there is such a topic, it is another one.
-                unsure -= set(await self.store.deletions())
-            if unsure:
-                self.reach.enqueue(TopicsChanged())
-            stored = {topic: self._led(topic) for topic in topics if topic not in unsure}
+                unknown_outcomes -= set(await self.store.deletions())
+            if unknown_outcomes:
+                self.context.enqueue(TopicsChanged())
+            stored = {topic: self._led(topic) for topic in topics if topic not in unknown_outcomes}
             return await self.store.delete_topics(stored, self.cluster.fence) if stored else {}
         except StoreError as failed:
             if failed.remedy is Remedy.RESIGN:
@@ -266,7 +266,7 @@ class Deletion(Handlers):
 
     # -- halts ---------------------------------------------------------------------------------------------------------
 
-    def _halt(self, topic: str, halt: Halt) -> None:
+    def _halt(self, topic: str, halt: DeletionBlocker) -> None:
         if self.cluster.halt_deletion(topic, halt):
             remedy = halt.remedy(self.cluster.shutting_down - self.cluster.drained)
             log.info("the deletion of topic %s halts, %s: %s", topic, halt.text, remedy)
@@ -282,12 +282,12 @@ class Deletion(Handlers):
             brokers = tuple(np.unique(rows.replicas[here]).tolist())
             partitions = tuple(sorted(rows.partition[some(here)].tolist()))
             name = self.cluster.table.topic_at(number).name
-            self._halt(name, Halt(HaltReason.OFFLINE_REPLICAS, brokers, partitions))
+            self._halt(name, DeletionBlocker(BlockerReason.OFFLINE_REPLICAS, brokers, partitions))
 
     def _halt_reassigned(self, topics: Iterable[str]) -> None:
         # Not those that have begun to go: nothing is moved there any more, and so no end of it would lift the halt.
         moving = {each.topic for each in self.cluster.reassigning} - self.cluster.deletion_started
-        self.mark_ineligible(moving.intersection(topics), HaltReason.REASSIGNMENT)
+        self.mark_ineligible(moving.intersection(topics), BlockerReason.REASSIGNMENT)
 
     def _led_moves(self, topic: str) -> tuple[int, ...]:
         """The partitions of a topic whose reassignment is worth waiting for.

@@ -12,7 +12,7 @@ from kactl.model import TopicRef
 from kactl.runtime.logs import logger
 from kactl.state.table import NO_ROW
 
-from .base import Handler, Handlers, Reach
+from .base import ControllerContext, Handler, Handlers
 from .deletion import Deletion
 
 log = logger(__name__)
@@ -21,8 +21,8 @@ log = logger(__name__)
 class DeletionEvents(Handlers):
     """See the module."""
 
-    def __init__(self, reach: Reach, deletion: Deletion) -> None:
-        super().__init__(reach)
+    def __init__(self, context: ControllerContext, deletion: Deletion) -> None:
+        super().__init__(context)
         self._deletion = deletion
 
     def handlers(self) -> dict[type[Event], Handler]:

@@ -22,7 +22,7 @@ from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, Bytes, Ints, RowNumbers, Rows, choose, first
 from kactl.state.table import NO_ROW
 
-from .base import Handler, Handlers, Reach
+from .base import ControllerContext, Handler, Handlers
 
 log = logger(__name__)
 
@@ -42,8 +42,8 @@ _NOBODY = {
 class Elections(Handlers):
     """See the module."""
 
-    def __init__(self, reach: Reach, unclean: Unclean) -> None:
-        super().__init__(reach)
+    def __init__(self, context: ControllerContext, unclean: Unclean) -> None:
+        super().__init__(context)
         self._unclean = unclean
 
     def handlers(self) -> dict[type[Event], Handler]:
@@ -76,7 +76,7 @@ class Elections(Handlers):
         finally:
             await self.store.delete_preferred_election_request(self.cluster.fence)
             # To read again is to listen for the next request, which may be there by now.
-            self.reach.enqueue(PreferredElectionStored())
+            self.context.enqueue(PreferredElectionStored())
 
     async def hold_stored(self) -> None:
         """The same as part of a takeover, which a store that fails for the moment does not undo."""
@@ -86,7 +86,7 @@ class Elections(Handlers):
             if failed.remedy is Remedy.RESIGN:
                 raise
             log.warning("preferred elections that are requested in the store have to wait: %s", failed)
-            self.reach.enqueue(PreferredElectionStored())
+            self.context.enqueue(PreferredElectionStored())
 
     async def _return_to_preferred(self, requested: list[TopicPartition]) -> None:
         """Those that do not exist, are being deleted, have no leadership, or need no election are passed over."""

@@ -14,7 +14,7 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Names
 
 from .balance import Balancing
-from .base import Handlers, Reach
+from .base import ControllerContext, Handlers
 from .deletion import Deletion
 from .elections import Elections
 from .features import FeatureEvents
@@ -30,7 +30,7 @@ class Failover(Handlers):
 
     def __init__(
         self,
-        reach: Reach,
+        context: ControllerContext,
         topics: TopicEvents,
         features: FeatureEvents,
         deletion: Deletion,
@@ -40,7 +40,7 @@ class Failover(Handlers):
         balancing: Balancing,
         standby: Standby,
     ) -> None:
-        super().__init__(reach)
+        super().__init__(context)
         self._topics = topics
         self._features = features
         self._deletion = deletion

@@ -7,15 +7,15 @@ from kactl.actors.machines.messages import Move
 from kactl.model import PartitionState, ReplicaState
 from kactl.state.rows import Bools, RowNumbers, Rows, some
 
-from .base import Handlers, Reach
+from .base import ControllerContext, Handlers
 from .deletion import Deletion
 
 
 class Offline(Handlers):
     """See the module."""
 
-    def __init__(self, reach: Reach, deletion: Deletion) -> None:
-        super().__init__(reach)
+    def __init__(self, context: ControllerContext, deletion: Deletion) -> None:
+        super().__init__(context)
         self._deletion = deletion
 
     async def replicas_offline(self, at: RowNumbers, brokers: frozenset[int]) -> None:

@@ -16,7 +16,7 @@ from kactl.state.rows import some
 from kactl.state.table import NO_ROW, Topic
 from kactl.stores.base import Assignments, Names
 
-from .base import Handler, Handlers, Reach
+from .base import ControllerContext, Handler, Handlers
 from .topics import TopicEvents, bounded
 
 log = logger(__name__)
@@ -29,8 +29,8 @@ class Growth(Handlers):
         topics: brings new partitions to life.
     """
 
-    def __init__(self, reach: Reach, topics: TopicEvents) -> None:
-        super().__init__(reach)
+    def __init__(self, context: ControllerContext, topics: TopicEvents) -> None:
+        super().__init__(context)
         self._topics = topics
 
     def handlers(self) -> dict[type[Event], Handler]:

@@ -84,7 +84,7 @@ class WaitingRequest(Handlers):
         await self.store.set_reassignment_request(left, self.cluster.fence)
         if not left:
             # Reading it is what listens for the next, and somebody may have been quicker.
-            self.reach.enqueue(ReassignmentStored())
+            self.context.enqueue(ReassignmentStored())
 
 
 def _invalid(name: TopicPartition, message: str) -> ReassignmentResult:

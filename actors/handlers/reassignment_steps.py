@@ -24,11 +24,11 @@ from kactl.machines.election import Election
 from kactl.model import NO_BROKER, Assignment, PartitionState, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.change import REFUSAL_TEXT, Change, Refusal
-from kactl.state.deletion_blockers import HaltReason
+from kactl.state.deletion_blockers import BlockerReason
 from kactl.state.rows import Bools, Bytes, RowNumbers, Rows, holds, some
 from kactl.stores.base import Assignments
 
-from .base import Handlers, Reach
+from .base import ControllerContext, Handlers
 from .deletion import Deletion
 from .reassignment_requests import WaitingRequest
 from .rewrites import Rewrites
@@ -50,12 +50,12 @@ Failures = dict[TopicPartition, Failure]
 class ReassignmentSteps(Handlers):
     """See the module."""
 
-    def __init__(self, reach: Reach, deletion: Deletion, waiting: WaitingRequest) -> None:
-        super().__init__(reach)
+    def __init__(self, context: ControllerContext, deletion: Deletion, waiting: WaitingRequest) -> None:
+        super().__init__(context)
         self._deletion = deletion
         self._waiting = waiting
-        self._rewrites = Rewrites(reach)
-        self.entries = TopicEntries(reach)
+        self._rewrites = Rewrites(context)
+        self.entries = TopicEntries(context)
 
     # -- a new target --------------------------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class ReassignmentSteps(Handlers):
         if not names:
             return {}
         self.cluster.reassigning |= set(names)
-        self._deletion.mark_ineligible({name.topic for name in names}, HaltReason.REASSIGNMENT)
+        self._deletion.mark_ineligible({name.topic for name in names}, BlockerReason.REASSIGNMENT)
         await self._watch()
         at = self.cluster.table.rows_named(names)
         # One that turns out to be complete when it is read again is not told to go on copying.
@@ -298,7 +298,7 @@ class ReassignmentSteps(Handlers):
         """
         _unless_over(error)
         names = list(names)
-        self.cluster.leave_undone(self.cluster.table.rows_named(names))
+        self.cluster.mark_for_retry(self.cluster.table.rows_named(names))
         return {name: _failed(error) for name in names}
 
 

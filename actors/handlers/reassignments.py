@@ -23,7 +23,7 @@ from kactl.state.row_sets import common
 from kactl.state.rows import Bools, RowNumbers, Rows, some
 from kactl.state.table import NO_ROW
 
-from .base import Handler, Handlers, Reach
+from .base import ControllerContext, Handler, Handlers
 from .deletion import Deletion
 from .reassignment_requests import Target, WaitingRequest, check_partition, check_request, check_target
 from .reassignment_steps import Failures, ReassignmentSteps
@@ -34,10 +34,10 @@ log = logger(__name__)
 class Reassignments(Handlers):
     """See the module."""
 
-    def __init__(self, reach: Reach, deletion: Deletion) -> None:
-        super().__init__(reach)
-        self._waiting = WaitingRequest(reach)
-        self._steps = ReassignmentSteps(reach, deletion, self._waiting)
+    def __init__(self, context: ControllerContext, deletion: Deletion) -> None:
+        super().__init__(context)
+        self._waiting = WaitingRequest(context)
+        self._steps = ReassignmentSteps(context, deletion, self._waiting)
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {

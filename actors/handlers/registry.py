@@ -5,7 +5,7 @@ from kactl.messages.events import Event
 
 from .alter_partition import IsrProposals
 from .balance import Balancing
-from .base import Handler, Reach
+from .base import ControllerContext, Handler
 from .broker_responses import BrokerAnswers
 from .brokers import BrokerEvents
 from .controller_replicas import Hosting
@@ -37,28 +37,28 @@ class AllHandlers:
         controllership, failover, standby, hosting: those that others know by name.
     """
 
-    def __init__(self, reach: Reach, *, unclean: Unclean, look_again: LookAgain) -> None:
-        timers = Timers(reach.clock, reach.enqueue)
-        features = FeatureEvents(reach)
-        deletion = Deletion(reach, timers)
-        offline = Offline(reach, deletion)
-        reassignments = Reassignments(reach, deletion)
-        self.hosting = Hosting(reach)
+    def __init__(self, context: ControllerContext, *, unclean: Unclean, retry_later: LookAgain) -> None:
+        timers = Timers(context.clock, context.enqueue)
+        features = FeatureEvents(context)
+        deletion = Deletion(context, timers)
+        offline = Offline(context, deletion)
+        reassignments = Reassignments(context, deletion)
+        self.hosting = Hosting(context)
         brokers = BrokerEvents(
-            reach,
+            context,
             features,
             offline=offline,
             deletion=deletion,
             reassignments=reassignments,
             hosting=self.hosting,
         )
-        topics = TopicEvents(reach, unclean, deletion, self.hosting)
-        elections = Elections(reach, unclean)
-        balancing = Balancing(reach, timers)
-        shutdowns = Shutdowns(reach, welcome=brokers.welcome, timers=timers)
-        self.standby = Standby(reach, timers)
+        topics = TopicEvents(context, unclean, deletion, self.hosting)
+        elections = Elections(context, unclean)
+        balancing = Balancing(context, timers)
+        shutdowns = Shutdowns(context, on_broker_startup=brokers.on_broker_startup, timers=timers)
+        self.standby = Standby(context, timers)
         self.failover = Failover(
-            reach,
+            context,
             topics,
             features,
             deletion,
@@ -68,9 +68,9 @@ class AllHandlers:
             standby=self.standby,
         )
         self.controllership = Controllership(
-            reach,
+            context,
             self.failover,
-            look_again=look_again,
+            retry_later=retry_later,
             standby=self.standby,
             timers=timers,
             unclean=unclean,
@@ -81,15 +81,15 @@ class AllHandlers:
             self.standby,
             brokers,
             topics,
-            Growth(reach, topics),
-            DeletionEvents(reach, deletion),
-            BrokerAnswers(reach, offline, reassignments),
+            Growth(context, topics),
+            DeletionEvents(context, deletion),
+            BrokerAnswers(context, offline, reassignments),
             reassignments,
             elections,
             balancing,
             shutdowns,
             features,
-            IsrProposals(reach),
-            ProducerIds(reach),
+            IsrProposals(context),
+            ProducerIds(context),
         ):
             self.by_kind |= group.handlers()

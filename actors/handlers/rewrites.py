@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from kactl.actors.machines.commit import ROUNDS_MAX, Ledger
+from kactl.actors.machines.commit import ROUNDS_MAX, Committer
 from kactl.runtime.logs import logger
 from kactl.state.change import Change, Refusal
 from kactl.state.rows import Bools, Bytes, RowNumbers, Rows, choose
 
-from .base import Handlers, Reach
+from .base import ControllerContext, Handlers
 
 log = logger(__name__)
 
@@ -26,9 +26,9 @@ _DOUBTFUL: Final = (Refusal.NO_LEADERSHIP, Refusal.NO_ELIGIBLE_LEADER)
 class Rewrites(Handlers):
     """See the module."""
 
-    def __init__(self, reach: Reach) -> None:
-        super().__init__(reach)
-        self._ledger = Ledger(reach.cluster, reach.store)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._ledger = Committer(context.cluster, context.store)
 
     async def write(self, at: RowNumbers, plan: Plan) -> tuple[Bytes, Bools]:
         """Write what `plan` makes of some rows, and take over what was kept. Nobody is told.
@@ -63,7 +63,7 @@ class Rewrites(Handlers):
             if not again.any():
                 return refusal, written
             waiting, read = waiting[again], True
-            rows, refused = await self._ledger.read_again(rows.take(again))
+            rows, refused = await self._ledger.reload(rows.take(again))
             refusal[waiting] = refused
             waiting, rows = waiting[refused == Refusal.NONE], rows.take(refused == Refusal.NONE)
         refusal[waiting] = Refusal.STORE_FAILED

@@ -29,7 +29,7 @@ from kactl.runtime.logs import logger
 from kactl.state.row_sets import common
 from kactl.state.rows import RowNumbers, holds
 
-from .base import Handler, Handlers, Reach
+from .base import ControllerContext, Handler, Handlers
 from .timers import Timers
 
 log = logger(__name__)
@@ -53,9 +53,9 @@ class Shutdowns(Handlers):
         timers: end the mark of a broker that stays.
     """
 
-    def __init__(self, reach: Reach, *, welcome: Welcome, timers: Timers) -> None:
-        super().__init__(reach)
-        self._welcome = welcome
+    def __init__(self, context: ControllerContext, *, on_broker_startup: Welcome, timers: Timers) -> None:
+        super().__init__(context)
+        self._welcome = on_broker_startup
         self._timers = timers
 
     def handlers(self) -> dict[type[Event], Handler]:

@@ -26,7 +26,7 @@ from kactl.state.rows import RowNumbers
 from kactl.state.table import NO_ROW
 from kactl.stores.base import Changes, Names, Store
 
-from .base import Handler, Handlers, Reach
+from .base import ControllerContext, Handler, Handlers
 from .timers import Timers
 from .topics import bounded, reassigned
 
@@ -159,8 +159,8 @@ class Standby(Handlers):
         timers: by which the copy is looked at again.
     """
 
-    def __init__(self, reach: Reach, timers: Timers) -> None:
-        super().__init__(reach)
+    def __init__(self, context: ControllerContext, timers: Timers) -> None:
+        super().__init__(context)
         self._timers = timers
         self._copy: Copy | None = None
         self._current_ms = self.clock.monotonic_ms()  # when the copy was last up to date; before that: when it began

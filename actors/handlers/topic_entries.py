@@ -16,7 +16,7 @@ from kactl.runtime.logs import logger
 from kactl.state.rows import Bools, Rows, some
 from kactl.state.table import Table
 
-from .base import Handlers, Reach
+from .base import ControllerContext, Handlers
 
 log = logger(__name__)
 
@@ -24,8 +24,8 @@ log = logger(__name__)
 class TopicEntries(Handlers):
     """See the module."""
 
-    def __init__(self, reach: Reach) -> None:
-        super().__init__(reach)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._doubtful: set[str] = set()  # topics of which we do not know what is stored
 
     async def write(self, topic: str, changed: Mapping[TopicPartition, Assignment]) -> None:
@@ -53,7 +53,7 @@ class TopicEntries(Handlers):
         known = self.cluster.table.topic(topic)
         if known is not None and isinstance(error, StoreError) and error.remedy is Remedy.READ_BACK:
             self._doubtful.add(topic)
-            self.cluster.leave_undone(self.cluster.table.rows_of(known))
+            self.cluster.mark_for_retry(self.cluster.table.rows_of(known))
 
     async def put_back(self) -> None:
         """Write the entries of which we do not know what is in them."""
@@ -69,7 +69,7 @@ class TopicEntries(Handlers):
                 if error.remedy is Remedy.RESIGN:
                     raise
                 self._doubtful.add(topic)
-                self.cluster.leave_undone(self.cluster.table.rows_of(known))
+                self.cluster.mark_for_retry(self.cluster.table.rows_of(known))
 
 
 def entry_of(table: Table, topic: str) -> dict[int, Assignment]:

@@ -25,7 +25,7 @@ from kactl.state.row_sets import common
 from kactl.state.rows import some
 from kactl.stores.base import Assignments, Names
 
-from .base import Handler, Handlers, Reach
+from .base import ControllerContext, Handler, Handlers
 from .controller_replicas import Hosting
 from .deletion import Deletion
 
@@ -50,8 +50,8 @@ class TopicEvents(Handlers):
         hosting: sees new partitions before anybody acts on them.
     """
 
-    def __init__(self, reach: Reach, unclean: Unclean, deletion: Deletion, hosting: Hosting) -> None:
-        super().__init__(reach)
+    def __init__(self, context: ControllerContext, unclean: Unclean, deletion: Deletion, hosting: Hosting) -> None:
+        super().__init__(context)
         self._unclean = unclean
         self._deletion = deletion
         self.hosting = hosting

@@ -12,8 +12,8 @@ from kactl.outbound.batch import RequestBatch
 from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers
 
-from ..chunks import WHOLE, Portions, in_chunks
-from .commit import Ledger
+from ..chunks import WHOLE, SendBuffer, in_chunks
+from .commit import Committer
 from .outbox import Outbox
 
 T = TypeVar("T")
@@ -29,10 +29,10 @@ class Large(Protocol):
     def pause(self) -> Callable[[], bool]: ...
 
     @property
-    def brisk(self) -> bool: ...
+    def high_rate(self) -> bool: ...
 
 
-class Course:
+class ChunkedMove:
     """See the module.
 
     Args:
@@ -44,7 +44,7 @@ class Course:
     """
 
     def __init__(
-        self, cluster: Cluster, ledger: Ledger, outbox: Outbox, *, chunk: int = WHOLE, clock: Clock | None = None
+        self, cluster: Cluster, ledger: Committer, outbox: Outbox, *, chunk: int = WHOLE, clock: Clock | None = None
     ) -> None:
         self.chunk = chunk
         self.batch = RequestBatch(cluster)
@@ -76,7 +76,7 @@ class Course:
             ControllerMoved, StoreError: nothing was sent but what was kept in earlier portions.
         """
         failures = self._ledger.failures
-        portions = Portions(self._clock)
+        portions = SendBuffer(self._clock)
         self.batch.begin()
 
         async def finished(begun: T) -> bool:
@@ -87,7 +87,9 @@ class Course:
 
         try:
             count = len(move.at)
-            done = await in_chunks(count, self.chunk, begin=begin, finish=finished, pause=move.pause, brisk=move.brisk)
+            done = await in_chunks(
+                count, self.chunk, begin=begin, finish=finished, pause=move.pause, high_rate=move.high_rate
+            )
         except (ControllerMoved, StoreError):
             raise
         except Exception:
@@ -101,7 +103,7 @@ class Course:
             self.batch.clear()
         given_up = done < count and self._ledger.failures > failures
         if given_up:
-            self._cluster.leave_undone(move.at[done:])
+            self._cluster.mark_for_retry(move.at[done:])
         return done, given_up
 
     def _send(self) -> None:

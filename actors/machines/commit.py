@@ -26,7 +26,7 @@ ROUNDS_MAX: Final = 50
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Settled:
+class CommitResult:
     """What became of a change.
 
     Attributes:
@@ -40,7 +40,7 @@ class Settled:
     failed: Bools
 
 
-class Ledger:
+class Committer:
     """See the module."""
 
     def __init__(self, cluster: Cluster, store: Store) -> None:
@@ -50,7 +50,7 @@ class Ledger:
         self._unsure: dict[TopicPartition, int] = {}
         self.failures = 0  # how many calls have failed as a whole
 
-    async def commit(self, change: Change) -> Settled:
+    async def commit(self, change: Change) -> CommitResult:
         """Commit the rows of `change` that have something to write; the others count as kept.
 
         Where the store fails the whole call, and cannot say afterwards what became of it, every row has failed.
@@ -60,7 +60,7 @@ class Ledger:
             StoreError: the store has ended our session, and so our controllership.
         """
         writes = change.writes
-        outcome = np.full(len(change), Outcome.KEPT, np.uint8)
+        outcome = np.full(len(change), Outcome.COMMITTED, np.uint8)
         version = change.partition_epoch.copy()
         if writes.any():
             try:
@@ -70,10 +70,10 @@ class Ledger:
                 log.error("writing the leadership of %d partitions failed: %s", np.count_nonzero(writes), error)
                 outcome[writes] = Outcome.FAILED
                 self.failures += 1
-        kept = outcome == Outcome.KEPT
-        self._cluster.leave_undone(change.rows.at[outcome == Outcome.FAILED])
+        kept = outcome == Outcome.COMMITTED
+        self._cluster.mark_for_retry(change.rows.at[outcome == Outcome.FAILED])
         final = change.committed(version)
-        return Settled(
+        return CommitResult(
             final if kept.all() else final.take(kept), kept, outcome == Outcome.CONFLICT, outcome == Outcome.FAILED
         )
 
@@ -106,7 +106,7 @@ class Ledger:
         self._unsure = {name: then for name, then in self._unsure.items() if then == epoch}
         self._unsure |= dict.fromkeys(write.names.take(write.expected == NO_VERSION), epoch)
 
-    def unsure(self, rows: Rows) -> Bools:
+    def unknown_outcomes(self, rows: Rows) -> Bools:
         """bool[n]: whose first leader we may have written ourselves, under our present epoch, without knowing it."""
         if not self._unsure:
             return np.zeros(len(rows), np.bool_)
@@ -114,7 +114,7 @@ class Ledger:
         names = self._cluster.table.names(rows.at)
         return np.fromiter((self._unsure.get(name) == epoch for name in names), np.bool_, len(rows))
 
-    def sure(self, rows: Rows) -> None:
+    def forget_outcomes(self, rows: Rows) -> None:
         """It is known now what became of these."""
         for name in self._cluster.table.names(rows.at):
             self._unsure.pop(name, None)
@@ -133,11 +133,11 @@ class Ledger:
         )
         untouched = choose(stored.found, stored.partition_epoch, np.int32(NO_VERSION)) == write.expected
         outcome = choose(
-            as_written, np.uint8(Outcome.KEPT), untouched, np.uint8(Outcome.FAILED), np.uint8(Outcome.CONFLICT)
+            as_written, np.uint8(Outcome.COMMITTED), untouched, np.uint8(Outcome.FAILED), np.uint8(Outcome.CONFLICT)
         )
         return outcome, choose(as_written, stored.partition_epoch, np.int32(NO_VERSION))
 
-    async def read_again(self, rows: Rows) -> tuple[Rows, Bytes]:
+    async def reload(self, rows: Rows) -> tuple[Rows, Bytes]:
         """The rows with the leadership that is stored now, and why some of them cannot go on.
 
         Returns:
@@ -153,12 +153,12 @@ class Ledger:
         except StoreError as error:
             _unless_over(error)
             log.error("reading the leadership of %d partitions failed: %s", len(rows), error)
-            self._cluster.leave_undone(rows.at)
+            self._cluster.mark_for_retry(rows.at)
             return rows, np.full(len(rows), Refusal.STORE_FAILED, np.uint8)
         table.admit(rows.at, stored.isr)
         now = table.rows(rows.at)
         found = stored.found
-        self._cluster.leave_undone(rows.at[stored.status == Found.FAILED])
+        self._cluster.mark_for_retry(rows.at[stored.status == Found.FAILED])
         refusal = choose(
             stored.status == Found.FAILED,
             np.uint8(Refusal.STORE_FAILED),

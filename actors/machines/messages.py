@@ -30,7 +30,7 @@ class Move:
     election: Election | None = None
     wanted: Callable[[Rows], Bools] | None = None
     pause: Callable[[], bool] = never
-    brisk: bool = False
+    high_rate: bool = False
 
     def rest(self, done: int) -> "Move":
         """The same for the rows behind the first `done`."""
@@ -89,7 +89,7 @@ class MoveReplicas:
     brokers: frozenset[int] | None = None
     which: Bools | None = None
     pause: Callable[[], bool] = never
-    brisk: bool = False
+    high_rate: bool = False
     whole: bool = False
 
     def rest(self, done: int) -> "MoveReplicas":

@@ -26,8 +26,8 @@ from kactl.telemetry.event_log import History
 
 from ..actor import Actor
 from ..chunks import WHOLE
-from .chunked import Course
-from .commit import ROUNDS_MAX, Ledger, Settled
+from .chunked import ChunkedMove
+from .commit import ROUNDS_MAX, CommitResult, Committer
 from .messages import Move, Moved
 from .outbox import Outbox
 from .unclean import Unclean
@@ -45,7 +45,7 @@ class _Round:
 
     change: Change
     unreadable: Bools
-    settled: Settled
+    settled: CommitResult
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class _Begun:
     at: RowNumbers
     wanted: Bools
     rows: Rows
-    first: tuple[Change, Settled] | None = None
+    first: tuple[Change, CommitResult] | None = None
     round: _Round | None = None
 
 
@@ -93,8 +93,8 @@ class Partitions(Actor[Move]):
         self.store = store
         self.history = history
         self.unclean = Unclean(cluster, store, own=unclean_default)
-        self.ledger = Ledger(cluster, store)
-        self.course = Course(cluster, self.ledger, outbox, chunk=chunk, clock=clock)
+        self.ledger = Committer(cluster, store)
+        self.course = ChunkedMove(cluster, self.ledger, outbox, chunk=chunk, clock=clock)
         self.batch = self.course.batch
         self.unclean_elections = 0  # decisions, not writes: one that is planned again counts again
 
@@ -183,12 +183,12 @@ class Partitions(Actor[Move]):
         refusal[electable] = await self._elect(rows.take(electable), election, begun.round)
         return Moved(rows.at, refusal, electable)
 
-    async def _write_first(self, rows: Rows, *, replaces: bool = False) -> tuple[Change, Settled]:
+    async def _write_first(self, rows: Rows, *, replaces: bool = False) -> tuple[Change, CommitResult]:
         epoch = self.cluster.fence.epoch
         change = partition.initialize(rows, self.cluster.now, controller_epoch=epoch, replaces=replaces)
         return change, await self.ledger.commit(change)
 
-    async def _initialize(self, rows: Rows, written: tuple[Change, Settled] | None = None) -> Bytes:
+    async def _initialize(self, rows: Rows, written: tuple[Change, CommitResult] | None = None) -> Bytes:
         """Commit first leaders. Where leadership is stored already the partition stays NEW until a controller loads it.
 
         Exceptions: leadership that we wrote without receiving the answer, or have read since, is adopted; leadership
@@ -212,12 +212,12 @@ class Partitions(Actor[Move]):
 
         Leadership that a handler has read meanwhile is in the table; only its state is missing.
         """
-        unsure = self.ledger.unsure(rows)
-        read, why = await self.ledger.read_again(rows)
+        unknown_outcomes = self.ledger.unknown_outcomes(rows)
+        read, why = await self.ledger.reload(rows)
         ours = (why == Refusal.NONE) & (read.controller_epoch == self.cluster.fence.epoch)
         # Written after the topic was deleted and created again, and before we knew: no replica of this one is in sync.
         earlier = ours & ~some(read.in_sync & read.assigned)
-        mine = (why == Refusal.NONE) & ~earlier & (rows.has_leadership | (ours & unsure))
+        mine = (why == Refusal.NONE) & ~earlier & (rows.has_leadership | (ours & unknown_outcomes))
         refusal: Bytes = choose(mine, np.uint8(Refusal.NONE), np.uint8(Refusal.STATE_EXISTS))
         if earlier.any():
             refusal[earlier] = await self._replace(read.take(earlier))
@@ -232,7 +232,7 @@ class Partitions(Actor[Move]):
         change, settled = await self._write_first(read, replaces=True)
         kept = settled.change
         self._online(kept.take(kept.writes), is_new=True)
-        self.ledger.sure(read.take(settled.kept & change.writes))
+        self.ledger.forget_outcomes(read.take(settled.kept & change.writes))
         refusal = change.refusal.copy()
         refusal[settled.conflict] = Refusal.STATE_EXISTS
         refusal[settled.failed] = Refusal.STORE_FAILED
@@ -240,7 +240,7 @@ class Partitions(Actor[Move]):
 
     async def _adopt_read(self, read: Rows) -> Bytes:
         """Take over leadership as it was read; where its leader has died since, elect another."""
-        self.ledger.sure(read)
+        self.ledger.forget_outcomes(read)
         state = partition.begin(read, self.cluster.now).state
         # As it was read: all of it is news to the table.
         change = Change.of(read, state=state, leader=read.leader.copy())
@@ -315,7 +315,7 @@ class Partitions(Actor[Move]):
 
     async def _read_again(self, rows: Rows, which: Bools, refusal: Bytes) -> tuple[Rows, Bytes]:
         """All rows, those of `which` with what is stored now; refusals of those that cannot go on are logged."""
-        read, refused = await self.ledger.read_again(rows if which.all() else rows.take(which))
+        read, refused = await self.ledger.reload(rows if which.all() else rows.take(which))
         refusal = refusal.copy()
         refusal[which] = refused
         self._refused(Change.of(read, refusal=refused).take(refused != Refusal.NONE), PartitionState.ONLINE)

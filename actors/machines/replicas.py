@@ -20,14 +20,14 @@ from kactl.model import ReplicaState
 from kactl.runtime.logs import logger
 from kactl.state.change import Change, Refusal
 from kactl.state.cluster import Cluster
-from kactl.state.rows import Bools, Bytes, Live, Rows, holds, some
+from kactl.state.rows import Bools, BrokerSet, Bytes, Rows, holds, some
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import History
 
 from ..actor import Actor
 from ..chunks import WHOLE
-from .chunked import Course
-from .commit import ROUNDS_MAX, Ledger, Settled
+from .chunked import ChunkedMove
+from .commit import ROUNDS_MAX, CommitResult, Committer
 from .messages import MoveReplicas
 from .outbox import Outbox
 
@@ -49,7 +49,7 @@ class _Leaving:
     unknown: Bools
     illegal: Rows
     change: Change
-    settled: Settled
+    settled: CommitResult
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,8 +86,8 @@ class Replicas(Actor[MoveReplicas]):
         super().__init__("replicas")
         self.cluster = cluster
         self.history = history
-        self.ledger = Ledger(cluster, store)
-        self.course = Course(cluster, self.ledger, outbox, chunk=chunk, clock=clock)
+        self.ledger = Committer(cluster, store)
+        self.course = ChunkedMove(cluster, self.ledger, outbox, chunk=chunk, clock=clock)
         self.batch = self.course.batch
 
     async def receive(self, message: MoveReplicas) -> int:
@@ -205,7 +205,7 @@ class Replicas(Actor[MoveReplicas]):
             self._refused_rows(rows.take(settled.failed), Refusal.STORE_FAILED)
             if not settled.conflict.any():
                 return
-            rows, refusal = await self.ledger.read_again(rows.take(settled.conflict))
+            rows, refusal = await self.ledger.reload(rows.take(settled.conflict))
             # Nothing stored is what one finds of a topic whose deletion is nearly done; no failure then.
             vanished = (refusal == Refusal.NO_LEADERSHIP) & rows.queued
             for reason in np.unique(refusal[(refusal != Refusal.NONE) & ~vanished]).tolist():
@@ -284,6 +284,6 @@ def _named(rows: Rows, message: MoveReplicas) -> Bools:
         (broker,) = message.brokers
         here = holds(rows, broker)
     else:
-        here = Live(message.brokers)[rows.replicas]
+        here = BrokerSet(message.brokers)[rows.replicas]
     held: Bools = here & (rows.assigned | left_over)
     return held

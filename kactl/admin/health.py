@@ -14,7 +14,7 @@ import numpy as np
 from kactl.config.settings import HealthConfig
 from kactl.errors import KactlError
 from kactl.state.cluster import Cluster
-from kactl.state.rows import Bools, Ints, Live, RowNumbers, preferred_imbalance, some
+from kactl.state.rows import Bools, BrokerSet, Ints, RowNumbers, preferred_imbalance, some
 from kactl.state.table import Table
 from kactl.telemetry.health import NAMED_MAX, Channel, Facts, Limits, Partitions
 
@@ -109,7 +109,7 @@ async def _on_standby(service: Service) -> Observed:
     table = copy.table
     counted = _counted_on_standby(copy, deleting)
     leader = table.column("leader")
-    gone = ~Live(brokers)[leader]
+    gone = ~BrokerSet(brokers)[leader]
     missing = some(table.column("assigned") & ~table.column("in_sync"))
     at = np.flatnonzero(counted)
     partitions = _partitions(

@@ -14,7 +14,7 @@ from kactl.clock import Clock
 from kactl.machines.reassignment import progress
 from kactl.model import NO_LEADER, ReplicaState, TopicPartition
 from kactl.state.cluster import Cluster
-from kactl.state.deletion_blockers import HaltReason
+from kactl.state.deletion_blockers import BlockerReason
 from kactl.state.rows import Bools, RowNumbers, some
 from kactl.state.table import Table
 from kactl.telemetry.health import NAMED_MAX, Stuck
@@ -128,7 +128,7 @@ def _left(table: Table, numbers: Longs, at: RowNumbers) -> Longs:
 
 
 def _halted(cluster: Cluster, topic: str) -> bool:
-    return any(halt.reason is not HaltReason.REASSIGNMENT for halt in cluster.deletion_ineligible.get(topic, ()))
+    return any(halt.reason is not BlockerReason.REASSIGNMENT for halt in cluster.deletion_ineligible.get(topic, ()))
 
 
 def _reason(cluster: Cluster, topic: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from kactl.actors.system import Controller
 from kactl.config.settings import Config
 from kactl.errors import ActionTimedOut, NotController
-from kactl.messages.admin import Asked
+from kactl.messages.admin import ControllerRequest
 from kactl.model import NO_EPOCH, NO_LEADER, ZERO_ID, Broker, TopicRef
 from kactl.runtime.logs import logger
 from kactl.transports.kafka.listener import KafkaListener, ListenerSettings
@@ -40,7 +40,7 @@ class ControllerRuled:
     def is_active(self) -> bool:
         return self._controller.is_active
 
-    async def ask(self, request: Asked) -> Any:
+    async def ask(self, request: ControllerRequest) -> Any:
         return await self._controller.ask(request)
 
     def brokers(self) -> list[Broker]:

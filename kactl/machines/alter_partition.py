@@ -20,7 +20,7 @@ import numpy.typing as npt
 from kactl.errors import ErrorCode, UnknownRecoveryState
 from kactl.messages.broker import IsrProposal
 from kactl.model import NO_BROKER, NO_EPOCH
-from kactl.state.rows import Bools, Ints, Live, Rows, choose, some
+from kactl.state.rows import Bools, BrokerSet, Ints, Rows, choose, some
 
 Errors = npt.NDArray[np.int16]
 Longs = npt.NDArray[np.int64]
@@ -122,7 +122,13 @@ class Judged:
 
 
 def judge(
-    rows: Rows, proposed: Proposed, *, broker: int, live: Live, version: int, epochs: Mapping[int, int] | None = None
+    rows: Rows,
+    proposed: Proposed,
+    *,
+    broker: int,
+    live: BrokerSet,
+    version: int,
+    epochs: Mapping[int, int] | None = None,
 ) -> Judged:
     """Judge what `broker` proposes for n rows. The first of the cases that holds decides.
 

@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 
 from kactl.model import NO_EPOCH
-from kactl.state.rows import Ints, Live, RowNumbers, first, preferred_slot, some
+from kactl.state.rows import BrokerSet, Ints, RowNumbers, first, preferred_slot, some
 from kactl.state.table import Table
 
 
@@ -35,7 +35,7 @@ class Balance:
     returning: RowNumbers
 
 
-def balance(table: Table, live: Live, *, percentage: int) -> Balance:
+def balance(table: Table, live: BrokerSet, *, percentage: int) -> Balance:
     """Look at all partitions but those of topics that wait for deletion.
 
     Args:

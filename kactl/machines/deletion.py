@@ -19,8 +19,8 @@ import numpy as np
 
 from kactl.model import ReplicaState
 from kactl.state.cluster import Cluster
-from kactl.state.deletion_blockers import Halt
-from kactl.state.rows import Bools, Bytes, Ints, Live, Rows, some
+from kactl.state.deletion_blockers import DeletionBlocker
+from kactl.state.rows import Bools, BrokerSet, Bytes, Ints, Rows, some
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ def due(topic: Ints, assigned: Bools, replica_state: Bytes, *, halted: Bools) ->
     )
 
 
-def dead(rows: Rows, live: Live) -> Bools:
+def dead(rows: Rows, live: BrokerSet) -> Bools:
     """bool[W, n]: assigned replicas that cannot be told to delete anything now."""
     unreachable: Bools = rows.assigned & ~rows.online(live)
     return unreachable
 
 
-def to_delete(rows: Rows, live: Live) -> Bools:
+def to_delete(rows: Rows, live: BrokerSet) -> Bools:
     """bool[W, n]: assigned replicas that can be told, and have not said yet that they are deleted."""
     told: Bools = rows.assigned & rows.online(live) & (rows.replica_state != ReplicaState.DELETION_SUCCESSFUL)
     return told
@@ -90,7 +90,7 @@ class Waiting(msgspec.Struct, frozen=True):
     started: bool
     replicas: int
     replicas_left: int
-    halts: tuple[Halt, ...]
+    halts: tuple[DeletionBlocker, ...]
 
 
 def waiting(cluster: Cluster) -> list[Waiting]:

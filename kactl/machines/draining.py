@@ -13,7 +13,7 @@ from kactl.machines import partition, replica
 from kactl.state.change import Refusal
 from kactl.state.cluster import Cluster
 from kactl.state.row_sets import common
-from kactl.state.rows import Bools, Circumstances, Ints, Live, RowNumbers, Rows, holds, some
+from kactl.state.rows import Bools, BrokerSet, Ints, LiveBrokers, RowNumbers, Rows, holds, some
 
 from .election import Election
 
@@ -59,7 +59,7 @@ def preview(cluster: Cluster, held: Rows, broker: int, min_isr: Ints) -> Effect:
     elected = partition.elect(
         held.take(leads),
         Election.CONTROLLED_SHUTDOWN,
-        Circumstances(Live(now.live.ids - {broker}), now.registered, now.recovery),
+        LiveBrokers(BrokerSet(now.live.ids - {broker}), now.registered, now.recovery),
         unclean=np.zeros(int(leads.sum()), np.bool_),
         controller_epoch=0,
     )

@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 
 from kactl.model import NO_LEADER
-from kactl.state.rows import Bools, Circumstances, Ints, Rows, choose, first, preferred_slot, some
+from kactl.state.rows import Bools, Ints, LiveBrokers, Rows, choose, first, preferred_slot, some
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,22 +51,22 @@ class Election(enum.Enum):
     CONTROLLED_SHUTDOWN = "controlled shutdown"
 
 
-Strategy = Callable[[Rows, Circumstances, Bools], Elected]
+Strategy = Callable[[Rows, LiveBrokers, Bools], Elected]
 
 
-def first_leader(p: Rows, now: Circumstances) -> Elected:
+def first_leader(p: Rows, now: LiveBrokers) -> Elected:
     """The first leader of a new partition: everybody who is online begins in sync."""
     eligible = p.assigned & p.online(now.live)
     nobody = np.zeros(len(p), np.bool_)
     return Elected(first(eligible, p.replicas), eligible, recovering=nobody, notify=eligible, unclean=nobody)
 
 
-def nobody_in_sync_online(p: Rows, now: Circumstances) -> Bools:
+def nobody_in_sync_online(p: Rows, now: LiveBrokers) -> Bools:
     """bool[n]: no member of the ISR is online, so that only an unclean election could help."""
     return ~some(p.in_sync & p.online(now.live))
 
 
-def offline(p: Rows, now: Circumstances, unclean: Bools) -> Elected:
+def offline(p: Rows, now: LiveBrokers, unclean: Bools) -> Elected:
     """The first online in-sync replica; where `unclean` allows it and nobody in sync is online, any online one."""
     online = p.online(now.live)
     candidates = p.assigned & online
@@ -84,19 +84,19 @@ def offline(p: Rows, now: Circumstances, unclean: Bools) -> Elected:
     )
 
 
-def reassignment(p: Rows, now: Circumstances, unclean: Bools) -> Elected:
+def reassignment(p: Rows, now: LiveBrokers, unclean: Bools) -> Elected:
     """The first replica of the target that is online and in sync. The ISR stays."""
     target = p.assigned & ~p.removing
     return _same_isr(p, first(target & p.in_sync & p.online(now.live), p.replicas), notify=target)
 
 
-def preferred(p: Rows, now: Circumstances, unclean: Bools) -> Elected:
+def preferred(p: Rows, now: LiveBrokers, unclean: Bools) -> Elected:
     """The first replica of the assignment, if it is online and in sync. The ISR stays."""
     head = preferred_slot(p.assigned)
     return _same_isr(p, first(head & p.in_sync & p.online(now.live), p.replicas), notify=p.assigned)
 
 
-def controlled_shutdown(p: Rows, now: Circumstances, unclean: Bools) -> Elected:
+def controlled_shutdown(p: Rows, now: LiveBrokers, unclean: Bools) -> Elected:
     """The first in-sync replica that stays. All brokers that are shutting down leave the ISR; dead ones do not."""
     registered = p.online(now.registered)
     leaving = now.registered[p.replicas] & ~now.live[p.replicas]

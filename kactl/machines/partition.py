@@ -20,7 +20,7 @@ import numpy as np
 
 from kactl.model import NO_LEADER, PartitionState
 from kactl.state.change import Change, Refusal
-from kactl.state.rows import Bools, Bytes, Circumstances, Ints, Rows, Transitions, check, choose, some
+from kactl.state.rows import Bools, Bytes, Ints, LiveBrokers, Rows, Transitions, check, choose, some
 
 from .election import STRATEGIES, Elected, Election, first_leader
 
@@ -77,7 +77,7 @@ def move(rows: Rows, target: PartitionState) -> Change:
     )
 
 
-def initialize(rows: Rows, now: Circumstances, *, controller_epoch: int, replaces: bool = False) -> Change:
+def initialize(rows: Rows, now: LiveBrokers, *, controller_epoch: int, replaces: bool = False) -> Change:
     """NEW → ONLINE: elect the first leader. Rows that are not NEW are rejected; a row goes ONLINE once it is committed.
 
     Args:
@@ -101,7 +101,7 @@ def initialize(rows: Rows, now: Circumstances, *, controller_epoch: int, replace
     return _online(rows, elected, found, refusal, epoch=rows.leader_epoch + 1, controller_epoch=controller_epoch)
 
 
-def elect(rows: Rows, election: Election, now: Circumstances, *, unclean: Bools, controller_epoch: int) -> Change:
+def elect(rows: Rows, election: Election, now: LiveBrokers, *, unclean: Bools, controller_epoch: int) -> Change:
     """ONLINE or OFFLINE → ONLINE: the next leader.
 
     Args:
@@ -150,7 +150,7 @@ def _online(
     )
 
 
-def begin(rows: Rows, now: Circumstances) -> Change:
+def begin(rows: Rows, now: LiveBrokers) -> Change:
     """Where each partition stands when a controller begins: direct, with no check.
 
     Without leadership NEW; led by an online replica ONLINE; else OFFLINE.

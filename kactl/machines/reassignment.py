@@ -20,7 +20,7 @@ import numpy as np
 from kactl.model import NO_BROKER, NO_LEADER, Assignment, PartitionView, TopicPartition
 from kactl.state.change import Change, Refusal
 from kactl.state.cluster import Cluster
-from kactl.state.rows import Bools, Circumstances, Ints, Rows, choose, some
+from kactl.state.rows import Bools, Ints, LiveBrokers, Rows, choose, some
 
 # -- what is decided ---------------------------------------------------------------------------------------------------
 
@@ -37,7 +37,7 @@ def is_complete(rows: Rows) -> Bools:
     return complete
 
 
-def led_by_target(rows: Rows, now: Circumstances) -> Bools:
+def led_by_target(rows: Rows, now: LiveBrokers) -> Bools:
     """bool[n]: a replica of the target leads, and is online."""
     return some(target_of(rows) & rows.online(now.live) & (rows.replicas == rows.leader))
 
@@ -64,7 +64,7 @@ def raise_epoch(rows: Rows, which: Bools, *, controller_epoch: int) -> Change:
     )
 
 
-def hand_over(rows: Rows, stays: Ints, now: Circumstances, *, controller_epoch: int) -> Change:
+def hand_over(rows: Rows, stays: Ints, now: LiveBrokers, *, controller_epoch: int) -> Change:
     """Leadership moves from a replica that is about to be stopped to one that stays, is in sync and online.
 
     Rows that are led by a replica that stays, or by one that nobody will stop, are left as they are. Where nobody can

@@ -13,13 +13,13 @@ import msgspec
 from kactl.errors import ErrorCode, NotController
 from kactl.model import NO_LEADER, Assignment, TopicPartition
 
-from .events import BRIEF_PARTITIONS_MAX, ControllerState, Event, Turn
+from .events import BRIEF_PARTITIONS_MAX, ControllerState, Event, Priority
 
 # How many partitions one topic may be asked for; a topic's stored entry has to fit ZooKeeper's limit for one node.
 PARTITIONS_OF_A_TOPIC_MAX: Final = 50_000
 
 
-class Asked(Event, frozen=True):
+class ControllerRequest(Event, frozen=True):
     """The root of all requests."""
 
     asked = True
@@ -30,7 +30,7 @@ class Asked(Event, frozen=True):
 # -- the instance ------------------------------------------------------------------------------------------------------
 
 
-class ResignRequested(Asked, frozen=True):
+class ResignRequested(ControllerRequest, frozen=True):
     """Give the controllership up. Answer: None.
 
     Attributes:
@@ -44,7 +44,7 @@ class ResignRequested(Asked, frozen=True):
     expected_epoch: int | None = None
 
 
-class UncleanElectionsEnabled(Asked, frozen=True):
+class UncleanElectionsEnabled(ControllerRequest, frozen=True):
     """This instance's own setting: topics that say nothing of it allow unclean elections from now on, or no longer.
 
     What the store says for all brokers wins over it. Answer: None.
@@ -58,7 +58,7 @@ class UncleanElectionsEnabled(Asked, frozen=True):
 # -- brokers -----------------------------------------------------------------------------------------------------------
 
 
-class UndrainRequested(Asked, frozen=True):
+class UndrainRequested(ControllerRequest, frozen=True):
     """A broker that was to be shut down stays: count on it again. Answer: whether it was marked as shutting down.
 
     It follows again what it was told to stop, and leads what nobody else can; it gets nothing back from those who lead
@@ -85,7 +85,7 @@ class ElectionKind(enum.Enum):
     UNCLEAN = "unclean"
 
 
-class ElectionRequested(Asked, frozen=True):
+class ElectionRequested(ControllerRequest, frozen=True):
     """Elect leaders. Answer: a list of ElectionResult, one for each partition that was asked for.
 
     Attributes:
@@ -99,9 +99,9 @@ class ElectionRequested(Asked, frozen=True):
     dry_run: bool = False
 
     @property
-    def turn(self) -> Turn:
+    def priority(self) -> Priority:
         few = self.partitions is not None and len(self.partitions) <= BRIEF_PARTITIONS_MAX
-        return Turn.SOON if few else Turn.AFTER
+        return Priority.HIGH if few else Priority.EXCLUSIVE
 
 
 class ElectionResult(msgspec.Struct, frozen=True):
@@ -126,7 +126,7 @@ class ElectionResult(msgspec.Struct, frozen=True):
 # -- topics ------------------------------------------------------------------------------------------------------------
 
 
-class TopicCreationRequested(Asked, frozen=True):
+class TopicCreationRequested(ControllerRequest, frozen=True):
     """Create a topic. Answer: its TopicRef; its partitions come to life with the TopicsChanged that follows.
 
     Attributes:
@@ -145,7 +145,7 @@ class TopicCreationRequested(Asked, frozen=True):
     dry_run: bool = False
 
 
-class TopicDeletionRequested(Asked, frozen=True):
+class TopicDeletionRequested(ControllerRequest, frozen=True):
     """Mark a topic for deletion. Answer: its TopicRef; the deletion begins with the DeletionsChanged that follows.
 
     Refused with NotFound, BeingDeleted or TopicDeletionDisabled.
@@ -156,7 +156,7 @@ class TopicDeletionRequested(Asked, frozen=True):
     dry_run: bool = False
 
 
-class PartitionsRequested(Asked, frozen=True):
+class PartitionsRequested(ControllerRequest, frozen=True):
     """Add partitions to a topic. Answer: None; they come to life with the TopicModified that follows.
 
     Refused with NotFound, InvalidPartitions (not more than there are), InvalidReplicaAssignment, BeingDeleted, or
@@ -178,7 +178,7 @@ class PartitionsRequested(Asked, frozen=True):
 # -- reassignments -----------------------------------------------------------------------------------------------------
 
 
-class ReassignmentRequested(Asked, frozen=True):
+class ReassignmentRequested(ControllerRequest, frozen=True):
     """Move partitions to other replicas, or cancel such a move. Answer: a list of ReassignmentResult, in order.
 
     Attributes:
@@ -205,7 +205,7 @@ class ReassignmentResult(msgspec.Struct, frozen=True):
     assignment: Assignment | None = None
 
 
-class ReassignmentsListed(Asked, frozen=True):
+class ReassignmentsListed(ControllerRequest, frozen=True):
     """Which partitions are being reassigned. Answer: dict[TopicPartition, Assignment], by name; others are left out.
 
     Attributes:
@@ -236,7 +236,7 @@ class FeatureUpdate(msgspec.Struct, frozen=True):
     upgrade_type: UpgradeType = UpgradeType.UPGRADE
 
 
-class FeatureUpdatesRequested(Asked, frozen=True):
+class FeatureUpdatesRequested(ControllerRequest, frozen=True):
     """Finalize levels of features. Answer: a list of FeatureResult, in order."""
 
     state = ControllerState.UPDATE_FEATURES

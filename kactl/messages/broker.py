@@ -10,14 +10,14 @@ import msgspec
 from kactl.errors import ErrorCode, StaleController
 from kactl.model import NO_EPOCH, Leadership, TopicRef
 
-from .admin import Asked
-from .events import BRIEF_PARTITIONS_MAX, ControllerState, Turn
+from .admin import ControllerRequest
+from .events import BRIEF_PARTITIONS_MAX, ControllerState, Priority
 
 # How many producer ids a broker is given at a time. Kafka's number.
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 
 
-class ControlledShutdownRequested(Asked, frozen=True):
+class ControlledShutdownRequested(ControllerRequest, frozen=True):
     """A broker is about to stop: lead its partitions elsewhere. Answer: list[TopicPartition], those it still leads.
 
     Refused with StaleController, StaleBrokerEpoch or BrokerNotAvailable. A broker that is still registered under the
@@ -56,7 +56,7 @@ class IsrProposal(msgspec.Struct, frozen=True):
     broker_epochs: tuple[int, ...] = ()
 
 
-class AlterPartitionRequested(Asked, frozen=True):
+class AlterPartitionRequested(ControllerRequest, frozen=True):
     """A leader proposes ISRs. Answer: a list of IsrResult, in order.
 
     Of two proposals for one partition the last one counts, and both are answered alike. Refused with NotController,
@@ -73,8 +73,8 @@ class AlterPartitionRequested(Asked, frozen=True):
     version: int = 3
 
     @property
-    def turn(self) -> Turn:
-        return Turn.SOON if len(self.proposals) <= BRIEF_PARTITIONS_MAX else Turn.AFTER
+    def priority(self) -> Priority:
+        return Priority.HIGH if len(self.proposals) <= BRIEF_PARTITIONS_MAX else Priority.EXCLUSIVE
 
 
 class IsrResult(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ class IsrResult(msgspec.Struct, frozen=True):
     leadership: Leadership | None = None
 
 
-class ProducerIdsRequested(Asked, frozen=True):
+class ProducerIdsRequested(ControllerRequest, frozen=True):
     """A broker wants producer ids. Answer: a `kactl.model.ProducerIdBlock` of PRODUCER_ID_BLOCK_SIZE ids.
 
     Refused with NotController, BrokerNotRegistered, StaleBrokerEpoch or ProducerIdsExhausted.
@@ -97,5 +97,5 @@ class ProducerIdsRequested(Asked, frozen=True):
     broker_epoch: int
 
     @property
-    def turn(self) -> Turn:
-        return Turn.SOON
+    def priority(self) -> Priority:
+        return Priority.HIGH

@@ -48,12 +48,12 @@ class ControllerState(enum.IntEnum):
         return self not in (ControllerState.IDLE, ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED)
 
 
-class Turn(enum.IntEnum):
-    """When an event may be handled while a large one is in hand. See `actors.recess`."""
+class Priority(enum.IntEnum):
+    """When an event may be handled while a large one is in hand. See `actors.preemption`."""
 
-    AFTER = 0  # when that one is done
-    BETWEEN = 1  # between two chunks of it, if it is not delayed by that, or has gone on for a while
-    SOON = 2  # as soon as a chunk of it is done: somebody waits
+    EXCLUSIVE = 0  # when that one is done
+    LOW = 1  # between two chunks of it, if it is not delayed by that, or has gone on for a while
+    HIGH = 2  # as soon as a chunk of it is done: somebody waits
 
 
 # An event that names more partitions than this is not brief: it takes milliseconds itself.
@@ -67,7 +67,7 @@ class Event(msgspec.Struct, frozen=True):
     # Handled whether we are the controller or not.
     on_standby: ClassVar[bool] = False
     # Says no more than "read again", and nothing may make the controller deaf to what it spoke of.
-    look_again: ClassVar[bool] = False
+    retry_later: ClassVar[bool] = False
     # Somebody waits for the answer; see `kactl.messages.admin`.
     asked: ClassVar[bool] = False
 
@@ -76,10 +76,10 @@ class Event(msgspec.Struct, frozen=True):
         return type(self).__name__
 
     @property
-    def turn(self) -> Turn:
+    def priority(self) -> Priority:
         """Only what concerns partitions that it names, or none at all, may come before a large event is done; and
         nothing that adds or removes topics, brokers or partitions, or says who is live."""
-        return Turn.AFTER
+        return Priority.EXCLUSIVE
 
 
 # -- the controllership ------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class Started(Event, frozen=True):
 
     state = ControllerState.CONTROLLER_CHANGE
     on_standby = True
-    look_again = True
+    retry_later = True
 
 
 class ControllerChanged(Event, frozen=True):
@@ -98,7 +98,7 @@ class ControllerChanged(Event, frozen=True):
 
     state = ControllerState.CONTROLLER_CHANGE
     on_standby = True
-    look_again = True
+    retry_later = True
 
 
 class ControllerGone(Event, frozen=True):
@@ -106,7 +106,7 @@ class ControllerGone(Event, frozen=True):
 
     state = ControllerState.CONTROLLER_CHANGE
     on_standby = True
-    look_again = True
+    retry_later = True
 
 
 class SessionLost(Event, frozen=True):
@@ -121,7 +121,7 @@ class SessionOpened(Event, frozen=True):
 
     state = ControllerState.CONTROLLER_CHANGE
     on_standby = True
-    look_again = True
+    retry_later = True
 
 
 class StandbyDue(Event, frozen=True):
@@ -137,14 +137,14 @@ class BrokersChanged(Event, frozen=True):
     """Brokers registered, or registrations ended."""
 
     state = ControllerState.BROKER_CHANGE
-    look_again = True
+    retry_later = True
 
 
 class BrokerModified(Event, frozen=True):
     """The data of one registration changed."""
 
     state = ControllerState.BROKER_CHANGE
-    look_again = True
+    retry_later = True
     broker: int
 
 
@@ -152,7 +152,7 @@ class BrokerLagged(Event, frozen=True):
     """A channel gave up a queue that grew beyond its bound; the broker has to be told everything anew."""
 
     state = ControllerState.BROKER_CHANGE
-    look_again = True
+    retry_later = True
     broker: int
 
 
@@ -160,21 +160,21 @@ class WritesFailed(Event, frozen=True):
     """The store failed for some partitions; what was to become of them is tried again."""
 
     state = ControllerState.BROKER_CHANGE
-    look_again = True
+    retry_later = True
 
 
 class TopicsChanged(Event, frozen=True):
     """Topics came or vanished."""
 
     state = ControllerState.TOPIC_CHANGE
-    look_again = True
+    retry_later = True
 
 
 class TopicModified(Event, frozen=True):
     """The assignment of one topic changed (Kafka: PartitionModifications)."""
 
     state = ControllerState.TOPIC_CHANGE
-    look_again = True
+    retry_later = True
     topic: str
 
 
@@ -182,28 +182,28 @@ class DeletionsChanged(Event, frozen=True):
     """Topics were marked for deletion (Kafka: TopicDeletion)."""
 
     state = ControllerState.TOPIC_DELETION
-    look_again = True
+    retry_later = True
 
 
 class ReassignmentStored(Event, frozen=True):
     """Somebody left a request for reassignments in the store (Kafka: ZkPartitionReassignment)."""
 
     state = ControllerState.ALTER_PARTITION_REASSIGNMENT
-    look_again = True
+    retry_later = True
 
 
 class PreferredElectionStored(Event, frozen=True):
     """Somebody left a request for preferred elections in the store (Kafka: ReplicaLeaderElection)."""
 
     state = ControllerState.MANUAL_LEADER_BALANCE
-    look_again = True
+    retry_later = True
 
 
 class LeadershipWritten(Event, frozen=True):
     """A leader wrote the ISR of a partition that is watched (Kafka: PartitionReassignmentIsrChange)."""
 
     state = ControllerState.ALTER_PARTITION_REASSIGNMENT
-    look_again = True
+    retry_later = True
     partition: TopicPartition
 
 
@@ -229,21 +229,21 @@ class IsrNotified(Event, frozen=True):
     """Leaders have written ISRs."""
 
     state = ControllerState.ISR_CHANGE
-    look_again = True
+    retry_later = True
 
 
 class LogDirNotified(Event, frozen=True):
     """A broker's log directory failed."""
 
     state = ControllerState.LOG_DIR_CHANGE
-    look_again = True
+    retry_later = True
 
 
 class TopicConfigChanged(Event, frozen=True):
     """The overrides of one topic changed; they may allow unclean elections now."""
 
     state = ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
-    look_again = True
+    retry_later = True
     topic: str
 
 
@@ -251,7 +251,7 @@ class DefaultConfigChanged(Event, frozen=True):
     """What is set for all brokers changed; it may allow unclean elections now."""
 
     state = ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
-    look_again = True
+    retry_later = True
 
 
 # -- what brokers answered ---------------------------------------------------------------------------------------------
@@ -270,10 +270,10 @@ class LeaderAndIsrAnswered(Event, frozen=True):
     response: LeaderAndIsrResponse
 
     @property
-    def turn(self) -> Turn:
+    def priority(self) -> Priority:
         """One that says of a directory that it failed is a large event itself."""
         clean = self.response.error == ErrorCode.NONE and not self.response.partitions.error.any()
-        return Turn.BETWEEN if clean else Turn.AFTER
+        return Priority.LOW if clean else Priority.EXCLUSIVE
 
 
 class UpdateMetadataAnswered(Event, frozen=True):
@@ -285,8 +285,8 @@ class UpdateMetadataAnswered(Event, frozen=True):
     response: UpdateMetadataResponse
 
     @property
-    def turn(self) -> Turn:
-        return Turn.BETWEEN
+    def priority(self) -> Priority:
+        return Priority.LOW
 
 
 class ReplicasDeleted(Event, frozen=True):

@@ -33,10 +33,10 @@ from kactl.model import LEADER_DURING_DELETE, NO_BROKER, Broker
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, Ints, RowNumbers, Rows, choose, members
 
-from .fan_out import Told
+from .fan_out import FanOut
 from .request_columns import (
     LEADERSHIP_ON_THE_WIRE,
-    Said,
+    RequestColumns,
     ascends,
     bounds_of,
     brokers_of,
@@ -83,7 +83,7 @@ class _Lead(NamedTuple):
         notify = np.concatenate([tall(lead.notify, width) for lead in leads], axis=1)
         return cls(rows, notify, np.concatenate([lead.is_new for lead in leads]))
 
-    def once(self, registered: Iterable[int]) -> tuple[Said, Ints, RowNumbers]:
+    def once(self, registered: Iterable[int]) -> tuple[RequestColumns, Ints, RowNumbers]:
         """What is said of each row, in table order; the registered brokers that are told, ascending, and of which row
         each."""
         lead = self
@@ -93,11 +93,11 @@ class _Lead(NamedTuple):
         brokers, positions = pairs(lead.rows.replicas, lead.notify)
         return lead._columns(), *registered_only(brokers, positions, registered)
 
-    def said(self) -> Said:
+    def said(self) -> RequestColumns:
         """One row for each broker and row."""
         return taken(self._columns(), *pairs(self.rows.replicas, self.notify))
 
-    def _columns(self) -> Said:
+    def _columns(self) -> RequestColumns:
         rows = self.rows
         return {
             **leadership(rows),
@@ -118,7 +118,7 @@ class RequestBatch:
     def clear(self) -> None:
         """Drop everything that was gathered."""
         self._lead: list[_Lead] = []
-        self._stop: list[Said] = []
+        self._stop: list[RequestColumns] = []
         self._metadata: list[tuple[Rows, Bools]] = []
         self._metadata_brokers: set[int] = set()
 
@@ -194,7 +194,7 @@ class RequestBatch:
         if not len(brokers):
             return
         bounds = bounds_of(brokers)
-        told = Told(
+        told = FanOut(
             self._states(
                 said,
                 adding=said["adding"],
@@ -287,7 +287,7 @@ class RequestBatch:
             )
             yield Addressed(broker, request)
 
-    def _states(self, said: "Said", **columns: Any) -> PartitionStates:
+    def _states(self, said: "RequestColumns", **columns: Any) -> PartitionStates:
         refs, topic = self._cluster.table.topics_of(said["topic"])
         named = {name: said[name] for name in LEADERSHIP_ON_THE_WIRE}
         return PartitionStates(topics=refs, topic=topic, **named, **columns)

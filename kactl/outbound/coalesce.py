@@ -37,7 +37,7 @@ from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopR
 from kactl.model import NO_BROKER, Broker
 from kactl.state.topics import Topics
 
-from .merge import Alive, Group, Leading, Metadata, Named, Stopping, Words, alive_in
+from .merge import Alive, Leading, MergeCandidate, Metadata, PartitionIndex, Stopping, Winners, alive_in
 from .request_columns import tall
 
 __all__ = ["Alive", "Coalesced", "alive_in", "coalesced"]
@@ -64,8 +64,8 @@ def coalesced(requests: Sequence[Request], *, broker: int, alive: Alive | None) 
     untouched = [Coalesced(request, at) for at, request in enumerate(requests)]
     if len(requests) < 2 or len({(r.controller_id, r.controller_epoch, r.broker_epoch) for r in requests}) > 1:
         return untouched
-    named = Named(requests)
-    groups: list[Group] = []
+    named = PartitionIndex(requests)
+    groups: list[MergeCandidate] = []
     for at, request in enumerate(requests):
         made = _group(at, request, named, broker, alive)
         if isinstance(made, Metadata):
@@ -76,7 +76,7 @@ def coalesced(requests: Sequence[Request], *, broker: int, alive: Alive | None) 
     return [Coalesced(_merged(group, requests, named), min(group.members)) for group in groups]
 
 
-def _group(at: int, request: Request, named: Named, broker: int, alive: Alive | None) -> Group:
+def _group(at: int, request: Request, named: PartitionIndex, broker: int, alive: Alive | None) -> MergeCandidate:
     match request:
         case LeaderAndIsr():
             return Leading(at, request, named, broker, alive)
@@ -86,12 +86,12 @@ def _group(at: int, request: Request, named: Named, broker: int, alive: Alive | 
             return Stopping(at, request, named)
 
 
-def _place(groups: list[Group], made: Group) -> None:
+def _place(groups: list[MergeCandidate], made: MergeCandidate) -> None:
     """Put `made` together with the last of its kind, where that stands or at the end; or put it at the end."""
-    past: list[Group] = []
+    past: list[MergeCandidate] = []
     for at in range(len(groups) - 1, max(-1, len(groups) - 2 - _PAST_MAX), -1):
         group = groups[at]
-        if made.torn or group.torn:
+        if made.conflicting or group.conflicting:
             break
         if type(group) is not type(made):
             past.append(group)
@@ -112,7 +112,7 @@ def _place(groups: list[Group], made: Group) -> None:
         groups[-_PAST_MAX - 2].settle()
 
 
-def _may_pass(mover: Group, other: Group) -> bool:
+def _may_pass(mover: MergeCandidate, other: MergeCandidate) -> bool:
     """Whether the two may change places."""
     if isinstance(mover, Metadata) and isinstance(other, Leading):
         return mover.before is not None and not other.names_leader_among(mover.changed())
@@ -126,7 +126,7 @@ def _may_pass(mover: Group, other: Group) -> bool:
 # -- one request of several --------------------------------------------------------------------------------------------
 
 
-def _merged(group: Group, requests: Sequence[Request], named: Named) -> Request:
+def _merged(group: MergeCandidate, requests: Sequence[Request], named: PartitionIndex) -> Request:
     last = requests[group.members[-1]]
     if group.words is None:
         return last
@@ -171,7 +171,7 @@ _STATES: Final = tuple(
 class _Columns:
     """Gathers columns of those rows whose words count."""
 
-    def __init__(self, places: list[int], members: Sequence[Request], words: Words) -> None:
+    def __init__(self, places: list[int], members: Sequence[Request], words: Winners) -> None:
         self._parts = []
         for place, request in zip(places, members, strict=True):
             which = np.flatnonzero(words.source == place)

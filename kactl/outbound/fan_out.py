@@ -14,7 +14,7 @@ from kactl.state.rows import Ints, RowNumbers
 from kactl.state.topics import Topics
 
 
-class Told:
+class FanOut:
     """Partitions of which several brokers are told.
 
     Attributes:
@@ -37,12 +37,12 @@ class Told:
     def size_of(self, place: int) -> int:
         return self.bounds[place + 1] - self.bounds[place]
 
-    def parts(self) -> list["TakenStates"]:
+    def parts(self) -> list["PartitionStatesView"]:
         """What each broker is told."""
-        return [TakenStates.part_of(self, place) for place in range(len(self))]
+        return [PartitionStatesView.part_of(self, place) for place in range(len(self))]
 
 
-class TakenStates(PartitionStates):
+class PartitionStatesView(PartitionStates):
     """What one broker is told; columns appear when they are asked for.
 
     Attributes:
@@ -51,11 +51,11 @@ class TakenStates(PartitionStates):
     """
 
     __slots__ = ("place", "told")
-    told: Told | None
+    told: FanOut | None
     place: int
 
     @classmethod
-    def part_of(cls, told: Told, place: int) -> "TakenStates":
+    def part_of(cls, told: FanOut, place: int) -> "PartitionStatesView":
         made = cls.__new__(cls)
         object.__setattr__(made, "told", told)
         object.__setattr__(made, "place", place)

@@ -1,7 +1,7 @@
-"""Which word counts, where several waiting requests speak of the same partitions. The rules stand in `coalescing`.
+"""Which request decides, where several queued requests name the same partition. `coalesce` has the rules.
 
-A `Group` is one request, or several that were put together; it knows of each partition whose word counts. Every column
-here is as long as there are partitions in all requests that wait, so that two groups are compared place by place.
+A `MergeCandidate` is one request, or several that were merged, with the partitions that it decides. Every column has
+one entry per partition named by any queued request, so candidates are compared element by element.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def alive_in(request: UpdateMetadata) -> Alive:
     return {broker.id: broker.endpoints for broker in request.live_brokers}
 
 
-class Named:
+class PartitionIndex:
     """All partitions that some requests name, numbered by topic and partition.
 
     Attributes:
@@ -52,7 +52,7 @@ class Named:
                     two_ids.add(int(number))
             here.append(set(local.tolist()))
             keys.append(local[named.topic] << 32 | named.partition)
-        self.torn = [bool(two_ids & names) for names in here]
+        self.conflicting = [bool(two_ids & names) for names in here]
         every, inverse = np.unique(np.concatenate(keys), return_inverse=True)
         self.topic, self.partition = every >> 32, (every & 0xFFFF_FFFF).astype(np.int32)
         self.rows: list[RowNumbers] = np.split(inverse, np.cumsum([len(each) for each in keys])[:-1])
@@ -64,7 +64,7 @@ class Named:
 # -- what may be put together, and what may move -----------------------------------------------------------------------
 
 
-class Words(NamedTuple):
+class Winners(NamedTuple):
     """The partitions that some requests name, and of each the request and its row whose word counts."""
 
     numbers: RowNumbers
@@ -73,7 +73,7 @@ class Words(NamedTuple):
     is_new: Bools
 
 
-class Group:
+class MergeCandidate:
     """One request, or several that were put together.
 
     Attributes:
@@ -84,11 +84,11 @@ class Group:
         words: the same for these alone, once it is settled; None of a single request.
     """
 
-    words: Words | None = None
+    words: Winners | None = None
 
-    def __init__(self, at: int, named: Named) -> None:
+    def __init__(self, at: int, named: PartitionIndex) -> None:
         self.members = [at]
-        self.torn = named.torn[at]
+        self.conflicting = named.conflicting[at]
         self.rows = named.rows[at]
         self.has = self._column(len(named), True, np.bool_)
         self.source = self._column(len(named), at, np.int32)
@@ -110,7 +110,7 @@ class Group:
         if len(self.members) > 1:
             numbers = np.flatnonzero(self.has)
             is_new = getattr(self, "is_new", self.has)[numbers]
-            self.words = Words(numbers, self.source[numbers], self.row[numbers], is_new)
+            self.words = Winners(numbers, self.source[numbers], self.row[numbers], is_new)
         for name, column in list(vars(self).items()):
             if isinstance(column, np.ndarray):
                 delattr(self, name)
@@ -132,8 +132,8 @@ class Group:
         raise NotImplementedError
 
 
-class Metadata(Group):
-    def __init__(self, at: int, request: UpdateMetadata, named: Named, alive: Alive | None) -> None:
+class Metadata(MergeCandidate):
+    def __init__(self, at: int, request: UpdateMetadata, named: PartitionIndex, alive: Alive | None) -> None:
         super().__init__(at, named)
         self.gone = self._column(len(named), request.states.leader == LEADER_DURING_DELETE, np.bool_)
         self.before = alive
@@ -156,10 +156,10 @@ class Metadata(Group):
         return {id_ for id_ in before.keys() | self.after.keys() if before.get(id_) != self.after.get(id_)}
 
 
-class Leading(Group):
+class Leading(MergeCandidate):
     """Attributes: `replica`: the recipient is named as one; `taken`: its leader is known to be alive."""
 
-    def __init__(self, at: int, request: LeaderAndIsr, named: Named, broker: int, alive: Alive | None) -> None:
+    def __init__(self, at: int, request: LeaderAndIsr, named: PartitionIndex, broker: int, alive: Alive | None) -> None:
         super().__init__(at, named)
         states, size = request.states, len(named)
         self.leader = self._column(size, states.leader, np.int32)
@@ -187,8 +187,8 @@ class Leading(Group):
         return bool(brokers) and bool(np.isin(self.leader[self.has], list(brokers)).any())
 
 
-class Stopping(Group):
-    def __init__(self, at: int, request: StopReplica, named: Named) -> None:
+class Stopping(MergeCandidate):
+    def __init__(self, at: int, request: StopReplica, named: PartitionIndex) -> None:
         super().__init__(at, named)
         self.delete = self._column(len(named), request.delete, np.bool_)
         # Above all epochs where the broker does not compare: -2 and -1.

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.ma  # np.unique loads it when it is called first, which took 27 ms in the middle of an event
 
 from kactl.model import NO_BROKER, Broker
-from kactl.state.rows import Bools, Ints, Live, RowNumbers, Rows, members
+from kactl.state.rows import Bools, BrokerSet, Ints, RowNumbers, Rows, members
 
 # A partition takes some 60 to 150 bytes, and a broker closes the connection over a request of more than 100 MiB
 # (socket.request.max.bytes). So a larger request is sent in parts, one behind the other.
@@ -24,7 +24,7 @@ _DENSE_ID_MAX: Final = 1 << 16
 
 # What is said to brokers, as columns by name; one row for each broker and partition. `broker` ascends, and what is said
 # to one broker stands in table order. Lists of brokers are int32[W, m], or None where all are empty.
-Said = dict[str, Any]
+RequestColumns = dict[str, Any]
 
 LEADERSHIP_ON_THE_WIRE: Final = (
     "partition",
@@ -37,7 +37,7 @@ LEADERSHIP_ON_THE_WIRE: Final = (
 )
 
 
-def leadership(rows: Rows) -> Said:
+def leadership(rows: Rows) -> RequestColumns:
     """What every broker may hear of a partition."""
     return {
         "at": rows.at,
@@ -68,16 +68,16 @@ def pairs(brokers: Ints, which: Bools) -> tuple[Ints, RowNumbers]:
     return named[order], positions[order]
 
 
-def taken(columns: Said, brokers: Ints, positions: RowNumbers) -> Said:
+def taken(columns: RequestColumns, brokers: Ints, positions: RowNumbers) -> RequestColumns:
     taken = {name: None if column is None else column[..., positions] for name, column in columns.items()}
     return {"broker": brokers, **taken}
 
 
-def brokers_of(said: list[Said]) -> list[int]:
+def brokers_of(said: list[RequestColumns]) -> list[int]:
     return sorted({broker for each in said for broker in np.unique(each["broker"]).tolist()})
 
 
-def by_broker(additions: list[Said], registered: dict[int, Broker]) -> Iterable[tuple[int, Said]]:
+def by_broker(additions: list[RequestColumns], registered: dict[int, Broker]) -> Iterable[tuple[int, RequestColumns]]:
     """What is said to each registered broker, by id: the newest word on each partition, in table order."""
     if not additions:
         return
@@ -91,7 +91,7 @@ def by_broker(additions: list[Said], registered: dict[int, Broker]) -> Iterable[
             yield broker, picked(said, slice(begin, end))
 
 
-def newest(additions: list[Said]) -> Said:
+def newest(additions: list[RequestColumns]) -> RequestColumns:
     """The newest word on each partition to each broker, by broker and then in table order. A flag stays once it was
     set."""
     said = additions[0]
@@ -120,7 +120,7 @@ def registered_only(brokers: Ints, positions: RowNumbers, registered: Iterable[i
     strangers = set(different(brokers)).difference(registered)
     if not strangers:
         return brokers, positions
-    known = ~Live(strangers)[brokers]
+    known = ~BrokerSet(strangers)[brokers]
     return brokers[known], positions[known]
 
 
@@ -143,13 +143,13 @@ def parts_of(begin: int, end: int) -> Iterable[slice]:
         yield slice(first, min(first + PARTITIONS_OF_A_REQUEST_MAX, end))
 
 
-def picked(said: Said, which: Any) -> Said:
+def picked(said: RequestColumns, which: Any) -> RequestColumns:
     return {name: None if column is None else column[..., which] for name, column in said.items()}
 
 
-def _joined(additions: list[Said]) -> Said:
+def _joined(additions: list[RequestColumns]) -> RequestColumns:
     """Additions one behind the other; narrower lists are filled up."""
-    columns: Said = {}
+    columns: RequestColumns = {}
     for name in additions[0]:
         values = [each[name] for each in additions]
         if all(value is None for value in values):

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from kactl.clock import Clock
 from kactl.errors import KactlError
-from kactl.messages.admin import Asked
+from kactl.messages.admin import ControllerRequest
 from kactl.messages.broker import ControlledShutdownRequested
 from kactl.model import NO_EPOCH, TopicPartition
 from kactl.runtime.logs import logger
@@ -24,7 +24,7 @@ BACKOFF_MS: Final = 500
 class Controller(Protocol):
     """The way to whoever is the controller; found anew for each try."""
 
-    async def ask(self, asked: Asked) -> list[TopicPartition]: ...
+    async def ask(self, asked: ControllerRequest) -> list[TopicPartition]: ...
 
 
 async def hand_over(

@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from kactl.messages.admin import Asked
+from kactl.messages.admin import ControllerRequest
 from kactl.messages.control import Request, Response
 
 
@@ -22,7 +22,7 @@ class Handler(Protocol):
 class Ask(Protocol):
     """The way to a controller."""
 
-    async def __call__(self, asked: Asked, /) -> Any:
+    async def __call__(self, asked: ControllerRequest, /) -> Any:
         """Leave a request, and wait for what its kind says is the answer.
 
         A caller that gives up does not take its request back.

@@ -20,7 +20,7 @@ from kactl.clock import Clock
 from kactl.errors import KactlError
 from kactl.model import NO_BROKER, Leadership, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.state.rows import Bools, Ints, Live, RowNumbers, members, some
+from kactl.state.rows import Bools, BrokerSet, Ints, RowNumbers, members, some
 from kactl.stores.base import Names
 
 from .hosted import Hosted, Role
@@ -84,7 +84,7 @@ class _Postponed:
     until_ms: float
 
 
-def candidates(hosted: Hosted, live: Live) -> Candidates:
+def candidates(hosted: Hosted, live: BrokerSet) -> Candidates:
     """Where a leader may have somebody to take in, or a recovery to end: live replicas are out of sync."""
     rows = hosted.in_role(Role.LEADER)
     replicas, isr = hosted.replicas[:, rows], hosted.isr[:, rows]
@@ -129,7 +129,7 @@ class IsrKeeper:
         way: Way,
         clock: Clock,
         pause: Pause,
-        live: Callable[[], Live],
+        live: Callable[[], BrokerSet],
         offline: Callable[[Names], Ints],
         follows: Follows,
         in_sync: InSync | None,

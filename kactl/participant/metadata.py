@@ -5,7 +5,7 @@ import numpy as np
 
 from kactl.messages.control import PartitionStates, UpdateMetadata
 from kactl.model import LEADER_DURING_DELETE, NO_BROKER, NO_EPOCH, ZERO_ID, Broker, TopicPartition
-from kactl.state.rows import Bools, Ints, Live
+from kactl.state.rows import Bools, BrokerSet, Ints
 from kactl.stores.base import Names
 
 from .columns import lengthened, one_list, put_lists
@@ -32,7 +32,7 @@ class MetadataCache:
     def __init__(self) -> None:
         self.controller_id = NO_BROKER
         self.live_brokers: dict[int, Broker] = {}
-        self.live = Live()
+        self.live = BrokerSet()
         self._index = Index()
         self._ids: dict[str, bytes] = {}
         self._leader: Ints = np.zeros(0, np.int32)
@@ -88,7 +88,7 @@ class MetadataCache:
         """Take over what the controller says."""
         self.controller_id = request.controller_id
         self.live_brokers = {broker.id: broker for broker in request.live_brokers}
-        self.live = Live(self.live_brokers)
+        self.live = BrokerSet(self.live_brokers)
         states = request.states
         if not len(states):
             return

@@ -10,7 +10,7 @@ import anyio
 
 from kactl.clock import Clock
 from kactl.errors import ControllerUnreachable
-from kactl.messages.admin import Asked
+from kactl.messages.admin import ControllerRequest
 from kactl.model import NO_BROKER
 
 from .hub import Hub
@@ -40,7 +40,7 @@ class ToController:
         self._clock = clock
         self._timeout_ms = timeout_ms
 
-    async def ask(self, asked: Asked) -> Any:
+    async def ask(self, asked: ControllerRequest) -> Any:
         """Ask once; what the kind of `asked` says is the answer.
 
         Raises:

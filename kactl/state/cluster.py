@@ -31,10 +31,10 @@ from kactl.model import (
 )
 
 from .change import Change
-from .deletion_blockers import Halt
+from .deletion_blockers import DeletionBlocker
 from .records import Assignments, Leaderships, Names
 from .row_sets import common
-from .rows import Bools, Circumstances, Ints, Live, RowNumbers, Rows, choose, preferred_imbalance
+from .rows import Bools, BrokerSet, Ints, LiveBrokers, RowNumbers, Rows, choose, preferred_imbalance
 from .table import NO_ROW, Table
 
 NOT_ACTIVE: Final = Fence(epoch=0, version=0)
@@ -72,11 +72,11 @@ class Cluster:
         self._brokers: dict[int, Broker] = {}
         self._shutting_down: set[int] = set()
         self._drained: set[int] = set()
-        self._now: Circumstances | None = None
+        self._now: LiveBrokers | None = None
         self.topics_to_delete: set[str] = set()
         self.deletion_started: set[str] = set()
         # Topics whose deletion does not go on now, and why; only topics that wait for it.
-        self.deletion_ineligible: dict[str, tuple[Halt, ...]] = {}
+        self.deletion_ineligible: dict[str, tuple[DeletionBlocker, ...]] = {}
         # Topics that the store was told to delete without saying whether it did.
         self.deletion_unsure: set[str] = set()
         self.reassigning: set[TopicPartition] = set()
@@ -114,22 +114,22 @@ class Cluster:
         return frozenset(self._drained)
 
     @property
-    def deletable(self) -> Live:
+    def deletable(self) -> BrokerSet:
         """Brokers that are sent orders to delete replicas: the live ones and the drained ones.
 
         A drained broker is registered, reachable, and may stay for weeks. One that asked to stop goes at any moment,
         so a deletion waits until it is back.
         """
         live = self.now.live
-        return Live(live.ids | (self._drained & self._brokers.keys())) if self._drained else live
+        return BrokerSet(live.ids | (self._drained & self._brokers.keys())) if self._drained else live
 
     @property
-    def now(self) -> Circumstances:
+    def now(self) -> LiveBrokers:
         """Who is live and who is registered, for elections and machines."""
         if self._now is None:
-            registered = Live(self._brokers)
-            live = Live(self._brokers.keys() - self._shutting_down) if self._shutting_down else registered
-            self._now = Circumstances(live, registered, recovery=self.recovery)
+            registered = BrokerSet(self._brokers)
+            live = BrokerSet(self._brokers.keys() - self._shutting_down) if self._shutting_down else registered
+            self._now = LiveBrokers(live, registered, recovery=self.recovery)
         return self._now
 
     def add_brokers(self, brokers: Iterable[Broker]) -> None:
@@ -236,7 +236,7 @@ class Cluster:
         self.offline_count -= int(np.count_nonzero(rows.state == PartitionState.OFFLINE))
         self.deletion_started |= begun
 
-    def halt_deletion(self, name: str, halt: Halt) -> bool:
+    def halt_deletion(self, name: str, halt: DeletionBlocker) -> bool:
         """Note why the deletion of a topic does not go on; one of the same reason is replaced.
 
         Returns:
@@ -249,7 +249,7 @@ class Cluster:
         self.deletion_ineligible[name] = (*others, halt)
         return len(others) == len(before)
 
-    def lift_halts(self, topics: Iterable[str]) -> None:
+    def lift_blockers(self, topics: Iterable[str]) -> None:
         """The deletion of some topics may go on."""
         for name in topics:
             self.deletion_ineligible.pop(name, None)
@@ -275,7 +275,7 @@ class Cluster:
         self.topics_to_delete -= gone
         self.deletion_started -= gone
         self.deletion_unsure -= gone
-        self.lift_halts(gone)
+        self.lift_blockers(gone)
         if self.reassigning:
             self.reassigning = {partition for partition in self.reassigning if partition.topic not in gone}
 
@@ -314,16 +314,16 @@ class Cluster:
         rows = self.table.rows(self.table.rows_of(known))
         return bool((rows.replica_state[rows.assigned] == state).all())
 
-    def leave_undone(self, at: RowNumbers) -> None:
+    def mark_for_retry(self, at: RowNumbers) -> None:
         """Note rows for which the store failed: what was to become of them is to be tried again."""
         if len(at):
             self._undone.append(at)
 
     @property
-    def is_undone(self) -> bool:
+    def has_retries(self) -> bool:
         return bool(self._undone)
 
-    def take_undone(self) -> RowNumbers:
+    def pop_retries(self) -> RowNumbers:
         """The rows that were noted, each once and as far as they are still in use; none are noted afterwards."""
         undone, self._undone = self._undone, []
         at = np.unique(np.concatenate(undone)) if undone else np.zeros(0, np.intp)

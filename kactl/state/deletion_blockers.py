@@ -16,7 +16,7 @@ from kactl.errors import ErrorCode
 _NAMED_MAX: Final = 10
 
 
-class HaltReason(enum.Enum):
+class BlockerReason(enum.Enum):
     """Why; the words are those that Kafka logs."""
 
     OFFLINE_REPLICAS = "offline replicas"
@@ -24,7 +24,7 @@ class HaltReason(enum.Enum):
     REASSIGNMENT = "topic reassignment in progress"
 
 
-class Halt(msgspec.Struct, frozen=True):
+class DeletionBlocker(msgspec.Struct, frozen=True):
     """One reason why one topic's deletion does not go on.
 
     Attributes:
@@ -33,7 +33,7 @@ class Halt(msgspec.Struct, frozen=True):
         error: what a broker answered; NONE where no answer is the reason.
     """
 
-    reason: HaltReason
+    reason: BlockerReason
     brokers: tuple[int, ...] = ()
     partitions: tuple[int, ...] = ()
     error: int = ErrorCode.NONE
@@ -42,9 +42,9 @@ class Halt(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """What holds the deletion up, as a sentence without its beginning: "partitions 0, 1 are being reassigned"."""
         partitions, brokers = _counted("partition", self.partitions), _counted("broker", self.brokers)
-        if self.reason is HaltReason.REASSIGNMENT:
+        if self.reason is BlockerReason.REASSIGNMENT:
             return f"{partitions if self.partitions else 'partitions'} {_are(self.partitions)} being reassigned"
-        if self.reason is HaltReason.OFFLINE_REPLICAS:
+        if self.reason is BlockerReason.OFFLINE_REPLICAS:
             return f"replicas of {partitions} on {brokers} are offline"
         if self.error == ErrorCode.NONE:
             return f"{brokers} failed while replicas of {partitions} were to be deleted there"
@@ -57,7 +57,7 @@ class Halt(msgspec.Struct, frozen=True):
         Args:
             shutting_down: registered brokers that are about to stop. Starting one of these again does nothing.
         """
-        if self.reason is HaltReason.REASSIGNMENT:
+        if self.reason is BlockerReason.REASSIGNMENT:
             return "wait until the brokers that are being added are in sync; it can no longer be cancelled"
         brokers = _counted("broker", self.brokers)
         if self.error != ErrorCode.NONE:

@@ -227,7 +227,7 @@ class Write:
 class Outcome(enum.IntEnum):
     """What became of one row of a write."""
 
-    KEPT = 0
+    COMMITTED = 0
     CONFLICT = 1  # another version stands there, or something stands there already, or nothing
     FAILED = 2  # the store answered with another error for this row
 
@@ -246,7 +246,7 @@ class Committed:
 
     @property
     def kept(self) -> Bools:
-        kept: Bools = self.outcome == Outcome.KEPT
+        kept: Bools = self.outcome == Outcome.COMMITTED
         return kept
 
 

@@ -25,7 +25,7 @@ Transitions = npt.NDArray[np.bool_]
 _DENSE_ID_MAX: Final = 1 << 16
 
 
-class Live:
+class BrokerSet:
     """A set of broker ids that answers for whole columns: `live[p.replicas]` is bool of the same shape.
 
     NO_BROKER is never in it, nor is anything below.
@@ -60,7 +60,7 @@ class Live:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Circumstances:
+class LiveBrokers:
     """What a choice depends on besides the rows.
 
     Attributes:
@@ -69,8 +69,8 @@ class Circumstances:
         recovery: whether a leader that was elected uncleanly is told to recover (protocol level 3.2 and above).
     """
 
-    live: Live
-    registered: Live
+    live: BrokerSet
+    registered: BrokerSet
     recovery: bool = True
 
 
@@ -121,7 +121,7 @@ class Rows:
     def replace(self, **columns: Any) -> "Rows":
         return dataclasses.replace(self, **columns)
 
-    def online(self, live: Live) -> Bools:
+    def online(self, live: BrokerSet) -> Bools:
         """[W, n]: the broker is in `live` and the replica's directory has not failed. Assigned or not."""
         return live[self.replicas] & ~self.dir_offline
 

@@ -16,7 +16,7 @@ from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, PartitionState, Partitio
 
 from .change import CHANGED_COLUMNS, Change
 from .records import Leaderships
-from .rows import Bools, Ints, Live, RowNumbers, Rows, some
+from .rows import Bools, BrokerSet, Ints, RowNumbers, Rows, some
 from .topic_index import NO_ROW, Topic, TopicRows
 
 __all__ = ["NO_ROW", "Table", "Topic", "in_sync_of"]
@@ -99,7 +99,7 @@ class Table(TopicRows):
         at = np.flatnonzero(found)
         return self.not_queued(at[self._columns["topic"][at] >= 0])
 
-    def led_by_none_of(self, live: Live) -> RowNumbers:
+    def led_by_none_of(self, live: BrokerSet) -> RowNumbers:
         """Rows with leadership whose leader is not an online replica; a leader of NO_LEADER is none.
 
         Topics that wait for deletion are left out.
@@ -117,14 +117,14 @@ class Table(TopicRows):
         at = np.flatnonzero(self._column("leader") == broker)
         return self.not_queued(at[self._columns["assigned"][:, at].sum(axis=0) > 1])
 
-    def with_replica_on(self, brokers: Iterable[int] | Live) -> RowNumbers:
+    def with_replica_on(self, brokers: Iterable[int] | BrokerSet) -> RowNumbers:
         """Rows with an assigned replica on one of the brokers."""
-        ids = brokers.ids if isinstance(brokers, Live) else frozenset(brokers)
+        ids = brokers.ids if isinstance(brokers, BrokerSet) else frozenset(brokers)
         replicas, assigned = self._column("replicas"), self._column("assigned")
         if len(ids) == 1:
             (broker,) = ids
             return np.flatnonzero(some((replicas == broker) & assigned))
-        return np.flatnonzero(some(Live(ids)[replicas] & assigned))
+        return np.flatnonzero(some(BrokerSet(ids)[replicas] & assigned))
 
     def with_strangers_in_sync(self) -> RowNumbers:
         """Rows with a member in sync that is not assigned, topics that wait for deletion left out."""

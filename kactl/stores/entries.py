@@ -68,7 +68,9 @@ class EntryTable:
         kept = standing == write.expected
         homeless = kept & ~present & ((topic == NO_TOPIC) | (partition < 0) | (partition >= PARTITION_LIMIT))
         kept &= ~homeless
-        outcome = np.where(kept, Outcome.KEPT, np.where(homeless, Outcome.FAILED, Outcome.CONFLICT)).astype(np.uint8)
+        outcome = np.where(kept, Outcome.COMMITTED, np.where(homeless, Outcome.FAILED, Outcome.CONFLICT)).astype(
+            np.uint8
+        )
         version = np.where(kept, write.expected + 1, NO_VERSION).astype(np.int32)
         which = slice(None) if kept.all() else kept
         made = Entries(

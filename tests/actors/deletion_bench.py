@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from kactl.actors.actor import Ref
-from kactl.actors.handlers.base import Reach, Settings
+from kactl.actors.handlers.base import ControllerContext, Settings
 from kactl.actors.handlers.deletion import Deletion
 from kactl.actors.handlers.deletion_events import DeletionEvents
 from kactl.actors.handlers.offline import Offline
@@ -69,7 +69,7 @@ class DeletionBench:
         for machine in (bench.partitions, bench.replicas):
             machine.course.outbox = self.outbox
         self.history = bench.history
-        reach = Reach(
+        context = ControllerContext(
             self.cluster,
             self.store.promised,
             cast(Ref[Move], Direct(bench.partitions, self.asked)),
@@ -81,9 +81,9 @@ class DeletionBench:
             Settings(new_topic_id=lambda: bytes(16), delete_topics=delete_topics),
             enqueue=self.enqueued.append,
         )
-        self.deletion = Deletion(reach, Timers(self.clock, self.enqueued.append))
-        self.events = DeletionEvents(reach, self.deletion)
-        self.offline = Offline(reach, self.deletion)
+        self.deletion = Deletion(context, Timers(self.clock, self.enqueued.append))
+        self.events = DeletionEvents(context, self.deletion)
+        self.offline = Offline(context, self.deletion)
 
     # -- what happens
 

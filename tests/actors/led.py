@@ -11,7 +11,7 @@ import msgspec
 
 from kactl.actors.system import Controller
 from kactl.errors import ErrorCode
-from kactl.messages.admin import Asked
+from kactl.messages.admin import ControllerRequest
 from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.stores.base import Names
@@ -72,7 +72,7 @@ async def led(
             await made.check()
 
 
-async def ask(made: World, asked: Asked) -> Any:
+async def ask(made: World, asked: ControllerRequest) -> Any:
     """Ask the controller as a broker does."""
     found = made.controller.hub.controller(CONTROLLER)
     assert found is not None

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, NamedTuple
 
-from kactl.messages.admin import Asked
+from kactl.messages.admin import ControllerRequest
 from kactl.messages.control import UpdateMetadata
 from kactl.messages.events import ControllerState, Event
 from kactl.model import NO_BROKER
@@ -55,7 +55,7 @@ class Blocking(Event, frozen=True):
     on_standby = True
 
 
-class Failing(Asked, frozen=True):
+class Failing(ControllerRequest, frozen=True):
     """Its handler raises what it is told."""
 
     state = ControllerState.TOPIC_CHANGE

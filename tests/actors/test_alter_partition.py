@@ -517,18 +517,18 @@ async def test_a_version_that_only_the_leader_has_heard_of_is_read_before_it_is_
 class Unsure(MemoryStore):
     """Does what it is asked for and does not say so, once; then it cannot be read, as often as it is told."""
 
-    unsure = False
+    unknown_outcomes = False
     blind = 0
 
     async def commit(self, write: Write, fence: Fence) -> Committed:
         committed = await super().commit(write, fence)
-        if self.unsure:
-            self.unsure = False
+        if self.unknown_outcomes:
+            self.unknown_outcomes = False
             raise StoreUnavailable("the connection broke")
         return committed
 
     async def leaderships(self, names: Names) -> Leaderships:
-        if self.blind and not self.unsure:
+        if self.blind and not self.unknown_outcomes:
             self.blind -= 1
             raise StoreUnavailable("the connection is broken")
         return await super().leaderships(names)
@@ -536,7 +536,7 @@ class Unsure(MemoryStore):
 
 async def test_a_write_without_an_answer_is_read_back() -> None:
     async with led(make_store=lambda store: Unsure(store.state, clock=store._clock)) as made:
-        made.controller.store.unsure = True  # type: ignore[attr-defined]
+        made.controller.store.unknown_outcomes = True  # type: ignore[attr-defined]
 
         (result,) = await propose(made, proposal((1,)))
 
@@ -547,7 +547,7 @@ async def test_a_write_without_an_answer_is_read_back() -> None:
 async def test_a_write_of_which_nobody_heard_is_found_when_the_leader_proposes_again() -> None:
     async with led(make_store=lambda store: Unsure(store.state, clock=store._clock)) as made:
         store = made.controller.store
-        store.unsure, store.blind = True, 1  # type: ignore[attr-defined]
+        store.unknown_outcomes, store.blind = True, 1  # type: ignore[attr-defined]
         (result,) = await propose(made, proposal((1,)))
         assert result.error is ErrorCode.UNKNOWN_SERVER_ERROR
         assert made.known("t-0").partition_epoch == VERSION

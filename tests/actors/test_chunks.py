@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kactl.actors.chunks import BRISK, IN_FLIGHT, PORTION_CHUNKS, PORTION_MS, Portions, in_chunks
+from kactl.actors.chunks import BRISK, IN_FLIGHT, PORTION_CHUNKS, PORTION_MS, SendBuffer, in_chunks
 from tests.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
@@ -85,7 +85,7 @@ async def test_there_is_no_small_rest(count: int, size: int, begun: list[str]) -
 
 async def test_brisk_chunks_are_small_and_one_at_a_time() -> None:
     work = Work()
-    task = asyncio.ensure_future(in_chunks(4, 2 * BRISK, begin=work.begin, finish=work.finish, brisk=True))
+    task = asyncio.ensure_future(in_chunks(4, 2 * BRISK, begin=work.begin, finish=work.finish, high_rate=True))
     await settle()
     assert work.log == ["begin 0-2"]
     await work.write(0)
@@ -156,7 +156,7 @@ async def test_cancelling_ends_what_is_on_its_way() -> None:
 
 async def test_a_portion_is_some_chunks_or_what_was_held_back_for_long() -> None:
     clock = ManualClock()
-    portions = Portions(clock)
+    portions = SendBuffer(clock)
 
     assert [portions.is_full() for _ in range(2 * PORTION_CHUNKS)] == 2 * ([False] * (PORTION_CHUNKS - 1) + [True])
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kactl.actors.actor import INBOX_LIMIT
-from kactl.actors.send_gate import Gate
+from kactl.actors.send_gate import SendGate
 from kactl.actors.watcher import Watcher
 from kactl.errors import ErrorCode, IllegalState, StoreUnavailable, TopicExists
 from kactl.messages.control import (
@@ -298,8 +298,8 @@ async def test_a_full_inbox_loses_nothing_that_the_store_tells_only_once() -> No
         for _ in range(INBOX_LIMIT):
             inbox.put(noise)
 
-        Watcher(inbox, w.controller.loop.clear_and_put, Gate())(StoreEvent(Changed.TOPIC, "orders"))
-        Watcher(inbox, w.controller.loop.clear_and_put, Gate())(StoreEvent(Changed.TOPIC, "orders"))
+        Watcher(inbox, w.controller.loop.clear_and_put, SendGate())(StoreEvent(Changed.TOPIC, "orders"))
+        Watcher(inbox, w.controller.loop.clear_and_put, SendGate())(StoreEvent(Changed.TOPIC, "orders"))
 
         assert len(inbox) == INBOX_LIMIT + 1
 

@@ -9,7 +9,7 @@ from kactl.actors.machines.messages import Move, MoveReplicas
 from kactl.errors import ErrorCode, StoreUnavailable
 from kactl.messages.events import DeletionsChanged
 from kactl.model import PartitionState, ReplicaState, TopicPartition
-from kactl.state.deletion_blockers import Halt, HaltReason
+from kactl.state.deletion_blockers import BlockerReason, DeletionBlocker
 from kactl.stores.base import Names
 from tests.actors.bench import Stopped, at
 from tests.actors.deletion_bench import BROKERS, DeletionBench, open_deletion_bench
@@ -112,7 +112,9 @@ async def test_a_dead_replica_halts_the_topic_after_the_live_ones_were_started(o
     assert one_dead.partitions("foo") == {"ABSENT"}
     assert one_dead.replicas("foo") == {1: STARTED, 2: INELIGIBLE, 3: STARTED}
     assert one_dead.queued == one_dead.started == {"foo"}
-    assert one_dead.cluster.deletion_ineligible == {"foo": (Halt(HaltReason.OFFLINE_REPLICAS, (2,), (0, 1)),)}
+    assert one_dead.cluster.deletion_ineligible == {
+        "foo": (DeletionBlocker(BlockerReason.OFFLINE_REPLICAS, (2,), (0, 1)),)
+    }
     assert one_dead.stories == [("foo", "deletion started"), ("foo", "deletion halted")]
 
 
@@ -158,7 +160,9 @@ async def dies_meanwhile() -> AsyncIterator[DeletionBench]:
 async def test_a_replica_that_failed_halts_the_topic_and_waits_for_the_others(dies_meanwhile: DeletionBench) -> None:
     assert dies_meanwhile.replicas("foo") == {1: STARTED, 2: INELIGIBLE, 3: STARTED}
     assert dies_meanwhile.queued == dies_meanwhile.started == {"foo"}
-    assert dies_meanwhile.cluster.deletion_ineligible == {"foo": (Halt(HaltReason.REPLICA_FAILED, (2,), (0, 1)),)}
+    assert dies_meanwhile.cluster.deletion_ineligible == {
+        "foo": (DeletionBlocker(BlockerReason.REPLICA_FAILED, (2,), (0, 1)),)
+    }
 
 
 @pytest.mark.scenario(171)
@@ -197,8 +201,8 @@ async def test_every_reason_is_kept_until_all_are_lifted() -> None:
 
         halts = b.cluster.deletion_ineligible["foo"]
         assert halts == (
-            Halt(HaltReason.REASSIGNMENT, (), (1,)),
-            Halt(HaltReason.REPLICA_FAILED, (3,), (0, 1)),
+            DeletionBlocker(BlockerReason.REASSIGNMENT, (), (1,)),
+            DeletionBlocker(BlockerReason.REPLICA_FAILED, (3,), (0, 1)),
         )
         assert [halt.text for halt in halts] == [
             "partition 1 is being reassigned",
@@ -224,7 +228,9 @@ async def test_a_request_that_is_refused_as_a_whole_has_deleted_nothing() -> Non
         await b.answers(2, {"foo-0": 0, "foo-1": 0}, error=ErrorCode.UNKNOWN_SERVER_ERROR)
 
         assert b.replicas("foo") == {1: STARTED, 2: INELIGIBLE, 3: STARTED}
-        assert b.cluster.deletion_ineligible == {"foo": (Halt(HaltReason.REPLICA_FAILED, (2,), (0, 1), -1),)}
+        assert b.cluster.deletion_ineligible == {
+            "foo": (DeletionBlocker(BlockerReason.REPLICA_FAILED, (2,), (0, 1), -1),)
+        }
         assert b.moves(MoveReplicas) == ["DELETION_INELIGIBLE"]
 
 
@@ -237,7 +243,9 @@ async def test_an_answer_is_taken_partition_by_partition() -> None:
 
         states = [b.cluster.table.view(row).replica_states[2] for row in b.rows("foo").tolist()]
         assert states == [ReplicaState.DELETION_SUCCESSFUL, ReplicaState.DELETION_INELIGIBLE]
-        assert b.cluster.deletion_ineligible == {"foo": (Halt(HaltReason.REPLICA_FAILED, (2,), (1,), 56),)}
+        assert b.cluster.deletion_ineligible == {
+            "foo": (DeletionBlocker(BlockerReason.REPLICA_FAILED, (2,), (1,), 56),)
+        }
         assert b.cluster.deletion_ineligible["foo"][0].text == (
             "broker 2 could not delete replicas of partition 1: KAFKA_STORAGE_ERROR (56)"
         )
@@ -337,7 +345,7 @@ async def test_a_directory_that_fails_halts_the_topic_like_a_broker() -> None:
 
         await b.offline.replicas_offline(row, frozenset({3}))
 
-        assert b.cluster.deletion_ineligible == {"foo": (Halt(HaltReason.REPLICA_FAILED, (3,), (0,)),)}
+        assert b.cluster.deletion_ineligible == {"foo": (DeletionBlocker(BlockerReason.REPLICA_FAILED, (3,), (0,)),)}
         assert b.replicas("foo") == {1: STARTED, 2: STARTED, 3: INELIGIBLE | STARTED}
         assert b.replicas("bar") == dict.fromkeys(BROKERS, ONLINE)
 
@@ -457,7 +465,7 @@ async def test_a_reassignment_halts_a_topic_because_it_is_queued_first() -> None
         kafka.cluster.reassigning.add(moving)
 
         # In this order, as Kafka does it, the mark does not hold: nobody is queued whom it could halt.
-        kafka.deletion.mark_ineligible({"foo"}, HaltReason.REASSIGNMENT)
+        kafka.deletion.mark_ineligible({"foo"}, BlockerReason.REASSIGNMENT)
         kafka.cluster.queue_deletion({"foo"})
         await kafka.deletion.resume()
 

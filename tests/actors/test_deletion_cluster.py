@@ -14,7 +14,7 @@ from kactl.messages.control import PartitionErrors, StopReplica, StopReplicaResp
 from kactl.messages.events import BrokerModified, ReplicasDeleted
 from kactl.messages.log import TopicEvent
 from kactl.model import Assignment, Endpoint, Fence, PartitionState, TopicRef
-from kactl.state.deletion_blockers import HaltReason
+from kactl.state.deletion_blockers import BlockerReason
 from kactl.state.rows import Ints
 from tests.actors.reassigning import reassign
 from tests.actors.world import World, partitions_of, standby, world
@@ -51,7 +51,7 @@ def deletions(w: World, broker: int) -> list[str]:
     ]
 
 
-def halts(controller: Controller, topic: str) -> list[HaltReason]:
+def halts(controller: Controller, topic: str) -> list[BlockerReason]:
     return [halt.reason for halt in controller.cluster.deletion_ineligible.get(topic, ())]
 
 
@@ -176,7 +176,7 @@ async def test_a_deletion_waits_for_a_broker_that_is_down() -> None:
 
         assert deletions(w, 1) == deletions(w, 2) == ["test-0"]
         assert await waits(w, "test")
-        assert halts(w.controller, "test") == [HaltReason.OFFLINE_REPLICAS]
+        assert halts(w.controller, "test") == [BlockerReason.OFFLINE_REPLICAS]
         waiting = w.controller.deletions()
         assert [(each.topic, each.started, each.replicas, each.replicas_left) for each in waiting] == [
             ("test", True, 3, 1)
@@ -222,7 +222,7 @@ async def test_a_broker_that_dies_before_it_answers_is_told_again_when_it_is_bac
         await w.stop(broker)
 
         assert await waits(w, "t")
-        assert halts(w.controller, "t") == [HaltReason.REPLICA_FAILED]
+        assert halts(w.controller, "t") == [BlockerReason.REPLICA_FAILED]
         await keep_alive(w, 5_000)
         assert deletions(w, broker) == []
 
@@ -264,7 +264,7 @@ async def test_a_broker_that_cannot_delete_halts_the_topic_until_it_restarts() -
             await keep_alive(w, HOUR_MS / 1_000)
 
         assert await waits(w, "t")
-        assert halts(w.controller, "t") == [HaltReason.REPLICA_FAILED]
+        assert halts(w.controller, "t") == [BlockerReason.REPLICA_FAILED]
         assert w.brokers.of(1, StopReplica) == w.brokers.of(2, StopReplica) == []
 
         await w.start(2)
@@ -323,7 +323,7 @@ async def test_the_next_controller_goes_on_and_waits_for_whoever_is_missing() ->
 
             assert second.is_active
             assert await waits(w, "test")
-            assert halts(second, "test") == [HaltReason.OFFLINE_REPLICAS]
+            assert halts(second, "test") == [BlockerReason.OFFLINE_REPLICAS]
             assert told.of(1, StopReplica) == told.of(2, StopReplica) == []
 
             await w.start(3)
@@ -347,7 +347,7 @@ async def test_a_controller_that_finds_a_broker_missing_does_not_begin_to_delete
             await settle()
 
             assert second.cluster.topics_to_delete == {"t"}
-            assert halts(second, "t") == [HaltReason.OFFLINE_REPLICAS]
+            assert halts(second, "t") == [BlockerReason.OFFLINE_REPLICAS]
             assert second.cluster.deletion_started == set()
             asked = [request for _, request in told.sent if isinstance(request, StopReplica)]
             assert not any(request.delete.any() for request in asked)
@@ -432,7 +432,7 @@ async def test_a_deletion_begins_when_the_reassignment_is_complete() -> None:
         await w.delete("t")
 
         assert w.controller.cluster.topics_to_delete == {"t"}
-        assert halts(w.controller, "t") == [HaltReason.REASSIGNMENT]
+        assert halts(w.controller, "t") == [BlockerReason.REASSIGNMENT]
         assert w.controller.cluster.deletion_ineligible["t"][0].partitions == (0,)
         assert [request for _, request in w.brokers.sent if isinstance(request, StopReplica)] == []
 
@@ -455,7 +455,7 @@ async def test_a_reassignment_that_can_never_be_complete_does_not_halt_the_delet
             await settle()
             # Nobody is elected for a topic that is to go, and so nobody will ever come into sync.
             assert (await w.stored("t-0"))[::2] == (-1, (1,))
-            assert HaltReason.OFFLINE_REPLICAS in halts(second, "t")
+            assert BlockerReason.OFFLINE_REPLICAS in halts(second, "t")
 
             await w.start(1)
             await settle()
@@ -502,7 +502,7 @@ async def test_the_next_controller_moves_first_and_deletes_then() -> None:
             await settle()
 
             assert second.cluster.topics_to_delete == {"t"}
-            assert halts(second, "t") == [HaltReason.REASSIGNMENT]
+            assert halts(second, "t") == [BlockerReason.REASSIGNMENT]
             assert second.cluster.deletion_started == set()
             assert told.of(3)
             assert [request for _, request in told.sent if isinstance(request, StopReplica)] == []

@@ -12,10 +12,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from kactl.actors.actor import Inbox
-from kactl.actors.event_stats import IDLE_MS, Turns
+from kactl.actors.event_stats import IDLE_MS, EventStats
 from kactl.errors import ErrorCode, IllegalState, NotController, StaleController
 from kactl.messages.admin import (
-    Asked,
+    ControllerRequest,
     ElectionKind,
     ElectionRequested,
     FeatureUpdatesRequested,
@@ -176,7 +176,7 @@ async def test_what_waits_when_the_instance_stops_is_void_before_the_stop_is_ove
     ],
     ids=lambda each: getattr(each, "label", ""),
 )
-async def test_whoever_waits_for_an_answer_gets_one(asked: Asked, refusal: type[NotController]) -> None:
+async def test_whoever_waits_for_an_answer_gets_one(asked: ControllerRequest, refusal: type[NotController]) -> None:
     async with world(1) as w:
         gate = await block(w)
         waiting = asyncio.ensure_future(w.controller.ask(asked))
@@ -310,7 +310,7 @@ def test_waits_are_forgotten_after_five_minutes_without_an_event() -> None:
             return self.passed_ms
 
     clock = Clock()
-    turns, inbox = Turns(clock), Inbox[Event]("controller")
+    turns, inbox = EventStats(clock), Inbox[Event]("controller")
     turns.begin(TopicsChanged(), 7)
     turns.end()
     assert turns.view(inbox, limit=0).wait.count == 1

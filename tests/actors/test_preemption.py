@@ -25,7 +25,7 @@ from kactl.messages.events import (
     ControllerState,
     Event,
     LeaderAndIsrAnswered,
-    Turn,
+    Priority,
     UpdateMetadataAnswered,
 )
 from kactl.messages.log import PartitionEvent
@@ -455,17 +455,17 @@ def _answer(*errors: int, error: int = 0) -> LeaderAndIsrAnswered:
 def test_only_what_names_few_partitions_and_changes_no_list_is_let_in() -> None:
     few = tuple(TopicPartition("t", each) for each in range(BRIEF_PARTITIONS_MAX))
 
-    assert ElectionRequested(ElectionKind.PREFERRED, few).turn is Turn.SOON
-    assert ElectionRequested(ElectionKind.PREFERRED, (*few, OTHER)).turn is Turn.AFTER
-    assert ElectionRequested(ElectionKind.PREFERRED).turn is Turn.AFTER
-    assert AlterPartitionRequested(1, 1, ()).turn is Turn.SOON
-    assert ProducerIdsRequested(1, 1).turn is Turn.SOON
-    assert BrokersChanged().turn is Turn.AFTER
-    assert UpdateMetadataAnswered(1, 1, UpdateMetadataResponse(0)).turn is Turn.BETWEEN
-    assert _answer(0, 0).turn is Turn.BETWEEN
+    assert ElectionRequested(ElectionKind.PREFERRED, few).priority is Priority.HIGH
+    assert ElectionRequested(ElectionKind.PREFERRED, (*few, OTHER)).priority is Priority.EXCLUSIVE
+    assert ElectionRequested(ElectionKind.PREFERRED).priority is Priority.EXCLUSIVE
+    assert AlterPartitionRequested(1, 1, ()).priority is Priority.HIGH
+    assert ProducerIdsRequested(1, 1).priority is Priority.HIGH
+    assert BrokersChanged().priority is Priority.EXCLUSIVE
+    assert UpdateMetadataAnswered(1, 1, UpdateMetadataResponse(0)).priority is Priority.LOW
+    assert _answer(0, 0).priority is Priority.LOW
     # A failed directory makes replicas offline, which is large; and a broker that knows a later controller ends us.
-    assert _answer(0, ErrorCode.KAFKA_STORAGE_ERROR).turn is Turn.AFTER
-    assert _answer(error=ErrorCode.STALE_CONTROLLER_EPOCH).turn is Turn.AFTER
+    assert _answer(0, ErrorCode.KAFKA_STORAGE_ERROR).priority is Priority.EXCLUSIVE
+    assert _answer(error=ErrorCode.STALE_CONTROLLER_EPOCH).priority is Priority.EXCLUSIVE
 
 
 async def test_answers_wait_for_a_large_event_unless_it_goes_on_for_long() -> None:

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from kactl.actors.actor import Inbox
-from kactl.actors.send_gate import Gate
+from kactl.actors.send_gate import SendGate
 from kactl.actors.watcher import Watcher
 from kactl.messages.events import BrokersChanged, Event, SessionLost, TopicModified
 from kactl.stores.base import Changed, StoreEvent
@@ -19,7 +19,7 @@ def waiting(inbox: Inbox[Event]) -> list[Event]:
 
 async def test_what_waits_already_is_not_said_again() -> None:
     inbox: Inbox[Event] = Inbox("controller")
-    watcher = Watcher(inbox, inbox.put, Gate())
+    watcher = Watcher(inbox, inbox.put, SendGate())
 
     for change in (StoreEvent(Changed.BROKERS), StoreEvent(Changed.TOPIC, "orders"), StoreEvent(Changed.BROKERS)):
         watcher(change)
@@ -30,7 +30,7 @@ async def test_what_waits_already_is_not_said_again() -> None:
 async def test_the_end_of_the_session_goes_before_everything() -> None:
     inbox: Inbox[Event] = Inbox("controller")
     cleared: list[Event] = []
-    watcher = Watcher(inbox, cleared.append, Gate())
+    watcher = Watcher(inbox, cleared.append, SendGate())
     watcher(StoreEvent(Changed.BROKERS))
 
     watcher(StoreEvent(Changed.SESSION_LOST))
@@ -40,7 +40,7 @@ async def test_the_end_of_the_session_goes_before_everything() -> None:
 
 async def test_what_changes_after_the_controller_has_stopped_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
     inbox: Inbox[Event] = Inbox("controller")
-    watcher = Watcher(inbox, inbox.put, Gate())
+    watcher = Watcher(inbox, inbox.put, SendGate())
     inbox.close()
 
     with caplog.at_level(logging.INFO):
@@ -52,7 +52,7 @@ async def test_what_changes_after_the_controller_has_stopped_is_no_error(caplog:
 
 async def test_while_the_session_is_in_doubt_or_over_the_gate_is_shut() -> None:
     inbox: Inbox[Event] = Inbox("controller")
-    gate = Gate()
+    gate = SendGate()
     watcher = Watcher(inbox, inbox.put, gate)
     stood = []
 

@@ -42,7 +42,7 @@ class LeadershipContract:
             )
 
             found = await store.leaderships(Names.of(ALL))
-            assert committed.outcome.tolist() == [Outcome.KEPT] * 3
+            assert committed.outcome.tolist() == [Outcome.COMMITTED] * 3
             assert committed.version.tolist() == [0, 0, 0]
             assert found.status.tolist() == [Found.FOUND] * 3
             assert found.one(0) == Leadership(1, 0, (1, 2, 3), 0, fence.epoch)
@@ -116,7 +116,7 @@ class LeadershipContract:
                 write(ALL, leader=2, leader_epoch=9, isr=(2, 3), expected=[0, NO_VERSION, 0]), fence
             )
 
-            assert committed.outcome.tolist() == [Outcome.KEPT, Outcome.KEPT, Outcome.CONFLICT]
+            assert committed.outcome.tolist() == [Outcome.COMMITTED, Outcome.COMMITTED, Outcome.CONFLICT]
             assert committed.version.tolist() == [1, 0, NO_VERSION]
             assert committed.kept.tolist() == [True, True, False]
             assert await stored(store, ORDERS_0) == Leadership(2, 9, (2, 3), 1, fence.epoch)
@@ -280,7 +280,7 @@ class LeaderWriteContract:
 
             committed = await controller.commit(write([ORDERS_0, ORDERS_1], leader=2, expected=0), fence)
 
-            assert committed.outcome.tolist() == [Outcome.CONFLICT, Outcome.KEPT]
+            assert committed.outcome.tolist() == [Outcome.CONFLICT, Outcome.COMMITTED]
             assert await stored(controller, ORDERS_0) == Leadership(1, 0, (1,), 1, fence.epoch)
 
     async def test_a_leaders_write_is_not_fenced_and_carries_the_epoch_it_was_given(self, stores: Stores) -> None:

@@ -34,7 +34,7 @@ from kactl.state.rows import Ints
 from kactl.transports.base import Transport
 
 Respond = Callable[[Request], Awaitable[Response]]
-Reach = Callable[[Respond], Awaitable[tuple[Transport, Broker]]]
+ControllerContext = Callable[[Respond], Awaitable[tuple[Transport, Broker]]]
 
 # Long after any transport should have given up: a test that waits for so long fails.
 PATIENCE_S = 20
@@ -168,7 +168,7 @@ class TransportContract:
 
     @pytest.mark.parametrize(("request_", "response"), EXCHANGES + NOTHING)
     async def test_a_request_arrives_as_it_was_sent_and_so_does_its_answer(
-        self, reached: Reach, request_: Request, response: Response
+        self, reached: ControllerContext, request_: Request, response: Response
     ) -> None:
         arrived: list[Request] = []
 
@@ -185,7 +185,7 @@ class TransportContract:
         assert plain(answer) == plain(response)
         await connection.close()
 
-    async def test_requests_arrive_one_after_another(self, reached: Reach) -> None:
+    async def test_requests_arrive_one_after_another(self, reached: ControllerContext) -> None:
         arrived: list[int] = []
 
         async def respond(request: Request) -> Response:
@@ -201,14 +201,14 @@ class TransportContract:
         assert [answer.error for answer in answers] == list(range(50))
         await connection.close()
 
-    async def test_a_connection_does_nothing_before_its_first_request(self, reached: Reach) -> None:
+    async def test_a_connection_does_nothing_before_its_first_request(self, reached: ControllerContext) -> None:
         transport, broker = await reached(never)
 
         connection = transport.connect(Broker(broker.id + 1, 1))  # whom nobody could reach
 
         await connection.close()
 
-    async def test_a_broker_that_breaks_off_can_be_reached_again(self, reached: Reach) -> None:
+    async def test_a_broker_that_breaks_off_can_be_reached_again(self, reached: ControllerContext) -> None:
         breaks = True
 
         async def respond(request: Request) -> Response:
@@ -228,7 +228,7 @@ class TransportContract:
         assert await connection.deliver(UPDATE) == UpdateMetadataResponse(0)
         await connection.close()
 
-    async def test_a_broker_that_does_not_answer_is_not_waited_for_forever(self, reached: Reach) -> None:
+    async def test_a_broker_that_does_not_answer_is_not_waited_for_forever(self, reached: ControllerContext) -> None:
         answers: list[Response] = []
 
         async def respond(request: Request) -> Response:
@@ -244,7 +244,7 @@ class TransportContract:
         assert await connection.deliver(UPDATE) == UpdateMetadataResponse(0)
         await connection.close()
 
-    async def test_an_answer_to_what_was_cancelled_is_never_another_ones(self, reached: Reach) -> None:
+    async def test_an_answer_to_what_was_cancelled_is_never_another_ones(self, reached: ControllerContext) -> None:
         arrived, may_answer = anyio.Event(), anyio.Event()
 
         async def respond(request: Request) -> Response:
@@ -266,7 +266,7 @@ class TransportContract:
         assert answer == UpdateMetadataResponse(2)
         await connection.close()
 
-    async def test_connections_do_not_wait_for_one_another(self, reached: Reach) -> None:
+    async def test_connections_do_not_wait_for_one_another(self, reached: ControllerContext) -> None:
         arrived = anyio.Event()
 
         async def respond(request: Request) -> Response:
@@ -288,7 +288,7 @@ class TransportContract:
         await slow.close()
         await quick.close()
 
-    async def test_nothing_is_delivered_after_closing(self, reached: Reach) -> None:
+    async def test_nothing_is_delivered_after_closing(self, reached: ControllerContext) -> None:
         arrived = []
 
         async def respond(request: Request) -> Response:

@@ -14,7 +14,7 @@ from tests.transports.kafka.by_kio import encode
 ANSWER_S: Final = 10.0
 
 
-class Told(NamedTuple):
+class FanOut(NamedTuple):
     """One answer.
 
     Attributes:
@@ -36,7 +36,7 @@ class MetadataClient:
         self._connection = socket.create_connection(("127.0.0.1", port), ANSWER_S)
         self._asked = 0
 
-    def look(self) -> Told:
+    def look(self) -> FanOut:
         """Ask for everything; raises OSError when the broker is not there, or no longer."""
         self._asked += 1
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
@@ -56,7 +56,7 @@ class MetadataClient:
         partitions = {
             f"{topic.name}-{each.partition_index}": each for topic in response.topics for each in topic.partitions
         }
-        return Told(
+        return FanOut(
             controller=response.controller_id,
             brokers={each.node_id: (each.host, each.port) for each in response.brokers},
             leaders={name: each.leader_id for name, each in partitions.items()},

@@ -12,7 +12,7 @@ from kactl.machines.alter_partition import Proposed, judge
 from kactl.messages.broker import IsrProposal
 from kactl.model import NO_BROKER, NO_EPOCH, Assignment, Leadership, TopicPartition, TopicRef
 from kactl.state.records import Assignments, Leaderships, Names
-from kactl.state.rows import Live, Rows
+from kactl.state.rows import BrokerSet, Rows
 from kactl.state.table import Table
 
 REPLICAS = (1, 2, 3)
@@ -64,7 +64,9 @@ def proposed_of(cases: list[Case]) -> Proposed:
 def judged(*cases: Case, broker: int = 1, live: tuple[int, ...] = REPLICAS, version: int = 3) -> list[tuple[str, bool]]:
     """The name of the error of each, and whether it holds already."""
     held = list(cases)
-    answer = judge(rows_of(held), proposed_of(held), broker=broker, live=Live(live), version=version, epochs=REGISTERED)
+    answer = judge(
+        rows_of(held), proposed_of(held), broker=broker, live=BrokerSet(live), version=version, epochs=REGISTERED
+    )
     assert not (answer.taken & (answer.same | (answer.error != 0))).any()
     return [
         (ErrorCode(code).name, same) for code, same in zip(answer.error.tolist(), answer.same.tolist(), strict=True)

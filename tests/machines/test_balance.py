@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kactl.machines.balance import balance
 from kactl.model import Leadership, TopicPartition
-from kactl.state.rows import Live
+from kactl.state.rows import BrokerSet
 from tests.oracle.model import ObjectCluster, Partition
 from tests.seeds import ClusterSeed, PartitionSeed
 from tests.strategies import Both, clusters
@@ -64,7 +64,7 @@ def test_a_share_is_compared_as_if_it_were_divided(partitions: int, moved: int, 
         },
     ).columns()
 
-    found = balance(cluster.table, Live({1, 2}), percentage=percentage)
+    found = balance(cluster.table, BrokerSet({1, 2}), percentage=percentage)
 
     assert (len(found.over) == 1) == (moved / partitions > percentage / 100)
     assert len(found.returning) == (moved if len(found.over) else 0)
@@ -73,7 +73,7 @@ def test_a_share_is_compared_as_if_it_were_divided(partitions: int, moved: int, 
 def test_nothing_is_found_where_there_is_nothing() -> None:
     cluster = ClusterSeed(live=frozenset(), partitions={}).columns()
 
-    found = balance(cluster.table, Live(), percentage=0)
+    found = balance(cluster.table, BrokerSet(), percentage=0)
 
     assert len(found.brokers) == len(found.returning) == 0
     assert found.returning.dtype == np.intp

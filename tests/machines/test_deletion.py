@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kactl.errors import ErrorCode
 from kactl.machines import deletion
 from kactl.model import PartitionState, ReplicaState
-from kactl.state.deletion_blockers import Halt, HaltReason
-from kactl.state.rows import Live
+from kactl.state.deletion_blockers import BlockerReason, DeletionBlocker
+from kactl.state.rows import BrokerSet
 from tests.seeds import ClusterSeed, PartitionSeed, ids_of, rows_of, tp
 
 S = ReplicaState
@@ -92,14 +92,14 @@ def test_a_replica_is_dead_where_its_broker_or_its_directory_is() -> None:
 
     assert rows.replicas[:, 0][deletion.dead(rows, cluster.now.live)[:, 0]].tolist() == [2, 3]
     assert not deletion.to_delete(rows, cluster.now.live).any()
-    everybody = Live({1, 2, 3})
+    everybody = BrokerSet({1, 2, 3})
     assert rows.replicas[:, 0][deletion.to_delete(rows, everybody)[:, 0]].tolist() == [3]
 
 
 def test_how_far_a_deletion_has_come() -> None:
     cluster = seed(queued=frozenset({"t", "u"}), started=frozenset({"t"})).columns()
     cluster.queue_deletion(["gone"])
-    halt = Halt(HaltReason.OFFLINE_REPLICAS, (3,), (0,))
+    halt = DeletionBlocker(BlockerReason.OFFLINE_REPLICAS, (3,), (0,))
     cluster.halt_deletion("u", halt)
 
     assert deletion.waiting(cluster) == [
@@ -113,32 +113,40 @@ def test_how_far_a_deletion_has_come() -> None:
     ("halt", "text", "remedy"),
     [
         (
-            Halt(HaltReason.REASSIGNMENT, (), (4, 7)),
+            DeletionBlocker(BlockerReason.REASSIGNMENT, (), (4, 7)),
             "partitions 4, 7 are being reassigned",
             "wait until the brokers that are being added are in sync",
         ),
-        (Halt(HaltReason.REASSIGNMENT), "partitions are being reassigned", "wait until the"),
-        (Halt(HaltReason.OFFLINE_REPLICAS, (2,), (0,)), "replicas of partition 0 on broker 2 are offline", "start br"),
+        (DeletionBlocker(BlockerReason.REASSIGNMENT), "partitions are being reassigned", "wait until the"),
         (
-            Halt(HaltReason.REPLICA_FAILED, (2, 3), tuple(range(12))),
+            DeletionBlocker(BlockerReason.OFFLINE_REPLICAS, (2,), (0,)),
+            "replicas of partition 0 on broker 2 are offline",
+            "start br",
+        ),
+        (
+            DeletionBlocker(BlockerReason.REPLICA_FAILED, (2, 3), tuple(range(12))),
             "brokers 2, 3 failed while replicas of partitions 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more were to be",
             "start brokers 2, 3",
         ),
         (
-            Halt(HaltReason.REPLICA_FAILED, (2,), (1,), ErrorCode.KAFKA_STORAGE_ERROR),
+            DeletionBlocker(BlockerReason.REPLICA_FAILED, (2,), (1,), ErrorCode.KAFKA_STORAGE_ERROR),
             "broker 2 could not delete replicas of partition 1: KAFKA_STORAGE_ERROR (56)",
             "read the log of broker 2",
         ),
-        (Halt(HaltReason.REPLICA_FAILED, (2,), (1,), 999), "an error that kactl does not know (999)", "read the log"),
+        (
+            DeletionBlocker(BlockerReason.REPLICA_FAILED, (2,), (1,), 999),
+            "an error that kactl does not know (999)",
+            "read the log",
+        ),
     ],
 )
-def test_a_halt_speaks_for_itself(halt: Halt, text: str, remedy: str) -> None:
+def test_a_halt_speaks_for_itself(halt: DeletionBlocker, text: str, remedy: str) -> None:
     assert text in halt.text
     assert remedy in halt.remedy()
 
 
 def test_the_remedy_for_a_broker_that_is_shutting_down_is_not_to_start_it() -> None:
-    halt = Halt(HaltReason.OFFLINE_REPLICAS, (2, 3), (0,))
+    halt = DeletionBlocker(BlockerReason.OFFLINE_REPLICAS, (2, 3), (0,))
 
     remedy = halt.remedy(shutting_down={2})
 

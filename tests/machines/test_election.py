@@ -15,7 +15,7 @@ from kactl.machines.election import STRATEGIES, Election, first_leader
 from kactl.model import Fence, Leadership, PartitionState
 from kactl.outbound.batch import Addressed
 from kactl.state.change import Change, Refusal
-from kactl.state.rows import Circumstances, Live
+from kactl.state.rows import BrokerSet, LiveBrokers
 from kactl.stores.base import Committed, Leaderships, Names, Outcome, Store, Write
 from kactl.telemetry.event_log import History
 from tests.seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
@@ -294,7 +294,7 @@ def test_many_are_elected_as_one_is(election: Election) -> None:
 @pytest.mark.parametrize("election", Election)
 def test_an_election_of_nothing_is_nothing(election: Election) -> None:
     rows = rows_of(ClusterSeed().columns())
-    now = Circumstances(Live(), Live())
+    now = LiveBrokers(BrokerSet(), BrokerSet())
 
     assert len(STRATEGIES[election](rows, now, np.zeros(0, np.bool_)).leader) == 0
     assert len(first_leader(rows, now).leader) == 0
@@ -334,7 +334,7 @@ class OneTopicStore:
         self.stored = Leadership(
             int(write.leader[0]), int(write.leader_epoch[0]), isr, version, fence.epoch, bool(write.recovering[0])
         )
-        return Committed(np.array([Outcome.KEPT], np.uint8), np.array([version], np.int32))
+        return Committed(np.array([Outcome.COMMITTED], np.uint8), np.array([version], np.int32))
 
 
 class Sent(list[Addressed]):

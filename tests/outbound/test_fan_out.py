@@ -7,13 +7,13 @@ import pytest
 
 from kactl.messages.control import PartitionStates
 from kactl.model import TopicRef
-from kactl.outbound.fan_out import TakenStates, Told
+from kactl.outbound.fan_out import FanOut, PartitionStatesView
 from kactl.state.topics import Topics
 
 REFS = [TopicRef(name, bytes([at]) * 16) for at, name in enumerate("abc", 1)]
 
 
-def told(*, numbered: bool) -> Told:
+def told(*, numbered: bool) -> FanOut:
     """a-0 a-1 b-0 c-0 c-1; one broker is told all but c-1, another the ends."""
     numbers = np.arange(5, dtype=np.int32)
     replicas = np.array([numbers, numbers + 10], np.int32)
@@ -30,7 +30,7 @@ def told(*, numbered: bool) -> Told:
         is_new=numbers == 4,
         recovering=numbers == 3,
     )
-    return Told(states, np.array([0, 1, 2, 3, 0, 4]), [0, 4, 6])
+    return FanOut(states, np.array([0, 1, 2, 3, 0, 4]), [0, 4, 6])
 
 
 @pytest.mark.parametrize("numbered", [True, False])
@@ -55,7 +55,7 @@ def test_a_copy_of_what_one_broker_is_told_stands_for_itself() -> None:
 
     copy = dataclasses.replace(ends, leader=np.array([7, 8], np.int32))
 
-    assert isinstance(copy, TakenStates)
+    assert isinstance(copy, PartitionStatesView)
     assert copy.told is None
     assert len(copy) == 2
     assert copy.leader.tolist() == [7, 8]

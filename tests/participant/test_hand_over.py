@@ -8,7 +8,7 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.errors import ControllerUnreachable
-from kactl.messages.admin import Asked
+from kactl.messages.admin import ControllerRequest
 from kactl.messages.broker import ControlledShutdownRequested
 from kactl.messages.log import BrokerEvent
 from kactl.model import NO_EPOCH, NO_LEADER, TopicPartition
@@ -29,9 +29,9 @@ class Answers:
     def __init__(self, clock: ManualClock, *answers: list[TopicPartition] | Exception) -> None:
         self.clock = clock
         self.answers = list(answers)
-        self.asked: list[tuple[float, Asked]] = []
+        self.asked: list[tuple[float, ControllerRequest]] = []
 
-    async def ask(self, asked: Asked) -> list[TopicPartition]:
+    async def ask(self, asked: ControllerRequest) -> list[TopicPartition]:
         self.asked.append((self.clock.monotonic_ms(), asked))
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):

@@ -9,7 +9,7 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.errors import ControllerUnreachable, ErrorCode, NotController
-from kactl.messages.admin import Asked, UndrainRequested
+from kactl.messages.admin import ControllerRequest, UndrainRequested
 from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.model import Leadership, TopicPartition, TopicRef
 from kactl.participant import Participants
@@ -36,7 +36,7 @@ class Desk:
     says: list[ErrorCode | Exception] = dataclasses.field(default_factory=list)
     asked: list[AlterPartitionRequested] = dataclasses.field(default_factory=list)
 
-    async def ask(self, asked: Asked, /) -> Any:
+    async def ask(self, asked: ControllerRequest, /) -> Any:
         assert isinstance(asked, AlterPartitionRequested)
         self.asked.append(asked)
         said = self.says.pop(0) if self.says else ErrorCode.NONE
@@ -262,7 +262,7 @@ async def test_a_drained_broker_is_not_proposed_until_it_is_restored() -> None:
         ask = controller.hub.controller(CONTROLLER)
         assert ask is not None
 
-        async def noted(request: Asked, /) -> Any:
+        async def noted(request: ControllerRequest, /) -> Any:
             if isinstance(request, AlterPartitionRequested):
                 asked.append(request)
             return await ask(request)
@@ -292,7 +292,7 @@ async def test_a_drained_leader_proposes_nobody_else() -> None:
         ask, asked = controller.hub.controller(CONTROLLER), []
         assert ask is not None
 
-        async def noted(request: Asked, /) -> Any:
+        async def noted(request: ControllerRequest, /) -> Any:
             asked.append(request)
             return await ask(request)
 
@@ -452,7 +452,7 @@ async def cluster(
             found = hub.controller(CONTROLLER)
             assert found is not None
 
-            async def ask(asked: Asked, /) -> Any:
+            async def ask(asked: ControllerRequest, /) -> Any:
                 answer = await found(asked)
                 if isinstance(asked, AlterPartitionRequested) and lose():
                     raise ControllerUnreachable("the answer was lost")

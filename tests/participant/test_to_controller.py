@@ -7,7 +7,7 @@ import pytest
 
 from kactl.actors.system import Controller
 from kactl.errors import BadRequest, ControllerUnreachable, NotController
-from kactl.messages.admin import Asked, ResignRequested
+from kactl.messages.admin import ControllerRequest, ResignRequested
 from kactl.messages.broker import ProducerIdsRequested
 from kactl.model import NO_BROKER
 from kactl.participant.to_controller import REQUEST_TIMEOUT_MS, ToController
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 WHATEVER = ProducerIdsRequested(1, 1)
 
 
-class Told:
+class FanOut:
     """Whom the broker has been told of."""
 
     controller = NO_BROKER
@@ -36,17 +36,17 @@ def hub() -> MemoryHub:
     return MemoryHub()
 
 
-def way(hub: MemoryHub, clock: ManualClock, told: Told) -> ToController:
+def way(hub: MemoryHub, clock: ManualClock, told: FanOut) -> ToController:
     return ToController(hub, controller_id=lambda: told.controller, clock=clock)
 
 
 async def test_nobody_is_asked_before_anybody_was_told_of(hub: MemoryHub, clock: ManualClock) -> None:
     with pytest.raises(ControllerUnreachable, match="nobody has said yet"):
-        await way(hub, clock, Told()).ask(WHATEVER)
+        await way(hub, clock, FanOut()).ask(WHATEVER)
 
 
 async def test_a_controller_of_another_network_cannot_be_asked(hub: MemoryHub, clock: ManualClock) -> None:
-    told = Told()
+    told = FanOut()
     told.controller = 7
 
     with pytest.raises(ControllerUnreachable, match="it is 7, and no controller of that id runs"):
@@ -54,7 +54,7 @@ async def test_a_controller_of_another_network_cannot_be_asked(hub: MemoryHub, c
 
 
 async def test_a_controller_is_asked_while_it_runs_and_says_if_it_is_none(hub: MemoryHub, clock: ManualClock) -> None:
-    told = Told()
+    told = FanOut()
     ask = way(hub, clock, told).ask
     async with MemoryStore(clock=clock) as store:
         async with (
@@ -80,10 +80,10 @@ async def test_a_controller_is_asked_while_it_runs_and_says_if_it_is_none(hub: M
 
 
 async def test_a_controller_that_came_later_under_an_id_is_the_one_that_is_asked(hub: MemoryHub) -> None:
-    async def earlier(asked: Asked, /) -> Any:
+    async def earlier(asked: ControllerRequest, /) -> Any:
         return "earlier"
 
-    async def later(asked: Asked, /) -> Any:
+    async def later(asked: ControllerRequest, /) -> Any:
         return "later"
 
     hub.attach_controller(7, earlier)
@@ -96,10 +96,10 @@ async def test_a_controller_that_came_later_under_an_id_is_the_one_that_is_asked
 
 
 async def test_an_answer_that_does_not_come_is_given_up_in_time(hub: MemoryHub, clock: ManualClock) -> None:
-    told, heard = Told(), []
+    told, heard = FanOut(), []
     told.controller = 7
 
-    async def hangs(asked: Asked, /) -> Any:
+    async def hangs(asked: ControllerRequest, /) -> Any:
         await anyio.sleep_forever()
 
     async def ask() -> None:

@@ -8,7 +8,7 @@ from kactl.machines import partition
 from kactl.machines.election import Election
 from kactl.model import Assignment, Fence, Leadership, PartitionState, ReplicaState
 from kactl.state.cluster import NOT_ACTIVE, Cluster
-from kactl.state.deletion_blockers import Halt, HaltReason
+from kactl.state.deletion_blockers import BlockerReason, DeletionBlocker
 from kactl.stores.base import Assignments, Leaderships
 from tests.seeds import ClusterSeed, PartitionSeed, broker, ids_of, led, rows_of, slots_of, tp
 
@@ -348,7 +348,7 @@ def doomed() -> Cluster:
         queued=frozenset({"t"}),
         started=frozenset({"t"}),
     ).columns()
-    cluster.halt_deletion("t", Halt(HaltReason.OFFLINE_REPLICAS, (2,), (0,)))
+    cluster.halt_deletion("t", DeletionBlocker(BlockerReason.OFFLINE_REPLICAS, (2,), (0,)))
     cluster.deletion_unsure.add("t")
     cluster.reassigning |= {tp("t-0"), tp("u-0")}
     return cluster

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.model import NO_BROKER
-from kactl.state.rows import Live, choose, first, members, preferred_slot, some
+from kactl.state.rows import BrokerSet, choose, first, members, preferred_slot, some
 
 ids = st.integers(0, 200) | st.sampled_from([65_534, 65_535, 65_536, 65_537, 2**31 - 1])
 
 
 @given(st.frozensets(ids), st.lists(ids | st.integers(-3, NO_BROKER)))
 def test_a_set_of_brokers_answers_for_whole_columns(brokers: frozenset[int], asked: list[int]) -> None:
-    live = Live(brokers)
+    live = BrokerSet(brokers)
 
     assert live[np.array(asked, np.int32)].tolist() == [broker in brokers for broker in asked]
     assert [broker in live for broker in asked] == [broker in brokers for broker in asked]
@@ -22,7 +22,7 @@ def test_a_set_of_brokers_answers_for_whole_columns(brokers: frozenset[int], ask
 
 @pytest.mark.parametrize("brokers", [(), (0,), (3,), (65_536,), (65_537,), (-1,), (-1, 3), (-2, 65_537)])
 def test_nobody_is_never_in_a_set_of_brokers(brokers: tuple[int, ...]) -> None:
-    live = Live(brokers)
+    live = BrokerSet(brokers)
 
     assert not live[np.array([[NO_BROKER, -2], [-3, NO_BROKER]], np.int32)].any()
     assert not live[np.array([70_000], np.int32)].any()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kactl.errors import IllegalState, NotFound
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition
 from kactl.state.change import Change
-from kactl.state.rows import Live
+from kactl.state.rows import BrokerSet
 from kactl.state.table import NO_ROW, Table
 from kactl.stores.base import Assignments, Found, Leaderships
 from tests.seeds import led, tp
@@ -62,7 +62,7 @@ def test_free_rows_are_nobodys_answer() -> None:
     table.remove_topics(["t"])
 
     assert not len(table.led_by(1))
-    assert not len(table.led_by_none_of(Live()))
+    assert not len(table.led_by_none_of(BrokerSet()))
     assert not len(table.with_leadership())
     assert table.in_state(PartitionState.ABSENT).tolist() == [table.row(U0)]
     assert table.with_replica_on({1, 2, -1}).tolist() == [table.row(U0)]
@@ -211,7 +211,7 @@ def test_a_topic_that_waits_for_deletion_is_left_out() -> None:
     here = [table.row(U0)]
     assert table.led_by(1).tolist() == here
     assert table.with_leadership().tolist() == here
-    assert table.led_by_none_of(Live()).tolist() == here
+    assert table.led_by_none_of(BrokerSet()).tolist() == here
     assert table.in_state(PartitionState.ABSENT).tolist() == here
     assert table.with_replica_on([1]).tolist() == [table.row(T0), table.row(U0)]
     table.queue_topic("t", False)

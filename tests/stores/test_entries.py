@@ -75,7 +75,7 @@ def keep(
         elif key[0] >= len(KNOWN):
             assert committed.outcome[at] == Outcome.FAILED
         else:
-            assert (committed.outcome[at], committed.version[at]) == (Outcome.KEPT, standing[at] + 1)
+            assert (committed.outcome[at], committed.version[at]) == (Outcome.COMMITTED, standing[at] + 1)
             isr, version = tuple(row["isr"]), standing[at] + 1
             objects[key] = Leadership(
                 row["leader"], row["leader_epoch"], isr, version, controller_epoch, row["recovering"]
@@ -100,7 +100,7 @@ def test_a_partition_beyond_all_bounds_fails_alone(partition: int) -> None:
     committed, made, where = table.judge(asked, np.zeros(2, np.int32), 1)
     table.put(made, where)
 
-    assert committed.outcome.tolist() == [Outcome.KEPT, Outcome.FAILED]
+    assert committed.outcome.tolist() == [Outcome.COMMITTED, Outcome.FAILED]
     assert len(table) == 1
 
 

@@ -11,7 +11,7 @@ from kactl.model import Broker
 from kactl.transports.base import Connection, Transport
 from kactl.transports.memory import MemoryHub, MemoryTransport
 from tests.clocks import ManualClock
-from tests.contracts.transport_contract import Reach, Respond, TransportContract
+from tests.contracts.transport_contract import ControllerContext, Respond, TransportContract
 from tests.participant.requests import update_metadata
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +31,7 @@ class Responds:
 
 class TestMemoryTransport(TransportContract):
     @pytest.fixture
-    def reached(self) -> Reach:
+    def reached(self) -> ControllerContext:
         async def reach(respond: Respond) -> tuple[Transport, Broker]:
             hub = MemoryHub()
             hub.attach(1, Responds(respond))

@@ -138,7 +138,7 @@ async def resign(client: Client, fence: Fence, *, sticky: bool) -> None:
     """Delete under the fence what says that we hold it; nothing to do where it is gone already."""
     path = layout.LOCK if sticky else layout.CONTROLLER
     (outcome,) = await fenced.commit(client, [[fenced.delete(path)]], fence, batch=1)
-    if outcome != Outcome.KEPT:
+    if outcome != Outcome.COMMITTED:
         raise StoreError(f"{path} could not be deleted")
 
 

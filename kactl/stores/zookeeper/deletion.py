@@ -60,7 +60,7 @@ async def delete(client: Client, topics: Mapping[str, Ints], fence: Fence, *, ba
     """See `Store.delete_topics`."""
     await _delete_partitions(client, topics, fence, batch)
     outcomes = await fenced.commit(client, [_own(topic) for topic in topics], fence, batch=batch)
-    stuck = [topic for topic, outcome in zip(topics, outcomes, strict=True) if outcome != Outcome.KEPT]
+    stuck = [topic for topic, outcome in zip(topics, outcomes, strict=True) if outcome != Outcome.COMMITTED]
     failed = await _clear(client, stuck, fence, batch) if stuck else {}
     marks = {topic: layout.deletion(topic) for topic in topics if topic not in failed}
     return failed | await _delete(client, marks, fence, batch)
@@ -117,7 +117,7 @@ async def _clear(client: Client, topics: Sequence[str], fence: Fence, batch: int
         nodes, unseen = await _trees(client, left)
         failed |= unseen
         outcomes = await fenced.commit(client, [[fenced.delete(path)] for _, path in nodes], fence, batch=batch)
-        stay = dict(node for node, outcome in zip(nodes, outcomes, strict=True) if outcome != Outcome.KEPT)
+        stay = dict(node for node, outcome in zip(nodes, outcomes, strict=True) if outcome != Outcome.COMMITTED)
         left = [topic for topic in left if topic in stay]
         if not left:
             break
@@ -175,5 +175,5 @@ async def _delete(client: Client, paths: Mapping[str, str], fence: Fence, batch:
     return {
         topic: StoreError(f"{path} could not be deleted: see what stands below it, and who may delete it")
         for (topic, path), outcome in zip(paths.items(), outcomes, strict=True)
-        if outcome != Outcome.KEPT
+        if outcome != Outcome.COMMITTED
     }

@@ -50,7 +50,7 @@ async def write(client: Client, features: Features, fence: Fence) -> Features:
         expected = NO_VERSION if stat is None else stat.version
         step = fenced.create(layout.FEATURES, data) if stat is None else fenced.put(layout.FEATURES, data, expected)
         (outcome,) = await fenced.commit(client, [[step]], fence, batch=1)
-        if outcome == Outcome.KEPT:
+        if outcome == Outcome.COMMITTED:
             return Features(features.levels, enabled=features.enabled, format=features.format, version=expected + 1)
         if outcome == Outcome.FAILED:
             raise StoreError(f"{layout.FEATURES} could not be written: see who may write it")

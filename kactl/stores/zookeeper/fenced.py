@@ -96,7 +96,7 @@ async def commit(
             fault = _fault(result, fence)
             if fault is None:
                 for group in members:
-                    outcomes[group] = Outcome.KEPT
+                    outcomes[group] = Outcome.COMMITTED
             else:
                 refused.append(_Refused(members, *fault, repeated=at in answers.repeated))
         multis = await _settle(client, left, refused, outcomes)
@@ -193,7 +193,7 @@ async def _settle(
             if _CONFLICT in verdicts:
                 groups[group], outcomes[group] = [], Outcome.CONFLICT
             elif not groups[group]:
-                outcomes[group] = Outcome.KEPT
+                outcomes[group] = Outcome.COMMITTED
             elif blamed:
                 refusal = isinstance(multi.error, BadVersionError | NodeExistsError)
                 groups[group], outcomes[group] = [], Outcome.CONFLICT if refusal else Outcome.FAILED

@@ -95,6 +95,6 @@ async def remove(client: Client, notifications: Sequence[Notification], fence: F
     """Take some away; see `Store.delete_notifications`. A notification's key is its path."""
     groups = [[fenced.delete(notification.key)] for notification in notifications]
     outcomes = await fenced.commit(client, groups, fence, batch=batch)
-    left = [one.key for one, outcome in zip(notifications, outcomes, strict=True) if outcome != Outcome.KEPT]
+    left = [one.key for one, outcome in zip(notifications, outcomes, strict=True) if outcome != Outcome.COMMITTED]
     if left:
         raise StoreError(f"{len(left)} notifications could not be deleted, the first is {left[0]}")

@@ -64,7 +64,7 @@ async def commit(client: Client, write: Write, fence: Fence, *, batch: int) -> C
         if len(which):
             outcome[which] = await keep(client, write, which, fence, batch=batch)
     # A create gives version 0 and every set one more than it expected, which is the same sum.
-    version = np.where(outcome == Outcome.KEPT, write.expected + 1, NO_VERSION).astype(np.int32)
+    version = np.where(outcome == Outcome.COMMITTED, write.expected + 1, NO_VERSION).astype(np.int32)
     return Committed(outcome, version)
 
 
@@ -73,7 +73,7 @@ async def _replace(client: Client, write: Write, which: RowNumbers, fence: Fence
     rows = state_writes.Rows(write, which, epoch=fence.epoch, chroot=client.chroot)
     answers = await client.ask_all(state_writes.requests(rows, fence, chroot=client.chroot, size=batch))
     if all(answer == [] for answer in answers.results):
-        return np.full(len(which), Outcome.KEPT, np.uint8)
+        return np.full(len(which), Outcome.COMMITTED, np.uint8)
     names = zip(write.names.topic[which].tolist(), write.names.partition[which].tolist(), strict=True)
     paths = [layout.state(write.names.topics[topic].name, partition) for topic, partition in names]
     expected = write.expected[which].tolist()
@@ -104,7 +104,7 @@ async def _make_containers(client: Client, topics: list[str], which: Ints, fence
     wanted = which.tolist()
     groups = [[fenced.create(layout.partitions(topics[topic]), None, optional=True)] for topic in wanted]
     outcomes = await fenced.commit(client, groups, fence, batch=batch)
-    return {topic for topic, outcome in zip(wanted, outcomes, strict=True) if outcome != Outcome.KEPT}
+    return {topic for topic, outcome in zip(wanted, outcomes, strict=True) if outcome != Outcome.COMMITTED}
 
 
 async def write_isr(client: Client, name: TopicPartition, state: Leadership, *, expected: int) -> int | None:

@@ -49,7 +49,7 @@ async def set_reassignment(client: Client, targets: Targets, fence: Fence) -> No
     for _ in range(TRIES_MAX):
         for step in (fenced.put(path, data), fenced.create(path, data)):
             (outcome,) = await fenced.commit(client, [[step]], fence, batch=1)
-            if outcome == Outcome.KEPT:
+            if outcome == Outcome.COMMITTED:
                 return
             if outcome == Outcome.FAILED:
                 raise StoreError(f"{path} could not be written: see who may write it")
@@ -115,5 +115,5 @@ async def _read(
 
 async def _take_away(client: Client, path: str, fence: Fence) -> None:
     (outcome,) = await fenced.commit(client, [[fenced.delete(path)]], fence, batch=1)
-    if outcome != Outcome.KEPT:
+    if outcome != Outcome.COMMITTED:
         raise StoreError(f"{path} could not be deleted: see what stands below it, and who may delete it")

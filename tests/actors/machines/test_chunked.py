@@ -201,7 +201,7 @@ async def test_a_store_that_fails_is_not_asked_for_the_rest_which_is_undone(
         elected = moved.elected.tolist()
         assert elected == [True] * boundary + [False] * (COUNT - boundary)
         assert told_of(bench) == set(NAMES[:boundary])  # and these were told, since we are the controller
-        assert bench.cluster.take_undone().tolist() == bench.rows(*NAMES[boundary:]).tolist()
+        assert bench.cluster.pop_retries().tolist() == bench.rows(*NAMES[boundary:]).tolist()
         assert len(bench.store.commits) <= boundary + 2
 
 
@@ -231,7 +231,7 @@ async def test_replicas_leave_isrs_up_to_where_the_store_fails(boundary: int) ->
         states = [bench.replica(name, 1) for name in NAMES]
         assert states == [ReplicaState.OFFLINE] * boundary + [ReplicaState.ONLINE] * (COUNT - boundary)
         assert told_of(bench) == set(NAMES[:boundary])
-        assert bench.cluster.take_undone().tolist() == bench.rows(*NAMES[boundary:]).tolist()
+        assert bench.cluster.pop_retries().tolist() == bench.rows(*NAMES[boundary:]).tolist()
 
 
 async def test_brokers_hear_of_the_first_before_the_last_are_written() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from kactl.actors.machines.commit import Ledger
+from kactl.actors.machines.commit import Committer
 from kactl.errors import SessionExpired, StoreUnavailable
 from kactl.machines import partition
 from kactl.machines.election import Election
@@ -44,8 +44,8 @@ def _planned(bench: Bench, names: Sequence[str]) -> Change:
     return partition.elect(rows, Election.PREFERRED, bench.cluster.now, unclean=nobody, controller_epoch=50)
 
 
-def _ledger(bench: Bench) -> Ledger:
-    return Ledger(bench.cluster, bench.store.promised)
+def _ledger(bench: Bench) -> Committer:
+    return Committer(bench.cluster, bench.store.promised)
 
 
 async def test_what_was_kept_comes_back_with_its_versions(bench: Bench) -> None:
@@ -164,7 +164,7 @@ async def test_rows_are_read_again_without_touching_the_table(bench: Bench) -> N
     await bench.leader_writes("b-0", at(6, 4, [6], 5, recovering=True), expected=4)
     bench.store.next("leaderships", answers(found(Found.FAILED, "b-1")))
 
-    rows, refusal = await _ledger(bench).read_again(bench.cluster.table.rows(bench.rows(*NAMES)))
+    rows, refusal = await _ledger(bench).reload(bench.cluster.table.rows(bench.rows(*NAMES)))
 
     assert refusal.tolist() == [Refusal.LATER_CONTROLLER, Refusal.NONE, Refusal.STORE_FAILED]
     assert rows.partition_epoch.tolist() == [5, 5, 4]
@@ -179,7 +179,7 @@ async def test_rows_stay_as_they_were_where_nothing_can_be_read(bench: Bench) ->
     before = bench.cluster.table.rows(bench.rows(*NAMES))
     bench.store.next("leaderships", fails(StoreUnavailable("gone")))
 
-    rows, refusal = await _ledger(bench).read_again(before)
+    rows, refusal = await _ledger(bench).reload(before)
 
     assert rows is before
     assert refusal.tolist() == [Refusal.STORE_FAILED] * 3

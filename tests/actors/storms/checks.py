@@ -155,7 +155,7 @@ def _nothing_waits(storm: Storm, active: Controller, other: Controller) -> None:
         loop = controller.loop
         assert not loop._later, f"to be looked at again: {list(loop._later)}"
         assert not len(loop.inbox)
-        assert not controller.cluster.is_undone
+        assert not controller.cluster.has_retries
     running = active.loop.controllership._timers._running.keys()
     assert running == {BalanceDue()}, running
     running = other.loop.controllership._timers._running.keys()

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from ..brokers import KafkaBroker
-from ..metadata import MetadataClient, Told
+from ..metadata import FanOut, MetadataClient
 
 EVERY_S: Final = 0.05
 JOIN_S: Final = 30.0
@@ -20,7 +20,7 @@ class MetadataWatcher:
     """
 
     def __init__(self, brokers: list[KafkaBroker]) -> None:
-        self.answers: list[Told] = []
+        self.answers: list[FanOut] = []
         self._brokers = brokers
         self._ended = threading.Event()
         self._error: OSError | None = None

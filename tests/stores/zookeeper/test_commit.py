@@ -66,7 +66,7 @@ async def test_refused_rows_cost_one_read_and_one_more_write(
 
     committed = await store.commit(write(HUNDRED, leader=2, leader_epoch=1, expected=expected), fence)
 
-    assert committed.outcome.tolist() == [Outcome.CONFLICT if at in bad else Outcome.KEPT for at in range(100)]
+    assert committed.outcome.tolist() == [Outcome.CONFLICT if at in bad else Outcome.COMMITTED for at in range(100)]
     assert committed.version.tolist() == [NO_VERSION if at in bad else 1 for at in range(100)]
     assert len(trips) <= 3
     found = await store.leaderships(Names.of(HUNDRED))
@@ -81,7 +81,7 @@ async def test_states_that_exist_are_not_created_again(
 
     committed = await store.commit(write(names, leader=2), fence)
 
-    assert committed.outcome.tolist() == [Outcome.CONFLICT if at in there else Outcome.KEPT for at in range(100)]
+    assert committed.outcome.tolist() == [Outcome.CONFLICT if at in there else Outcome.COMMITTED for at in range(100)]
     # The topic's container and its refusal; then the rows, which are twice as many steps as fit one request.
     assert len(trips) <= 5
 
@@ -103,7 +103,7 @@ async def test_rows_that_fail_otherwise_fail_alone(
 
     committed = await store.commit(write(HUNDRED, leader=2, expected=0), fence)
 
-    assert committed.outcome.tolist() == [Outcome.FAILED if at in forbidden else Outcome.KEPT for at in range(100)]
+    assert committed.outcome.tolist() == [Outcome.FAILED if at in forbidden else Outcome.COMMITTED for at in range(100)]
     assert len(trips) <= 20
 
 
@@ -112,7 +112,7 @@ async def test_topics_that_are_gone_fail_at_once(store: ZooKeeperStore, fence: F
 
     committed = await store.commit(write([*ghosts, HUNDRED[0]], expected=[*[NO_VERSION] * 500, 0]), fence)
 
-    assert committed.outcome.tolist() == [*[Outcome.FAILED] * 500, Outcome.KEPT]
+    assert committed.outcome.tolist() == [*[Outcome.FAILED] * 500, Outcome.COMMITTED]
     assert len(trips) <= 12
 
 
@@ -186,7 +186,7 @@ async def test_a_row_that_is_refused_in_one_of_many_multis_costs_the_others_noth
         asked = list(trips)
         found = await narrow.leaderships(Names.of(HUNDRED))
 
-    assert committed.outcome.tolist() == [Outcome.CONFLICT if at == 34 else Outcome.KEPT for at in range(100)]
+    assert committed.outcome.tolist() == [Outcome.CONFLICT if at == 34 else Outcome.COMMITTED for at in range(100)]
     assert asked == [10, 1, 2]  # all of them; a read of the ten; the other nine
     assert found.leader.tolist() == [1 if at == 34 else 2 for at in range(100)]
     assert found.partition_epoch.tolist() == [0 if at == 34 else 1 for at in range(100)]
@@ -199,7 +199,9 @@ async def test_first_leaders_and_later_ones_go_together(store: ZooKeeperStore, f
     committed = await store.commit(write(names, leader=3, expected=expected), fence)
 
     # The one has a state already, and the other another version.
-    assert committed.outcome.tolist() == [Outcome.CONFLICT if at in (94, 95) else Outcome.KEPT for at in range(90, 110)]
+    assert committed.outcome.tolist() == [
+        Outcome.CONFLICT if at in (94, 95) else Outcome.COMMITTED for at in range(90, 110)
+    ]
     assert committed.version.tolist() == [
         NO_VERSION if at in (94, 95) else 1 if at < 100 else 0 for at in range(90, 110)
     ]

@@ -89,7 +89,7 @@ async def test_a_write_of_leadership(store: ZooKeeperStore, proxy: Proxy, tree: 
         lambda: version(tree, STATE.format(249)) == 1,
     )
 
-    assert committed.outcome.tolist() == [Outcome.KEPT] * 250
+    assert committed.outcome.tolist() == [Outcome.COMMITTED] * 250
     assert committed.version.tolist() == [1] * 250
     found = await store.leaderships(Names.of(ROWS))
     assert set(found.partition_epoch.tolist()) == {1}
@@ -118,7 +118,7 @@ async def test_what_somebody_wrote_since_is_not_taken_for_ours(
         lambda: tree.set(STATE.format(1), tree.get(STATE.format(1))[0]),
     )
 
-    assert committed.outcome.tolist() == [Outcome.KEPT, Outcome.CONFLICT, Outcome.KEPT]
+    assert committed.outcome.tolist() == [Outcome.COMMITTED, Outcome.CONFLICT, Outcome.COMMITTED]
 
 
 async def test_another_writers_equal_content_without_a_loss_is_a_conflict(

@@ -9,7 +9,7 @@ from kactl.config.protocol_level import LATEST
 from kactl.model import Broker
 from kactl.transports.base import Transport
 from kactl.transports.kafka import KafkaTransport
-from tests.contracts.transport_contract import Reach, Respond, TransportContract
+from tests.contracts.transport_contract import ControllerContext, Respond, TransportContract
 
 from .peer import listening
 from .strategies import LISTENER
@@ -17,7 +17,7 @@ from .strategies import LISTENER
 
 class TestKafkaTransport(TransportContract):
     @pytest.fixture
-    async def reached(self) -> AsyncIterator[Reach]:
+    async def reached(self) -> AsyncIterator[ControllerContext]:
         async with contextlib.AsyncExitStack() as peers:
 
             async def reach(respond: Respond) -> tuple[Transport, Broker]:

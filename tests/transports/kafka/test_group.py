@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kactl.messages.control import LeaderAndIsr, PartitionStates
 from kactl.model import TopicRef
-from kactl.outbound.fan_out import TakenStates, Told
+from kactl.outbound.fan_out import FanOut, PartitionStatesView
 from kactl.state.topics import Topics
 from kactl.transports.kafka.codec import group
 
@@ -19,7 +19,7 @@ from .strategies import LISTENER
 from .test_request import BROKER, IBPS, encoder, spoken, whole
 
 
-def told(seed: int, *, partitions: int, brokers: int, shapes: int, per_topic: int = 3) -> Told:
+def told(seed: int, *, partitions: int, brokers: int, shapes: int, per_topic: int = 3) -> FanOut:
     """Random partitions, random brokers that are told of them; every broker of at least one."""
     random = np.random.default_rng(seed)
 
@@ -51,7 +51,7 @@ def told(seed: int, *, partitions: int, brokers: int, shapes: int, per_topic: in
     which = random.random((brokers, partitions)) < 0.5
     which[:, random.integers(partitions)] = True
     _, positions = np.nonzero(which)
-    return Told(states, positions, [0, *np.cumsum(which.sum(axis=1)).tolist()])
+    return FanOut(states, positions, [0, *np.cumsum(which.sum(axis=1)).tolist()])
 
 
 def request(states: PartitionStates) -> LeaderAndIsr:
@@ -137,6 +137,6 @@ def test_what_is_made_for_the_first_time_is_light_if_all_of_it_is(told_rows: int
 def test_a_copy_that_stands_for_itself_is_encoded_alone() -> None:
     (part,) = told(11, partitions=20, brokers=1, shapes=2).parts()
     copy = dataclasses.replace(part)
-    assert isinstance(copy, TakenStates)
+    assert isinstance(copy, PartitionStatesView)
 
     assert whole(encoder("3.9").frame(request(copy), 1)) == whole(encoder("3.9").frame(request(part), 1))

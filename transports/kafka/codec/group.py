@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-from kactl.outbound.fan_out import TakenStates, Told
+from kactl.outbound.fan_out import FanOut, PartitionStatesView
 from kactl.state.rows import Ints
 
 from .heading import Headings
@@ -21,7 +21,7 @@ ROWS_AT_ONCE: Final = 1 << 14
 
 
 class _Making:
-    """How far the bodies of one `Told` are."""
+    """How far the bodies of one `FanOut` are."""
 
     __slots__ = ("bodies", "made", "records")
 
@@ -41,9 +41,9 @@ class Groups:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._lock = threading.RLock()  # reentrant, because a Told may die while this very thread holds it
-        self._makings: weakref.WeakKeyDictionary[Told, _Making] = weakref.WeakKeyDictionary()
+        self._makings: weakref.WeakKeyDictionary[FanOut, _Making] = weakref.WeakKeyDictionary()
 
-    def is_light(self, told: Told, place: int, rows_max: int) -> bool:
+    def is_light(self, told: FanOut, place: int, rows_max: int) -> bool:
         """Whether `body` takes no longer than so many rows do when they are encoded from nothing."""
         with self._lock:
             making = self._makings.get(told)
@@ -54,7 +54,7 @@ class Groups:
         rows = told.size_of(place) if making is not None and making.made[place] else len(told.states)
         return rows <= rows_max
 
-    def body(self, states: TakenStates, headings: Callable[[], Headings]) -> memoryview | None:
+    def body(self, states: PartitionStatesView, headings: Callable[[], Headings]) -> memoryview | None:
         """The body of what one broker is told; None if it was handed out already.
 
         Args:
@@ -88,7 +88,7 @@ def columns_of(states: Any, layout: Layout) -> Columns:
     return {name: getattr(states, name) for name, _ in layout}
 
 
-def _next(told: Told, place: int, made: bytearray) -> range:
+def _next(told: FanOut, place: int, made: bytearray) -> range:
     """From `place` on, those whose bodies are to be made next."""
     end = place + 1
     while end < len(told) and not made[end] and told.bounds[end + 1] - told.bounds[place] <= ROWS_AT_ONCE:

@@ -17,7 +17,7 @@ import msgspec
 from kactl.errors import IllegalState
 from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 from kactl.model import Broker, Endpoint
-from kactl.outbound.fan_out import TakenStates
+from kactl.outbound.fan_out import PartitionStatesView
 
 from .group import Groups, columns_of
 from .heading import Headings, HeadingsKept
@@ -115,7 +115,7 @@ class Encoder:
 
     def is_light(self, states: PartitionStates, rows_max: int) -> bool:
         """Whether `frame` takes no longer than so many rows do."""
-        if isinstance(states, TakenStates) and states.told is not None:
+        if isinstance(states, PartitionStatesView) and states.told is not None:
             return self._groups.is_light(states.told, states.place, rows_max)
         return len(states) <= rows_max or self.is_encoded(states)
 
@@ -123,7 +123,7 @@ class Encoder:
         self, request: LeaderAndIsr | UpdateMetadata, encode: Callable[[PartitionStates], memoryview]
     ) -> memoryview:
         states = request.states
-        if isinstance(states, TakenStates):
+        if isinstance(states, PartitionStatesView):
             # One broker's own.
             return encode(states)
         kept = self._bodies.get(states)
@@ -135,7 +135,7 @@ class Encoder:
 
     def _leader_and_isr(self, states: PartitionStates) -> memoryview:
         ids = self._versions.leader_and_isr >= 5
-        if isinstance(states, TakenStates) and states.told is not None:
+        if isinstance(states, PartitionStatesView) and states.told is not None:
             told = states.told.states
             body = self._groups.body(states, lambda: self._headings(told, ids=ids))
             if body is not None:

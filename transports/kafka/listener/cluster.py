@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from kactl.messages.admin import Asked
+from kactl.messages.admin import ControllerRequest
 from kactl.model import Broker, TopicRef
 
 
@@ -23,7 +23,7 @@ class Ruled(Protocol):
     @property
     def is_active(self) -> bool: ...
 
-    async def ask(self, request: Asked) -> Any:
+    async def ask(self, request: ControllerRequest) -> Any:
         """Hand in a request and wait for its answer; raises the KactlErrors that the request says."""
 
     def brokers(self) -> list[Broker]:

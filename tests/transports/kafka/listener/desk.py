@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from kactl.errors import ActionTimedOut, NotController
-from kactl.messages.admin import Asked
+from kactl.messages.admin import ControllerRequest
 from kactl.model import NO_EPOCH, Broker, Endpoint, TopicRef
 from kactl.transports.kafka.listener import KafkaListener, ListenerSettings, bound
 from kactl.transports.kafka.listener.limits import Limits
@@ -15,7 +15,7 @@ LISTENER = "INTERNAL"
 KACTL = 900
 NO_LIMITS = Limits()
 
-Answers = Mapping[type[Asked], Callable[[Any], Any]]
+Answers = Mapping[type[ControllerRequest], Callable[[Any], Any]]
 
 
 class Desk:
@@ -33,13 +33,13 @@ class Desk:
         self.active_id: int | None = KACTL
         self.is_active = True
         self.answers: Any = {} if answers is None else answers
-        self.asked: list[Asked] = []
+        self.asked: list[ControllerRequest] = []
         self.waits: list[tuple[str, str, float]] = []
         self.done = True
         self.live: list[Broker] = []
         self.named: list[TopicRef] = []
 
-    async def ask(self, request: Asked) -> Any:
+    async def ask(self, request: ControllerRequest) -> Any:
         self.asked.append(request)
         if not self.is_active:
             raise NotController(self.active_id)
