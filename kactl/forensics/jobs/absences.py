@@ -5,7 +5,10 @@ are many, and are asked only for the first and the last on either side of each a
 """
 
 import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
 from kactl.forensics.events import Column
@@ -15,9 +18,6 @@ from .job import BOOL, INT, LONG, TEXT, TIME, Job
 from .lines import is_a
 from .membership import Absence, Said
 from .sessions import Sessions
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
 
 COLUMNS: Final = (
     Column("broker", INT, "which broker"),
@@ -77,7 +77,7 @@ _TOLD_BY: Final = (
 )
 
 
-def absences(timed: "DataFrame", files: "DataFrame | None" = None) -> "DataFrame":
+def absences(timed: DataFrame, files: DataFrame | None = None) -> DataFrame:
     """One row for each absence. It asks at once: for what controllers say of brokers, and brokers of their sessions.
 
     Args:
@@ -155,9 +155,7 @@ def _time(us: int | None) -> datetime.datetime | None:
     return None if us is None else _EPOCH + datetime.timedelta(microseconds=us)
 
 
-def _said(timed: "DataFrame") -> list[Said]:
-    from pyspark.sql import functions as f
-
+def _said(timed: DataFrame) -> list[Said]:
     told = timed.where(is_a(*_TOLD_BY) & f.col("at").isNotNull())
     lists = ("brokers", "brokers_added", "brokers_removed", "brokers_bounced")
     kept = told.select(
@@ -168,7 +166,7 @@ def _said(timed: "DataFrame") -> list[Said]:
     return list(dict.fromkeys(map(_line, rows)))
 
 
-def _line(row: "Row") -> Said:
+def _line(row: Row) -> Said:
     return Said(
         at=_EPOCH + datetime.timedelta(microseconds=row["us"]),
         type=row["type"],

@@ -10,15 +10,15 @@ broker had fallen silent; of each part only the first and the last line are aske
 import bisect
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import NO_LINE, EventType, Role
 
 from .lines import is_a
 from .silence import Signs, unanswered
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 # Of lines that say nothing only the first of many has a time, and a broker that is starting writes some before anybody
 # has noticed that it had stopped; a session with ZooKeeper is among them.
@@ -135,10 +135,8 @@ def boundaries(losses: Sequence[Lost]) -> dict[int, list[int]]:
     return {broker: sorted(times) for broker, times in found.items()}
 
 
-def read(timed: "DataFrame", losses: Sequence[Lost], brokers: Sequence[int]) -> Around:
+def read(timed: DataFrame, losses: Sequence[Lost], brokers: Sequence[int]) -> Around:
     """Ask the logs of brokers; those of `brokers` that are in no loss have one part."""
-    from pyspark.sql import functions as f
-
     spark = timed.sparkSession
     known = boundaries(losses)
     parted = [(broker, known.get(broker, [])) for broker in sorted({*known, *brokers})]
@@ -175,10 +173,8 @@ def read(timed: "DataFrame", losses: Sequence[Lost], brokers: Sequence[int]) -> 
     return Around(losses, parts, _fetches(timed, losses))
 
 
-def _fetches(timed: "DataFrame", losses: Sequence[Lost]) -> dict[int, list[tuple[int, int]]]:
+def _fetches(timed: DataFrame, losses: Sequence[Lost]) -> dict[int, list[tuple[int, int]]]:
     """Of each lost broker the first request without an answer in each second before a loss was detected."""
-    from pyspark.sql import functions as f
-
     if not losses:
         return {}
     by_broker: dict[int, list[int]] = defaultdict(list)

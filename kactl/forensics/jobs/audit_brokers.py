@@ -4,15 +4,15 @@ That an old request or controller comes by is nothing wrong, and brokers say so 
 took up counts.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType, Kind, Role
 
 from .audit_rows import KEY, about_partitions, breach, say, with_steady_clocks
 from .lines import LEADER_AND_ISR, is_a
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 # Lines in which a controller speaks of itself, with its epoch.
 _CONTROLLERS_OWN: Final = (
@@ -25,15 +25,12 @@ _CONTROLLERS_OWN: Final = (
 )
 
 
-def requests_in_order(timed: "DataFrame") -> "DataFrame":
+def requests_in_order(timed: DataFrame) -> DataFrame:
     """Roles that brokers took of an older epoch than they had had.
 
     Not of epoch 0, nor with a log that is shorter than before: then it is another topic of the same name, whose making
     no log tells.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     names = ("leader_epoch", "log_end", "is_new", "controller", "controller_epoch", "file_id", "offset")
     taken = with_steady_clocks(_roles(timed).unionByName(_transitions(timed)), timed)
     once = taken.groupBy(*KEY, "speaker", "way", "at", *names[:5]).agg(
@@ -59,10 +56,8 @@ def requests_in_order(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _roles(timed: "DataFrame") -> "DataFrame":
+def _roles(timed: DataFrame) -> DataFrame:
     """Roles as brokers tell of them from 2.6 on."""
-    from pyspark.sql import functions as f
-
     lines = about_partitions(timed, EventType.LEADS, EventType.FOLLOWS)
     return lines.where("speaker is not null and leader_epoch is not null and log_end is not null").select(
         *KEY,
@@ -79,14 +74,11 @@ def _roles(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _transitions(timed: "DataFrame") -> "DataFrame":
+def _transitions(timed: DataFrame) -> DataFrame:
     """Transitions that brokers began, at TRACE, with the epoch of the request that each was begun for.
 
     Correlation ids begin anew with each connection, so that it is the last such request before.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     lines = about_partitions(timed, EventType.RECEIVED_PARTITION, EventType.TRANSITION_BEGUN)
     begun = is_a(EventType.TRANSITION_BEGUN)
     one = Window.partitionBy(*KEY, "speaker", "controller", "controller_epoch", "correlation_id").orderBy(
@@ -117,11 +109,8 @@ def _transitions(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def controllers_at_brokers(timed: "DataFrame") -> "DataFrame":
+def controllers_at_brokers(timed: DataFrame) -> DataFrame:
     """Controllers that a broker obeyed after it had obeyed a later one."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     obeyed = timed.where(
         is_a(EventType.METADATA, EventType.METADATA_PARTITION, EventType.TRANSITION_BEGUN)
         & (f.col("role") == Role.BROKER)
@@ -147,11 +136,8 @@ def controllers_at_brokers(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def one_controller(timed: "DataFrame") -> "DataFrame":
+def one_controller(timed: DataFrame) -> DataFrame:
     """Controllers that were at work with the epoch of another one."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     own = timed.where(is_a(*_CONTROLLERS_OWN) & (f.col("role") == Role.CONTROLLER)).where(
         "controller is not null and controller_epoch is not null and at is not null"
     )

@@ -1,30 +1,27 @@
 """Epochs of partitions: they rise, and each has one leader."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
 
 from .audit_rows import KEY, about_partitions, breach, say, with_steady_clocks
 from .lines import NEW, OFFLINE, ONLINE, is_a
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
-
 # Of the same epoch, told of within it. What is further apart may be of another topic of the same name, whose making no
 # log tells; two controllers at once write theirs within a session's length.
 TOGETHER_US: Final = 600_000_000
 
 
-def epochs_rise(timed: "DataFrame") -> "DataFrame":
+def epochs_rise(timed: DataFrame) -> DataFrame:
     """Leader and partition epochs of controllers' own lines, each against the line before.
 
     Both by one controller, or by one and the next whose taking over is in the logs: else a topic may have been deleted
     and made anew in between, and begun again from 0. A first leader is not compared for the same reason.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     lines = with_steady_clocks(_decided(timed), timed)
     in_order = Window.partitionBy(*KEY).orderBy("controller_epoch", "at", "leader_epoch", "partition_epoch")
     before = f.lag(f.struct("leader_epoch", "partition_epoch", "controller_epoch", "at")).over(in_order)
@@ -56,10 +53,8 @@ def epochs_rise(timed: "DataFrame") -> "DataFrame":
     return leader.unionByName(partition)
 
 
-def _decided(timed: "DataFrame") -> "DataFrame":
+def _decided(timed: DataFrame) -> DataFrame:
     """Leaders that controllers elected and ISRs that they cut, each once."""
-    from pyspark.sql import functions as f
-
     lines = about_partitions(timed, EventType.PARTITION, EventType.ISR_CUT).where(
         "leader_epoch is not null and controller_epoch is not null"
     )
@@ -69,21 +64,16 @@ def _decided(timed: "DataFrame") -> "DataFrame":
     return once.select(*KEY, *names, "place.*", f.col("speaker").alias("broker"))
 
 
-def _taken_over(timed: "DataFrame") -> "DataFrame":
+def _taken_over(timed: DataFrame) -> DataFrame:
     """controller_epoch, is_whole: those of which the beginning is in the logs."""
-    from pyspark.sql import functions as f
-
     begun = timed.where(
         is_a(EventType.CONTROLLER_ELECTED, EventType.CONTROLLER_EPOCH) & f.col("controller_epoch").isNotNull()
     )
     return begun.select("controller_epoch").distinct().withColumn("is_whole", f.lit(True))
 
 
-def one_leader(timed: "DataFrame") -> "DataFrame":
+def one_leader(timed: DataFrame) -> DataFrame:
     """Leader epochs of a partition of which two leaders are told."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     lines = about_partitions(
         timed,
         EventType.PARTITION,
@@ -119,7 +109,5 @@ def one_leader(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _leader() -> "Value":
-    from pyspark.sql import functions as f
-
+def _leader() -> Value:
     return f.when(is_a(EventType.LEADS), f.col("speaker")).otherwise(f.col("leader"))

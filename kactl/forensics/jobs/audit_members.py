@@ -1,24 +1,22 @@
 """Who is in an ISR: the leader is, and whoever is not assigned is not."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
 
 from .audit_rows import KEY, about_partitions, breach, ids, say
 from .lines import is_a
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 # At the end of a reassignment those that were taken off the assignment leave the ISR one after the other; a state that
 # was still told after so long is no step of that.
 STRAY_US: Final = 300_000_000
 
 
-def in_sync(timed: "DataFrame") -> "DataFrame":
+def in_sync(timed: DataFrame) -> DataFrame:
     """States in which the leader is not in the ISR, each once, however many lines tell of it."""
-    from pyspark.sql import functions as f
-
     lines = about_partitions(
         timed,
         EventType.PARTITION,
@@ -48,10 +46,8 @@ def in_sync(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def assigned(timed: "DataFrame") -> "DataFrame":
+def assigned(timed: DataFrame) -> DataFrame:
     """States with brokers in the ISR that are not assigned, and that lasted."""
-    from pyspark.sql import functions as f
-
     lines = about_partitions(
         timed, EventType.SENT_PARTITION, EventType.RECEIVED_PARTITION, EventType.METADATA_PARTITION
     )

@@ -1,15 +1,15 @@
 """Moves of partitions and replicas: whether each is legal, and whether each begins where the one before it ended."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType, Kind, Role
 
 from .audit_rows import KEY, about_partitions, breach, say, with_steady_clocks
 from .lines import ABSENT, NEW, OFFLINE, ONLINE, is_a
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 _REPLICA_NEW: Final = "NewReplica"
 _REPLICA_ONLINE: Final = "OnlineReplica"
@@ -41,10 +41,8 @@ _SINCE_2_3: Final = ((_REPLICA_OFFLINE, _INELIGIBLE),)
 _VERSION_2_3: Final = 203
 
 
-def legal(timed: "DataFrame", files: "DataFrame") -> "DataFrame":
+def legal(timed: DataFrame, files: DataFrame) -> DataFrame:
     """Moves that are not in the table of their version; of unknown versions, not in any."""
-    from pyspark.sql import functions as f
-
     moves = _moves(timed).join(f.broadcast(_latest(files)), "file_id", "left")
     too_old = f.coalesce(f.col("latest") < _VERSION_2_3, f.lit(False))
     newer = f.lit(False)
@@ -67,35 +65,29 @@ def legal(timed: "DataFrame", files: "DataFrame") -> "DataFrame":
     )
 
 
-def _moves(timed: "DataFrame") -> "DataFrame":
+def _moves(timed: DataFrame) -> DataFrame:
     moves = about_partitions(timed, EventType.PARTITION, EventType.REPLICA)
     return moves.where("from_state is not null and to_state is not null")
 
 
-def _is_none_of(table: dict[str, tuple[str, ...]]) -> "Value":
+def _is_none_of(table: dict[str, tuple[str, ...]]) -> Value:
     """Whether both states are known and there is no way from one to the other."""
-    from pyspark.sql import functions as f
-
     before, after = f.col("from_state"), f.col("to_state")
     allowed = f.coalesce(*(f.when(after == name, before.isin(*befores)) for name, befores in table.items()))
     return f.coalesce(before.isin(*table) & ~allowed, f.lit(False))
 
 
-def _allowed(table: dict[str, tuple[str, ...]]) -> "Value":
-    from pyspark.sql import functions as f
-
+def _allowed(table: dict[str, tuple[str, ...]]) -> Value:
     return f.coalesce(
         *(f.when(f.col("to_state") == name, f.lit(" or ".join(befores))) for name, befores in table.items())
     )
 
 
-def _latest(files: "DataFrame") -> "DataFrame":
+def _latest(files: DataFrame) -> DataFrame:
     """file_id, latest: the last version that can have written it, as 203 for 2.3; null if any may have.
 
     A broker's other logs of the same time tell as well: it is one program that writes them.
     """
-    from pyspark.sql import functions as f
-
     last = f.regexp_extract("version", r"^(?:\d+\.\d+-)?(\d+)\.(\d+)$", 1)
     minor = f.regexp_extract("version", r"^(?:\d+\.\d+-)?(\d+)\.(\d+)$", 2)
     latest = last.try_cast("int") * 100 + minor.try_cast("int")
@@ -115,15 +107,12 @@ def _latest(files: "DataFrame") -> "DataFrame":
 # -- chains ------------------------------------------------------------------------------------------------------------
 
 
-def chains(timed: "DataFrame") -> "DataFrame":
+def chains(timed: DataFrame) -> DataFrame:
     """Moves that begin elsewhere than the one before ended.
 
     Only where none can be missing in between: by one controller, within an hour in which it logged at TRACE both
     before the first and after the second. Whoever comes into being was nowhere before, and is always right.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     moves = with_steady_clocks(_moves(timed).where("controller_epoch is not null"), timed)
     one = (*KEY, "type", "broker", "speaker", "controller", "controller_epoch", "kind")
     # The same line may stand in two files; the same move may be made twice within a millisecond, in one.
@@ -159,10 +148,8 @@ def chains(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _at_trace(timed: "DataFrame") -> "DataFrame":
+def _at_trace(timed: DataFrame) -> DataFrame:
     """speaker, hour, first_at, last_at: when controllers logged partitions and replicas at TRACE, by their hours."""
-    from pyspark.sql import functions as f
-
     traced = about_partitions(timed, EventType.PARTITION, EventType.REPLICA, EventType.SENT_PARTITION)
     return (
         traced.where((f.col("level") == "TRACE") & (f.col("role") == Role.CONTROLLER) & f.col("speaker").isNotNull())

@@ -1,15 +1,15 @@
 """How much leaders and ISRs moved, by the hour; `flapping.py` has the same by partition."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from kactl.forensics.events import Column
 
 from .job import BOOL, LONG, TIME, Job
 from .moves import KEY, elections, isr_course
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 COLUMNS: Final = (
     Column("hour", TIME, "the hour's beginning"),
@@ -30,13 +30,11 @@ STORM_FACTOR: Final = 10
 USUAL_MINUTES: Final = 10
 
 
-def churn(leadership: "DataFrame", states: "DataFrame", timed: "DataFrame") -> "DataFrame":
+def churn(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> DataFrame:
     """The hours in which anything moved.
 
     Elections are leaderships, of which there is one for each epoch; changes of ISRs are those of `moves.isr_course`.
     """
-    from pyspark.sql import functions as f
-
     moved = _moves(leadership, states, timed)
     sums = ("elections", "planned", "forced", "shrinks", "expands")
     minutes = moved.groupBy(f.date_trunc("minute", "at").alias("minute")).agg(
@@ -61,10 +59,8 @@ def churn(leadership: "DataFrame", states: "DataFrame", timed: "DataFrame") -> "
     )
 
 
-def _moves(leadership: "DataFrame", states: "DataFrame", timed: "DataFrame") -> "DataFrame":
+def _moves(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> DataFrame:
     """One row for each election and each change of an ISR: the key, `at`, and 1 in the columns it counts in."""
-    from pyspark.sql import functions as f
-
     nothing = f.lit(0).cast("long")
     elected = elections(leadership).select(
         *KEY,
@@ -87,10 +83,8 @@ def _moves(leadership: "DataFrame", states: "DataFrame", timed: "DataFrame") -> 
     return elected.unionByName(changed.where("shrinks + expands > 0"))
 
 
-def _usual(minutes: "DataFrame") -> "Value":
+def _usual(minutes: DataFrame) -> Value:
     """Elections in a minute that has any, as a median over all of the logs; 0 if that tells nothing."""
-    from pyspark.sql import functions as f
-
     busy = minutes.where("elections > 0")
     median = f.when(f.count("*") >= USUAL_MINUTES, f.median("elections")).otherwise(f.lit(0.0))
     return busy.agg(median.alias("usual")).scalar()

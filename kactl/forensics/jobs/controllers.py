@@ -3,7 +3,11 @@
 `requests.py` has what they told brokers, and how those did.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
 from kactl.forensics.events import Column
@@ -11,10 +15,6 @@ from kactl.forensics.events import Column
 from .job import INT, LONG, TEXT, TIME, Job
 from .lines import is_a
 from .terms import NAMELESS, ZOOKEEPER, is_own, terms, voiced
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 COLUMNS: Final = (
     Column("controller", INT, "the controller; null if no line names it"),
@@ -47,15 +47,12 @@ _RESIGNED: Final = (EventType.CONTROLLER_RESIGNED, EventType.CONTROLLER_MOVED)
 _NO_ACT: Final = (*_RESIGNED, EventType.ANSWERED, EventType.ANSWER_FAILED)
 
 
-def controllers(timed: "DataFrame") -> "DataFrame":
+def controllers(timed: DataFrame) -> DataFrame:
     """One row for each term of a controller, also of those of which only brokers tell.
 
     Two controllers are never told to have acted at once by what clocks may be wrong. Where epochs are missing between
     two terms, those of ZooKeeper's controllers follow each other by one, nothing is said of the gap between them.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     lines = voiced(timed)
     found = terms(lines).withColumn("term", f.struct("controller", "controller_epoch", "begin"))
     acted = _acted(lines, found)
@@ -89,10 +86,8 @@ def controllers(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _acted(lines: "DataFrame", found: "DataFrame") -> "DataFrame":
+def _acted(lines: DataFrame, found: DataFrame) -> DataFrame:
     """What each term's own lines tell, and `sign_at`: the last line of its broker before somebody else was elected."""
-    from pyspark.sql import functions as f
-
     mine = found.where("begin is not null").select(
         "term",
         f.col("controller").alias("who"),
@@ -108,7 +103,7 @@ def _acted(lines: "DataFrame", found: "DataFrame") -> "DataFrame":
     # Terms are few; of each line's broker there is one at a time.
     joined = said.join(f.broadcast(mine), (f.col("speaker") == f.col("who")) & belongs)
 
-    def own(*types: EventType) -> "Value":
+    def own(*types: EventType) -> Value:
         return f.when(f.col("own") & is_a(*types), f.col("at"))
 
     return joined.groupBy("term").agg(
@@ -121,9 +116,7 @@ def _acted(lines: "DataFrame", found: "DataFrame") -> "DataFrame":
     )
 
 
-def _overlap() -> "Value":
-    from pyspark.sql import functions as f
-
+def _overlap() -> Value:
     late_us = f.unix_micros("last_act_at") - f.unix_micros("next_at")
     wrong_us = f.col("error_us") + f.col("next_error_us")
     alone = f.col("next_controller").isNull() | (f.col("next_controller") == f.col("controller")) | (late_us <= 0)
@@ -131,26 +124,20 @@ def _overlap() -> "Value":
     return f.when(f.coalesce(alone, f.lit(False)), f.lit(0)).otherwise(beyond).cast("long")
 
 
-def _refused(lines: "DataFrame") -> "DataFrame":
+def _refused(lines: DataFrame) -> DataFrame:
     """Requests that brokers refused for their controller's epoch; each says so once, in however many files."""
-    from pyspark.sql import functions as f
-
     stale = lines.where(is_a(EventType.IGNORED) & f.col("reason").contains("its controller epoch"))
     once = stale.select("controller", "controller_epoch", "speaker", "request", "correlation_id", "at").distinct()
     return once.groupBy("controller", "controller_epoch").agg(f.count("*").alias("refused"))
 
 
-def _moved(lines: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as f
-
+def _moved(lines: DataFrame) -> DataFrame:
     moves = lines.where(is_a(EventType.PARTITION) & f.col("controller_epoch").isNotNull())
     once = moves.select("controller", "controller_epoch", "topic", "partition", "at", "to_state").distinct()
     return once.groupBy("controller", "controller_epoch").agg(f.count("*").alias("partitions_moved"))
 
 
-def _ms(time: "Value") -> "Value":
-    from pyspark.sql import functions as f
-
+def _ms(time: Value) -> Value:
     return f.unix_millis(time)
 
 

@@ -13,15 +13,15 @@ back in the epoch in which it went has more than the leader began with, and lose
 A history may be cut several times; each cut counts what it takes away of what the ones before it had left.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
 
 from .turns import KEY
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 FOLLOWER: Final = "follower"
 LEADER: Final = "leader"
@@ -32,7 +32,7 @@ AWAY_EPOCHS_MAX: Final = 10_000
 _OF_OLD: Final = "I5-1.0"
 
 
-def follows(turns: "DataFrame") -> "DataFrame":
+def follows(turns: DataFrame) -> DataFrame:
     """The turns in which brokers follow, each with what its log is a piece of.
 
     Returns:
@@ -43,9 +43,6 @@ def follows(turns: "DataFrame") -> "DataFrame":
             it has too much in one of them it still has in the next, and lost it once.
         tail_known: `known` of the first turn of the tail. tail_cut_to: the lowest `cut_to` of the tail.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     own = Window.partitionBy(*KEY, "broker").orderBy("epoch", "at")
     until_now = own.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     remembered = f.when(f.col("prev_epoch") >= 0, f.col("prev_epoch"))
@@ -70,15 +67,12 @@ def follows(turns: "DataFrame") -> "DataFrame":
     )
 
 
-def of_followers(followed: "DataFrame", starts: "DataFrame") -> "DataFrame":
+def of_followers(followed: DataFrame, starts: DataFrame) -> DataFrame:
     """What followers had beyond the leaders of epochs in which they took no part.
 
     Args:
         followed: what `follows` returns.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     first = f.greatest(f.coalesce(f.col("known") + 1, f.col("epoch")), f.col("epoch") - (AWAY_EPOCHS_MAX - 1))
     missed = f.when(f.col("known").isNull() | (f.col("known") < f.col("epoch")), f.sequence(first, f.col("epoch")))
     leaders = starts.select(
@@ -121,10 +115,8 @@ def of_followers(followed: "DataFrame", starts: "DataFrame") -> "DataFrame":
     )
 
 
-def of_leaders(starts: "DataFrame") -> "DataFrame":
+def of_leaders(starts: DataFrame) -> DataFrame:
     """What leaders are known to have had that the next leader did not have; they need not ever have come back."""
-    from pyspark.sql import functions as f
-
     return starts.where("next.log_end < had.end").select(
         *KEY,
         f.col("next.epoch").alias("leader_epoch"),
@@ -144,19 +136,17 @@ def of_leaders(starts: "DataFrame") -> "DataFrame":
 
 
 def of_truncations(
-    turns: "DataFrame",
-    followed: "DataFrame",
-    by_followers: "DataFrame",
-    by_leaders: "DataFrame",
-    leadership: "DataFrame",
-) -> "DataFrame":
+    turns: DataFrame,
+    followed: DataFrame,
+    by_followers: DataFrame,
+    by_leaders: DataFrame,
+    leadership: DataFrame,
+) -> DataFrame:
     """Logs that were cut by their own account, of which nothing else tells.
 
     Up to 2.5 a follower does not say where its log ends. Then only that something was cut is known, unless it led
     before and said it then. Nor is there anything else if the logs of those who led are missing.
     """
-    from pyspark.sql import functions as f
-
     counted = by_followers.select(*KEY, f.col("replica").alias("broker"), "tail").distinct()
     told = (
         followed.where("cut_to < log_end")
@@ -192,9 +182,7 @@ def of_truncations(
     return told.unionByName(placed)
 
 
-def _cut(end: "Value") -> "list[Value]":
-    from pyspark.sql import functions as f
-
+def _cut(end: Value) -> list[Value]:
     return [
         *map(f.col, KEY),
         f.col("broker").alias("replica"),
@@ -207,10 +195,8 @@ def _cut(end: "Value") -> "list[Value]":
     ]
 
 
-def _then_led(cut: "DataFrame", leadership: "DataFrame") -> "DataFrame":
+def _then_led(cut: DataFrame, leadership: DataFrame) -> DataFrame:
     """`then_epoch`: the last epoch that began before the cut and that somebody else led; null if none is known."""
-    from pyspark.sql import functions as f
-
     error = f.coalesce("begin_error_us", f.lit(0))
     led = leadership.where("leader >= 0 and leader_epoch is not null and begin is not null").select(
         *KEY,

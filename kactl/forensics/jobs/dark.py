@@ -9,16 +9,16 @@ epoch that rose under the same leader parts nothing: nobody was elected. Nor doe
 was elected, and never said that it leads: the partition stayed dark.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType, Role
 
 from .gone import UNKNOWN_ERROR_US, gone
 from .lines import LEADER_AND_ISR, NEW, OFFLINE, ONLINE, is_a
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 PARTITION: Final = ("topic", "partition", "life")
 
@@ -40,16 +40,13 @@ _ORDER: Final = (WENT_ALIVE, STAYED, WENT_OFFLINE, FAILED, WHY, CUT, NOBODY, HOL
 _DARK: Final = (WENT_OFFLINE, FAILED, CUT, NOBODY, HOLLOW)
 
 
-def stretches(timed: "DataFrame", leadership: "DataFrame", absences: "DataFrame") -> "DataFrame":
+def stretches(timed: DataFrame, leadership: DataFrame, absences: DataFrame) -> DataFrame:
     """topic, partition, life, before, after: one row for each election, and one for each partition that ended dark.
 
     Returns:
         `before` is what is known from the last election to this one, `after` from this one to the next; see `_summed`
         for what is in them. `before` is null if nothing was known before, `after` if the logs end in the dark.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     # What lines do not have is null in their marks.
     marks = _elections(leadership, absences).unionByName(_lines(timed), allowMissingColumns=True)
     summed = _summed(_parted(marks))
@@ -73,12 +70,10 @@ def stretches(timed: "DataFrame", leadership: "DataFrame", absences: "DataFrame"
 # -- marks -------------------------------------------------------------------------------------------------------------
 
 
-def _elections(leadership: "DataFrame", absences: "DataFrame") -> "DataFrame":
+def _elections(leadership: DataFrame, absences: DataFrame) -> DataFrame:
     """Marks of epochs: leaders, nobody, and leaders that were dead already."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
 
-    def us(name: str) -> "Value":
+    def us(name: str) -> Value:
         return f.unix_micros(name).alias(name.replace("_at", "_us") if name.endswith("_at") else f"{name}_us")
 
     away = gone(absences).select(f.col("broker").alias("leader"), "gone")
@@ -134,15 +129,14 @@ def _elections(leadership: "DataFrame", absences: "DataFrame") -> "DataFrame":
     )
 
 
-def _has_returned() -> "Value":
+def _has_returned() -> Value:
     """Whether a leader had been lost since the epoch before, though no line says so: it alone was in sync.
 
     A controller that takes note of a loss leaves the partition without a leader. KRaft's says that at INFO only in the
     logs of other replicas, and what is not replicated has none.
     """
-    from pyspark.sql import functions as f
 
-    def was_lost(one: "Value") -> "Value":
+    def was_lost(one: Value) -> Value:
         since, until = f.unix_micros("before"), f.unix_micros("begin")
         return one["silent_us"].isNotNull() & (one["detected_us"] > since) & (one["detected_us"] <= until)
 
@@ -150,16 +144,14 @@ def _has_returned() -> "Value":
     return f.coalesce(is_alone & f.exists("gone", was_lost), f.lit(False))
 
 
-def _is_hollow() -> "Value":
+def _is_hollow() -> Value:
     """Whether the elected had given its last sign before, was found dead soon after, and never took its role.
 
     Soon, since a leader whose log is not complete may also have led for hours without a line of it.
     """
-    from pyspark.sql import functions as f
-
     begin = f.unix_micros("begin")
 
-    def was_dead(one: "Value") -> "Value":
+    def was_dead(one: Value) -> Value:
         return (
             (one["last_sign_us"] + one["error_us"] < begin)
             & (one["detected_us"] >= begin)
@@ -170,10 +162,8 @@ def _is_hollow() -> "Value":
     return silent & f.coalesce(f.exists("gone", was_dead), f.lit(False))
 
 
-def _lines(timed: "DataFrame") -> "DataFrame":
+def _lines(timed: DataFrame) -> DataFrame:
     """Marks of single lines."""
-    from pyspark.sql import functions as f
-
     moved, failed = is_a(EventType.PARTITION), is_a(EventType.PARTITION_FAILED)
     before, after, leader = f.col("from_state"), f.col("to_state"), f.col("leader")
     controllers = f.col("role") == Role.CONTROLLER
@@ -217,20 +207,15 @@ def _lines(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _known(error: "str | Value") -> "Value":
-    from pyspark.sql import functions as f
-
+def _known(error: str | Value) -> Value:
     return f.coalesce(error, f.lit(UNKNOWN_ERROR_US)).cast("long")
 
 
 # -- stretches ---------------------------------------------------------------------------------------------------------
 
 
-def _parted(marks: "DataFrame") -> "DataFrame":
+def _parted(marks: DataFrame) -> DataFrame:
     """Marks with the stretch they are in, its election (`head`), and whether it was dark by then."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     rank = f.array_position(f.array(*map(f.lit, _ORDER)), f.col("mark"))
     until_now = (
         Window.partitionBy(*PARTITION)
@@ -251,7 +236,7 @@ def _parted(marks: "DataFrame") -> "DataFrame":
     )
 
 
-def _summed(parted: "DataFrame") -> "DataFrame":
+def _summed(parted: DataFrame) -> DataFrame:
     """One row for each stretch of a partition.
 
     head: its election; null in what is before the first one. last_epoch: the last leader epoch that is known of it.
@@ -263,12 +248,11 @@ def _summed(parted: "DataFrame") -> "DataFrame":
     revived: somebody else was seen leading though no election was seen; `after_us` is the dark mark it came after.
     downs: who stepped down when, and whether it says that it was started just before.
     """
-    from pyspark.sql import functions as f
 
-    def has(mark: str) -> "Value":
+    def has(mark: str) -> Value:
         return f.coalesce(f.max(f.when(f.col("mark") == mark, f.col("is_dark_mark"))), f.lit(False))
 
-    def when(mark: str, condition: "Value", value: "Value") -> "Value":
+    def when(mark: str, condition: Value, value: Value) -> Value:
         return f.when((f.col("mark") == mark) & condition, value)
 
     always = f.lit(True)

@@ -1,6 +1,10 @@
 """Topics that were deleted, or should have been."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType, Role
 from kactl.forensics.events import Column
@@ -8,10 +12,6 @@ from kactl.forensics.text.columns import TEXT_LIMIT
 
 from .job import BOOL, IDS, LONG, TEXT, TIME, Job
 from .lines import NEW, is_a
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 COLUMNS: Final = (
     Column("topic", TEXT, "the topic; its id if no line has its name"),
@@ -43,7 +43,7 @@ _DONE: Final = (EventType.DELETION_DONE, EventType.TOPIC_REMOVED)
 _REPLICA: Final = r"Replica=(\d+)\]"
 
 
-def deletions(timed: "DataFrame") -> "DataFrame":
+def deletions(timed: DataFrame) -> DataFrame:
     """One row for each deletion of a topic; a name that was used again may have several.
 
     A deletion ends with the line that says so, and if that is missing, with the birth of another topic of this name.
@@ -51,9 +51,6 @@ def deletions(timed: "DataFrame") -> "DataFrame":
     deletions that never ended, by those that were asked to delete a replica and never answered; the latter two are
     only in logs at TRACE. A deletion that began before the logs has what is in them.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     told = _told(timed)
     before = Window.partitionBy("topic").orderBy("at", "ends").rowsBetween(Window.unboundedPreceding, -1)
     numbered = told.withColumn("number", f.coalesce(f.sum("ends").over(before), f.lit(0)))
@@ -75,14 +72,12 @@ def deletions(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def signs(timed: "DataFrame") -> "DataFrame":
+def signs(timed: DataFrame) -> DataFrame:
     """The lines about deletions, one row for each topic that a line names.
 
     Returns:
         topic, at, type, reason, and brokers: of the dead replicas that it names, else null.
     """
-    from pyspark.sql import functions as f
-
     said = timed.where(is_a(*_SAID) & f.col("at").isNotNull() & ~is_a(EventType.TOPIC_REMOVED))
     dead = f.when(
         is_a(EventType.DELETION_DEAD), f.regexp_extract_all("text", f.lit(_REPLICA), 1).try_cast("array<int>")
@@ -105,30 +100,24 @@ def signs(timed: "DataFrame") -> "DataFrame":
     return named.distinct().unionByName(removed)
 
 
-def topic_names(timed: "DataFrame") -> "DataFrame":
+def topic_names(timed: DataFrame) -> DataFrame:
     """topic_id and topic: KRaft's records have only the id."""
-    from pyspark.sql import functions as f
-
     both = timed.where(f.col("topic").isNotNull() & f.col("topic_id").isNotNull())
     return both.groupBy("topic_id").agg(f.min("topic").alias("topic"))
 
 
-def _names() -> "Value":
+def _names() -> Value:
     """The topics that a line lists, in whatever collection; the last one of a list that was cut off is no name."""
-    from pyspark.sql import functions as f
-
     listed = f.split(f.regexp_replace("topic", r"^\w+\(|\)$", ""), ",")
     whole = f.when(f.octet_length("topic") >= TEXT_LIMIT, f.slice(listed, 1, f.size(listed) - 1)).otherwise(listed)
     return f.filter(f.transform(whole, lambda name: f.trim(name)), lambda name: name != "")
 
 
-def _told(timed: "DataFrame") -> "DataFrame":
+def _told(timed: DataFrame) -> DataFrame:
     """All that is told of topics which are or were to be deleted: `signs`, and moves of their replicas and partitions.
 
     `ends` is 1 where nothing of the same deletion follows.
     """
-    from pyspark.sql import functions as f
-
     said = signs(timed).select(
         "topic",
         "at",
@@ -163,11 +152,10 @@ def _told(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _summed(numbered: "DataFrame") -> "DataFrame":
+def _summed(numbered: DataFrame) -> DataFrame:
     """One row for each topic and number; `said` tells how many lines are about a deletion."""
-    from pyspark.sql import functions as f
 
-    def at(*types: EventType) -> "Value":
+    def at(*types: EventType) -> Value:
         return f.when(is_a(*types), f.col("at"))
 
     failed = is_a(EventType.REPLICA_FAILED) | (is_a(EventType.REPLICA) & (f.col("to_state") == INELIGIBLE))
@@ -195,10 +183,8 @@ def _summed(numbered: "DataFrame") -> "DataFrame":
     )
 
 
-def _unanswered(numbered: "DataFrame") -> "DataFrame":
+def _unanswered(numbered: DataFrame) -> DataFrame:
     """topic, number, unanswered: brokers with a replica whose deletion began, and neither succeeded nor failed."""
-    from pyspark.sql import functions as f
-
     moves = numbered.where(is_a(EventType.REPLICA))
     # Of two moves in one millisecond the later one is the answer.
     order = f.struct(f.col("at"), (f.col("to_state") != STARTED))
@@ -207,9 +193,7 @@ def _unanswered(numbered: "DataFrame") -> "DataFrame":
     return waiting.groupBy("topic", "number").agg(f.collect_set("broker").alias("unanswered"))
 
 
-def _nobody() -> "Value":
-    from pyspark.sql import functions as f
-
+def _nobody() -> Value:
     return f.array().cast("array<int>")
 
 

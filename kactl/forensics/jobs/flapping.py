@@ -1,7 +1,11 @@
 """Partitions whose leader or ISR moved again and again."""
 
 from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import Kind
 from kactl.forensics.events import Column
@@ -9,10 +13,6 @@ from kactl.forensics.events import Column
 from .deletions import signs
 from .job import INT, LONG, REAL, TEXT, TIME, Job
 from .moves import KEY, elections, isr_course
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 COLUMNS: Final = (
     Column("topic", TEXT, "the topic"),
@@ -37,15 +37,13 @@ _HOUR_MS: Final = 3_600_000
 _COUNTS: Final = ("elections", "forced", "ping_pongs", "preferred_lost", "shrinks", "expands")
 
 
-def flapping(leadership: "DataFrame", states: "DataFrame", timed: "DataFrame") -> "DataFrame":
+def flapping(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> DataFrame:
     """The partitions with more than one election, or whose ISR lost or won somebody more than once.
 
     How long an ISR was small is summed up over what `moves.isr_course` knows of it. The last that is known lasts until
     the last line of a log that would have told of a change: the metadata log, server.log of the leader, or else the
     last line about the partition itself; and no longer than until the topic's deletion begins.
     """
-    from pyspark.sql import functions as f
-
     course = isr_course(states, timed)
     facts = [_elected(leadership), _back_and_forth(leadership), _preferred_lost(leadership), _changed(course)]
     nothing = f.lit(0).cast("long")
@@ -77,9 +75,7 @@ def flapping(leadership: "DataFrame", states: "DataFrame", timed: "DataFrame") -
 # -- leaders -----------------------------------------------------------------------------------------------------------
 
 
-def _elected(leadership: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as f
-
+def _elected(leadership: DataFrame) -> DataFrame:
     return elections(leadership).select(
         *KEY,
         f.col("begin").alias("at"),
@@ -88,22 +84,16 @@ def _elected(leadership: "DataFrame") -> "DataFrame":
     )
 
 
-def _turns(leadership: "DataFrame", which: str) -> "DataFrame":
+def _turns(leadership: DataFrame, which: str) -> DataFrame:
     """The leaderships, of those asked for, in which another one leads than in the one before."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     one = Window.partitionBy(*KEY).orderBy("leader_epoch", "begin")
     kept = leadership.where("begin is not null").where(which)
     before = f.lag("leader").over(one)
     return kept.withColumn("is_same", before.eqNullSafe(f.col("leader"))).where(~f.col("is_same"))
 
 
-def _back_and_forth(leadership: "DataFrame") -> "DataFrame":
+def _back_and_forth(leadership: DataFrame) -> DataFrame:
     """A row for each return of a leader; that nobody led in between is no third one."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     one = Window.partitionBy(*KEY).orderBy("leader_epoch", "begin")
     gone_ms = f.unix_millis("begin") - f.unix_millis(f.lag("begin").over(one))
     back = (f.lag("leader", 2).over(one) == f.col("leader")) & (gone_ms <= SOON_MS)
@@ -111,11 +101,8 @@ def _back_and_forth(leadership: "DataFrame") -> "DataFrame":
     return turns.select(*KEY, f.col("begin").alias("at"), f.lit(1).cast("long").alias("ping_pongs"))
 
 
-def _preferred_lost(leadership: "DataFrame") -> "DataFrame":
+def _preferred_lost(leadership: DataFrame) -> DataFrame:
     """A row for each preferred leader that somebody else, or nobody, soon followed."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     one = Window.partitionBy(*KEY).orderBy("leader_epoch", "begin")
     led_ms = f.unix_millis(f.lead("begin").over(one)) - f.unix_millis("begin")
     lost = (f.col("how") == "preferred") & (led_ms <= SOON_MS)
@@ -126,9 +113,7 @@ def _preferred_lost(leadership: "DataFrame") -> "DataFrame":
 # -- ISRs --------------------------------------------------------------------------------------------------------------
 
 
-def _changed(course: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as f
-
+def _changed(course: DataFrame) -> DataFrame:
     changes = course.select(
         *KEY,
         "at",
@@ -138,11 +123,8 @@ def _changed(course: "DataFrame") -> "DataFrame":
     return changes.where("shrinks + expands > 0")
 
 
-def _falls(course: "DataFrame") -> "DataFrame":
+def _falls(course: DataFrame) -> DataFrame:
     """A row for each replica that left: the key, `at`, `replica`, and `back`, whether it was seen to come back."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     left = f.transform("lost", lambda replica: f.struct(replica.alias("replica"), f.lit(True).alias("fell")))
     came = f.transform("won", lambda replica: f.struct(replica.alias("replica"), f.lit(False).alias("fell")))
     each = course.select(*KEY, "at", f.explode(f.concat(left, came)).alias("move")).select(*KEY, "at", "move.*")
@@ -151,20 +133,15 @@ def _falls(course: "DataFrame") -> "DataFrame":
     return each.withColumn("back", back).where("fell").drop("fell")
 
 
-def _worst_hour(falls: "DataFrame") -> "DataFrame":
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
+def _worst_hour(falls: DataFrame) -> DataFrame:
     cycles = falls.where("back").select(*KEY, f.unix_millis("at").alias("at_ms")).distinct()
     hour = Window.partitionBy(*KEY).orderBy("at_ms").rangeBetween(1 - _HOUR_MS, 0)
     within = cycles.withColumn("within", f.count("*").over(hour))
     return within.groupBy(*KEY).agg(f.max("within").cast("double").alias("cycles_per_hour"))
 
 
-def _worst_follower(falls: "DataFrame") -> "DataFrame":
+def _worst_follower(falls: DataFrame) -> DataFrame:
     """Who fell out most often; of several, the one with the lowest id."""
-    from pyspark.sql import functions as f
-
     counted = falls.groupBy(*KEY, "replica").agg(f.count("*").alias("falls"))
     worst = counted.groupBy(*KEY).agg(f.max(f.struct("falls", (-f.col("replica")).alias("minus"))).alias("worst"))
     return worst.select(
@@ -174,15 +151,13 @@ def _worst_follower(falls: "DataFrame") -> "DataFrame":
     )
 
 
-def _small(course: "DataFrame", timed: "DataFrame") -> "DataFrame":
+def _small(course: DataFrame, timed: DataFrame) -> DataFrame:
     """The key, lone_ms, under_replicated_ms."""
-    from pyspark.sql import functions as f
-
     known = course.where("until is not null").select(*KEY, "at", "until", "isr", "replicas")
     last = _until_the_end(course.where("until is null"), timed).select(*known.columns)
     lasts_ms = f.greatest(f.unix_millis("until") - f.unix_millis("at"), f.lit(0))
 
-    def in_all(is_small: "Value") -> "Value":
+    def in_all(is_small: Value) -> Value:
         return f.sum(f.when(f.col("replicas").isNotNull(), f.when(is_small, lasts_ms).otherwise(0)))
 
     return (
@@ -195,10 +170,8 @@ def _small(course: "DataFrame", timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _until_the_end(last: "DataFrame", timed: "DataFrame") -> "DataFrame":
+def _until_the_end(last: DataFrame, timed: DataFrame) -> DataFrame:
     """The last that is known of each ISR, with how long it can be relied on as `until`."""
-    from pyspark.sql import functions as f
-
     of_leaders = (
         timed.where((f.col("kind") == Kind.SERVER) & f.col("speaker").isNotNull())
         .groupBy(f.col("speaker").alias("leader"))

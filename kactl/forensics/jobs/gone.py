@@ -4,15 +4,15 @@ There are few brokers and few such times, so they are gathered into one row for 
 sent to every task; whoever asks when a leader was lost looks into that row, and no row of his own is multiplied.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
 
 from .lines import is_a
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 # How a broker is lost that lives, but not with all of its replicas; all other words are those of `absences`.
 DIRECTORY: Final = "directory"
@@ -26,7 +26,7 @@ SESSION_US: Final = 18_000_000
 UNKNOWN_ERROR_US: Final = 50_000
 
 
-def gone(absences: "DataFrame", timed: "DataFrame | None" = None) -> "DataFrame":
+def gone(absences: DataFrame, timed: DataFrame | None = None) -> DataFrame:
     """broker, gone, callbacks: one row for each broker that was ever lost.
 
     Args:
@@ -36,8 +36,6 @@ def gone(absences: "DataFrame", timed: "DataFrame | None" = None) -> "DataFrame"
         `gone` is a list of structs, of which `detected_us` is the first; `names` are the partitions that a loss is
         limited to, as `,topic-0,topic-1,`, or null. `callbacks` are times, in microseconds.
     """
-    from pyspark.sql import functions as f
-
     away = absences.where(f.col("detected_at").isNotNull() & f.col("broker").isNotNull()).select(
         "broker",
         f.struct(
@@ -63,17 +61,13 @@ def gone(absences: "DataFrame", timed: "DataFrame | None" = None) -> "DataFrame"
     )
 
 
-def is_meant(one: "Value") -> "Value":
+def is_meant(one: Value) -> Value:
     """Whether a loss concerns the partition of the row that asks."""
-    from pyspark.sql import functions as f
-
     name = f.concat(f.lit(","), "topic", f.lit("-"), f.col("partition").cast("string"), f.lit(","))
     return one["names"].isNull() | (f.instr(one["names"], name) > 0)
 
 
-def _directories(timed: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as f
-
+def _directories(timed: DataFrame) -> DataFrame:
     none = f.lit(None).cast("long")
     return timed.where(is_a(EventType.REPLICAS_OFFLINE) & f.col("broker").isNotNull() & f.col("at").isNotNull()).select(
         "broker",
@@ -95,10 +89,8 @@ def _directories(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _callbacks(timed: "DataFrame", like: "DataFrame") -> "DataFrame":
+def _callbacks(timed: DataFrame, like: DataFrame) -> DataFrame:
     """When a controller began with what follows from brokers that left (C4)."""
-    from pyspark.sql import functions as f
-
     failed = timed.where(is_a(EventType.BROKER_FAILED) & f.col("at").isNotNull())
     return failed.select(
         f.explode("brokers_removed").alias("broker"),

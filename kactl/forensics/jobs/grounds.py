@@ -7,16 +7,16 @@ leaders was asked for. KRaft's log has no such states, nor have brokers'; there 
 missed, and was not back yet, did not leave of its own will.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
 from kactl.forensics.text.columns import TEXT_LIMIT
 
 from .lines import NEW, OFFLINE, is_a
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 INITIAL: Final = "initial"
 AFTER_OFFLINE: Final = "offline"
@@ -44,15 +44,13 @@ _NAMES: Final = r"\[[A-Za-z0-9._-]+,\d+\]|[A-Za-z0-9._-]+-\d+(?=[, )\]]|$)"
 _PARTS: Final = r"^\[?(.+)[-,](\d+)\]?$"
 
 
-def explain(epochs: "DataFrame", timed: "DataFrame") -> "DataFrame":
+def explain(epochs: DataFrame, timed: DataFrame) -> DataFrame:
     """Leader epochs with `how` and `planned` behind their columns.
 
     Args:
         epochs: topic, partition, controller, leader, leader_epoch, begin, replicas, removing, formats, from_state,
             prev_leader.
     """
-    from pyspark.sql import functions as f
-
     joined = (
         epochs.join(f.broadcast(_of_brokers(timed)), f.col("prev_leader") == f.col("left_broker"), "left")
         .join(_asked(timed), list(_TP), "left")
@@ -66,9 +64,7 @@ def explain(epochs: "DataFrame", timed: "DataFrame") -> "DataFrame":
     return found.withColumn("planned", planned).select(*epochs.columns, "how", "planned")
 
 
-def _how() -> "Value":
-    from pyspark.sql import functions as f
-
+def _how() -> Value:
     leader, before = f.col("leader"), f.col("prev_leader")
     is_first = (f.col("from_state") == NEW) | (f.col("leader_epoch") == 0)
     in_kraft = f.exists("formats", lambda each: each.isin("K6a", "K6b", "PARTITION_CHANGE_RECORD"))
@@ -95,18 +91,14 @@ def _how() -> "Value":
     )
 
 
-def _aim() -> "Value":
+def _aim() -> Value:
     """The replicas to which the last reassignment before the beginning was to go."""
-    from pyspark.sql import functions as f
-
     before = f.filter("aims", lambda aim: aim["us"] <= f.col("begin_us") + _SLACK_US)
     return f.array_max(before)["replicas"]
 
 
-def _within(times: str, most_us: int) -> "Value":
+def _within(times: str, most_us: int) -> Value:
     """Whether one of the moments in an array was at most so long before the beginning."""
-    from pyspark.sql import functions as f
-
     ago = f.filter(
         f.col(times),
         lambda each: (each <= f.col("begin_us") + _SLACK_US) & (each >= f.col("begin_us") - most_us),
@@ -114,14 +106,13 @@ def _within(times: str, most_us: int) -> "Value":
     return f.coalesce(f.size(ago) > 0, f.lit(False))
 
 
-def _has_left(times: str, most_us: int) -> "Value":
+def _has_left(times: str, most_us: int) -> Value:
     """Whether the old leader's broker had left at one of these moments, shortly before, and had not come back since.
 
     One that has come back and leads was elected after that; whatever takes it from it then has grounds of its own.
     """
-    from pyspark.sql import functions as f
 
-    def still(left: "Value") -> "Value":
+    def still(left: Value) -> Value:
         came_back = f.exists("back", lambda each: (each > left) & (each <= f.col("begin_us") - _BACK_FOR_US))
         recent = (left <= f.col("begin_us") + _SLACK_US) & (left >= f.col("begin_us") - most_us)
         return recent & ~came_back
@@ -132,10 +123,8 @@ def _has_left(times: str, most_us: int) -> "Value":
 # -- what was asked for, and what had happened -------------------------------------------------------------------------
 
 
-def _of_brokers(timed: "DataFrame") -> "DataFrame":
+def _of_brokers(timed: DataFrame) -> DataFrame:
     """For each broker, when it was stopping, when it was fenced or missed, and when it came back."""
-    from pyspark.sql import functions as f
-
     us = f.unix_micros("at")
     of_one = is_a(EventType.BROKER_STOPPING, EventType.BROKER_FENCED, EventType.BROKER_UNFENCED)
     many = is_a(EventType.BROKERS_CHANGED, EventType.BROKER_FAILED, EventType.BROKER_STARTED)
@@ -157,10 +146,8 @@ def _of_brokers(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _asked(timed: "DataFrame") -> "DataFrame":
+def _asked(timed: DataFrame) -> DataFrame:
     """For each partition, when an election of its preferred leader was asked for by its name."""
-    from pyspark.sql import functions as f
-
     # Where a list was cut, its last name may have been.
     whole = f.when(_is_cut(), f.regexp_replace("text", "[^,]*$", "")).otherwise(f.col("text"))
     names = f.explode(f.array_distinct(f.regexp_extract_all(whole, f.lit(_NAMES), f.lit(0))))
@@ -171,32 +158,24 @@ def _asked(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _asked_of_many(timed: "DataFrame") -> "DataFrame":
+def _asked_of_many(timed: DataFrame) -> DataFrame:
     """For each controller, when it was asked for so many such elections that their list was cut: any may be in it."""
-    from pyspark.sql import functions as f
-
     said = timed.where(_is_preferred() & _is_cut() & f.col("controller").isNotNull())
     return said.groupBy(f.col("controller").alias("asked_controller")).agg(
         f.collect_set(f.unix_micros("at")).alias("asked_of_many")
     )
 
 
-def _is_preferred() -> "Value":
-    from pyspark.sql import functions as f
-
+def _is_preferred() -> Value:
     return is_a(EventType.ELECTION_ASKED) & (f.col("strategy") == "preferred")
 
 
-def _is_cut() -> "Value":
-    from pyspark.sql import functions as f
-
+def _is_cut() -> Value:
     return f.octet_length("text") >= TEXT_LIMIT - 3  # the end of a character may have gone, too
 
 
-def _reassigned(timed: "DataFrame") -> "DataFrame":
+def _reassigned(timed: DataFrame) -> DataFrame:
     """For each partition, to which replicas it was to go, and since when."""
-    from pyspark.sql import functions as f
-
     said = timed.where(is_a(EventType.REASSIGNMENT_STARTED, EventType.REASSIGNMENT_CAUGHT_UP) & f.col("at").isNotNull())
     aim = f.struct(f.unix_micros("at").alias("us"), f.col("replicas").alias("replicas"))
     return said.where("replicas is not null").groupBy(*_TP).agg(f.collect_set(aim).alias("aims"))

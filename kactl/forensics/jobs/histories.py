@@ -5,29 +5,27 @@ A high watermark speaks of the history it was known in. If a later leader had le
 only; and if nobody knows where a leader in between began, it says nothing any more.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from .lines import NEW
 from .turns import KEY
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 # A broker that is ended and started again is back after no less than this.
 RESTARTED_US: Final = 5_000_000
 _FIELDS: Final = ("epoch", "leader", "log_end", "watermark", "at", "in_sync", "is_clean")
 
 
-def histories(starts: "DataFrame", followed: "DataFrame", leadership: "DataFrame", of: "DataFrame") -> "DataFrame":
+def histories(starts: DataFrame, followed: DataFrame, leadership: DataFrame, of: DataFrame) -> DataFrame:
     """topic, partition, life, history: the epochs in order, for those partitions that `of` names.
 
     Each has: epoch; leader, -1 nobody; log_end, of the leader as it began; watermark, the highest that was known in it;
     at, when its leader took its role; in_sync, everybody who was in sync in it by anybody's account, null if nobody
     led; is_clean, whether its leader was elected cleanly for sure.
     """
-    from pyspark.sql import functions as f
-
     some = of.select(*KEY).distinct()
     by_broker = starts.select(*KEY, "epoch", "leader", "log_end", "watermark", f.col("led_at").alias("at"), "in_sync")
     # What a follower knows as it begins is of the epoch that it took part in before.
@@ -61,10 +59,8 @@ def histories(starts: "DataFrame", followed: "DataFrame", leadership: "DataFrame
     return epochs.groupBy(*KEY).agg(f.sort_array(f.collect_list(f.struct(*_FIELDS))).alias("history"))
 
 
-def _is_clean() -> "Value":
+def _is_clean() -> Value:
     """Whether a row of leadership cannot be of an unclean election."""
-    from pyspark.sql import functions as f
-
     was_in = f.array_contains("prev_isr", f.col("leader"))
     is_next = f.col("prev_leader_epoch") == f.col("leader_epoch") - 1
     reasons = (
@@ -80,21 +76,19 @@ def _is_clean() -> "Value":
     return found
 
 
-def watermark_before(history: str, epoch: str, *, took_part: str) -> "Value":
+def watermark_before(history: str, epoch: str, *, took_part: str) -> Value:
     """The high watermark that was known of the history which ended where `epoch` began, and of which a replica's log is
     a piece that took part in it last in `took_part`; null if none is known.
 
     Where a leader began of whom no line says where, the replica may have left that history already.
     """
-    from pyspark.sql import functions as f
-
     nothing = f.struct(
         f.lit(None).cast("long").alias("watermark"),
         f.lit(None).cast("int").alias("epoch"),
         f.lit(None).cast("int").alias("leader"),
     )
 
-    def go_on(known: "Value", each: "Value") -> "Value":
+    def go_on(known: Value, each: Value) -> Value:
         is_next = each["epoch"] == known["epoch"] + 1
         cuts_where = each["log_end"].isNotNull() | (each["leader"] == -1) | (each["leader"] == known["leader"])
         kept = f.when(
@@ -107,7 +101,7 @@ def watermark_before(history: str, epoch: str, *, took_part: str) -> "Value":
             each["leader"].alias("leader"),
         )
 
-    def is_blind(each: "Value") -> "Value":
+    def is_blind(each: Value) -> Value:
         return (each["epoch"] > f.col(took_part)) & each["log_end"].isNull() & (each["leader"] >= 0)
 
     left = f.array_min(f.transform(f.filter(history, is_blind), lambda each: each["epoch"]))
@@ -117,26 +111,23 @@ def watermark_before(history: str, epoch: str, *, took_part: str) -> "Value":
     return f.aggregate(before, nothing, go_on, lambda known: known["watermark"])
 
 
-def of_epoch(history: str, epoch: str) -> "Value":
+def of_epoch(history: str, epoch: str) -> Value:
     """What is known of one epoch; null if nothing is."""
-    from pyspark.sql import functions as f
-
     return f.get(f.filter(history, lambda each: each["epoch"] == f.col(epoch)), f.lit(0))
 
 
-def was_in_sync_between(history: str, replica: str, *, after: str, until: str, at: str) -> "Value":
+def was_in_sync_between(history: str, replica: str, *, after: str, until: str, at: str) -> Value:
     """Whether a replica was in sync with another leader in an epoch after one and up to another.
 
     Not if that epoch began right before `at`, when the replica told of itself: whoever is in sync as an epoch begins
     has not copied anything in it yet, and nobody is restarted as quickly as that.
     """
-    from pyspark.sql import functions as f
 
-    def long_ago(each: "Value") -> "Value":
+    def long_ago(each: Value) -> Value:
         since_us = f.unix_micros(at) - f.unix_micros(each["at"])
         return f.coalesce(since_us > RESTARTED_US, f.lit(True))
 
-    def with_it(each: "Value") -> "Value":
+    def with_it(each: Value) -> Value:
         return (
             (each["epoch"] > f.col(after))
             & (each["epoch"] <= f.col(until))

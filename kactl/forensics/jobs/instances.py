@@ -5,31 +5,28 @@ request when the one before is answered, so at a broker ids of one controller on
 begins that had begun already, another connection has begun.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType, Role
 
 from .lines import LEADER_AND_ISR, is_a
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 PAIR: Final = ("controller", "broker", "request")
 # The order of the lines about one request; those of a stage may be many, but for the first and the last.
 _BEGINS, _RECEIVES, _CHANGES, _ENDS = range(4)
 
 
-def instances(timed: "DataFrame") -> "DataFrame":
+def instances(timed: DataFrame) -> DataFrame:
     """One row for each request that a broker tells of.
 
     Returns:
         `PAIR`, connection (a number that rises), correlation_id; began_at and ended_at, null where no line says it;
         took_ms, measured by the broker, or else from its lines; partitions, how many it was about.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     told = _told(timed)
     one = Window.partitionBy("controller", "broker").orderBy("at", "correlation_id", "stage")
     id_before, stage_before = f.lag("correlation_id").over(one), f.lag("stage").over(one)
@@ -52,10 +49,8 @@ def instances(timed: "DataFrame") -> "DataFrame":
     return made.withColumn("took_ms", f.coalesce("took_ms", took))
 
 
-def _told(timed: "DataFrame") -> "DataFrame":
+def _told(timed: DataFrame) -> DataFrame:
     """The lines about requests, those of one kind, request and time as one, and once in however many files."""
-    from pyspark.sql import functions as f
-
     is_whole = f.col("topic").isNull()
     about = is_a(
         EventType.RECEIVED,
@@ -91,11 +86,11 @@ def _told(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _is_begun() -> "Value":
+def _is_begun() -> Value:
     return is_a(EventType.RECEIVED, EventType.RECEIVED_PARTITION, EventType.TRANSITION_BEGUN)
 
 
-def _is_ended() -> "Value":
+def _is_ended() -> Value:
     return is_a(
         EventType.APPLIED,
         EventType.TRANSITION_DONE,

@@ -2,15 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from ..events import Column
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 INT: Final = pa.int32()
 LONG: Final = pa.int64()
@@ -40,19 +39,17 @@ class Job:
     says: str
     needs: tuple[str, ...]
     columns: tuple[Column, ...]
-    run: "Callable[..., DataFrame]"
+    run: Callable[..., DataFrame]
 
     @property
     def schema(self) -> pa.Schema:
         return pa.schema([pa.field(each.name, each.type) for each in self.columns])
 
     @property
-    def spark_schema(self) -> "StructType":
-        from pyspark.sql.pandas.types import from_arrow_schema
-
+    def spark_schema(self) -> StructType:
         return from_arrow_schema(self.schema)
 
-    def table(self, spark: "SparkSession", rows: Sequence[Mapping[str, Any]], *more: Column) -> "DataFrame":
+    def table(self, spark: SparkSession, rows: Sequence[Mapping[str, Any]], *more: Column) -> DataFrame:
         """A few rows, as what it returns; with further columns behind."""
         schema = pa.schema([*self.schema, *(pa.field(each.name, each.type) for each in more)])
         columns = {field.name: pa.array([row[field.name] for row in rows], field.type) for field in schema}

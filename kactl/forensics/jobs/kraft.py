@@ -4,28 +4,25 @@ A record that names a leader raises the leader epoch by one, even if it names th
 partition epoch by one. Both begin with what the partition was created with, or with what a snapshot says.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType, Kind
 
 from .lines import is_a
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 _KEY: Final = ("topic", "partition", "life")
 _CHANGES: Final = ("leader", "isr", "replicas", "adding", "removing", "recovery", "leader_epoch", "partition_epoch")
 
 
-def filled(timed: "DataFrame") -> "DataFrame":
+def filled(timed: DataFrame) -> DataFrame:
     """The records about partitions, each with all that was true after it; of those before any creation, what is known.
 
     What several dumps have of the same log counts once. `raised` is on top: whether it was this record that raised the
     leader epoch.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     is_created = is_a(EventType.PARTITION_CREATED)
     is_record = (f.col("kind") == Kind.DUMP) & (is_created | is_a(EventType.LEADERSHIP))
     records = timed.where(is_record & f.col("topic").isNotNull() & f.col("at").isNotNull())

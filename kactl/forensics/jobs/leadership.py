@@ -7,7 +7,10 @@ A controller's line dates the beginning; without one the earliest line does. The
 see of it.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
 from kactl.forensics.events import Column
@@ -16,9 +19,6 @@ from . import grounds
 from .job import BOOL, IDS, INT, LONG, TEXT, TIME, Job
 from .lines import ABSENT, LEADER_AND_ISR, is_a
 from .states import DELETED
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 COLUMNS: Final = (
     Column("topic", TEXT, "the topic"),
@@ -64,10 +64,8 @@ _KEY: Final = ("topic", "partition", "life")
 _ISR_CHANGES: Final = ("I3", "C11")
 
 
-def leadership(timed: "DataFrame", states: "DataFrame") -> "DataFrame":
+def leadership(timed: DataFrame, states: DataFrame) -> DataFrame:
     """One row for each leader epoch of each partition."""
-    from pyspark.sql import functions as f
-
     epochs, led = _with_before(_epochs(states)), _led(timed)
     is_leaders = [f.col(name) == f.col(f"of_{name}") for name in (*_KEY, "leader_epoch", "leader")]
     # What the new leader knows of the one before counts where the logs have no line of it.
@@ -90,10 +88,8 @@ def leadership(timed: "DataFrame", states: "DataFrame") -> "DataFrame":
 # -- epochs ------------------------------------------------------------------------------------------------------------
 
 
-def _epochs(states: "DataFrame") -> "DataFrame":
+def _epochs(states: DataFrame) -> DataFrame:
     """The first state of each leader epoch, and the last ISR in it."""
-    from pyspark.sql import functions as f
-
     order = f.struct(f.coalesce("partition_epoch", f.lit(-1)), f.col("at"))
     is_change_only = f.size(f.array_except("formats", f.array(*map(f.lit, _ISR_CHANGES)))) == 0
     beginning = f.when(~is_change_only, order)
@@ -131,15 +127,12 @@ def _epochs(states: "DataFrame") -> "DataFrame":
     )
 
 
-def _with_before(epochs: "DataFrame") -> "DataFrame":
+def _with_before(epochs: DataFrame) -> DataFrame:
     """Each with the one before it, and when the next one begins; what has no epoch goes by its time.
 
     Each write raises the version by one, and each change of leaders the leader epoch as well: where the version rose by
     more, somebody changed the ISR in between.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     by_time = Window.partitionBy(*_KEY).orderBy("begin")
     number = f.coalesce("leader_epoch", f.max("leader_epoch").over(by_time), f.lit(-1))
     order = Window.partitionBy(*_KEY).orderBy("number", "begin")
@@ -167,10 +160,8 @@ def _with_before(epochs: "DataFrame") -> "DataFrame":
     )
 
 
-def _gone(timed: "DataFrame", states: "DataFrame") -> "DataFrame":
+def _gone(timed: DataFrame, states: DataFrame) -> DataFrame:
     """When partitions were deleted, as far as it was told of each of them."""
-    from pyspark.sql import functions as f
-
     moved = is_a(EventType.PARTITION) & (f.col("to_state") == ABSENT)
     died = timed.where(moved & f.col("topic").isNotNull()).groupBy(*_KEY).agg(f.min("at").alias("died_at"))
     being = states.where(f.col("leader") == DELETED).groupBy(*_KEY).agg(f.min("at").alias("being_at"))
@@ -181,10 +172,8 @@ def _gone(timed: "DataFrame", states: "DataFrame") -> "DataFrame":
 # -- the new leader ----------------------------------------------------------------------------------------------------
 
 
-def _led(timed: "DataFrame") -> "DataFrame":
+def _led(timed: DataFrame) -> DataFrame:
     """For each epoch and broker: when it received it, when it led, and with what; the first time."""
-    from pyspark.sql import functions as f
-
     key = (*_KEY, "leader_epoch", "speaker")
     leads = _begun(timed)
     received = timed.where(
@@ -227,14 +216,11 @@ def _led(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _begun(timed: "DataFrame") -> "DataFrame":
+def _begun(timed: DataFrame) -> DataFrame:
     """A broker's first "Leader ... starts" of each epoch, with the request that it was at then (B2).
 
     A broker works at one request of its controller at a time, so it is the last one that it began with.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     key = (*_KEY, "leader_epoch", "speaker")
     is_request = is_a(EventType.RECEIVED) & (f.col("request") == LEADER_AND_ISR)
     of_speaker = timed.where(

@@ -5,17 +5,17 @@ topic id that was not there before). What the logs have of a topic from before i
 own, too. Partitions that are added to a topic are born once, and begin no life.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
 from kactl.forensics.events import Column
 
 from .job import INT, TEXT, TIME, Job
 from .lines import ABSENT, NEW, is_a
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 COLUMNS: Final = (
     Column("topic", TEXT, "the topic's name; only those that were used more than once"),
@@ -28,15 +28,12 @@ _OLDER_US: Final = 10_000_000
 _TOGETHER_US: Final = 1_000
 
 
-def lives(on_one_clock: "DataFrame") -> "DataFrame":
+def lives(on_one_clock: DataFrame) -> DataFrame:
     """All lives of names that had several.
 
     Args:
         on_one_clock: what `timed.on_one_clock` returns.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     births = _births(on_one_clock)
     one = Window.partitionBy("topic", "partition", "topic_id").orderBy("at_us")
     born = (
@@ -60,10 +57,8 @@ def lives(on_one_clock: "DataFrame") -> "DataFrame":
     return found.select("topic", f.col("life").cast("int"), f.timestamp_micros("born_us").alias("born_at"))
 
 
-def _births(events: "DataFrame") -> "DataFrame":
+def _births(events: DataFrame) -> DataFrame:
     """topic, partition, topic_id, at_us; in KRaft a topic is born as a whole, as partition -1, once for each id."""
-    from pyspark.sql import functions as f
-
     new = is_a(EventType.PARTITION) & (f.col("from_state") == ABSENT) & (f.col("to_state") == NEW)
     in_kraft = is_a(EventType.PARTITION_CREATED) & f.col("topic_id").isNotNull()
     born = events.where((new | in_kraft) & f.col("topic").isNotNull() & f.col("at").isNotNull())
@@ -75,17 +70,13 @@ def _births(events: "DataFrame") -> "DataFrame":
     )
 
 
-def _is_told_again() -> "Value":
+def _is_told_again() -> Value:
     """KRaft's controllers say it of each partition, and again whenever they replay their log."""
-    from pyspark.sql import functions as f
-
     return f.col("topic_id").isNotNull()
 
 
-def _older(events: "DataFrame", first: "DataFrame") -> "DataFrame":
+def _older(events: DataFrame, first: DataFrame) -> DataFrame:
     """topic, is_older: whether the logs have something of a topic from before its first birth in them."""
-    from pyspark.sql import functions as f
-
     named = f.col("topic").isNotNull() & f.col("partition").isNotNull() & f.col("clock_known")
     told = events.where(named & ~is_a(EventType.REASSIGNMENT_STARTED))
     at_us = f.unix_micros("at") + f.coalesce("at_error_us", f.lit(0))
@@ -95,7 +86,7 @@ def _older(events: "DataFrame", first: "DataFrame") -> "DataFrame":
     )
 
 
-def run(events: "DataFrame", skew: "DataFrame") -> "DataFrame":
+def run(events: DataFrame, skew: DataFrame) -> DataFrame:
     """The same, from events as they are."""
     from .timed import on_one_clock
 

@@ -4,16 +4,14 @@ Several replicas may have had the same records that a new leader did not have: o
 that had most counts, and no other.
 """
 
-from typing import TYPE_CHECKING
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from .turns import KEY
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
-
-def by_partition(losses: "DataFrame") -> "DataFrame":
+def by_partition(losses: DataFrame) -> DataFrame:
     """One row for each partition and epoch: what the replica that had most of it had.
 
     Returns:
@@ -22,9 +20,8 @@ def by_partition(losses: "DataFrame") -> "DataFrame":
         replica's log says that it was cut; certain: whether any row is. tail_records and committed_records, null if no
         row tells; sure_tail_records and sure_committed_records, of certain rows alone, 0 if there are none.
     """
-    from pyspark.sql import functions as f
 
-    def sure(name: str) -> "Value":
+    def sure(name: str) -> Value:
         most = f.max(f.when(f.col("certain"), f.col(name)))
         return f.coalesce(most, f.lit(0)).alias(f"sure_{name}")
 
@@ -44,26 +41,25 @@ def by_partition(losses: "DataFrame") -> "DataFrame":
     )
 
 
-def by_topic(losses: "DataFrame") -> "DataFrame":
+def by_topic(losses: DataFrame) -> DataFrame:
     """`sums` of each topic."""
     return sums(by_partition(losses), "topic")
 
 
-def totals(losses: "DataFrame") -> "DataFrame":
+def totals(losses: DataFrame) -> DataFrame:
     """`sums` of all: one row; zeroes if nothing was lost."""
     return sums(by_partition(losses))
 
 
-def sums(partitions: "DataFrame", *by: str) -> "DataFrame":
+def sums(partitions: DataFrame, *by: str) -> DataFrame:
     """One row for each value of `by`, of what `by_partition` made.
 
     Returns:
         `by`, partitions; tail_records, committed_records, sure_tail_records, sure_committed_records: added up. unknown:
         how often something of unknown size was cut. first_at, last_at.
     """
-    from pyspark.sql import functions as f
 
-    def total(name: str) -> "Value":
+    def total(name: str) -> Value:
         return f.coalesce(f.sum(name), f.lit(0)).cast("long").alias(name)
 
     return partitions.groupBy(*by).agg(

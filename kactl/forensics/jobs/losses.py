@@ -5,17 +5,17 @@ Where each log ended stands in the lines with which brokers take their roles; `c
 lower bound, as a high watermark lags behind what it speaks of. Sums over losses are in `loss_sums.py`.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from ..events import Column
 from . import cuts
 from .histories import histories, of_epoch, was_in_sync_between, watermark_before
 from .job import BOOL, INT, LONG, TEXT, TIME, Job
 from .turns import KEY, starts
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 COLUMNS: Final = (
     Column("topic", TEXT, "the topic"),
@@ -57,14 +57,12 @@ COLUMNS: Final = (
 _BETTER: Final = {cuts.FOLLOWER: 2, cuts.LEADER: 1, cuts.TRUNCATED: 0}
 
 
-def losses(turns: "DataFrame", leadership: "DataFrame", unclean: "DataFrame") -> "DataFrame":
+def losses(turns: DataFrame, leadership: DataFrame, unclean: DataFrame) -> DataFrame:
     """One row for each replica that had more than the leader of an epoch, and that epoch.
 
     What brokers say of their logs is in `turns`; who led where the lines of those who did are missing, and who was in
     sync, in `leadership`.
     """
-    from pyspark.sql import functions as f
-
     began = starts(turns)
     followed = cuts.follows(turns)
     by_followers = cuts.of_followers(followed, began)
@@ -84,10 +82,8 @@ def losses(turns: "DataFrame", leadership: "DataFrame", unclean: "DataFrame") ->
     return _answer(judged.where(f.col("certain") | _is_likely()))
 
 
-def _best(found: "DataFrame") -> "DataFrame":
+def _best(found: DataFrame) -> DataFrame:
     """One row for each replica and epoch: the account that goes furthest."""
-    from pyspark.sql import functions as f
-
     rank = f.coalesce(*(f.when(f.col("evidence") == name, value) for name, value in _BETTER.items()))
     names = [name for name in found.columns if name not in (*KEY, "leader_epoch", "replica", "tail")]
     best = f.struct("end", rank.alias("rank"), *(name for name in names if name != "end"))
@@ -109,35 +105,29 @@ def _best(found: "DataFrame") -> "DataFrame":
     )
 
 
-def _is_certain() -> "Value":
+def _is_certain() -> Value:
     """Whether the replica cannot have had what it had from the leader it is compared with.
 
     Its own log tells of the epoch it took part in. If it was restarted since, part of that log may be missing; that it
     was in sync with somebody in between would show that it is.
     """
-    from pyspark.sql import functions as f
-
     was_there = was_in_sync_between("history", "replica", after="known", until="told_in", at="replica_at")
     remembers = f.col("by_memory") | (f.col("known").isNotNull() & ~was_there)
     by_itself = (f.col("evidence") != cuts.TRUNCATED) & f.col("truncated_to").isNotNull()
     return f.coalesce(remembers | by_itself, f.lit(False))
 
 
-def _is_likely() -> "Value":
+def _is_likely() -> Value:
     """Whether something else speaks for a loss that is not certain.
 
     Otherwise a follower that was restarted, and of which nothing older is there, is taken for one that has all it has
     from its leader.
     """
-    from pyspark.sql import functions as f
-
     told = f.col("known").isNotNull() | (f.col("evidence") == cuts.TRUNCATED)
     return told | f.coalesce(f.array_contains("were_before", f.col("replica")), f.lit(False))
 
 
-def _answer(judged: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as f
-
+def _answer(judged: DataFrame) -> DataFrame:
     epoch = of_epoch("history", "leader_epoch")
     unclean = f.when(f.col("is_unclean"), f.lit(True)).when(
         f.col("is_unclean").isNull() & epoch["is_clean"], f.lit(False)

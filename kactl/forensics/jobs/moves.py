@@ -5,15 +5,15 @@ nothing else happened, so states alone tell; where versions are missing in betwe
 of their ISRs fills in.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
 
 from .lines import is_a
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 KEY: Final = ("topic", "partition", "life")
 # How somebody comes to lead by an election, in the words of `leadership.how`.
@@ -22,15 +22,13 @@ _BY_ELECTION: Final = ("offline", "preferred", "controlled-shutdown")
 _WANTED, _STORED = 0, 1
 
 
-def elections(leadership: "DataFrame") -> "DataFrame":
+def elections(leadership: DataFrame) -> DataFrame:
     """Of the leaderships, those in which somebody took over: from another one, or from nobody.
 
     Not the first leader that a partition ever had, nor a new epoch of the same leader. Where nobody knows who led
     before, only what is certainly an election counts: the first line of a partition in the logs may be about a leader
     that had led long since.
     """
-    from pyspark.sql import functions as f
-
     how = f.coalesce("how", f.lit("unknown"))
     before = f.col("prev_leader")
     took_over = (
@@ -41,7 +39,7 @@ def elections(leadership: "DataFrame") -> "DataFrame":
     return leadership.where((f.col("leader") >= 0) & f.col("begin").isNotNull() & (how != "initial") & took_over)
 
 
-def isr_course(states: "DataFrame", timed: "DataFrame") -> "DataFrame":
+def isr_course(states: DataFrame, timed: DataFrame) -> DataFrame:
     """What is known of each partition's ISR, in order.
 
     Returns:
@@ -49,9 +47,6 @@ def isr_course(states: "DataFrame", timed: "DataFrame") -> "DataFrame":
         known by then; `whole`, whether it is from a log that has every change; `lost` and `won`, who left the ISR then
         and who joined it. Both are empty where it is what was known anyway.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     known = states.where("isr is not null and at is not null and coalesce(leader, 0) <> -2")
     versioned = _versioned(known.where("partition_epoch is not null"))
     seen = versioned.unionByName(_unversioned(known)).unionByName(_said_by_leaders(timed))
@@ -82,11 +77,8 @@ def isr_course(states: "DataFrame", timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _versioned(states: "DataFrame") -> "DataFrame":
+def _versioned(states: DataFrame) -> DataFrame:
     """States with versions. A version is never older than one that it followed, whatever clocks say."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     so_far = Window.partitionBy(*KEY).orderBy("partition_epoch").rowsBetween(Window.unboundedPreceding, 0)
     return states.select(
         *KEY,
@@ -101,13 +93,11 @@ def _versioned(states: "DataFrame") -> "DataFrame":
     )
 
 
-def _unversioned(states: "DataFrame") -> "DataFrame":
+def _unversioned(states: DataFrame) -> DataFrame:
     """States without a version: of each leader epoch the first, as later ones are older news from elsewhere.
 
     Of a metadata log that begins in the middle all, although they have no numbers: it is in order, and has every state.
     """
-    from pyspark.sql import functions as f
-
     unnumbered = states.where("partition_epoch is null").withColumn("whole", _is_whole())
     state = f.struct("at", "leader", "isr", "replicas", "whole")
     first = (
@@ -130,11 +120,8 @@ def _unversioned(states: "DataFrame") -> "DataFrame":
     )
 
 
-def _said_by_leaders(timed: "DataFrame") -> "DataFrame":
+def _said_by_leaders(timed: DataFrame) -> DataFrame:
     """What leaders said that they do to their ISRs, less what came to nothing as another one had written meanwhile."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     told = timed.where(
         is_a(EventType.ISR_SHRUNK, EventType.ISR_EXPANDED, EventType.ISR_UPDATED, EventType.ISR_REFUSED)
         & (f.col("role") == "broker")
@@ -161,15 +148,11 @@ def _said_by_leaders(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _is_whole() -> "Value":
+def _is_whole() -> Value:
     """Whether a state was read from KRaft's metadata log, which has them all."""
-    from pyspark.sql import functions as f
-
     return f.coalesce(f.exists("formats", lambda each: each.endswith("_RECORD")), f.lit(False))
 
 
-def _without(some: "Value", others: "Value", is_known: "Value") -> "Value":
-    from pyspark.sql import functions as f
-
+def _without(some: Value, others: Value, is_known: Value) -> Value:
     nobody = f.array().cast("array<int>")
     return f.when(is_known, nobody).otherwise(f.coalesce(f.array_except(some, others), nobody))

@@ -6,16 +6,16 @@ election failed in it, if nobody leads in what is stored, or if its leader was a
 deleted. Everything else in which the leader changed was a live leader's handing over: short, and mostly planned.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
 
 from .gone import DIRECTORY, gone, is_meant
 from .lines import ABSENT, NEW, OFFLINE, ONLINE, is_a
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 BROKER_FAILURE: Final = "broker-failure"
 CONTROLLED_SHUTDOWN: Final = "controlled-shutdown"
@@ -28,7 +28,7 @@ UNKNOWN: Final = "unknown"
 _NOBODY_LIVES: Final = "(?i)failed to elect leader|(is|are) alive|is online|may lead|noreplicaonline"
 
 
-def causes(stretches: "DataFrame", timed: "DataFrame", absences: "DataFrame") -> "DataFrame":
+def causes(stretches: DataFrame, timed: DataFrame, absences: DataFrame) -> DataFrame:
     """Those stretches that held an outage, with what is known of its cause.
 
     Args:
@@ -44,8 +44,6 @@ def causes(stretches: "DataFrame", timed: "DataFrame", absences: "DataFrame") ->
         elected that found the partition without a leader. deleted_us: when its topic was deleted in the middle of it.
         cause, planned, unclean: see `outages.COLUMNS`.
     """
-    from pyspark.sql import functions as f
-
     asked = _with_takeover(_with_loss(stretches, timed, absences), timed)
     known = _with_deletion(asked, timed).withColumn("stepped_down", _stepped_down())
     judged = known.withColumn("is_forced", f.coalesce(_is_forced(), f.lit(False)))
@@ -61,10 +59,8 @@ def causes(stretches: "DataFrame", timed: "DataFrame", absences: "DataFrame") ->
 # -- what is looked up -------------------------------------------------------------------------------------------------
 
 
-def _with_loss(stretches: "DataFrame", timed: "DataFrame", absences: "DataFrame") -> "DataFrame":
+def _with_loss(stretches: DataFrame, timed: DataFrame, absences: DataFrame) -> DataFrame:
     """With the last time at which the old leader was lost before the partition was seen without one."""
-    from pyspark.sql import functions as f
-
     head, was = f.col("after.head"), f.col("before.head.leader")
     said = f.when(head["prev_leader"] >= 0, head["prev_leader"])
     # Where epochs are missing, others led in between: the last one known may be gone for long, and not be the one that
@@ -80,7 +76,7 @@ def _with_loss(stretches: "DataFrame", timed: "DataFrame", absences: "DataFrame"
     error_us = f.coalesce("before.first_dark.error_us", "after.head.error_us", f.lit(0))
     since_us = f.coalesce(f.col("before.head.begin_us") - f.col("before.head.error_us"), f.lit(0))
 
-    def fits(one: "Value") -> "Value":
+    def fits(one: Value) -> Value:
         at = one["detected_us"]
         return (at >= f.col("since_us")) & (at <= f.col("seen_us") + error_us) & is_meant(one)
 
@@ -93,13 +89,11 @@ def _with_loss(stretches: "DataFrame", timed: "DataFrame", absences: "DataFrame"
     )
 
 
-def _with_takeover(found: "DataFrame", timed: "DataFrame") -> "DataFrame":
+def _with_takeover(found: DataFrame, timed: DataFrame) -> DataFrame:
     """With when the controller was elected, if it found the partition dark while it took over.
 
     It elects leaders for those before it says that it is ready; a controller that never says so tells nothing here.
     """
-    from pyspark.sql import functions as f
-
     of_term = is_a(EventType.CONTROLLER_ELECTED, EventType.CONTROLLER_EPOCH, EventType.CONTROLLER_READY)
     is_ready = f.col("type") == EventType.CONTROLLER_READY
     terms = (
@@ -122,11 +116,8 @@ def _with_takeover(found: "DataFrame", timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _with_deletion(found: "DataFrame", timed: "DataFrame") -> "DataFrame":
+def _with_deletion(found: DataFrame, timed: DataFrame) -> DataFrame:
     """With when the topic was first deleted after the last election."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     asked = is_a(
         EventType.DELETION_ASKED,
         EventType.DELETION_HANDLED,
@@ -150,17 +141,16 @@ def _with_deletion(found: "DataFrame", timed: "DataFrame") -> "DataFrame":
     return found.join(deletions, "topic", "left").withColumn("deleted_us", f.array_min(later)).drop("deletions")
 
 
-def _stepped_down() -> "Value":
+def _stepped_down() -> Value:
     """The old leader's first line that it follows the new one, or is stopped; of that epoch, where it has one.
 
     One that was started anew does not step down: it led no longer.
     """
-    from pyspark.sql import functions as f
 
-    def is_its(one: "Value") -> "Value":
+    def is_its(one: Value) -> Value:
         return (one["who"] == f.col("lost")) & (one["leader_epoch"] == f.col("after.head.leader_epoch"))
 
-    def is_its_or_says_nothing(one: "Value") -> "Value":
+    def is_its_or_says_nothing(one: Value) -> Value:
         return (one["who"] == f.col("lost")) & f.coalesce(
             one["leader_epoch"] == f.col("after.head.leader_epoch"), f.lit(True)
         )
@@ -177,10 +167,8 @@ def _stepped_down() -> "Value":
 # -- what follows ------------------------------------------------------------------------------------------------------
 
 
-def _is_forced() -> "Value":
+def _is_forced() -> Value:
     """Whether the partition had lost its leader."""
-    from pyspark.sql import functions as f
-
     how, state = f.col("after.head.how"), f.col("after.head.from_state")
     is_dark = f.col("before.first_dark").isNotNull()
     has_failed = f.coalesce(f.col("before.failed") > 0, f.lit(False))
@@ -200,59 +188,45 @@ def _is_forced() -> "Value":
     return f.when(f.col("after").isNotNull(), ended).otherwise(open_)
 
 
-def _has_returned() -> "Value":
+def _has_returned() -> Value:
     """Whether the leader that was lost leads again; see `dark`: of a leader that stayed there is no election."""
-    from pyspark.sql import functions as f
-
     head = f.col("after.head")
     return head["how"].eqNullSafe("isr") & ~f.coalesce(head["from_state"].isin(OFFLINE, NEW), f.lit(False))
 
 
-def _is_deleted() -> "Value":
-    from pyspark.sql import functions as f
-
+def _is_deleted() -> Value:
     return f.coalesce(f.col("deleted_us") <= f.col("before.first_dark.at_us"), f.lit(False))
 
 
-def _was_away() -> "Value":
+def _was_away() -> Value:
     """Whether the old leader was away when another one came to lead, and did not hand over itself."""
-    from pyspark.sql import functions as f
-
     head = f.col("after.head")
     lost_all = f.col("loss").isNotNull() & (f.col("loss.how") != DIRECTORY)
     still = f.coalesce(f.col("loss.back_us") >= head["begin_us"] - head["error_us"], f.lit(True))
     return lost_all & still & (head["leader"] != f.col("lost")) & ~_has_stepped_down()
 
 
-def _has_stepped_down() -> "Value":
+def _has_stepped_down() -> Value:
     """Whether the old leader stepped down by itself before the new one led; not when it came back, later."""
-    from pyspark.sql import functions as f
-
     head = f.col("after.head")
     return f.coalesce(f.col("stepped_down.at_us") <= f.coalesce(head["led_us"], head["begin_us"]), f.lit(False))
 
 
-def _is_handed_over() -> "Value":
+def _is_handed_over() -> Value:
     """Whether a live leader was moved."""
-    from pyspark.sql import functions as f
-
     head = f.col("after.head")
     born = head["how"].eqNullSafe("initial") | head["from_state"].eqNullSafe(NEW)
     known = f.coalesce(head["planned"], f.lit(False)) | head["from_state"].eqNullSafe(ONLINE) | _has_stepped_down()
     return f.col("after").isNotNull() & ~born & (head["leader"] != f.col("lost")) & known
 
 
-def _is_waiting() -> "Value":
+def _is_waiting() -> Value:
     """Whether an election failed because nobody in sync lived; KRaft stores that nobody leads instead."""
-    from pyspark.sql import functions as f
-
     said = f.concat_ws(" ", "before.why.error", "before.why.reason")
     return ((f.col("before.failed") > 0) & said.rlike(_NOBODY_LIVES)) | (f.col("before.nobody") & ~f.col("before.cut"))
 
 
-def _cause() -> "Value":
-    from pyspark.sql import functions as f
-
+def _cause() -> Value:
     how = f.col("after.head.how")
     return (
         f.when(~f.col("is_forced"), f.when(f.col("after.head.planned"), how).otherwise(UNKNOWN))
@@ -266,14 +240,12 @@ def _cause() -> "Value":
     )
 
 
-def _unclean() -> "Value":
+def _unclean() -> Value:
     """Whoever is elected uncleanly was not in the ISR before, and is alone in it then.
 
     Not every ISR has a line of its own, at INFO least of all: where versions show that some are missing, the last one
     that is known says nothing of who was in sync.
     """
-    from pyspark.sql import functions as f
-
     head = f.col("after.head")
     said = f.coalesce("before.is_said", "after.is_decided_unclean")
     has_company = f.exists(head["isr"], lambda each: each != head["leader"])

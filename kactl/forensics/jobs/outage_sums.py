@@ -6,13 +6,13 @@ live leader was moved, and no line says why).
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from kactl.errors import BadRequest
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 PARTS: Final = ("detection", "queue", "waiting", "election", "send", "apply")
 MEASURES: Final = ("duration", *PARTS)
@@ -30,7 +30,7 @@ _PERCENTILES: Final = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99}
 _FIELDS: Final = ("known", *_PERCENTILES, "max_ms")
 
 
-def totals(outages: "DataFrame", *by: str, times: bool = False) -> "DataFrame":
+def totals(outages: DataFrame, *by: str, times: bool = False) -> DataFrame:
     """One row for each value of `by`; one row in all if there is none, also of no outages.
 
     Args:
@@ -45,8 +45,6 @@ def totals(outages: "DataFrame", *by: str, times: bool = False) -> "DataFrame":
         outages it is), p50_ms, p90_ms, p99_ms, max_ms; a percentile is a value that occurs, and that so many do not
         exceed.
     """
-    from pyspark.sql import functions as f
-
     has_bounds = f.count("duration_max_ms") == f.count("*")
     return outages.groupBy(*by).agg(
         f.count("*").alias("outages"),
@@ -69,25 +67,23 @@ def totals(outages: "DataFrame", *by: str, times: bool = False) -> "DataFrame":
     )
 
 
-def by_topic(outages: "DataFrame") -> "DataFrame":
+def by_topic(outages: DataFrame) -> DataFrame:
     """`totals` of each topic."""
     return totals(outages, "topic")
 
 
-def by_broker(outages: "DataFrame") -> "DataFrame":
+def by_broker(outages: DataFrame) -> DataFrame:
     """`totals` for each broker whose leadership was lost; null where nobody knows whose."""
     return totals(outages, "broker")
 
 
-def percentiles(outages: "DataFrame", *by: str) -> "DataFrame":
+def percentiles(outages: DataFrame, *by: str) -> DataFrame:
     """How long outages and their parts were, each kind apart.
 
     Returns:
         `by`, kind (`KINDS`), measure (`MEASURES`), known (of how many outages it is), p50_ms, p90_ms, p99_ms, max_ms:
         one row for each measure that is known of any.
     """
-    from pyspark.sql import functions as f
-
     measured = outages.groupBy(*by, kind_of().alias("kind")).agg(*_times())
     each = [
         f.struct(f.lit(name).alias("measure"), *(f.col(f"{name}.{field}").alias(field) for field in _FIELDS))
@@ -96,27 +92,21 @@ def percentiles(outages: "DataFrame", *by: str) -> "DataFrame":
     return measured.select(*by, "kind", f.inline(f.array(*each))).where("known > 0")
 
 
-def kind_of() -> "Value":
+def kind_of() -> Value:
     """The kind of an outage: one of `KINDS`."""
-    from pyspark.sql import functions as f
-
     planned = f.col("planned")
     return f.when(planned, PLANNED).when(~planned, FORCED).otherwise(UNEXPLAINED)
 
 
-def how_known() -> "Value":
+def how_known() -> Value:
     """How well an outage is known: one of `KNOWN`."""
-    from pyspark.sql import functions as f
-
     kinds = f.array("begin_kind", "end_kind")
     worse = reversed(KNOWN[1:])
     return f.coalesce(*(f.when(f.array_contains(kinds, name), name) for name in worse), f.lit(OBSERVED))
 
 
-def _times() -> "list[Value]":
+def _times() -> list[Value]:
     """For each measure a struct; of what is known of no outage, all but `known` is null."""
-    from pyspark.sql import functions as f
-
     made = []
     for name in MEASURES:
         time = f.col(f"{name}_ms")
@@ -129,12 +119,12 @@ def _times() -> "list[Value]":
 
 
 def slo(
-    outages: "DataFrame",
+    outages: DataFrame,
     *by: str,
     objectives: Sequence[float],
     period_ms: int,
-    partitions: "int | DataFrame",
-) -> "DataFrame":
+    partitions: int | DataFrame,
+) -> DataFrame:
     """What objectives of availability allow, and what of it was lost: a row for each value of `by` and objective.
 
     Args:
@@ -152,8 +142,6 @@ def slo(
     Raises:
         BadRequest: an objective, the period, or the number of partitions is out of range.
     """
-    from pyspark.sql import functions as f
-
     if strange := [each for each in objectives if not 0 < each < 1]:
         raise BadRequest("objective", f"{strange[0]} is no share of time: say 0.999 for 99.9 %")
     if period_ms <= 0 or (isinstance(partitions, int) and partitions <= 0):
@@ -181,10 +169,8 @@ def slo(
     )
 
 
-def _against(objective: float, allowed_ms: float) -> "Value":
+def _against(objective: float, allowed_ms: float) -> Value:
     """One objective, over the partitions and what each lost."""
-    from pyspark.sql import functions as f
-
     over_ms = f.greatest(f.col("lost_ms") - allowed_ms, f.lit(0.0))
     return f.struct(
         f.lit(objective).alias("objective"),
@@ -194,7 +180,5 @@ def _against(objective: float, allowed_ms: float) -> "Value":
     )
 
 
-def _sum(of: "Value | str") -> "Value":
-    from pyspark.sql import functions as f
-
+def _sum(of: Value | str) -> Value:
     return f.coalesce(f.sum(of), f.lit(0))

@@ -19,7 +19,11 @@ Parts. The points in time are taken in their order, each no earlier than the one
 so that no part is negative and those that are known add up. A part is null if one of its ends is unknown.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import Role
 
@@ -28,17 +32,13 @@ from .gone import SESSION_US
 from .lines import NEW
 from .membership import FENCED
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
-
 OBSERVED: Final = "observed"
 INFERRED: Final = "inferred"
 BOUNDED: Final = "bounded"
 OPEN: Final = "open"
 
 
-def times(caused: "DataFrame", timed: "DataFrame") -> "DataFrame":
+def times(caused: DataFrame, timed: DataFrame) -> DataFrame:
     """The outages, as `outages.COLUMNS` says.
 
     Args:
@@ -49,18 +49,14 @@ def times(caused: "DataFrame", timed: "DataFrame") -> "DataFrame":
     return _as_table(_with_parts(_with_begin(_led_on(_with_end(flat)))))
 
 
-def _logs_end(timed: "DataFrame") -> "Value":
+def _logs_end(timed: DataFrame) -> Value:
     """A controller's last line: until then it would have told of an election. Without any, the last of all."""
-    from pyspark.sql import functions as f
-
     at = f.unix_micros("at")
     return timed.agg(f.coalesce(f.max(f.when(f.col("role") == Role.CONTROLLER, at)), f.max(at))).scalar()
 
 
-def _flat(caused: "DataFrame") -> "DataFrame":
+def _flat(caused: DataFrame) -> DataFrame:
     """What the times follow from, by plain names; of the new leader all is null where there is none."""
-    from pyspark.sql import functions as f
-
     head, first = f.col("after.head"), f.col("before.first_dark")
     revived = f.col("before.revived")
     goes_on = f.col("after").isNull()
@@ -125,13 +121,11 @@ def _flat(caused: "DataFrame") -> "DataFrame":
     )
 
 
-def _may_be_hollow(first_dark: "Value") -> "Value":
+def _may_be_hollow(first_dark: Value) -> Value:
     """Whether the leader that was lost may have been dead when it was elected, as no line of its own shows otherwise.
 
     Then it was missed within a session; `dark` knows it for sure of those whose last signs are in the logs.
     """
-    from pyspark.sql import functions as f
-
     head = f.col("before.head")
     silent = head["led_us"].isNull() & head["received_us"].isNull() & f.col("before.lit_us").isNull()
     session_us = f.coalesce(f.col("loss.session_us"), f.lit(SESSION_US))
@@ -142,10 +136,8 @@ def _may_be_hollow(first_dark: "Value") -> "Value":
 # -- end and begin -----------------------------------------------------------------------------------------------------
 
 
-def _with_end(flat: "DataFrame") -> "DataFrame":
+def _with_end(flat: DataFrame) -> DataFrame:
     """With end_us, end_low_us, end_high_us, end_kind, and until_us: the end, or that of the logs."""
-    from pyspark.sql import functions as f
-
     led, elected, received = f.col("led_us"), f.col("elected_us"), f.col("received_us")
     known = f.coalesce(f.greatest(led, elected), f.greatest(elected, received), "next_us")
     since_elected = f.greatest(elected - f.col("error_us"), received - f.col("led_error_us"))
@@ -176,10 +168,8 @@ def _with_end(flat: "DataFrame") -> "DataFrame":
     ).withColumn("until_us", f.coalesce("end_us", f.greatest("logs_end_us", "last_dark_us")))
 
 
-def _led_on(ended: "DataFrame") -> "DataFrame":
+def _led_on(ended: DataFrame) -> DataFrame:
     """The end where the lost leader was only paused, and could be used again before any line says that it leads."""
-    from pyspark.sql import functions as f
-
     awake = f.when(f.col("is_forced") & ~f.col("is_deleted"), f.col("awake_us"))
     is_before = f.coalesce(awake < f.col("until_us"), f.lit(False))
     leads_on = is_before & f.col("new_leader").eqNullSafe(f.col("lost")) & (f.col("loss_how") != FENCED)
@@ -195,10 +185,8 @@ def _led_on(ended: "DataFrame") -> "DataFrame":
     )
 
 
-def _with_begin(ended: "DataFrame") -> "DataFrame":
+def _with_begin(ended: DataFrame) -> DataFrame:
     """With begin_us, begin_low_us, begin_high_us, begin_kind, and detected_us."""
-    from pyspark.sql import functions as f
-
     had_leader = f.col("is_forced") & ~f.col("is_new")
     found = ended.withColumn("detected_us", f.when(had_leader, f.coalesce("lost_us", "takeover_us")))
     lost, moved = _when_lost(), _when_moved()
@@ -214,10 +202,8 @@ def _with_begin(ended: "DataFrame") -> "DataFrame":
     )
 
 
-def _when_lost() -> "dict[str, Value]":
+def _when_lost() -> dict[str, Value]:
     """Of a leader that was lost: when it fell silent."""
-    from pyspark.sql import functions as f
-
     # A controller that takes over finds what was lost until it looks, not until it was elected.
     seen = f.least("lost_us", "first_us", "next_us", "until_us")
     latest = f.least("detected_us", seen)
@@ -238,13 +224,11 @@ def _when_lost() -> "dict[str, Value]":
     }
 
 
-def _when_moved() -> "dict[str, Value]":
+def _when_moved() -> dict[str, Value]:
     """Of a leader that was moved: its own line of stepping down, or else since the other one was elected.
 
     Where it stepped down after the other one led, there was no time without a leader.
     """
-    from pyspark.sql import functions as f
-
     down, error = f.col("stepped_down.at_us"), f.col("stepped_down.error_us")
     elected = f.col("elected_us")
     end, end_high = f.col("end_us"), f.coalesce("end_high_us", "end_us")
@@ -261,10 +245,8 @@ def _when_moved() -> "dict[str, Value]":
 # -- parts -------------------------------------------------------------------------------------------------------------
 
 
-def _with_parts(found: "DataFrame") -> "DataFrame":
+def _with_parts(found: DataFrame) -> DataFrame:
     """With begun_us, and the parts in milliseconds."""
-    from pyspark.sql import functions as f
-
     # A controller says that it begins with a loss (C4) after it took note of it and before it elects; at INFO only so.
     called = f.array_min(
         f.filter("callbacks", lambda at: (at >= f.col("lost_us")) & (at <= f.least("first_us", "next_us", "until_us")))
@@ -297,19 +279,15 @@ def _with_parts(found: "DataFrame") -> "DataFrame":
     )
 
 
-def _since_begin(name: str) -> "Value":
+def _since_begin(name: str) -> Value:
     """Whole milliseconds from the outage's begin; of differences of these the sum is that of the whole."""
-    from pyspark.sql import functions as f
-
     return f.floor((f.col(name) - f.col("begin_us")) / 1000).cast("long")
 
 
-def _as_table(found: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as f
-
+def _as_table(found: DataFrame) -> DataFrame:
     from .outages import COLUMNS
 
-    def span(end: str, begin: str) -> "Value":
+    def span(end: str, begin: str) -> Value:
         return (f.col(end) - f.col(begin)) / 1000
 
     moments = {

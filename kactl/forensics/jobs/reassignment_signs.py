@@ -4,7 +4,9 @@ Up to 2.3 the controller says what it begins, and replicas that are written show
 who is added and who is to go, and the end is that nobody is; KRaft's metadata log has the same.
 """
 
-from typing import TYPE_CHECKING
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType, Kind
 
@@ -12,16 +14,12 @@ from . import kraft
 from .lines import is_a
 from .moves import KEY
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
-
 # What a sign is: a move is asked for or under way, all caught up, or nothing is under way any more. Others are of a
 # move that goes on.
 _UNDER_WAY, _CAUGHT_UP, _AT_REST = "under-way", "caught-up", "at-rest"
 
 
-def moves_seen(timed: "DataFrame") -> "DataFrame":
+def moves_seen(timed: DataFrame) -> DataFrame:
     """One row for each reassignment: the key, number, and what its signs say; null where none of them says it.
 
     Returns:
@@ -35,10 +33,8 @@ def moves_seen(timed: "DataFrame") -> "DataFrame":
     return _together(_numbered(_signs(timed)))
 
 
-def _signs(timed: "DataFrame") -> "DataFrame":
+def _signs(timed: DataFrame) -> DataFrame:
     """What tells of reassignments, in lines: the key, at, sign, target, adding, removing, replicas, isr, waits."""
-    from pyspark.sql import functions as f
-
     nobody = f.lit(None).cast("array<int>")
     has_key = f.col("topic").isNotNull() & f.col("partition").isNotNull() & f.col("at").isNotNull()
     asked, waits = is_a(EventType.REASSIGNMENT_STARTED), is_a(EventType.REASSIGNMENT_WAITS)
@@ -76,14 +72,11 @@ def _signs(timed: "DataFrame") -> "DataFrame":
     return said.unionByName(facts)
 
 
-def _shown(timed: "DataFrame", has_key: "Value") -> "DataFrame":
+def _shown(timed: DataFrame, has_key: Value) -> DataFrame:
     """Who was being added and removed: once for each leader epoch, which every step raises, or each record of KRaft's.
 
     What the metadata log has of a partition is all there is; brokers only repeat it, and later.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     both = f.col("adding").isNotNull() & f.col("removing").isNotNull()
     lines = timed.where(has_key & both & (f.col("kind") != Kind.DUMP) & f.col("leader_epoch").isNotNull())
     of_epochs = lines.groupBy(*KEY, "leader_epoch").agg(
@@ -107,11 +100,8 @@ def _shown(timed: "DataFrame", has_key: "Value") -> "DataFrame":
     return marked.withColumn("best", best).where("is_record = best").drop("best", "is_record")
 
 
-def _numbered(signs: "DataFrame") -> "DataFrame":
+def _numbered(signs: DataFrame) -> DataFrame:
     """Signs with `number`: which reassignment of its partition each belongs to; 0 if it began before the logs."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     # At the same time, the end of one stands before the beginning of the next.
     rank = f.when(f.col("sign") == _AT_REST, 0).when(f.col("sign") == _UNDER_WAY, 1).otherwise(2)
     order = Window.partitionBy(*KEY).orderBy("at", "rank")
@@ -133,11 +123,8 @@ def _numbered(signs: "DataFrame") -> "DataFrame":
     )
 
 
-def _together(numbered: "DataFrame") -> "DataFrame":
+def _together(numbered: DataFrame) -> DataFrame:
     """One row for each reassignment, from its signs; `next_at` is when the next of its partition began."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     under_way, at_rest = f.col("sign") == _UNDER_WAY, f.col("sign") == _AT_REST
     moving_at = f.when(under_way & f.col("adding").isNotNull(), f.col("at"))
     moves = (

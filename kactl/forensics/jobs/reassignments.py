@@ -7,7 +7,11 @@
 What the signs are depends on the version; see `reassignment_signs`.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType, Role
 from kactl.forensics.events import Column
@@ -16,10 +20,6 @@ from .job import BOOL, IDS, INT, LONG, TEXT, TIME, Job
 from .lines import is_a
 from .moves import KEY
 from .reassignment_signs import moves_seen
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 COLUMNS: Final = (
     Column("topic", TEXT, "the topic"),
@@ -40,15 +40,13 @@ COLUMNS: Final = (
 _WRITTEN: Final = r"with new replica assignment ([\d, ]+) to leader"
 
 
-def reassignments(timed: "DataFrame", states: "DataFrame") -> "DataFrame":
+def reassignments(timed: DataFrame, states: DataFrame) -> DataFrame:
     """One row for each reassignment of a partition.
 
     Another one begins where somebody else is to be assigned than before, and after the end of the one before; the same
     again, as a new controller says it, is the same. One that was given up, or that another one took the place of, is
     not finished. Who caught up is seen from ISRs.
     """
-    from pyspark.sql import functions as f
-
     moves = moves_seen(timed)
     judged = _judged(moves.join(_courses(moves, timed, states), [*KEY, "number"], "left"))
     last = timed.where(f.col("role") == Role.CONTROLLER).agg(f.max("at")).scalar()
@@ -75,10 +73,8 @@ def reassignments(timed: "DataFrame", states: "DataFrame") -> "DataFrame":
 # -- what became of them -----------------------------------------------------------------------------------------------
 
 
-def _courses(moves: "DataFrame", timed: "DataFrame", states: "DataFrame") -> "DataFrame":
+def _courses(moves: DataFrame, timed: DataFrame, states: DataFrame) -> DataFrame:
     """The key, number, and `course`: all that is known of the partition's replicas and ISR until the next one began."""
-    from pyspark.sql import functions as f
-
     ids = f.transform(f.split(f.regexp_extract("text", _WRITTEN, 1), ","), lambda each: f.trim(each).try_cast("int"))
     written = timed.where(is_a(EventType.REASSIGNMENT_SENT) & f.col("topic").isNotNull()).select(
         *KEY, "at", ids.alias("replicas"), f.lit(None).cast("array<int>").alias("isr")
@@ -94,10 +90,8 @@ def _courses(moves: "DataFrame", timed: "DataFrame", states: "DataFrame") -> "Da
     return joined.groupBy(*KEY, "number").agg(f.array_sort(f.collect_list(state)).alias("course"))
 
 
-def _judged(moves: "DataFrame") -> "DataFrame":
+def _judged(moves: DataFrame) -> DataFrame:
     """Moves with origin, target, caught_up_at, done_at, waiting_for and finished."""
-    from pyspark.sql import functions as f
-
     states = "array<struct<at:timestamp,replicas:array<int>,isr:array<int>>>"
     told = moves.withColumns(
         {"course": f.coalesce("course", f.array().cast(states)), "since": f.coalesce("started_at", "begin")}
@@ -113,10 +107,8 @@ def _judged(moves: "DataFrame") -> "DataFrame":
     )
 
 
-def _with_target(moves: "DataFrame") -> "DataFrame":
+def _with_target(moves: DataFrame) -> DataFrame:
     """With origin and target: as lines name them, or by who was assigned before and who was added and removed."""
-    from pyspark.sql import functions as f
-
     earlier = f.filter("course", lambda each: (each.at < f.col("since")) & each.replicas.isNotNull())
     before = f.try_element_at(earlier, f.lit(-1)).replicas
     # If another one was under way, what was assigned before is not where it came from.
@@ -129,10 +121,8 @@ def _with_target(moves: "DataFrame") -> "DataFrame":
     )
 
 
-def _with_end(moves: "DataFrame") -> "DataFrame":
+def _with_end(moves: DataFrame) -> DataFrame:
     """With `reached`, and done_at: by the sign that nothing is under way any more, or by what was assigned."""
-    from pyspark.sql import functions as f
-
     assigned = f.filter("course", lambda each: (each.at > f.col("since")) & (each.replicas == f.col("target")))
     assigned_at = f.try_element_at(assigned, f.lit(1)).at
     reached = f.col("reached")
@@ -141,10 +131,8 @@ def _with_end(moves: "DataFrame") -> "DataFrame":
     )
 
 
-def _with_followers(moves: "DataFrame") -> "DataFrame":
+def _with_followers(moves: DataFrame) -> DataFrame:
     """With caught_up_at and waiting_for: by ISRs from the beginning until the end."""
-    from pyspark.sql import functions as f
-
     nobody = f.array().cast("array<int>")
     end = f.coalesce("done_at", "closed_at")
     known = f.filter("course", lambda each: each.isr.isNotNull())
@@ -166,14 +154,12 @@ def _with_followers(moves: "DataFrame") -> "DataFrame":
     )
 
 
-def _reached() -> "Value":
+def _reached() -> Value:
     """Whether the target is what was assigned when nothing was under way any more; null if that cannot be told.
 
     Where the line has no replicas: who was added is in sync by then, and who was to go is not; the other way round if
     it was given up.
     """
-    from pyspark.sql import functions as f
-
     by_replicas = f.array_sort("closed_replicas") == f.array_sort("target")
     by_isr = (f.size(f.array_except("adding", "closed_isr")) == 0) & ~f.arrays_overlap("removing", "closed_isr")
     return f.when(f.col("closed_at").isNotNull(), f.coalesce(by_replicas, by_isr))

@@ -8,7 +8,12 @@ A request is told apart by its correlation id, within one connection: `instances
 the controller are counted; only those at the broker are looked at one by one.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.window import WindowSpec
 
 from kactl.forensics.event_types import EventType, Role
 from kactl.forensics.events import Column
@@ -17,11 +22,6 @@ from .instances import PAIR, instances
 from .job import INT, LONG, REAL, TEXT, Job
 from .lines import is_a
 from .waits import waits
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
-    from pyspark.sql.window import WindowSpec
 
 COLUMNS: Final = (
     Column("controller", INT, "who sent"),
@@ -60,14 +60,12 @@ _ANSWER_MAX_MS: Final = 600_000
 _WAITS_MIN: Final = 8
 
 
-def requests(timed: "DataFrame") -> "DataFrame":
+def requests(timed: DataFrame) -> DataFrame:
     """One row for each controller, broker and kind of request that either of them tells of.
 
     What is never told is null, so that a missing log is no missing request. Of requests in a row on one connection only
     the last can be without an answer: a controller sends the next one when it has the answer to the one before.
     """
-    from pyspark.sql import functions as f
-
     made = instances(timed)
     answers = _answers(timed)
     sent = _sent(timed).groupBy(*PAIR).agg(f.count("*").alias("sent"), f.sum("partitions").alias("partitions_sent"))
@@ -102,15 +100,12 @@ def requests(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _told_at_all(found: "DataFrame") -> "DataFrame":
+def _told_at_all(found: DataFrame) -> DataFrame:
     """None of something is 0 where the same log tells of it elsewhere, and null where it never does."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     of_controller = Window.partitionBy("controller", "request")
     of_broker = Window.partitionBy("broker", "request")
 
-    def told(name: str, by: "WindowSpec") -> "Value":
+    def told(name: str, by: WindowSpec) -> Value:
         return f.when(f.max(name).over(by).isNotNull(), f.coalesce(f.col(name), f.lit(0)).cast("long"))
 
     ends_told = (f.max(f.coalesce("applied", f.lit(0))).over(of_broker) > 0) | (
@@ -126,10 +121,8 @@ def _told_at_all(found: "DataFrame") -> "DataFrame":
     )
 
 
-def _sent(timed: "DataFrame") -> "DataFrame":
+def _sent(timed: DataFrame) -> DataFrame:
     """One row for each request that a controller says it sent, and each broker it went to."""
-    from pyspark.sql import functions as f
-
     said = timed.where(is_a(EventType.SENT) & (f.col("role") == Role.CONTROLLER) & f.col("controller").isNotNull())
     # The same line may stand in two files.
     once = said.select("controller", "request", "broker", "brokers", "at", "count", "count_also", "delete").distinct()
@@ -138,9 +131,7 @@ def _sent(timed: "DataFrame") -> "DataFrame":
     return once.select("controller", to.alias("broker"), "request", counted.cast("long").alias("partitions"))
 
 
-def _done(made: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as f
-
+def _done(made: DataFrame) -> DataFrame:
     applied = f.count("ended_at")
     return made.groupBy(*PAIR).agg(
         f.count("*").alias("received"),
@@ -152,19 +143,14 @@ def _done(made: "DataFrame") -> "DataFrame":
     )
 
 
-def _answers(timed: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as f
-
+def _answers(timed: DataFrame) -> DataFrame:
     said = timed.where(is_a(EventType.ANSWERED) & (f.col("role") == Role.CONTROLLER) & f.col("at").isNotNull())
     named = f.col("request").isNotNull() & f.col("correlation_id").isNotNull() & f.col("broker").isNotNull()
     return said.where(named).select(*PAIR, "correlation_id", "at").distinct()
 
 
-def _unanswered(made: "DataFrame", answers: "DataFrame", timed: "DataFrame") -> "DataFrame":
+def _unanswered(made: DataFrame, answers: DataFrame, timed: DataFrame) -> DataFrame:
     """`PAIR` and how many requests broke off: the last of their connection, without an end, and the log goes on."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     request = f.struct("request", "correlation_id", "began_at", "ended_at")
     last = made.groupBy("controller", "broker", "connection").agg(f.max_by(request, "correlation_id").alias("last"))
     following = f.lead("connection").over(Window.partitionBy("controller", "broker").orderBy("connection"))
@@ -184,10 +170,8 @@ def _unanswered(made: "DataFrame", answers: "DataFrame", timed: "DataFrame") -> 
     return left.groupBy(*PAIR).agg(f.count("*").alias("unanswered"))
 
 
-def _ignored(timed: "DataFrame") -> "DataFrame":
+def _ignored(timed: DataFrame) -> DataFrame:
     """What was refused as old; a follower whose leader is not there is something else."""
-    from pyspark.sql import functions as f
-
     refused = timed.where(is_a(EventType.IGNORED) & f.col("reason").contains("epoch") & f.col("request").isNotNull())
     once = refused.select(
         "controller",
@@ -203,14 +187,11 @@ def _ignored(timed: "DataFrame") -> "DataFrame":
     return once.groupBy(*PAIR).agg(f.count("*").alias("ignored"), f.count_if(stale).alias("stale"))
 
 
-def _waited(timed: "DataFrame") -> "DataFrame":
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
+def _waited(timed: DataFrame) -> DataFrame:
     quarter = f.ntile(4).over(Window.partitionBy(*PAIR).orderBy("sent_at"))
     waited = waits(timed).withColumn("quarter", quarter)
 
-    def median(number: int) -> "Value":
+    def median(number: int) -> Value:
         return f.greatest(f.median(f.when(f.col("quarter") == number, f.col("wait_ms"))), f.lit(1.0))
 
     return waited.groupBy(*PAIR).agg(

@@ -11,9 +11,11 @@ import uuid
 from collections.abc import Collection
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from importlib import metadata
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
 
 from kactl.forensics import progress
 from kactl.forensics.holding import held
@@ -23,16 +25,13 @@ from kactl.forensics.tables import JOBS_FOLDER, JOBS_MANIFEST, JOBS_WORK, open_t
 from .catalog import Ran, Results, ResultsManifest, given, needs, open_results, table, wanted
 from .job import Job
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 # More would wait for each other anyway.
 AT_ONCE: Final = 4
 _STOP_S: Final = 0.2
 
 
 def run_jobs(
-    spark: "SparkSession",
+    spark: SparkSession,
     folder: str,
     *,
     only: Collection[str] | None = None,
@@ -76,7 +75,7 @@ class _Running:
         views: what is there already.
     """
 
-    def __init__(self, spark: "SparkSession", work: Place, views: "dict[str, DataFrame]", tell: progress.Tell) -> None:
+    def __init__(self, spark: SparkSession, work: Place, views: dict[str, DataFrame], tell: progress.Tell) -> None:
         self._spark = spark
         self._work = work
         self._views = views
@@ -112,9 +111,6 @@ class _Running:
         return {job.name: ran[job.name] for job in jobs}
 
     def _run(self, job: Job) -> Ran:
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as f
-
         # Of this thread, and so of what it asks Spark for.
         self._spark.sparkContext.addJobTag(self._tag)
         with self._steps.step(self._spark, job.name):

@@ -1,7 +1,10 @@
 """Session timeouts of brokers, and when they were started, out of server.log."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
 from kactl.forensics.text.settings import HEARTBEAT_INTERVAL, KRAFT_SESSION, ZOOKEEPER_SESSION, value
@@ -10,9 +13,6 @@ from . import membership
 from .lines import is_a
 from .membership import Absence
 from .silence import CONFIGURED, HEARTBEAT_US, NEGOTIATED, OTHERS, Session, agreed, default
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _MS: Final = 1_000
 
@@ -38,10 +38,8 @@ class Sessions:
         self._versions = versions
 
     @classmethod
-    def read(cls, timed: "DataFrame", files: "DataFrame | None") -> "Sessions":
+    def read(cls, timed: DataFrame, files: DataFrame | None) -> "Sessions":
         """Ask for the lines; there are as many as starts and different values, whatever was written in between."""
-        from pyspark.sql import functions as f
-
         known = f.col("speaker").isNotNull() & f.col("at").isNotNull()
         lines = timed.where(is_a(EventType.SESSION_NEGOTIATED, EventType.CONFIGURED) & known)
         rows = (
@@ -100,9 +98,5 @@ class Sessions:
         return [found for each in self._told if (found := value(each.settings, name)) is not None]
 
 
-def _versions(files: "DataFrame") -> "list[Row]":
+def _versions(files: DataFrame) -> list[Row]:
     return files.where("version is not null").select("broker", "version").collect()
-
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row

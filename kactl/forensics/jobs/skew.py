@@ -15,7 +15,11 @@ with the controller's epoch. What carries no such key (S2, B2, B3) is left alone
 missing line to go wrong, and P2b and B4 are there at INFO as well.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType, Kind, Role
 from kactl.forensics.events import Column
@@ -24,10 +28,6 @@ from . import kraft
 from .clocks import Link, solve
 from .job import INT, LONG, TEXT, Job
 from .lines import LEADER_AND_ISR, ONLINE, is_a
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 COLUMNS: Final = (
     Column("broker", INT, "whose clock; null for that of logs which name no writer: kactl's own, the metadata log"),
@@ -48,10 +48,8 @@ _ASTRAY_LIMIT: Final = 9
 _SECOND_US: Final = 1_000_000
 
 
-def skew(events: "DataFrame") -> "DataFrame":
+def skew(events: DataFrame) -> DataFrame:
     """The clocks of all that wrote lines. It asks at once: for a row of each pair of brokers, and of each broker."""
-    from pyspark.sql import functions as f
-
     spark = events.sparkSession
     bounds = [Link(*row) for row in links(events).collect()]
     speakers = (
@@ -69,19 +67,14 @@ def skew(events: "DataFrame") -> "DataFrame":
     return JOB.table(spark, found)
 
 
-def clock() -> "Value":
+def clock() -> Value:
     """By which clock a line was written; null if that cannot be said."""
-    from pyspark.sql import functions as f
-
     nameless = f.col("kind").isin(str(Kind.KACTL), str(Kind.DUMP))
     return f.coalesce("speaker", f.when(nameless, f.lit(NAMELESS)))
 
 
-def links(events: "DataFrame") -> "DataFrame":
+def links(events: DataFrame) -> DataFrame:
     """One row for each two clocks and direction: before, after, bound_us, pairs; see `clocks.Link`."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     said = events.where("ts is not null").withColumns({"clock": clock(), "us": f.unix_micros("ts")})
     said = said.where("clock is not null")
     found = _decided(said)
@@ -105,9 +98,7 @@ def links(events: "DataFrame") -> "DataFrame":
     return ranked.where(f.col("rank") == astray + 1).select("before", "after", "bound_us", "pairs")
 
 
-def _second(name: str) -> "Value":
-    from pyspark.sql import functions as f
-
+def _second(name: str) -> Value:
     return f.floor(f.col(name) / _SECOND_US).alias("second")
 
 
@@ -116,13 +107,11 @@ def _second(name: str) -> "Value":
 _TP: Final = ("topic", "partition")
 
 
-def _decided(said: "DataFrame") -> "DataFrame":
+def _decided(said: DataFrame) -> DataFrame:
     """A leader epoch is made once, by one controller; whoever speaks of it does so afterwards.
 
     Where it was made twice there were two topics of this name, and nobody can say which of them a broker speaks of.
     """
-    from pyspark.sql import functions as f
-
     key = (*_TP, "leader_epoch")
     online = is_a(EventType.PARTITION) & (f.col("to_state") == ONLINE)
     in_log = said.where((online | is_a(EventType.ISR_CUT)) & f.col("topic").isNotNull())
@@ -151,13 +140,11 @@ def _decided(said: "DataFrame") -> "DataFrame":
     return made.join(began, list(key)).select("before", "after", "before_us", "after_us")
 
 
-def _recorded(said: "DataFrame") -> "DataFrame":
+def _recorded(said: DataFrame) -> DataFrame:
     """What KRaft's metadata log has of changes: a record is written before any broker reads it.
 
     Creations are left out: a snapshot has them, too, with the time of the snapshot.
     """
-    from pyspark.sql import functions as f
-
     as_timed = {"at": f.col("ts"), "at_error_us": f.lit(None).cast("bigint"), "life": f.lit(0)}
     records = kraft.filled(said.withColumns(as_timed)).withColumns(
         {"us": f.unix_micros("at"), "clock": f.lit(NAMELESS)}
@@ -166,10 +153,8 @@ def _recorded(said: "DataFrame") -> "DataFrame":
     return changes.select(*_TP, "leader_epoch", "partition_epoch", "raised", "clock", "us")
 
 
-def _sent(said: "DataFrame") -> "DataFrame":
+def _sent(said: DataFrame) -> DataFrame:
     """The same state may be sent again, so that the first of either side belong together only if both have them all."""
-    from pyspark.sql import functions as f
-
     key = ("controller", "controller_epoch", *_TP, "leader_epoch", "after")
     of_leaders = said.where((f.col("request") == LEADER_AND_ISR) & f.col("leader_epoch").isNotNull())
     sent = (
@@ -187,15 +172,13 @@ def _sent(said: "DataFrame") -> "DataFrame":
     return sent.join(received, [*key, "times"]).select("before", "after", "before_us", "after_us")
 
 
-def _answered(said: "DataFrame") -> "DataFrame":
+def _answered(said: DataFrame) -> DataFrame:
     """An answer comes after all that the broker did for the request.
 
     Correlation ids begin anew with each connection, so they count within one controllership; where one was answered
     twice even so, the broker had come back, and nothing is concluded. Lines of brokers without the controller's epoch
     (B2, B3) could be of another controllership.
     """
-    from pyspark.sql import functions as f
-
     key = ("controller", "controller_epoch", "request", "correlation_id", "before")
     keyed = said.where("correlation_id is not null and controller_epoch is not null and request is not null")
     answered = (
@@ -220,11 +203,8 @@ def _answered(said: "DataFrame") -> "DataFrame":
 _REQUEST_US: Final = 30 * _SECOND_US
 
 
-def _isr(said: "DataFrame") -> "DataFrame":
+def _isr(said: DataFrame) -> DataFrame:
     """From 2.7 on leaders ask the controller for another ISR, one at a time for each partition."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     key = (*_TP, "partition_epoch")
     by_controllers = said.where(is_a(EventType.ISR_UPDATED) & (f.col("role") == Role.CONTROLLER))
     written = (
@@ -253,14 +233,12 @@ def _isr(said: "DataFrame") -> "DataFrame":
     )
 
 
-def _granted(said: "DataFrame") -> "DataFrame":
+def _granted(said: DataFrame) -> DataFrame:
     """A broker that may lead again is recorded as such, by the same controller, after it said so.
 
     It may be fenced several times under one epoch, so that the first of either side belong together only if both have
     them all.
     """
-    from pyspark.sql import functions as f
-
     key = ("broker", "broker_epoch")
     unfenced = said.where(is_a(EventType.BROKER_UNFENCED) & f.col("broker_epoch").isNotNull())
     is_record = f.col("kind") == Kind.DUMP

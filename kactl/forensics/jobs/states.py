@@ -9,7 +9,11 @@ first state of its leader epoch, which is what they are sent. Up to 1.0 controll
 the state they sent a moment later has it.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType, Kind, Role
 from kactl.forensics.events import Column
@@ -17,10 +21,6 @@ from kactl.forensics.events import Column
 from . import kraft
 from .job import IDS, INT, LONG, TEXT, TEXTS, TIME, Job
 from .lines import NEW, ONLINE, is_a
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 COLUMNS: Final = (
     Column("topic", TEXT, "the topic"),
@@ -49,10 +49,8 @@ _MADE, _HEARD = 0, 1
 _SENT_WITHIN_US: Final = 60_000_000
 
 
-def states(timed: "DataFrame") -> "DataFrame":
+def states(timed: DataFrame) -> DataFrame:
     """One row for each state; of a state without any number, one for each line."""
-    from pyspark.sql import functions as f
-
     said = _said(timed)
     numbered = _with_partition_epochs(_with_leader_epochs(said))
     known = _kept(_one_each(numbered))
@@ -67,15 +65,13 @@ def states(timed: "DataFrame") -> "DataFrame":
 # -- what lines say ----------------------------------------------------------------------------------------------------
 
 
-def _said(timed: "DataFrame") -> "DataFrame":
+def _said(timed: DataFrame) -> DataFrame:
     """What lines say of states, each once with the earliest time: many lines say the same, one for each broker.
 
     On top: `rank`, `format`, `deleted`, `is_isr_change`; `speaker`, who must have led for it to be true; `unchanged`,
     whether null means "as before"; `only_assigned`, whether it is no state but an assignment; `unnumbered_us`, which
     keeps what has no number apart.
     """
-    from pyspark.sql import functions as f
-
     lines = _lines(timed).unionByName(_records(timed))
     keys = [name for name in lines.columns if name != "at_us"]
     once = lines.groupBy(*keys).agg(f.min("at_us").alias("at_us"))
@@ -88,9 +84,7 @@ def _said(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _lines(timed: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as f
-
+def _lines(timed: DataFrame) -> DataFrame:
     online = is_a(EventType.PARTITION) & (f.col("to_state") == ONLINE)
     assigned = is_a(EventType.PARTITION) & (f.col("to_state") == NEW) & f.col("replicas").isNotNull()
     by_leader = is_a(EventType.ISR_UPDATED) & (f.col("role") == Role.BROKER)
@@ -129,10 +123,8 @@ def _lines(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _records(timed: "DataFrame") -> "DataFrame":
+def _records(timed: DataFrame) -> DataFrame:
     """The metadata log's, of which each is whole."""
-    from pyspark.sql import functions as f
-
     nobody = f.lit(None).cast("int")
     return kraft.filled(timed).select(
         *_KEY,
@@ -157,21 +149,16 @@ def _records(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _is_from_snapshot() -> "Value":
+def _is_from_snapshot() -> Value:
     """Partitions are created with both epochs 0; a snapshot creates them again, as they are by then."""
-    from pyspark.sql import functions as f
-
     return is_a(EventType.PARTITION_CREATED) & ((f.col("leader_epoch") > 0) | (f.col("partition_epoch") > 0))
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 
-def _with_leader_epochs(said: "DataFrame") -> "DataFrame":
+def _with_leader_epochs(said: DataFrame) -> DataFrame:
     """Leader epochs for what has only a partition epoch, or nothing but the time."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     by_version = Window.partitionBy(*_KEY, f.col("partition_epoch").isNull()).orderBy("partition_epoch")
     by_time = Window.partitionBy(*_KEY).orderBy("at_us")
     backwards = Window.partitionBy(*_KEY).orderBy(f.desc("at_us"))
@@ -198,19 +185,14 @@ def _with_leader_epochs(said: "DataFrame") -> "DataFrame":
     return seen.withColumn("leader_epoch", epoch).drop("of_version", "of_time", "unversioned", "later")
 
 
-def _if_it_led(seen: str) -> "Value":
+def _if_it_led(seen: str) -> Value:
     """The leader epoch of a state that was seen, unless somebody else led in it than the one who speaks."""
-    from pyspark.sql import functions as f
-
     other = f.col("speaker").isNotNull() & f.col(f"{seen}.leader").isNotNull()
     return f.when(~other | (f.col("speaker") == f.col(f"{seen}.leader")), f.col(f"{seen}.leader_epoch"))
 
 
-def _with_partition_epochs(numbered: "DataFrame") -> "DataFrame":
+def _with_partition_epochs(numbered: DataFrame) -> DataFrame:
     """What has only a leader epoch is about the first state of it, as far as that is known: not a change of its ISR."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     of_epoch = Window.partitionBy(*_KEY, "leader_epoch", "deleted")
     first = f.min(f.when(~f.col("is_isr_change"), f.col("partition_epoch"))).over(of_epoch)
     lent = f.col("partition_epoch").isNull() & f.col("leader_epoch").isNotNull() & ~f.col("only_assigned")
@@ -223,11 +205,9 @@ def _with_partition_epochs(numbered: "DataFrame") -> "DataFrame":
     )
 
 
-def _one_each(rows: "DataFrame") -> "DataFrame":
+def _one_each(rows: DataFrame) -> DataFrame:
     """One row for each pair of numbers, with the best that lines say of each value: those with their own number before
     those that were lent one, those that made the state before those that heard of it, and the earliest of them."""
-    from pyspark.sql import functions as f
-
     order = f.struct("lent", "rank", "at_us")
     dated = f.struct("rank", "at_us", "at_error_us")
     once = rows.groupBy(*_KEY, "leader_epoch", "partition_epoch", "deleted", "only_assigned", "unnumbered_us").agg(
@@ -243,11 +223,8 @@ def _one_each(rows: "DataFrame") -> "DataFrame":
 # -- what stays as it was ----------------------------------------------------------------------------------------------
 
 
-def _kept(rows: "DataFrame") -> "DataFrame":
+def _kept(rows: DataFrame) -> DataFrame:
     """Assignments hold until another one is told; of KRaft's changes, so does what they do not name."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     by_time = Window.partitionBy(*_KEY).orderBy("at_us")
     epoch = f.coalesce("leader_epoch", f.max("leader_epoch").over(by_time), f.lit(-1))
     rows = rows.withColumn("in_epoch", epoch)

@@ -4,15 +4,15 @@ Before 2.1 the line of an election has no epoch, and a line of its own follows t
 none either; what they tell belongs to the term that their broker had begun last.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType, Kind, Role
 
 from .lines import is_a
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 ZOOKEEPER: Final = "zookeeper"
 KRAFT: Final = "kraft"
@@ -23,10 +23,8 @@ NAMELESS: Final = -1
 _ELECTED_MS: Final = 60_000
 
 
-def voiced(timed: "DataFrame") -> "DataFrame":
+def voiced(timed: DataFrame) -> DataFrame:
     """Lines with a time and a speaker, less the metadata log; kactl's get the controller of their epoch."""
-    from pyspark.sql import functions as f
-
     is_kactl = f.col("kind") == Kind.KACTL
     names = (
         timed.where(is_kactl & f.col("controller").isNotNull())
@@ -43,15 +41,13 @@ def voiced(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def is_own() -> "Value":
+def is_own() -> Value:
     """Whether a controller speaks of what it does itself, so that an epoch in the line is its own."""
-    from pyspark.sql import functions as f
-
     speaks = (f.col("role") == Role.CONTROLLER) & (f.col("controller") == f.col("speaker"))
     return f.coalesce(speaks & ~is_a(EventType.QUORUM_LEADER), f.lit(False))
 
 
-def terms(lines: "DataFrame") -> "DataFrame":
+def terms(lines: DataFrame) -> DataFrame:
     """All terms that the logs know of.
 
     Args:
@@ -63,9 +59,6 @@ def terms(lines: "DataFrame") -> "DataFrame":
         clock; next_controller, next_at and next_error_us: who came next, and when that one was elected or spoke first;
         place, by which terms of one source are ordered.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     own = lines.where(is_own())
     heard = _heard(own)
     all_terms = heard.unionByName(_told(lines).join(heard, ["controller", "controller_epoch"], "left_anti"))
@@ -81,12 +74,10 @@ def terms(lines: "DataFrame") -> "DataFrame":
     )
 
 
-def _heard(own: "DataFrame") -> "DataFrame":
+def _heard(own: DataFrame) -> DataFrame:
     """The terms of which the controller's own lines tell."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
 
-    def first(type: EventType) -> "Value":
+    def first(type: EventType) -> Value:
         return f.min(f.when(is_a(type), f.col("at")))
 
     with_epoch = (
@@ -127,10 +118,8 @@ def _heard(own: "DataFrame") -> "DataFrame":
     )
 
 
-def _told(lines: "DataFrame") -> "DataFrame":
+def _told(lines: DataFrame) -> DataFrame:
     """The terms that others speak of: brokers by whose requests they have, and KRaft's other controllers."""
-    from pyspark.sql import functions as f
-
     others = lines.where(f.col("controller").isNotNull() & f.col("controller_epoch").isNotNull() & ~is_own())
     told = others.where((f.col("role") == Role.BROKER) | (f.col("controller") != f.col("speaker")))
     return told.groupBy("controller", "controller_epoch").agg(
@@ -141,15 +130,11 @@ def _told(lines: "DataFrame") -> "DataFrame":
     )
 
 
-def _source() -> "Value":
-    from pyspark.sql import functions as f
-
+def _source() -> Value:
     is_kraft = f.col("format").startswith("K") | is_a(EventType.QUORUM_LEADER)
     return f.when(f.col("kind") == Kind.KACTL, KACTL).when(is_kraft, KRAFT).otherwise(ZOOKEEPER)
 
 
-def _rank() -> "Value":
+def _rank() -> Value:
     """kactl's log and KRaft's lines say what they are; brokers' lines are the same under all of them."""
-    from pyspark.sql import functions as f
-
     return f.when(_source() == KACTL, 2).when(_source() == KRAFT, 1).otherwise(0)

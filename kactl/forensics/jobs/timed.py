@@ -4,7 +4,11 @@ Nearly every job reads them, most of them several times, and each time only a fe
 down once more, as large as they are.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType, Role
 from kactl.forensics.events import COLUMNS as OF_EVENTS
@@ -14,10 +18,6 @@ from .clocks import UNKNOWN
 from .job import DATE, INT, LONG, TEXT, TIME, Job
 from .lines import is_a
 from .skew import NAMELESS, clock
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 # What comes on top of the columns of events.
 COLUMNS: Final = (
@@ -35,14 +35,12 @@ SLACK_US: Final = 1_000_000
 SLACK_US_MAX: Final = 10_000_000
 
 
-def timed(events: "DataFrame", skew: "DataFrame", lives: "DataFrame | None" = None) -> "DataFrame":
+def timed(events: DataFrame, skew: DataFrame, lives: DataFrame | None = None) -> DataFrame:
     """All events, with `COLUMNS` behind theirs.
 
     Args:
         lives: see `lives.COLUMNS`; found out if it is not given, by another pass over the events.
     """
-    from pyspark.sql import functions as f
-
     at_once = _with_names(on_one_clock(events, skew).drop("clock_known"), events)
     if lives is None:
         from .lives import lives as find
@@ -61,10 +59,8 @@ def timed(events: "DataFrame", skew: "DataFrame", lives: "DataFrame | None" = No
     return joined.withColumn("life", life).select(*events.columns, *(each.name for each in COLUMNS))
 
 
-def on_one_clock(events: "DataFrame", skew: "DataFrame") -> "DataFrame":
+def on_one_clock(events: DataFrame, skew: DataFrame) -> DataFrame:
     """All events with `at`, `at_error_us` and `clock_known`: whether anything links the writer's clock to others."""
-    from pyspark.sql import functions as f
-
     apart = f.greatest(f.col("high_us") - f.col("offset_us"), f.col("offset_us") - f.col("low_us"))
     error = f.when(f.col("high_us").isNotNull() & f.col("low_us").isNotNull(), apart)
     clocks = skew.select(
@@ -79,10 +75,8 @@ def on_one_clock(events: "DataFrame", skew: "DataFrame") -> "DataFrame":
     return joined.withColumn("at", at).select(*events.columns, "at", "at_error_us", known.alias("clock_known"))
 
 
-def _with_names(lines: "DataFrame", events: "DataFrame") -> "DataFrame":
+def _with_names(lines: DataFrame, events: DataFrame) -> DataFrame:
     """Lines with the topic's name where they have its id only, if any line has both (K5, K6, K18, B4)."""
-    from pyspark.sql import functions as f
-
     both = events.where(f.col("topic").isNotNull() & f.col("topic_id").isNotNull())
     names = both.groupBy("topic_id").agg(f.min("topic").alias("name"))
     # Topics are few, and most events have no id: events stay where they are.
@@ -90,16 +84,14 @@ def _with_names(lines: "DataFrame", events: "DataFrame") -> "DataFrame":
     return joined.withColumn("topic", f.coalesce("topic", "name")).select(*lines.columns)
 
 
-def _slack_us() -> "Value":
+def _slack_us() -> Value:
     """A broker's line about a new partition may seem to be older than its birth, by what its clock may be wrong."""
-    from pyspark.sql import functions as f
-
     is_new = (f.col("role") == Role.BROKER) & (f.col("leader_epoch") == 0) & _is_of_a_birth()
     error = f.least(f.coalesce("at_error_us", f.lit(SLACK_US)), f.lit(SLACK_US_MAX))
     return f.when(is_new, error).otherwise(f.lit(0))
 
 
-def _is_of_a_birth() -> "Value":
+def _is_of_a_birth() -> Value:
     return is_a(EventType.LEADS, EventType.FOLLOWS, EventType.RECEIVED_PARTITION, EventType.METADATA_PARTITION)
 
 

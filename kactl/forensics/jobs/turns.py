@@ -9,17 +9,17 @@ A broker never goes back to an older epoch of a partition, unless that is anothe
 and made again, of which no controller's log tells. Such partitions are left out: nothing says which lines are of which.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window, WindowSpec
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType, Role
 from kactl.forensics.events import Column
 
 from .job import IDS, INT, LONG, TEXT, TIME, Job
 from .lines import is_a
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame, WindowSpec
 
 COLUMNS: Final = (
     Column("topic", TEXT, "the topic"),
@@ -58,11 +58,8 @@ _SAME: Final = (
 )
 
 
-def turns(timed: "DataFrame") -> "DataFrame":
+def turns(timed: DataFrame) -> DataFrame:
     """One row for each turn of each broker in each partition."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     lines = _lines(timed)
     own = Window.partitionBy(*KEY, "broker").orderBy("at", f.col("is_role").desc(), "leader_epoch")
     before = own.rowsBetween(Window.unboundedPreceding, -1)
@@ -78,10 +75,8 @@ def turns(timed: "DataFrame") -> "DataFrame":
     return numbered.groupBy(*KEY, "broker", "turn").agg(*_summed()).select(*_columns())
 
 
-def _lines(timed: "DataFrame") -> "DataFrame":
+def _lines(timed: DataFrame) -> DataFrame:
     """The lines that count, each once."""
-    from pyspark.sql import functions as f
-
     roles = is_a(EventType.LEADS, EventType.FOLLOWS)
     others = is_a(EventType.ISR_SHRUNK, EventType.ISR_EXPANDED, EventType.ISR_UPDATED, EventType.TRUNCATED)
     whose = f.col("topic").isNotNull() & f.col("partition").isNotNull() & f.col("speaker").isNotNull()
@@ -98,15 +93,11 @@ def _lines(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _differ(name: str, window: "WindowSpec") -> "Value":
-    from pyspark.sql import functions as f
-
+def _differ(name: str, window: WindowSpec) -> Value:
     return f.coalesce(f.min(name).over(window) != f.max(name).over(window), f.lit(False))
 
 
-def _summed() -> "list[Value]":
-    from pyspark.sql import functions as f
-
+def _summed() -> list[Value]:
     begun = f.struct("at", "type", "leader_epoch", "log_end", "high_watermark", "prev_leader_epoch")
     let_in = is_a(EventType.ISR_EXPANDED, EventType.ISR_UPDATED) & f.col("isr").isNotNull()
     shrunk = is_a(EventType.ISR_SHRUNK)
@@ -119,9 +110,7 @@ def _summed() -> "list[Value]":
     ]
 
 
-def _columns() -> "list[Value]":
-    from pyspark.sql import functions as f
-
+def _columns() -> list[Value]:
     found = {
         "role": f.col("begun.type"),
         "epoch": f.col("begun.leader_epoch"),
@@ -142,7 +131,7 @@ def _columns() -> "list[Value]":
     return [found.get(each.name, f.col(each.name)).alias(each.name) for each in COLUMNS]
 
 
-def starts(turns: "DataFrame") -> "DataFrame":
+def starts(turns: DataFrame) -> DataFrame:
     """One row for each epoch whose leader says where its log ended as it began.
 
     Returns:
@@ -152,9 +141,6 @@ def starts(turns: "DataFrame") -> "DataFrame":
         had: the furthest that its log is known to have come in this epoch: end, replica, at, cut_to.
         next: epoch, leader and log_end of the next one that is known; null for the last.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     end = f.greatest("log_end", "later_end")
     grown = f.col("later_end") > f.col("log_end")
     had = f.struct(

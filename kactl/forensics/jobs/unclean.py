@@ -6,9 +6,12 @@
 From 1.1 on no line of a controller with ZooKeeper says it; see `unclean_evidence` for what shows it then.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window, WindowSpec
+from pyspark.sql import functions as f
 
 from ..events import Column
 from .job import BOOL, IDS, INT, LONG, TEXT, TEXTS, TIME, Job
@@ -16,10 +19,6 @@ from .moves import KEY
 from .unclean_evidence import judged
 from .unclean_lines import ASKED, matched, said_clean
 from .unclean_why import with_isr_down, with_out
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame, WindowSpec
 
 _DOWN: Final = pa.list_(
     pa.field(
@@ -61,14 +60,12 @@ COLUMNS: Final = (
 )
 
 
-def unclean(timed: "DataFrame", states: "DataFrame", leadership: "DataFrame", absences: "DataFrame") -> "DataFrame":
+def unclean(timed: DataFrame, states: DataFrame, leadership: DataFrame, absences: DataFrame) -> DataFrame:
     """One row for each election that was, or may have been, unclean.
 
     Of `leadership` every epoch with a leader is an election; what was known before it comes from `states`, in the order
     of epochs, which no clock disturbs. `timed` has the lines that speak of unclean elections themselves.
     """
-    from pyspark.sql import functions as f
-
     elections = _elections(states, leadership)
     lines = matched(timed, elections)
     told = judged(elections, lines, said_clean(timed))
@@ -97,7 +94,7 @@ def unclean(timed: "DataFrame", states: "DataFrame", leadership: "DataFrame", ab
 # -- what was known before ---------------------------------------------------------------------------------------------
 
 
-def _elections(states: "DataFrame", leadership: "DataFrame") -> "DataFrame":
+def _elections(states: DataFrame, leadership: DataFrame) -> DataFrame:
     """Epochs with a leader, each with what the states before it say.
 
     Returns:
@@ -106,9 +103,6 @@ def _elections(states: "DataFrame", leadership: "DataFrame") -> "DataFrame":
         known_isr: the last ISR that somebody was in. last_told: who led last, -1 nobody. last_leader: the last who did.
         prior_recovery: the last known recovery state, and of which epoch.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     common = (*KEY, "leader_epoch", "partition_epoch", "leader", "isr", "recovery")
     facts = states.where("leader is null or leader <> -2").select(*common, "at", f.lit(True).alias("is_fact"))
     asked = leadership.where("leader >= 0").select(
@@ -129,7 +123,7 @@ def _elections(states: "DataFrame", leadership: "DataFrame") -> "DataFrame":
     epoch = f.coalesce("leader_epoch", f.last("leader_epoch", ignorenulls=True).over(by_time), f.lit(-1))
     before = _in_order().rowsBetween(Window.unboundedPreceding, -1)
 
-    def last(value: "Value", where: "Value") -> "Value":
+    def last(value: Value, where: Value) -> Value:
         return f.last(f.when(f.col("is_fact") & where, value), ignorenulls=True).over(before)
 
     recovery = f.struct("leader_epoch", f.col("recovery").alias("state"))
@@ -149,11 +143,8 @@ def _elections(states: "DataFrame", leadership: "DataFrame") -> "DataFrame":
     )
 
 
-def _in_order() -> "WindowSpec":
+def _in_order() -> WindowSpec:
     """States of a partition in the order in which they came to be; an election stands before the state that it made."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     nameless = f.col("leader_epoch").isNull()
     return Window.partitionBy(*KEY).orderBy(
         "epoch",

@@ -7,25 +7,23 @@ and each write of a controller the leader epoch as well, so that between two sta
 ISRs as the version rose by more than the epoch. Where they wrote none, or where nobody led, nobody was let back in.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from .lines import NEW
 from .moves import KEY
 from .unclean_lines import ASKED, SAID, WARNED
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 NOT_IN_ISR: Final = "not-in-isr"
 RECOVERING: Final = "recovering"
 _ORDER: Final = (NOT_IN_ISR, RECOVERING, WARNED, SAID, ASKED)
 
 
-def judged(elections: "DataFrame", lines: "DataFrame", clean: "DataFrame") -> "DataFrame":
+def judged(elections: DataFrame, lines: DataFrame, clean: DataFrame) -> DataFrame:
     """Elections with their evidence; those with none, or with more against it, are left out."""
-    from pyspark.sql import functions as f
-
     told = (
         lines.where("election_at is not null")
         .groupBy(*KEY, f.col("election_epoch").alias("leader_epoch"), f.col("election_at").alias("at"))
@@ -76,74 +74,58 @@ def judged(elections: "DataFrame", lines: "DataFrame", clean: "DataFrame") -> "D
     )
 
 
-def _left(some: "DataFrame", others: "DataFrame", names: tuple[str, ...]) -> "DataFrame":
+def _left(some: DataFrame, others: DataFrame, names: tuple[str, ...]) -> DataFrame:
     """A left join in which null is a value like any other."""
     given = others.withColumnsRenamed({name: f"{name}_" for name in names})
     condition = [some[name].eqNullSafe(given[f"{name}_"]) for name in names]
     return some.join(given, condition, "left").drop(*(f"{name}_" for name in names))
 
 
-def _sure(condition: "Value") -> "Value":
+def _sure(condition: Value) -> Value:
     """A condition of which null is no."""
-    from pyspark.sql import functions as f
-
     return f.coalesce(condition, f.lit(False))
 
 
-def _may_be_unclean() -> "Value":
+def _may_be_unclean() -> Value:
     """Whether the state itself allows it: who is elected uncleanly is alone in the ISR, and from 3.2 on recovers."""
-    from pyspark.sql import functions as f
-
     alone = f.col("isr").isNull() | ((f.size("isr") == 1) & f.array_contains("isr", f.col("leader")))
     return _sure(alone) & ~_sure(f.col("recovery") == "RECOVERED")
 
 
-def _was_out() -> "Value":
+def _was_out() -> Value:
     """Whether the leader was not in the last ISR that is known.
 
     An empty ISR says nothing: KRaft may then elect somebody of whom it knows that he has everything.
     """
-    from pyspark.sql import functions as f
-
     out = (f.size("prior.isr") > 0) & ~f.array_contains("prior.isr", f.col("leader"))
     another = f.col("last_told").isNull() | (f.col("last_told") != f.col("leader"))
     alone = f.col("isr").isNull() | (f.size("isr") == 1)
     return _sure(out & another & alone)
 
 
-def _nothing_between() -> "Value":
+def _nothing_between() -> Value:
     """Whether nobody can have been let into the ISR between the last one that is known and the election."""
-    from pyspark.sql import functions as f
-
     led_by_nobody = (f.col("prior.leader") == -1) & (f.col("prior.leader_epoch") == f.col("leader_epoch") - 1)
     written = f.col("partition_epoch") - f.col("prior.partition_epoch")
     by_controllers = f.col("leader_epoch") - f.col("prior.leader_epoch")
     return _sure(led_by_nobody) | _sure(written == by_controllers)
 
 
-def _was_in_for_sure() -> "Value":
-    from pyspark.sql import functions as f
-
+def _was_in_for_sure() -> Value:
     return _sure(f.array_contains("prior.isr", f.col("leader"))) & _nothing_between()
 
 
-def _kraft_says_clean() -> "Value":
+def _kraft_says_clean() -> Value:
     """KRaft says of every leader whether it has to recover; with ZooKeeper that depends on a setting as well."""
-    from pyspark.sql import functions as f
-
     return _sure(f.col("recovery") == "RECOVERED") & f.col("from_state").isNull()
 
 
-def _began_to_recover() -> "Value":
+def _began_to_recover() -> Value:
     """A leader that recovers was elected uncleanly: now, unless it was recovering before."""
-    from pyspark.sql import functions as f
-
     was = f.coalesce(f.col("prior_recovery.state") == "RECOVERING", f.lit(False))
     return _sure(f.col("recovery") == "RECOVERING") & ~was
 
 
-def _was_recovered_just_before() -> "Value":
-    from pyspark.sql import functions as f
-
+def _was_recovered_just_before() -> Value:
     recent = f.col("prior_recovery.leader_epoch") >= f.col("leader_epoch") - 1
     return _sure((f.col("prior_recovery.state") == "RECOVERED") & recent)

@@ -4,16 +4,16 @@ Up to 1.0 the controller warns of each (C7). KRaft says it of each change of a p
 (K7, K8). A request for an election of kind UNCLEAN (C5) is no more than that: it elects cleanly where it can.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
 from kactl.forensics.text.columns import TEXT_LIMIT
 
 from .lines import is_a
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 WARNED: Final = "warned"
 SAID: Final = "said"
@@ -25,7 +25,7 @@ SLACK_US: Final = 1_000_000
 _KEY: Final = ("topic", "partition", "life")
 
 
-def matched(timed: "DataFrame", elections: "DataFrame") -> "DataFrame":
+def matched(timed: DataFrame, elections: DataFrame) -> DataFrame:
     """Each line, with the first election that it can be about.
 
     Args:
@@ -36,8 +36,6 @@ def matched(timed: "DataFrame", elections: "DataFrame") -> "DataFrame":
         told_prev_leader as the line has them; election_epoch and election_at, the latter null if no election is known
         that it can be about.
     """
-    from pyspark.sql import functions as f
-
     lines = _lines(timed)
     some = elections.select(
         *(f.col(name).alias(f"of_{name}") for name in (*_KEY, "leader_epoch", "leader")), f.col("at").alias("of_at")
@@ -73,17 +71,13 @@ def matched(timed: "DataFrame", elections: "DataFrame") -> "DataFrame":
     )
 
 
-def said_clean(timed: "DataFrame") -> "DataFrame":
+def said_clean(timed: DataFrame) -> DataFrame:
     """topic, partition, life, leader_epoch of elections of which KRaft says that they were clean."""
-    from pyspark.sql import functions as f
-
     said = timed.where(is_a(EventType.LEADERSHIP) & ~f.col("unclean") & (f.col("leader") >= 0))
     return said.where("topic is not null and leader_epoch is not null").select(*_KEY, "leader_epoch").distinct()
 
 
-def _lines(timed: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as f
-
+def _lines(timed: DataFrame) -> DataFrame:
     said = is_a(EventType.LEADERSHIP) & f.col("unclean") & (f.col("leader") >= 0)
     elected = is_a(EventType.ELECTED) & f.col("unclean")
     in_kraft = f.col("topic_id").isNotNull()
@@ -100,9 +94,7 @@ def _lines(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _line(lines: "DataFrame", evidence: "str | Value", epoch: "Value | None" = None) -> "DataFrame":
-    from pyspark.sql import functions as f
-
+def _line(lines: DataFrame, evidence: str | Value, epoch: Value | None = None) -> DataFrame:
     return lines.select(
         *_KEY,
         "at",
@@ -117,20 +109,16 @@ def _line(lines: "DataFrame", evidence: "str | Value", epoch: "Value | None" = N
     )
 
 
-def _named(lines: "DataFrame", timed: "DataFrame") -> "DataFrame":
+def _named(lines: DataFrame, timed: DataFrame) -> DataFrame:
     """Lines that name a topic by its id only, with its name and life as other lines have them."""
-    from pyspark.sql import functions as f
-
     known = timed.where("topic is not null and topic_id is not null")
     names = known.groupBy("topic_id").agg(f.min_by(f.struct("topic", "life"), "at").alias("name"))
     joined = lines.drop("topic", "life").join(names, "topic_id")
     return joined.withColumns({"topic": f.col("name.topic"), "life": f.col("name.life")})
 
 
-def _asked(timed: "DataFrame") -> "DataFrame":
+def _asked(timed: DataFrame) -> DataFrame:
     """A row for each partition of each request for an unclean election."""
-    from pyspark.sql import functions as f
-
     asked = timed.where(is_a(EventType.ELECTION_ASKED) & (f.col("strategy") == "unclean"))
     names = f.split(f.regexp_replace("text", r"^\w+\(|\)$", ""), r",\s*")
     # A text that was cut may have lost the end of its last name.

@@ -1,17 +1,15 @@
 """Why an election had to be unclean: where those were who had been in sync, and since when the new leader was not."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 _KEY: Final = ("topic", "partition", "life")
 
 
-def with_out(found: "DataFrame", states: "DataFrame") -> "DataFrame":
+def with_out(found: DataFrame, states: DataFrame) -> DataFrame:
     """`out_at`: since when each new leader had been out of the ISR."""
-    from pyspark.sql import functions as f
-
     known = states.where("isr is not null and leader_epoch is not null").select(
         *_KEY, f.struct("leader_epoch", f.coalesce("partition_epoch", f.lit(-1)), "at", "isr").alias("state")
     )
@@ -31,10 +29,8 @@ def with_out(found: "DataFrame", states: "DataFrame") -> "DataFrame":
     return found.join(times, [*_KEY, "leader_epoch", "leader"], "left")
 
 
-def with_isr_down(found: "DataFrame", absences: "DataFrame") -> "DataFrame":
+def with_isr_down(found: DataFrame, absences: DataFrame) -> DataFrame:
     """`isr_down`: where those were who had been in sync."""
-    from pyspark.sql import functions as f
-
     away = absences.select(
         f.col("broker").alias("member"), "detected_at", "back_at", "last_sign_at", f.lit(True).alias("away")
     )

@@ -5,16 +5,16 @@ sides, with its epochs; at INFO only how many there are, and requests are joined
 many of them.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType, Role
 
 from .instances import PAIR
 from .lines import LEADER_AND_ISR, is_a
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Value
-    from pyspark.sql import DataFrame
 
 # As long a pause parts what is joined in order: nothing waits longer, as controllers give up by then.
 PAUSE_MS: Final = 30_000
@@ -22,15 +22,12 @@ PAUSE_MS: Final = 30_000
 _SLACK_US: Final = 1_000_000
 
 
-def waits(timed: "DataFrame") -> "DataFrame":
+def waits(timed: DataFrame) -> DataFrame:
     """A row for each request that can be joined.
 
     Returns:
         `PAIR`, sent_at, wait_ms: not below 0. Joined in order are only those of pairs of which none is joined exactly.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     joined = (
         _exact(timed).withColumn("is_exact", f.lit(1)).unionByName(_in_order(timed).withColumn("is_exact", f.lit(0)))
     )
@@ -45,10 +42,8 @@ def waits(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _exact(timed: "DataFrame") -> "DataFrame":
+def _exact(timed: DataFrame) -> DataFrame:
     """Requests of which at least one partition was sent once, and begun with once."""
-    from pyspark.sql import functions as f
-
     is_sent = is_a(EventType.SENT_PARTITION) & (f.col("role") == Role.CONTROLLER)
     is_received = is_a(EventType.RECEIVED_PARTITION) & (f.col("role") == Role.BROKER)
     lines = timed.where(
@@ -83,11 +78,8 @@ def _exact(timed: "DataFrame") -> "DataFrame":
     )
 
 
-def _in_order(timed: "DataFrame") -> "DataFrame":
+def _in_order(timed: DataFrame) -> DataFrame:
     """The n-th that was sent is the n-th that was begun with, of those of as many partitions, if there are as many."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     sent = is_a(EventType.SENT) & (f.col("role") == Role.CONTROLLER) & f.col("broker").isNotNull()
     received = is_a(EventType.RECEIVED) & (f.col("role") == Role.BROKER)
     lines = timed.where((sent | received) & f.col("count").isNotNull() & f.col("at").isNotNull()).select(
@@ -122,10 +114,8 @@ def _in_order(timed: "DataFrame") -> "DataFrame":
     return matched.withColumn("alone", alone).where("alone = 0").select(*PAIR, "sent_at", "began_at", "error_us")
 
 
-def _error(is_sent: "Value", is_received: "Value") -> "Value":
+def _error(is_sent: Value, is_received: Value) -> Value:
     """By how much a wait may be wrong; null if nothing bounds one of the two clocks."""
-    from pyspark.sql import functions as f
-
     of_sender = f.max(f.when(is_sent, f.col("at_error_us")))
     of_receiver = f.max(f.when(is_received, f.col("at_error_us")))
     return of_sender + of_receiver

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
 from kactl.forensics import progress
 from kactl.forensics.jobs import loss_sums
 from kactl.forensics.jobs.outage_sums import FORCED, PLANNED, UNEXPLAINED, totals
@@ -17,8 +20,6 @@ from .rows import micros_of, moment
 from .source_facts import sources as sources_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from kactl.forensics.tables import Manifest
 
 # What a report needs; all but the first three are jobs' answers.
@@ -43,9 +44,9 @@ NEEDS: Final = (
 
 
 def collect(
-    spark: "SparkSession",
+    spark: SparkSession,
     manifest: "Manifest",
-    tables: "Mapping[str, DataFrame]",
+    tables: Mapping[str, DataFrame],
     asked: Asked,
     *,
     tell: progress.Tell = progress.nobody,
@@ -121,22 +122,16 @@ def collect(
         )
 
 
-def _of(kind: str, outages: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as f
-
+def _of(kind: str, outages: DataFrame) -> DataFrame:
     return outages.where(f.col("kind") == kind)
 
 
-def _moved(outages: "DataFrame") -> tuple[Partition, ...]:
+def _moved(outages: DataFrame) -> tuple[Partition, ...]:
     """Of partitions without an incident those that were away for longest."""
-    from pyspark.sql import functions as f
-
     return outage_facts.partitions(outages.withColumn("incident", f.lit(0))).get(0, ())
 
 
-def _objectives(
-    outages: "DataFrame", known: objective_facts.Known, sources: Sources, asked: Asked
-) -> Objectives | None:
+def _objectives(outages: DataFrame, known: objective_facts.Known, sources: Sources, asked: Asked) -> Objectives | None:
     """What all of it took of what objectives allow."""
     if not known.partitions:
         return None
@@ -150,10 +145,10 @@ class _Incidents:
 
     def __init__(
         self,
-        spark: "SparkSession",
-        outages: "DataFrame",
-        losses: "DataFrame",
-        unclean: "DataFrame",
+        spark: SparkSession,
+        outages: DataFrame,
+        losses: DataFrame,
+        unclean: DataFrame,
         known: objective_facts.Known,
     ) -> None:
         self._spark = spark
@@ -174,7 +169,7 @@ class _Incidents:
         others = [each for each in plain if each.number not in numbers]
         return shown, tuple(others[: incidents.LISTED])
 
-    def _joined(self, table: "DataFrame", numbers: "Mapping[int, Stretch]") -> "DataFrame":
+    def _joined(self, table: DataFrame, numbers: "Mapping[int, Stretch]") -> DataFrame:
         return table.join(incidents.numbered(self._spark, numbers), "bucket")
 
     def _summed(self) -> list[Incident]:
@@ -228,10 +223,8 @@ class _Incidents:
             for each in chosen
         )
 
-    def _series(self, outages: "DataFrame", stretches: dict[int, Stretch]) -> dict[int, Series]:
+    def _series(self, outages: DataFrame, stretches: dict[int, Stretch]) -> dict[int, Series]:
         """Counted by slot in Spark; here they are only added up."""
-        from pyspark.sql import functions as f
-
         counts: dict[tuple[int, str], dict[int, int]] = {}
         for row in outage_facts.slots(outages).collect():
             what = row["what"] if row["what"] == outage_facts.ELECTIONS else f"{row['what']} {row['observed']}"

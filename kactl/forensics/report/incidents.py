@@ -10,10 +10,10 @@ year of logs, however many partitions there are; and rows find their incident by
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 QUIET_US: Final = 10 * 60 * 1_000_000
 # Shown in full, with pictures; chosen by what they cost.
@@ -46,20 +46,16 @@ def merge(found: Iterable[tuple[int, int, int]]) -> list[Stretch]:
 
 def bucket_of(time: Any) -> Any:
     """The bucket of a column of microseconds."""
-    from pyspark.sql import functions as f
-
     return f.floor(time / QUIET_US).cast("long")
 
 
-def stretches(outages: "DataFrame", points: "Iterable[DataFrame]") -> list[Stretch]:
+def stretches(outages: DataFrame, points: Iterable[DataFrame]) -> list[Stretch]:
     """All incidents.
 
     Args:
         outages: with `bucket`, `begin_us` and `end_us`.
         points: what happened at one time each, with `bucket` and `at_us`.
     """
-    from pyspark.sql import functions as f
-
     both = outages.select("bucket", "begin_us", "end_us")
     for each in points:
         both = both.unionByName(each.select("bucket", f.col("at_us").alias("begin_us"), f.col("at_us").alias("end_us")))
@@ -67,10 +63,8 @@ def stretches(outages: "DataFrame", points: "Iterable[DataFrame]") -> list[Stret
     return merge((row[0], row[1], row[2]) for row in found.collect())
 
 
-def numbered(spark: "SparkSession", stretches: Mapping[int, Stretch]) -> "DataFrame":
+def numbered(spark: SparkSession, stretches: Mapping[int, Stretch]) -> DataFrame:
     """A small table of buckets and the incident each is of, with its beginning and the width of its slots."""
-    from pyspark.sql import functions as f
-
     rows = [
         (bucket, number, each.begin, slot_us(each)) for number, each in stretches.items() for bucket in each.buckets
     ]

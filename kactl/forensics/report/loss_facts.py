@@ -1,6 +1,9 @@
 """Questions to the tables of losses and of unclean elections; how losses add up is said in `jobs/loss_sums.py`."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as f
 
 from kactl.forensics.jobs import loss_sums
 
@@ -8,9 +11,6 @@ from .findings import Down, Loss, Unclean
 from .incidents import bucket_of
 from .model import Lost
 from .rows import micros, moment
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
 
 LOSSES_SHOWN: Final = 20
 UNCLEAN_SHOWN: Final = 20
@@ -26,31 +26,25 @@ _LOST: Final = {
 }
 
 
-def by_partition(losses: "DataFrame") -> "DataFrame":
+def by_partition(losses: DataFrame) -> DataFrame:
     """A row for each partition and epoch at whose beginning something was lost, with its time, and the bucket of it."""
-    from pyspark.sql import functions as f
-
     at = f.unix_micros("at")
     return loss_sums.by_partition(losses).withColumns({"at_us": at, "bucket": bucket_of(at)})
 
 
-def as_lost(row: "Row") -> Lost:
+def as_lost(row: Row) -> Lost:
     """A row of `loss_sums.sums`."""
     return Lost(**{name: row[given] for name, given in _LOST.items()})
 
 
-def by_topic(partitions: "DataFrame") -> tuple[tuple[str, Lost], ...]:
+def by_topic(partitions: DataFrame) -> tuple[tuple[str, Lost], ...]:
     """The topics that lost most; there may be as many topics as logs speak of, so Spark sorts."""
-    from pyspark.sql import functions as f
-
     worst = loss_sums.sums(partitions, "topic").orderBy(f.desc("committed_records"), f.desc("tail_records"), "topic")
     return tuple((row["topic"], as_lost(row)) for row in worst.limit(TOPICS_SHOWN).collect())
 
 
-def worst(partitions: "DataFrame") -> tuple[Loss, ...]:
+def worst(partitions: DataFrame) -> tuple[Loss, ...]:
     """The partitions that lost most, those that lost committed records first."""
-    from pyspark.sql import functions as f
-
     most = [f.desc(f.coalesce(name, f.lit(0))) for name in ("committed_records", "tail_records")]
     ranked = partitions.orderBy(*most, "topic", "partition", "life", "leader_epoch")
     return tuple(_loss(row.asDict()) for row in ranked.limit(LOSSES_SHOWN).collect())
@@ -66,18 +60,14 @@ def _loss(row: dict[str, Any]) -> Loss:
 # -- unclean elections -------------------------------------------------------------------------------------------------
 
 
-def placed(unclean: "DataFrame") -> "DataFrame":
+def placed(unclean: DataFrame) -> DataFrame:
     """Unclean elections with their time as microseconds, and its bucket."""
-    from pyspark.sql import functions as f
-
     at = f.unix_micros("at")
     return unclean.withColumns({"at_us": at, "bucket": bucket_of(at)})
 
 
-def explained(unclean: "DataFrame") -> tuple[Unclean, ...]:
+def explained(unclean: DataFrame) -> tuple[Unclean, ...]:
     """Some of them, the certain ones first, in order of time."""
-    from pyspark.sql import functions as f
-
     first = unclean.orderBy(f.desc("certain"), "at", "topic", "partition", "life").limit(UNCLEAN_SHOWN)
     down = f.transform(
         "isr_down",

@@ -4,15 +4,15 @@ A budget is that of all partitions of which the logs tell, also of those that al
 allows, and how lost time adds up, is said in `jobs/outage_sums.py`.
 """
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.jobs.outage_sums import slo
 
 from .facts import Sources
 from .model import Asked, Budget, Spent
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 # What is usually promised, and the time that it is promised for.
 OBJECTIVES: Final = (0.999, 0.9995, 0.9999)
@@ -29,24 +29,20 @@ class Known(NamedTuple):
         partitions: of all topics; 0 if the logs tell of none.
     """
 
-    topics: "DataFrame"
+    topics: DataFrame
     partitions: int
 
 
-def counted(leadership: "DataFrame", outages: "DataFrame") -> "DataFrame":
+def counted(leadership: DataFrame, outages: DataFrame) -> DataFrame:
     """Each topic and how many partitions it has, as far as the logs tell of them."""
-    from pyspark.sql import functions as f
-
     # A topic that was deleted and created again has its partitions once.
     keys = ["topic", "partition"]
     both = leadership.select(keys).unionByName(outages.select(keys)).distinct()
     return both.groupBy("topic").agg(f.count("*").alias("partitions"))
 
 
-def known(topics: "DataFrame") -> Known:
+def known(topics: DataFrame) -> Known:
     """What `counted` gives, with its sum."""
-    from pyspark.sql import functions as f
-
     (row,) = topics.agg(f.sum("partitions").alias("partitions")).collect()
     return Known(topics, row["partitions"] or 0)
 
@@ -60,16 +56,13 @@ def period_of(sources: Sources, asked: Asked) -> int:
 
 
 def spent(
-    outages: "DataFrame", by: str, kind: type[_Key], *, of: Known, period_ms: int = PERIOD_MS
+    outages: DataFrame, by: str, kind: type[_Key], *, of: Known, period_ms: int = PERIOD_MS
 ) -> dict[_Key, tuple[Spent, ...]]:
     """For each value of `by`, which are of `kind`: what was spent in all, and by the topics that spent most of theirs.
 
     Args:
         period_ms: what the objectives are about.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     if not of.partitions:
         return {}
     all_ = slo(outages, by, objectives=OBJECTIVES, period_ms=period_ms, partitions=of.partitions)

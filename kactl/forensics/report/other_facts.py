@@ -1,14 +1,14 @@
 """Questions to the other tables: what moved much, who was the controller, what did not end, what must never be."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
 
 from .findings import Absence, Churn, Controllership, Deletion, Finding, Flapping, Reassignment, Requests
 from .rows import micros, moment, values
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 ROWS_SHOWN: Final = 20
 HOURS_SHOWN: Final = 12
@@ -18,10 +18,8 @@ ABSENCES_SHOWN: Final = 2000
 _TOPICS: Final = 50
 
 
-def flapping(table: "DataFrame") -> tuple[int, tuple[Flapping, ...]]:
+def flapping(table: DataFrame) -> tuple[int, tuple[Flapping, ...]]:
     """How many partitions moved more than once, and those that moved most."""
-    from pyspark.sql import functions as f
-
     moved = f.coalesce("elections", f.lit(0)) + f.coalesce("shrinks", f.lit(0))
     worst = table.orderBy(f.desc(moved), "topic", "partition", "life").limit(ROWS_SHOWN)
     found = values(
@@ -30,65 +28,51 @@ def flapping(table: "DataFrame") -> tuple[int, tuple[Flapping, ...]]:
     return (table.count() if len(found) == ROWS_SHOWN else len(found)), found
 
 
-def churn(table: "DataFrame") -> tuple[Churn, ...]:
+def churn(table: DataFrame) -> tuple[Churn, ...]:
     """The hours in which most leaders moved."""
-    from pyspark.sql import functions as f
-
     worst = table.orderBy(f.desc("elections"), "hour").limit(HOURS_SHOWN)
     counts = ("elections", "planned", "forced", "partitions", "shrinks", "expands", "most_in_a_minute")
     storm = f.coalesce("storm", f.lit(False))
     return values(_counted(worst, *counts).withColumn("storm", storm), Churn)
 
 
-def controllers(table: "DataFrame") -> tuple[Controllership, ...]:
+def controllers(table: DataFrame) -> tuple[Controllership, ...]:
     """In order of time."""
-    from pyspark.sql import functions as f
-
     begin = f.coalesce("elected_at", "ready_at", "started_at", "last_act_at")
     return values(table.orderBy(begin, "controller_epoch").limit(CONTROLLERS_SHOWN), Controllership)
 
 
-def requests(table: "DataFrame") -> tuple[Requests, ...]:
+def requests(table: DataFrame) -> tuple[Requests, ...]:
     """The slowest brokers, and those that did not answer, first."""
-    from pyspark.sql import functions as f
-
     slow = f.coalesce("apply_p99_ms", f.lit(-1.0))
     worst = table.orderBy(f.desc(slow), f.desc(f.coalesce("unanswered", f.lit(0))), "controller", "broker", "request")
     return values(worst.limit(ROWS_SHOWN), Requests)
 
 
-def absences(table: "DataFrame") -> tuple[Absence, ...]:
+def absences(table: DataFrame) -> tuple[Absence, ...]:
     """In order of time; if there are too many, the first."""
-    from pyspark.sql import functions as f
-
     begin = f.coalesce("detected_at", "last_sign_at", "shutdown_at", "back_at")
     return values(table.orderBy(begin, "broker").limit(ABSENCES_SHOWN), Absence)
 
 
-def deletions(table: "DataFrame") -> tuple[int, tuple[Deletion, ...]]:
+def deletions(table: DataFrame) -> tuple[int, tuple[Deletion, ...]]:
     """Topics that were to be deleted and were not."""
-    from pyspark.sql import functions as f
-
     stuck = table.where(~f.coalesce("finished", f.lit(False)))
     longest = _listed(stuck.orderBy(f.desc("span_ms"), "topic").limit(ROWS_SHOWN), "blocked_by")
     found = values(longest, Deletion)
     return (stuck.count() if len(found) == ROWS_SHOWN else len(found)), found
 
 
-def reassignments(table: "DataFrame") -> tuple[int, tuple[Reassignment, ...]]:
+def reassignments(table: DataFrame) -> tuple[int, tuple[Reassignment, ...]]:
     """Partitions that were to be moved and were not."""
-    from pyspark.sql import functions as f
-
     stuck = table.where(~f.coalesce("finished", f.lit(False)))
     longest = stuck.orderBy(f.desc("span_ms"), "topic", "partition", "life").limit(ROWS_SHOWN)
     found = values(_listed(longest, "target", "waiting_for"), Reassignment)
     return (stuck.count() if len(found) == ROWS_SHOWN else len(found)), found
 
 
-def audit(table: "DataFrame", files: "DataFrame") -> tuple[Finding, ...]:
+def audit(table: DataFrame, files: DataFrame) -> tuple[Finding, ...]:
     """Each rule that was broken, with the first line that shows it."""
-    from pyspark.sql import functions as f
-
     names = ["topic", "partition", "broker", "expected", "found", "file_id", "offset"]
     first = f.min_by(f.struct(micros("at"), *names), f.coalesce(f.unix_micros("at"), f.lit(1 << 62)))
     broken = table.groupBy("rule").agg(f.count("*").alias("count"), first.alias("first"))
@@ -102,25 +86,19 @@ def audit(table: "DataFrame", files: "DataFrame") -> tuple[Finding, ...]:
     return tuple(made)
 
 
-def unclean_enabled(events: "DataFrame") -> tuple[str, ...]:
+def unclean_enabled(events: DataFrame) -> tuple[str, ...]:
     """Topics for which a line says that unclean elections are allowed; "" stands for all topics, by default."""
-    from pyspark.sql import functions as f
-
     said = events.where(f.col("type") == EventType.UNCLEAN_ENABLED).select(
         f.coalesce("topic", f.lit("")).alias("topic")
     )
     return tuple(row["topic"] for row in said.distinct().orderBy("topic").limit(_TOPICS).collect())
 
 
-def _counted(table: "DataFrame", *names: str) -> "DataFrame":
+def _counted(table: DataFrame, *names: str) -> DataFrame:
     """Counts that are null are none."""
-    from pyspark.sql import functions as f
-
     return table.withColumns({name: f.coalesce(name, f.lit(0)) for name in names})
 
 
-def _listed(table: "DataFrame", *names: str) -> "DataFrame":
+def _listed(table: DataFrame, *names: str) -> DataFrame:
     """Lists that are null are empty."""
-    from pyspark.sql import functions as f
-
     return table.withColumns({name: f.coalesce(name, f.array().cast("array<int>")) for name in names})

@@ -4,15 +4,15 @@ How outages add up is said in `jobs/outage_sums.py`.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import functions as f
 
 from kactl.forensics.jobs.outage_sums import MEASURES, OBSERVED, PARTS, how_known, kind_of, totals
 
 from .incidents import bucket_of
 from .model import Band, Bar, Partition, Percentiles, Share, Sums
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
 
 PARTITIONS_SHOWN: Final = 20
 SHARES_SHOWN: Final = 10
@@ -43,13 +43,11 @@ NO_SUMS: Final = Sums(
 )
 
 
-def prepared(outages: "DataFrame", logs_end_us: int | None) -> "DataFrame":
+def prepared(outages: DataFrame, logs_end_us: int | None) -> DataFrame:
     """Outages with what all questions need: times as microseconds, the bucket, the kind, and how well each is known.
 
     One that has not ended lasts to the end of the logs.
     """
-    from pyspark.sql import functions as f
-
     begin = f.unix_micros(f.coalesce("begin", "begin_high", "end"))
     open_end = f.least(begin + f.col("duration_ms") * 1000, f.lit(logs_end_us).cast("long"))
     end = f.greatest(f.coalesce(f.unix_micros("end"), open_end, begin), begin)
@@ -65,7 +63,7 @@ def prepared(outages: "DataFrame", logs_end_us: int | None) -> "DataFrame":
     )
 
 
-def as_sums(row: "Row") -> Sums:
+def as_sums(row: Row) -> Sums:
     """A row of `totals` with its times."""
     found = row.asDict(recursive=True)
     found |= {name: _percentiles(found[name]) for name in MEASURES} | {"total_ms": found["unavailable_ms"]}
@@ -81,11 +79,8 @@ def _percentiles(found: dict[str, int | None]) -> Percentiles:
 # -- of each incident --------------------------------------------------------------------------------------------------
 
 
-def shares(outages: "DataFrame") -> dict[tuple[int, str], tuple[Share, ...]]:
+def shares(outages: DataFrame) -> dict[tuple[int, str], tuple[Share, ...]]:
     """For each incident and each of topic, broker and cause: where most time was lost."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     ways = {"topic": "topic", "broker": "broker", "cause": "cause"}
     what = [f.struct(f.lit(way).alias("way"), f.col(name).cast("string").alias("name")) for way, name in ways.items()]
     parted = outages.withColumn("of", f.explode(f.array(*what))).withColumns(
@@ -103,14 +98,11 @@ def shares(outages: "DataFrame") -> dict[tuple[int, str], tuple[Share, ...]]:
     return made
 
 
-def partitions(outages: "DataFrame") -> dict[int, tuple[Partition, ...]]:
+def partitions(outages: DataFrame) -> dict[int, tuple[Partition, ...]]:
     """For each incident the partitions that were away for longest, with their outages in order of time.
 
     Only the first rows of each incident leave a task: Spark limits a rank before it shuffles.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     keys = ["incident", "topic", "partition", "life"]
     summed = totals(outages, *keys).select(*keys, "outages", f.col("unavailable_ms").alias("total_ms"))
     worst = Window.partitionBy("incident").orderBy(f.desc("total_ms"), "topic", "partition", "life")
@@ -156,8 +148,6 @@ _BAR_TIMES: Final = ("begin", "begin_low", "begin_high", "end", "end_low", "end_
 
 
 def _bar_columns() -> list[Any]:
-    from pyspark.sql import functions as f
-
     from .rows import micros
 
     plain = ["begin_kind", "end_kind", "duration_ms", "cause", "broker", "new_leader", "unclean"]
@@ -177,9 +167,8 @@ ENDS: Final = "ends"
 ELECTIONS: Final = "elections"
 
 
-def slots(outages: "DataFrame") -> "DataFrame":
+def slots(outages: DataFrame) -> DataFrame:
     """How many outages begin, and end, in each slot of their incident; (incident, what, observed, slot, number)."""
-    from pyspark.sql import functions as f
 
     def slot(time: Any) -> Any:
         return f.floor((time - f.col("incident_begin_us")) / f.col("slot_us")).cast("int")
@@ -198,10 +187,8 @@ def slots(outages: "DataFrame") -> "DataFrame":
     )
 
 
-def bands(outages: "DataFrame", found: dict[int, Sums]) -> dict[int, tuple[Band, ...]]:
+def bands(outages: DataFrame, found: dict[int, Sums]) -> dict[int, tuple[Band, ...]]:
     """For each incident its outages by length, and the mean of each part of their time."""
-    from pyspark.sql import functions as f
-
     limits = [
         (number, each.duration.p50, each.duration.p90, each.duration.p99)
         for number, each in found.items()

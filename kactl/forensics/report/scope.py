@@ -4,12 +4,12 @@ What was going on at any time of the stretch is in it whole: an outage that bega
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from .model import Asked
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 # Of each table, when a row begins and when it ends; the first of them that is not null counts, and an end that is null
 # throughout has not come. Tables that are not named have no time of their own.
@@ -29,14 +29,12 @@ _WHEN: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 _LASTS_S: Final = {"churn": 3600}
 
 
-def cut(tables: "Mapping[str, DataFrame]", asked: Asked) -> "dict[str, DataFrame]":
+def cut(tables: Mapping[str, DataFrame], asked: Asked) -> dict[str, DataFrame]:
     """The same tables, under the same names."""
     return {name: _cut(name, table, asked) for name, table in tables.items()}
 
 
-def _cut(name: str, table: "DataFrame", asked: Asked) -> "DataFrame":
-    from pyspark.sql import functions as f
-
+def _cut(name: str, table: DataFrame, asked: Asked) -> DataFrame:
     if "topic" in table.columns and name in _WHEN:
         table = of_topics(table, asked)
     begins, ends = _WHEN.get(name, ((), ()))
@@ -51,14 +49,10 @@ def _cut(name: str, table: "DataFrame", asked: Asked) -> "DataFrame":
     return table
 
 
-def of_topics(table: "DataFrame", asked: Asked) -> "DataFrame":
+def of_topics(table: DataFrame, asked: Asked) -> DataFrame:
     """The rows of the topics that were asked for, whatever their time."""
-    from pyspark.sql import functions as f
-
     return table if asked.topic is None else table.where(f.col("topic").rlike(f"^(?:{asked.topic})$"))
 
 
 def _first(names: tuple[str, ...]) -> Any:
-    from pyspark.sql import functions as f
-
     return f.coalesce(*names) if len(names) > 1 else f.col(names[0])

@@ -2,6 +2,9 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
 from kactl.forensics.event_types import Kind
 
 from .facts import File, Sources, Spoken
@@ -9,18 +12,14 @@ from .findings import Clock
 from .rows import moment, values
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from kactl.forensics.tables import Manifest
 
 FILES_SHOWN: Final = 200
 _NO_LOG: Final = (Kind.EMPTY, Kind.FOREIGN, Kind.UNREADABLE)
 
 
-def sources(manifest: "Manifest", tables: "dict[str, DataFrame]") -> Sources:
+def sources(manifest: "Manifest", tables: dict[str, DataFrame]) -> Sources:
     """From the tables of files, levels, skew, leadership and absences."""
-    from pyspark.sql import functions as f
-
     # Beside logs there may be anything; it is missed only if somebody named it.
     named = [each.rstrip("/") for each in manifest.sources]
     missed = f.col("error").isNotNull() & ((f.col("kind") != str(Kind.FOREIGN)) | f.col("path").isin(named))
@@ -61,17 +60,13 @@ def sources(manifest: "Manifest", tables: "dict[str, DataFrame]") -> Sources:
     )
 
 
-def _files(files: "DataFrame") -> tuple[File, ...]:
-    from pyspark.sql import functions as f
-
+def _files(files: DataFrame) -> tuple[File, ...]:
     empty = f.array().cast("array<string>")
     return values(files.withColumns({name: f.coalesce(name, empty) for name in ("levels", "warnings")}), File)
 
 
-def _levels(table: "DataFrame") -> tuple[set[int], tuple[Spoken, ...]]:
+def _levels(table: DataFrame) -> tuple[set[int], tuple[Spoken, ...]]:
     """Who speaks at all, and how finely each wrote each kind of log; of the size of the cluster."""
-    from pyspark.sql import functions as f
-
     summed = table.groupBy("speaker", "kind").agg(
         f.countDistinct(f.when(f.col("level") == "TRACE", f.col("hour"))).alias("trace_hours"),
         f.countDistinct("hour").alias("hours"),
@@ -80,9 +75,7 @@ def _levels(table: "DataFrame") -> tuple[set[int], tuple[Spoken, ...]]:
     return {each.speaker for each in found if each.speaker is not None}, found
 
 
-def _led(table: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as f
-
+def _led(table: DataFrame) -> DataFrame:
     return table.agg(
         f.count("*").alias("led"),
         f.count("log_end").alias("with_log_end"),
@@ -91,11 +84,10 @@ def _led(table: "DataFrame") -> "DataFrame":
     )
 
 
-def _brokers(tables: "dict[str, DataFrame]") -> tuple[int, ...]:
+def _brokers(tables: dict[str, DataFrame]) -> tuple[int, ...]:
     """All that lead, are assigned or were away, ascending."""
-    from pyspark.sql import functions as f
 
-    def of(table: str, column: Any) -> "DataFrame":
+    def of(table: str, column: Any) -> DataFrame:
         return tables[table].select(column.alias("broker")).distinct()
 
     leadership = of(
