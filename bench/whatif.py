@@ -29,7 +29,7 @@ from bench.run import main, module, say, words
 
 if TYPE_CHECKING:
     from kactl.forensics.whatif.partitions import Assumed
-    from kactl.forensics.whatif.ready import Ready
+    from kactl.forensics.whatif.prepared_snapshot import Ready
 
 NAME: Final = "whatif"
 RACKS: Final = 3
@@ -100,7 +100,8 @@ def described(table: pa.Table) -> bytes:
 
 def one_size(at: str, brokers: int, table: pa.Table, *, runs: int, found: Found) -> None:
     """All sweeps over one cluster, without Spark."""
-    from kactl.forensics.whatif import Kind, ready
+    from kactl.forensics.whatif import Kind
+    from kactl.forensics.whatif import prepared_snapshot as ready
     from kactl.forensics.whatif.sweeps import answer
 
     for _ in range(runs):
@@ -120,7 +121,8 @@ def by_spark(brokers: int, tables: dict[str, pa.Table], *, runs: int, memory: st
     import pyarrow.parquet as pq
 
     from kactl.forensics.session import spark_session
-    from kactl.forensics.whatif import Kind, ready
+    from kactl.forensics.whatif import Kind
+    from kactl.forensics.whatif import prepared_snapshot as ready
     from kactl.forensics.whatif.snapshots import file
     from kactl.forensics.whatif.sweeps import answer
 

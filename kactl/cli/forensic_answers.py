@@ -76,7 +76,7 @@ def manifest_of(folder: str) -> "Manifest":
     Raises:
         NotIngested: there is nothing to ask.
     """
-    from kactl.forensics.places import Place
+    from kactl.forensics.storage import Place
     from kactl.forensics.tables import read_manifest
 
     return read_manifest(Place(folder))

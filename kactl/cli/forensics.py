@@ -78,7 +78,7 @@ def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | Non
     form = settings.form()
     from kactl.forensics.ingest import NothingToIngest, check_target
     from kactl.forensics.ingest import ingest as run
-    from kactl.forensics.places import Place
+    from kactl.forensics.storage import Place
     from kactl.forensics.text.zone import zone_of
 
     zone = "UTC" if tz is None else tz

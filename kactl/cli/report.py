@@ -187,7 +187,7 @@ def _written(
     """Write a page: whole, or not at all, and then what stood there before still does. None if that went well."""
     if file is None:
         return None
-    from kactl.forensics.places import Place
+    from kactl.forensics.storage import Place
 
     content = render(made, moments).encode("utf-8", "backslashreplace")
     path = Path(file)

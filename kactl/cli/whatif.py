@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kactl.forensics.jobs.catalog import Results
     from kactl.forensics.whatif import Answer, Kind, Scenario
     from kactl.forensics.whatif.partitions import Assumed
-    from kactl.forensics.whatif.ready import Ready
+    from kactl.forensics.whatif.prepared_snapshot import Ready
 
 _STDIN: Final = "-"
 # As in `kactl.forensics.whatif`, which takes too long to import for a line of help.
@@ -182,7 +182,7 @@ def _of_logs(
     manifest = manifest_of(folder)
     moment = time_typed(at, moments_of(manifest, None), "--at")
     with spark_for(settings, master, memory, events=manifest.events) as (spark, tell):
-        from kactl.forensics.whatif.ready import of_logs
+        from kactl.forensics.whatif.prepared_snapshot import of_logs
 
         results = _results(spark, folder, tell)
         tell("find the last states", 0, 0)
@@ -209,7 +209,7 @@ def _of_file(
     settings: Settings, name: str, assumed: "Assumed", master: str, memory: str
 ) -> "Iterator[tuple[Ready, _Tell]]":
     """A file: without Spark, unless it has more than this process should hold."""
-    from kactl.forensics.whatif.ready import of_frame, of_table
+    from kactl.forensics.whatif.prepared_snapshot import of_frame, of_table
     from kactl.forensics.whatif.snapshots import file
 
     rows = None if name == _STDIN else file.rows_of_parquet(name)

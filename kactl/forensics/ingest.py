@@ -21,10 +21,10 @@ from kactl.errors import BadRequest
 
 from . import overview, progress
 from .event_types import Kind
-from .holding import held
+from .folder_lock import held
 from .overview import FileReport
-from .places import NEW, Place
 from .reading import read, read_tally
+from .storage import NEW, Place
 from .tables import EVENTS, FILES, JOBS_FOLDER, JOBS_MANIFEST, JOBS_WORK, LEVELS, MANIFEST, Manifest, parts, read_events
 from .text import probe, splits
 from .text.probe import Probe

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pyarrow as pa
 
+from .counters import TALLY_SCHEMA, tally
 from .event_types import EventType, Kind
 from .events import PARTITIONED_BY, SCHEMA
-from .parts import Parts, remove_others
-from .places import Place
+from .parquet_writer import Parts, remove_others
+from .storage import Place
 from .tables import EVENTS, read_events, reader
-from .tally import TALLY_SCHEMA, tally
 from .text import splits
 from .text.batch import WRITTEN
 from .text.splits import Split

@@ -14,7 +14,7 @@ import msgspec
 from kactl.errors import BadRequest
 
 from .events import SCHEMA_VERSION, spark_schema
-from .places import Place
+from .storage import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession

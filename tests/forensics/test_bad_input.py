@@ -21,7 +21,7 @@ from kactl.cli.root import kactl
 from kactl.forensics.event_types import EventType, Kind
 from kactl.forensics.ingest import Ingested, NotOurs, NotWritable, check_target, find, ingest
 from kactl.forensics.overview import FileReport
-from kactl.forensics.places import Place
+from kactl.forensics.storage import Place
 from kactl.forensics.tables import Tables, open_tables
 from kactl.forensics.text import splits
 from kactl.forensics.text.probe import probe, shown
@@ -484,8 +484,8 @@ def test_thousands_of_small_files_are_read(spark: SparkSession, tmp_path: Path) 
 FULL = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-from kactl.forensics.places import Place
-from kactl.forensics.parts import Parts
+from kactl.forensics.storage import Place
+from kactl.forensics.parquet_writer import Parts
 from kactl.forensics.text import splits
 from kactl.forensics.text.probe import probe, shown
 from kactl.forensics.text.zone import zone_of

@@ -8,7 +8,7 @@ import pytest
 
 from kactl.forensics.event_types import EventType, Kind
 from kactl.forensics.events import COLUMNS
-from kactl.forensics.text import speaker
+from kactl.forensics.text import broker_id as speaker
 from kactl.forensics.text.dispatch import BY_HEAD, FORMATS
 from kactl.forensics.text.format import line
 

@@ -19,9 +19,9 @@ from kactl.cli.forensic_answers import errors_said, time_typed, times_typed
 from kactl.cli.report import _written
 from kactl.cli.root import kactl
 from kactl.forensics.ingest import find
-from kactl.forensics.places import Place
 from kactl.forensics.report.markdown import plain
 from kactl.forensics.report.wording import Moments
+from kactl.forensics.storage import Place
 from tests import tree
 
 # As it is, and not as it is for the tests below.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kactl.errors import BadRequest
-from kactl.forensics.places import Place
+from kactl.forensics.storage import Place
 from kactl.forensics.tables import (
     EVENTS,
     FILES,

@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from kactl.forensics import progress
-from kactl.forensics.holding import held
-from kactl.forensics.places import Place
+from kactl.forensics.folder_lock import held
+from kactl.forensics.storage import Place
 from kactl.forensics.tables import JOBS_FOLDER, JOBS_MANIFEST, JOBS_WORK, open_tables, parts
 
 from .catalog import Ran, Results, ResultsManifest, given, needs, open_results, table, wanted

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from kactl.forensics.event_types import EventType, Kind, Role
 
-from . import batch, settings, speaker, zone
+from . import batch, settings, zone
+from . import broker_id as speaker
 from .columns import column, of_texts
 from .dispatch import BY_HEAD, is_chatter, is_ours
 from .format import Format

@@ -10,9 +10,10 @@ from typing import Final
 import msgspec
 
 from kactl.forensics.event_types import Kind
-from kactl.forensics.places import Place
+from kactl.forensics.storage import Place
 
-from . import envelope, speaker
+from . import broker_id as speaker
+from . import envelope
 from .dispatch import STATE_SHORT, is_known, is_ours
 from .envelope import DUMP, KACTL, LAYOUTS
 from .source import LATIN1, UTF8, UTF16, Broken, Readable, Transcoded, Unzipped, why

@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from kactl.forensics.event_types import EventType, Kind
-from kactl.forensics.places import Place
+from kactl.forensics.storage import Place
 
 from . import batch, json_parser
 from .envelope import JSON, LAYOUTS

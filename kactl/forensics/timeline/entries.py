@@ -11,7 +11,7 @@ from kactl.forensics.report.model import Time
 from kactl.forensics.report.rows import micros, moment
 from kactl.forensics.report.wording import duration
 
-from .told import said, who
+from .describe import said, who
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

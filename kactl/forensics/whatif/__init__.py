@@ -2,7 +2,7 @@
 
     a file ──── snapshots/ ─┐                              ┌─▶ answer: outcomes, ranked and explained
     the tables of an ingest ┴▶ partitions ─▶ classes ─▶ sums    ▲
-                                          deaths.py ────┴───────┴ sweeps.py, words.py
+                                    failure_model.py ────┴───────┴ sweeps.py, words.py
 
 Partitions that would share every fate are one class; what a death changes is a sum over classes, so it does not matter
 whether they are summed up here or by Spark in many tasks. The election is Kafka's: the first live in-sync replica in

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kactl.forensics.progress import Tell, nobody
 
 from .partitions import MIN_ISR, Assumed
-from .ready import of_logs
+from .prepared_snapshot import of_logs
 from .sweep import Answer, Kind
 from .sweeps import answer
 

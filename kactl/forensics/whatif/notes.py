@@ -1,7 +1,7 @@
 """What to know before one relies on an answer."""
 
 from . import words
-from .ready import Ready
+from .prepared_snapshot import Ready
 from .sweep import Now
 
 

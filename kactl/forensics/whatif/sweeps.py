@@ -11,11 +11,11 @@ from kactl.forensics.coverage import Coverage
 from kactl.forensics.progress import Tell, nobody
 
 from . import words
-from .deaths import LONE, LOSSY, MOVED, OFFLINE, RECOVERABLE, UNDER_MIN, Sums
-from .found import Found
-from .measure import AtOnce, InTurn, OneMore, Who
+from .engine import AtOnce, InTurn, OneMore, Who
+from .failure_model import LONE, LOSSY, MOVED, OFFLINE, RECOVERABLE, UNDER_MIN, Sums
 from .notes import notes
-from .ready import Ready
+from .prepared_snapshot import Ready
+from .ranking import Found
 from .sweep import TOP, Answer, Cost, Kind, Now, Outcome, Rolling, Scenario, Sweep
 
 # Loads of one block of scenarios, as float64[firsts, B, B], take no more than this.

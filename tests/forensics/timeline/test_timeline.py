@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 from kactl.forensics.event_types import EventType, Kind
 from kactl.forensics.report.wording import Moments
 from kactl.forensics.timeline import entries, known
+from kactl.forensics.timeline.describe import said
 from kactl.forensics.timeline.entries import Entry
 from kactl.forensics.timeline.known import NoSuchName
-from kactl.forensics.timeline.told import said
 from tests.forensics.golden import GOLDEN
 from tests.forensics.golden_kraft import KRAFT
 from tests.forensics.jobs.tables import as_timed, controller_line, events, line, moment

@@ -7,9 +7,9 @@ from typing import Final
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from kactl.forensics.whatif import ready
+from kactl.forensics.whatif import prepared_snapshot as ready
 from kactl.forensics.whatif.partitions import SCHEMA, Assumed
-from kactl.forensics.whatif.ready import Ready
+from kactl.forensics.whatif.prepared_snapshot import Ready
 
 POOL: Final = (1, 2, 3, 5, 8, 40_000)
 

@@ -13,7 +13,7 @@ import pytest
 from kactl.forensics.whatif import Answer, Kind, Outcome, Sweep
 from kactl.forensics.whatif.partitions import Assumed, BadSnapshot, TopicFacts
 from kactl.forensics.whatif.sweeps import answer
-from kactl.forensics.whatif.world import UnknownBroker, UnknownRack
+from kactl.forensics.whatif.topology import UnknownBroker, UnknownRack
 
 from .snapshots import P, here
 

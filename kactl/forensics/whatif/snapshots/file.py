@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import pyarrow as pa
 
-from kactl.forensics.places import Place
+from kactl.forensics.storage import Place
 from kactl.forensics.tables import reader
 from kactl.forensics.whatif.partitions import REQUIRED, SCHEMA, BadSnapshot
 

@@ -8,7 +8,7 @@ import datetime
 from typing import TYPE_CHECKING, Final
 
 from kactl.forensics.whatif.partitions import SCHEMA
-from kactl.forensics.whatif.world import Role
+from kactl.forensics.whatif.topology import Role
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Value

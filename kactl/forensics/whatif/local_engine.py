@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .classes import of_table
-from .deaths import Deaths, Sums
-from .measure import Plan, Who, measure
+from .engine import Plan, Who, measure
+from .failure_model import Deaths, Sums
 from .partitions import GROUPED, Assumed
 from .sweep import TOPICS, TopicShare
-from .world import Role, World
+from .topology import Role, World
 
 WHERE = "here"
 
@@ -50,7 +50,7 @@ class Here:
         return len(self._names)
 
     def sums(self, plan: Plan) -> Sums:
-        """What a plan comes to; shapes as in `measure.Plan`."""
+        """What a plan comes to; shapes as in `engine.Plan`."""
         return measure(self._deaths, plan)
 
     def close(self) -> None:

@@ -11,10 +11,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from kactl.forensics.jobs import absences, deletions, states
-from kactl.forensics.whatif import Answer, Kind, advise, ready
-from kactl.forensics.whatif.measure import AtOnce, InTurn, OneMore, Plan
+from kactl.forensics.whatif import Answer, Kind, advise
+from kactl.forensics.whatif import prepared_snapshot as ready
+from kactl.forensics.whatif.engine import AtOnce, InTurn, OneMore, Plan
 from kactl.forensics.whatif.partitions import SCHEMA, Assumed, BadSnapshot, TopicFacts
-from kactl.forensics.whatif.ready import Ready
+from kactl.forensics.whatif.prepared_snapshot import Ready
 from kactl.forensics.whatif.snapshots import file, logs
 from kactl.forensics.whatif.sweeps import answer
 from tests.forensics.jobs.tables import moment

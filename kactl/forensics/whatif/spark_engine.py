@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from .classes import of_table
-from .deaths import Deaths, Sums
-from .here import Lost
-from .measure import Plan, Who, measure, packed, shaped, unpacked
+from .engine import Plan, Who, measure, packed, shaped, unpacked
+from .failure_model import Deaths, Sums
+from .local_engine import Lost
 from .partitions import GROUPED, SCHEMA, SIGNATURE, Assumed
 from .sweep import TOPICS, TopicShare
-from .world import Role, World
+from .topology import Role, World
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Value
@@ -79,7 +79,7 @@ class InSpark:
             each.unpersist()
 
     def sums(self, plan: Plan) -> Sums:
-        """What a plan comes to; shapes as in `measure.Plan`."""
+        """What a plan comes to; shapes as in `engine.Plan`."""
         if self._deaths is not None:
             return measure(self._deaths, plan)
         from pyspark.sql.pandas.types import from_arrow_schema

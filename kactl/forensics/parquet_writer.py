@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
+from .counters import TALLY_SCHEMA, tally
 from .events import PARTITIONED_BY, SCHEMA
-from .places import Place
-from .tally import TALLY_SCHEMA, tally
+from .storage import Place
 
 # As Spark calls the folder of what has no day.
 NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from kactl.errors import BadRequest
 
-from .measure import Who
+from .engine import Who
 from .partitions import Assumed
 from .sweep import Scenario
 

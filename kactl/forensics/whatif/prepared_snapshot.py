@@ -9,14 +9,15 @@ import pyarrow.compute as pc
 
 from kactl.forensics.coverage import Coverage
 
-from . import here, in_spark
-from .deaths import Sums
-from .here import Here, Lost
-from .in_spark import CLASSES_HERE, InSpark
-from .measure import Plan, Who
+from . import local_engine as here
+from . import spark_engine as in_spark
+from .engine import Plan, Who
+from .failure_model import Sums
+from .local_engine import Here, Lost
 from .partitions import Assumed, BadSnapshot
 from .snapshots import logs
-from .world import World, world_of
+from .spark_engine import CLASSES_HERE, InSpark
+from .topology import World, world_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ import numpy as np
 from kactl.state.rows import Bools, RowNumbers
 
 from .classes import Floats
-from .deaths import LONE, LOSSY, OFFLINE, UNDER_MIN, Sums
+from .failure_model import LONE, LOSSY, OFFLINE, UNDER_MIN, Sums
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Found:
     """n scenarios, by number: what was counted, and who leads most.
 
     Attributes:
-        counts: float64[n, 6], see `deaths.COUNTS`.
+        counts: float64[n, 6], see `failure_model.COUNTS`.
         busiest: int[n], a broker's position; `leads`: float64[n], what it leads.
     """
 

@@ -8,7 +8,7 @@ died, b changes nothing more than it would have anyway but in the classes that h
 
     after(a, b) = after(nobody, b) - of_classes_with_a(nobody, b) + of_classes_with_a(a, b)
 
-and that for every b at once. For the same reason it does not matter where sums are made: see `measure.py`.
+and that for every b at once. For the same reason it does not matter where sums are made: see `engine.py`.
 """
 
 import dataclasses

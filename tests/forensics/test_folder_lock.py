@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kactl.forensics.holding import InUse, held
+from kactl.forensics.folder_lock import InUse, held
 from kactl.forensics.ingest import ingest
-from kactl.forensics.places import Place
+from kactl.forensics.storage import Place
 from tests import tree
 
 from .test_bad_input import GOOD
@@ -27,7 +27,7 @@ def test_who_comes_second_is_told_and_does_not_wait(tmp_path: Path) -> None:
 
 def test_of_one_who_was_killed_nothing_is_left(tmp_path: Path) -> None:
     code = (
-        "import os, sys\nfrom kactl.forensics.holding import held\nfrom kactl.forensics.places import Place\n"
+        "import os, sys\nfrom kactl.forensics.folder_lock import held\nfrom kactl.forensics.storage import Place\n"
         "with held(Place(sys.argv[1])):\n    os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=tree.ROOT, check=False)

@@ -8,9 +8,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kactl.forensics.counters import TALLY_SCHEMA, tally
 from kactl.forensics.event_types import EventType
 from kactl.forensics.events import SCHEMA
-from kactl.forensics.tally import TALLY_SCHEMA, tally
 
 BEGIN = datetime.datetime(2024, 5, 1, 9, 30, tzinfo=datetime.UTC)
 

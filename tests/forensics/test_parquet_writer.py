@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from kactl.forensics import parts
+from kactl.forensics import parquet_writer as parts
 from kactl.forensics.events import SCHEMA
-from kactl.forensics.parts import NO_DAY, Parts, remove_others
-from kactl.forensics.places import Place
+from kactl.forensics.parquet_writer import NO_DAY, Parts, remove_others
+from kactl.forensics.storage import Place
 from kactl.forensics.text import batch
 
 DAY = datetime.date(2024, 5, 1)

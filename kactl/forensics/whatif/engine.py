@@ -8,7 +8,7 @@ import dataclasses
 
 import numpy as np
 
-from .deaths import COUNTS, Deaths, Sums, stacked
+from .failure_model import COUNTS, Deaths, Sums, stacked
 
 # Brokers by their position.
 Who = tuple[int, ...]

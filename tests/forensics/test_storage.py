@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kactl.forensics.places import Place
+from kactl.forensics.storage import Place
 
 
 @pytest.fixture(params=["path", "uri"])

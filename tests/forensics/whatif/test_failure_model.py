@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.forensics.whatif.classes import NO_SLOT, Classes, of_table
-from kactl.forensics.whatif.deaths import COUNTS, Deaths, Moment, die
-from kactl.forensics.whatif.here import filled
+from kactl.forensics.whatif.failure_model import COUNTS, Deaths, Moment, die
+from kactl.forensics.whatif.local_engine import filled
 from kactl.forensics.whatif.partitions import Assumed
 from kactl.machines.election import Election
 from kactl.model import NO_LEADER, PartitionState, PartitionView, ReplicaState

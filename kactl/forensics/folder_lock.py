@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from kactl.errors import BadRequest
 
-from .places import Place
+from .storage import Place
 
 
 class InUse(BadRequest):
