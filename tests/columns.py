@@ -46,10 +46,12 @@ def go_online(
     for which in (new, ~new):
         part = rows.take(which)
         if which is new:
-            change = partition.initialize(part, cluster.now, controller_epoch=cluster.fence.epoch)
+            change = partition.initialize(part, cluster.live_brokers, controller_epoch=cluster.fence.epoch)
         else:
             unclean = np.full(len(part), election is Election.UNCLEAN) | unclean_in(cluster, part, unclean_topics)
-            change = partition.elect(part, election, cluster.now, unclean=unclean, controller_epoch=cluster.fence.epoch)
+            change = partition.elect(
+                part, election, cluster.live_brokers, unclean=unclean, controller_epoch=cluster.fence.epoch
+            )
             elected = bool(change.writes.any())
         refusal[which] = change.refusal
         online = kept(change).take(change.writes)
@@ -93,7 +95,7 @@ def broker_failed(cluster: Cluster, broker: int, *, unclean_topics: Collection[s
     cluster.remove_brokers([broker])
     cluster.mark_shutting_down(broker, False)
     table, batch = cluster.table, RequestBatch(cluster)
-    move_partitions(cluster, table.led_by_none_of(cluster.now.live), PartitionState.OFFLINE)
+    move_partitions(cluster, table.led_by_none_of(cluster.live_brokers.live), PartitionState.OFFLINE)
     waiting = table.in_state(PartitionState.OFFLINE, PartitionState.NEW)
     _, elected = go_online(cluster, batch, waiting, Election.OFFLINE, unclean_topics)
     requests = batch.flush()
@@ -112,6 +114,6 @@ def refusals(cluster: Cluster, at: RowNumbers, refusal: Bytes) -> dict[object, R
     rows = cluster.table.rows(at)
     return {
         cluster.table.view(int(row)).name: Refusal(int(reason))
-        for row, reason in zip(rows.at.tolist(), refusal.tolist(), strict=True)
+        for row, reason in zip(rows.index.tolist(), refusal.tolist(), strict=True)
         if reason
     }

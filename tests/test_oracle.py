@@ -38,7 +38,7 @@ def say_the_same(batch: RequestBatch, objects: ObjectBatch) -> None:
 
 
 def names_of(both: Both, rows: Rows) -> list[TopicPartition]:
-    return [both.cluster.table.view(row).name for row in rows.at.tolist()]
+    return [both.cluster.table.view(row).name for row in rows.index.tolist()]
 
 
 @given(clusters())
@@ -74,7 +74,7 @@ def test_an_election_chooses_the_same(election: Election, both: Both, topics: Co
     rows = table.rows(table.with_leadership())
     unclean = columns.unclean_in(cluster, rows, topics)
 
-    elected = STRATEGIES[election](rows, cluster.now, unclean)
+    elected = STRATEGIES[election](rows, cluster.live_brokers, unclean)
 
     for at, name in enumerate(names_of(both, rows)):
         one = both.objects.partitions[name]
@@ -88,7 +88,7 @@ def test_an_election_chooses_the_same(election: Election, both: Both, topics: Co
 def test_a_first_leader_is_the_same(both: Both) -> None:
     rows = both.cluster.table.rows(both.cluster.table.all())
 
-    elected = first_leader(rows, both.cluster.now)
+    elected = first_leader(rows, both.cluster.live_brokers)
 
     for at, name in enumerate(names_of(both, rows)):
         choice = oracle_election.first_leader(both.objects, both.objects.partitions[name])
@@ -108,7 +108,7 @@ def test_questions_about_the_cluster_are_answered_the_same(both: Both, asked: se
     def said(partitions: list[Partition]) -> list[TopicPartition]:
         return sorted(each.name for each in partitions)
 
-    assert named(table.led_by_none_of(cluster.now.live)) == said(objects.with_offline_leader())
+    assert named(table.led_by_none_of(cluster.live_brokers.live)) == said(objects.with_offline_leader())
     assert named(table.with_replica_on(asked)) == said(objects.with_replica_on(asked))
     assert named(table.in_state(PartitionState.OFFLINE, PartitionState.NEW)) == said(objects.waiting_for_a_leader())
     for broker in asked:
@@ -187,7 +187,7 @@ def test_replicas_go_offline_the_same(both: Both, gone: set[int]) -> None:
 def test_a_controller_begins_the_same(both: Both) -> None:
     rows = both.cluster.table.rows(both.cluster.table.all())
 
-    both.cluster.apply(partition.begin(rows, both.cluster.now))
+    both.cluster.apply(partition.begin(rows, both.cluster.live_brokers))
 
     for each in both.objects.partitions.values():
         each.state = machines.state_at_the_beginning(both.objects, each)

@@ -80,7 +80,7 @@ class IsrProposals(Handlers):
             table.rows(at),
             proposed,
             broker=event.broker,
-            live=self.cluster.now.live,
+            live=self.cluster.live_brokers.live,
             version=event.version,
             epochs={broker.id: broker.epoch for broker in self.cluster.brokers.values()},
         )

@@ -54,7 +54,7 @@ class Balancing(Handlers):
             self._timers.set(BalanceDue(), self.settings.balance_interval_ms)
 
     async def _check(self) -> None:
-        found = balance(self.cluster.table, self.cluster.now.live, percentage=self.settings.balance_percentage)
+        found = balance(self.cluster.table, self.cluster.live_brokers.live, percentage=self.settings.balance_percentage)
         if not len(found.over):
             return
         for broker, preferring, elsewhere in zip(

@@ -208,7 +208,9 @@ class BrokerEvents(Handlers):
         rows = table.rows(at)
         rows = rows.take(rows.has_leadership & (ahead | (rows.state != PartitionState.NEW)))
         self.batch.begin()
-        self.batch.lead_and_follow(rows, rows.assigned & rows.online(self.cluster.now.registered) & ~rows.queued)
+        self.batch.lead_and_follow(
+            rows, rows.assigned & rows.online(self.cluster.live_brokers.registered) & ~rows.queued
+        )
         self.channels.send(self.batch.flush())
 
     async def on_broker_lagged(self, event: BrokerLagged) -> None:

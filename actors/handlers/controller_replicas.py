@@ -110,7 +110,7 @@ class Hosting(Handlers):
 
     def _load(self) -> dict[int, int]:
         """How many replicas each live broker holds."""
-        live = np.array(sorted(self.cluster.now.live.ids - self._controllers), np.int32)
+        live = np.array(sorted(self.cluster.live_brokers.live.ids - self._controllers), np.int32)
         if not len(live):
             return {}
         held = self.cluster.table.rows(self.cluster.table.all())

@@ -99,13 +99,13 @@ class Elections(Handlers):
                  len(requested), len(rows))  # fmt: skip
         moved = await self.move_many(
             Move(
-                rows.at,
+                rows.index,
                 PartitionState.ONLINE,
                 Election.PREFERRED,
                 wanted=lambda now: _electable(now, ElectionKind.PREFERRED, self.cluster),
             )
         )
-        failed = table.names(rows.at[moved.refusal != Refusal.NONE])
+        failed = table.names(rows.index[moved.refusal != Refusal.NONE])
         if len(failed):
             log.error(
                 "%d partitions are not led by their preferred replicas; the first: %s", len(failed), next(iter(failed))
@@ -120,7 +120,7 @@ async def answer(
     results: dict[TopicPartition, ElectionResult] = {}
     at = table.all() if asked.partitions is None else _rows_of(asked.partitions, cluster, results)
     rows = table.rows(at)
-    for name in table.names(rows.at[rows.queued]):
+    for name in table.names(rows.index[rows.queued]):
         results[name] = _failed(name, ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is being deleted")
     rows = rows.take(~rows.queued)
     wanted = _electable(rows, asked.election, cluster)
@@ -156,7 +156,7 @@ def _rows_of(
 def _electable(rows: Rows, kind: ElectionKind, cluster: Cluster) -> Bools:
     """bool[n]: whether an election could change anything, or it cannot be known without trying."""
     preferred = first(rows.assigned, rows.replicas)
-    live = cluster.now.live[rows.leader]
+    live = cluster.live_brokers.live[rows.leader]
     needed: Bools = rows.leader != preferred if kind is ElectionKind.PREFERRED else ~live
     return needed | ~rows.has_leadership
 
@@ -167,24 +167,24 @@ async def _hold(
     """Leaders and refusals after the elections."""
     moved = await move(
         Move(
-            rows.at,
+            rows.index,
             PartitionState.ONLINE,
             _ELECTIONS[asked.election],
             wanted=lambda now: _electable(now, asked.election, cluster),
         )
     )
-    return cluster.table.rows(rows.at).leader, moved.refusal
+    return cluster.table.rows(rows.index).leader, moved.refusal
 
 
 def _dry(asked: ElectionRequested, cluster: Cluster, rows: Rows) -> tuple[Ints, Bytes]:
     """Leaders and refusals as they would be."""
     is_new = rows.state == PartitionState.NEW
-    first_ones = partition.initialize(rows, cluster.now, controller_epoch=cluster.fence.epoch)
+    first_ones = partition.initialize(rows, cluster.live_brokers, controller_epoch=cluster.fence.epoch)
     next_ones = partition.elect(
         rows,
         _ELECTIONS[asked.election],
-        cluster.now,
-        unclean=nobody_in_sync_online(rows, cluster.now),
+        cluster.live_brokers,
+        unclean=nobody_in_sync_online(rows, cluster.live_brokers),
         controller_epoch=cluster.fence.epoch,
     )
     return (
@@ -207,5 +207,5 @@ def _failed(name: TopicPartition, code: ErrorCode, message: str) -> ElectionResu
 
 def _each(cluster: Cluster, rows: Rows) -> list[tuple[TopicPartition, int]]:
     """Name and leader of each row."""
-    names = cluster.table.names(rows.at)
+    names = cluster.table.names(rows.index)
     return list(zip(names, rows.leader.tolist(), strict=True))

@@ -103,15 +103,15 @@ class Failover(Handlers):
         cluster = self.cluster
         at = cluster.table.all()
         rows = cluster.table.rows(at)
-        alive = rows.online(cluster.now.live)
+        alive = rows.online(cluster.live_brokers.live)
         states = np.where(alive, np.uint8(ReplicaState.ONLINE), np.uint8(ReplicaState.DELETION_INELIGIBLE))
         cluster.table.set_replica_states(at, np.where(rows.assigned, states, np.uint8(ReplicaState.ABSENT)))
         holders = frozenset(np.unique(rows.replicas[rows.assigned]).tolist())
-        await self.introduce(holders & cluster.now.live.ids, at)
-        gone = holders - cluster.now.live.ids
+        await self.introduce(holders & cluster.live_brokers.live.ids, at)
+        gone = holders - cluster.live_brokers.live.ids
         await self.move_many_replicas(cluster.table.with_replica_on(gone), ReplicaState.OFFLINE, gone)
 
     async def _start_partitions(self) -> None:
         rows = self.cluster.table.rows(self.cluster.table.all())
-        self.cluster.apply(partition.begin(rows, self.cluster.now))
+        self.cluster.apply(partition.begin(rows, self.cluster.live_brokers))
         await self.elect_offline()

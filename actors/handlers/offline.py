@@ -25,7 +25,7 @@ class Offline(Handlers):
         """
         table = self.cluster.table
         staying = table.not_queued(at)
-        lost = table.led_by_none_of(self.cluster.now.live)
+        lost = table.led_by_none_of(self.cluster.live_brokers.live)
         await self.move_many(Move(lost, PartitionState.OFFLINE, wanted=self._has_lost_its_leader))
         moved = await self.elect_offline()
         await self.move_many_replicas(staying, ReplicaState.OFFLINE, brokers)
@@ -36,5 +36,5 @@ class Offline(Handlers):
 
     def _has_lost_its_leader(self, rows: Rows) -> Bools:
         """bool[n]: as `Table.led_by_none_of`; somebody may have been elected since that was asked."""
-        led = self.cluster.now.live[rows.leader] & ~some(rows.dir_offline & (rows.replicas == rows.leader))
+        led = self.cluster.live_brokers.live[rows.leader] & ~some(rows.dir_offline & (rows.replicas == rows.leader))
         return rows.has_leadership & ~led & ~rows.queued

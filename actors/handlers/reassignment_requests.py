@@ -44,9 +44,9 @@ def check_request(cluster: Cluster, name: TopicPartition, target: Target | None)
     if refused is not None:
         return refused
     planned = current.reassign_to(target)
-    missing = [broker for broker in planned.adding if broker not in cluster.now.live]
+    missing = [broker for broker in planned.adding if broker not in cluster.live_brokers.live]
     if missing:
-        live = sorted(cluster.now.live.ids)
+        live = sorted(cluster.live_brokers.live.ids)
         return _invalid(name, f"new replicas need live brokers, and {missing} are not; live are {live}")
     return planned
 

@@ -97,11 +97,11 @@ class ReassignmentSteps(Handlers):
         return failures
 
     def _hand_over(self, rows: Rows, wanted: Mapping[TopicPartition, Assignment]) -> Change:
-        stays = [wanted[name].replicas for name in self.cluster.table.names(rows.at)]
+        stays = [wanted[name].replicas for name in self.cluster.table.names(rows.index)]
         width = max(map(len, stays), default=0)
         padded = [[*replicas, *[NO_BROKER] * (width - len(replicas))] for replicas in stays]
         columns = np.array(padded, np.int32).reshape(len(rows), width).T
-        return reassignment.hand_over(rows, columns, self.cluster.now, controller_epoch=self.epoch)
+        return reassignment.hand_over(rows, columns, self.cluster.live_brokers, controller_epoch=self.epoch)
 
     # -- onwards -------------------------------------------------------------------------------------------------------
 
@@ -204,7 +204,7 @@ class ReassignmentSteps(Handlers):
         """
 
         def lead_on(rows: Rows) -> Change:
-            stays = reassignment.led_by_target(rows, self.cluster.now)
+            stays = reassignment.led_by_target(rows, self.cluster.live_brokers)
             return reassignment.raise_epoch(rows, stays | ~rows.has_leadership, controller_epoch=self.epoch)
 
         refusal, leads_on = await self._rewrites.write(at, lead_on)
@@ -220,7 +220,7 @@ class ReassignmentSteps(Handlers):
     async def _lead_on_unelected(self, at: RowNumbers) -> None:
         if not len(at):
             return
-        registered = self.cluster.now.registered
+        registered = self.cluster.live_brokers.registered
 
         def lead_on(rows: Rows) -> Change:
             here = reassignment.target_of(rows) & (rows.replicas == rows.leader) & rows.online(registered)

@@ -312,9 +312,11 @@ def _for_reading(known: Cluster, brokers: Sequence[Broker], deletions: Sequence[
     shown.queue_deletion(deletions)
     at = shown.table.all()
     rows = shown.table.rows(at)
-    states = np.where(rows.online(shown.now.live), np.uint8(ReplicaState.ONLINE), np.uint8(ReplicaState.OFFLINE))
+    states = np.where(
+        rows.online(shown.live_brokers.live), np.uint8(ReplicaState.ONLINE), np.uint8(ReplicaState.OFFLINE)
+    )
     shown.table.set_replica_states(at, np.where(rows.assigned, states, np.uint8(ReplicaState.ABSENT)))
-    shown.table.set_states(at, partition.begin(rows, shown.now).state)
+    shown.table.set_states(at, partition.begin(rows, shown.live_brokers).state)
     shown.offline_count, shown.imbalance_count = shown.count_again()
     return shown
 

@@ -71,7 +71,7 @@ class Committer:
                 outcome[writes] = Outcome.FAILED
                 self.failures += 1
         kept = outcome == Outcome.COMMITTED
-        self._cluster.mark_for_retry(change.rows.at[outcome == Outcome.FAILED])
+        self._cluster.mark_for_retry(change.rows.index[outcome == Outcome.FAILED])
         final = change.committed(version)
         return CommitResult(
             final if kept.all() else final.take(kept), kept, outcome == Outcome.CONFLICT, outcome == Outcome.FAILED
@@ -81,7 +81,7 @@ class Committer:
         """Write the rows at some positions; what became of each, and its new version."""
         rows = change.rows
         write = Write(
-            names=self._cluster.table.names(rows.at[which]),
+            names=self._cluster.table.names(rows.index[which]),
             leader=change.leader.take(which),
             leader_epoch=change.leader_epoch.take(which),
             isr=members(change.in_sync.take(which, axis=-1), rows.replicas.take(which, axis=-1)),
@@ -111,12 +111,12 @@ class Committer:
         if not self._unsure:
             return np.zeros(len(rows), np.bool_)
         epoch = self._cluster.fence.epoch
-        names = self._cluster.table.names(rows.at)
+        names = self._cluster.table.names(rows.index)
         return np.fromiter((self._unsure.get(name) == epoch for name in names), np.bool_, len(rows))
 
     def forget_outcomes(self, rows: Rows) -> None:
         """It is known now what became of these."""
-        for name in self._cluster.table.names(rows.at):
+        for name in self._cluster.table.names(rows.index):
             self._unsure.pop(name, None)
 
     async def _read_back(self, change: Change, write: Write) -> tuple[Bytes, Ints]:
@@ -149,16 +149,16 @@ class Committer:
         """
         table = self._cluster.table
         try:
-            stored = await self._store.leaderships(table.names(rows.at))
+            stored = await self._store.leaderships(table.names(rows.index))
         except StoreError as error:
             _unless_over(error)
             log.error("reading the leadership of %d partitions failed: %s", len(rows), error)
-            self._cluster.mark_for_retry(rows.at)
+            self._cluster.mark_for_retry(rows.index)
             return rows, np.full(len(rows), Refusal.STORE_FAILED, np.uint8)
-        table.admit(rows.at, stored.isr)
-        now = table.rows(rows.at)
+        table.admit(rows.index, stored.isr)
+        now = table.rows(rows.index)
         found = stored.found
-        self._cluster.mark_for_retry(rows.at[stored.status == Found.FAILED])
+        self._cluster.mark_for_retry(rows.index[stored.status == Found.FAILED])
         refusal = choose(
             stored.status == Found.FAILED,
             np.uint8(Refusal.STORE_FAILED),

@@ -162,7 +162,7 @@ class Partitions(Actor[Move]):
         change = partition.move(rows, target)
         self._apply(change.take(change.refusal == Refusal.NONE))
         self._refused(change.take(change.refusal != Refusal.NONE), target)
-        return Moved(rows.at, change.refusal, np.zeros(len(rows), np.bool_))
+        return Moved(rows.index, change.refusal, np.zeros(len(rows), np.bool_))
 
     async def _go_online(self, begun: _Begun, election: Election | None) -> Moved:
         rows = begun.rows
@@ -174,18 +174,18 @@ class Partitions(Actor[Move]):
         if new.any():
             refusal[new] = await self._initialize(rows.take(new), begun.first)
         if not electable.any():
-            return Moved(rows.at, refusal, electable)
+            return Moved(rows.index, refusal, electable)
         if election is None:
             error = StoreError("an election was asked for without saying which")
             log.error("moving %d partitions online failed: %s", int(np.count_nonzero(electable)), error)
             refusal[electable] = Refusal.STORE_FAILED
-            return Moved(rows.at, refusal, electable, error)
+            return Moved(rows.index, refusal, electable, error)
         refusal[electable] = await self._elect(rows.take(electable), election, begun.round)
-        return Moved(rows.at, refusal, electable)
+        return Moved(rows.index, refusal, electable)
 
     async def _write_first(self, rows: Rows, *, replaces: bool = False) -> tuple[Change, CommitResult]:
         epoch = self.cluster.fence.epoch
-        change = partition.initialize(rows, self.cluster.now, controller_epoch=epoch, replaces=replaces)
+        change = partition.initialize(rows, self.cluster.live_brokers, controller_epoch=epoch, replaces=replaces)
         return change, await self.ledger.commit(change)
 
     async def _initialize(self, rows: Rows, written: tuple[Change, CommitResult] | None = None) -> Bytes:
@@ -241,17 +241,17 @@ class Partitions(Actor[Move]):
     async def _adopt_read(self, read: Rows) -> Bytes:
         """Take over leadership as it was read; where its leader has died since, elect another."""
         self.ledger.forget_outcomes(read)
-        state = partition.begin(read, self.cluster.now).state
+        state = partition.begin(read, self.cluster.live_brokers).state
         # As it was read: all of it is news to the table.
         change = Change.of(read, state=state, leader=read.leader.copy())
         led = state == PartitionState.ONLINE
         # Also those who have come since.
-        notify = read.assigned & read.online(self.cluster.now.registered)
+        notify = read.assigned & read.online(self.cluster.live_brokers.registered)
         self._online(change.take(led).replace(notify=notify[:, led]), is_new=True)
         self._apply(change.take(~led))
         refusal = np.zeros(len(read), np.uint8)
         if not led.all():
-            orphans = self.cluster.table.rows(read.at[~led])
+            orphans = self.cluster.table.rows(read.index[~led])
             refusal[~led] = await self._elect(orphans, Election.OFFLINE)
         return refusal
 
@@ -259,7 +259,7 @@ class Partitions(Actor[Move]):
         """Decide who leads, and write it."""
         unclean, unreadable = await self.unclean.allowed(rows, election)
         change = partition.elect(
-            rows, election, self.cluster.now, unclean=unclean, controller_epoch=self.cluster.fence.epoch
+            rows, election, self.cluster.live_brokers, unclean=unclean, controller_epoch=self.cluster.fence.epoch
         )
         self.unclean_elections += int(np.count_nonzero(change.unclean))
         return _Round(change, unreadable, await self.ledger.commit(change))
@@ -322,7 +322,7 @@ class Partitions(Actor[Move]):
         if which.all():
             return read, refusal
         # The others are gathered anew: a stored broker may have widened the table's slots.
-        merged = self.cluster.table.rows(rows.at)
+        merged = self.cluster.table.rows(rows.index)
         for name in ("leader", "leader_epoch", "in_sync", "partition_epoch", "controller_epoch", "recovering"):
             getattr(merged, name)[..., which] = getattr(read, name)
         return merged, refusal

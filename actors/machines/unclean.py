@@ -44,7 +44,7 @@ class Unclean:
         unreadable = np.zeros(len(rows), np.bool_)
         if election not in (Election.OFFLINE, Election.UNCLEAN):
             return allowed, unreadable
-        wanting = nobody_in_sync_online(rows, self._cluster.now)
+        wanting = nobody_in_sync_online(rows, self._cluster.live_brokers)
         if election is Election.UNCLEAN:
             return wanting, unreadable
         numbers = np.unique(rows.topic[wanting]).tolist()

@@ -80,7 +80,7 @@ class ProgressWatch:
         in_sync = np.add.reduce(wanted & rows.in_sync, axis=0, dtype=np.int64)
         since = self._moves.update(_keys(rows.topic, rows.partition), in_sync, now_ms)
         missing = wanted & ~rows.in_sync
-        dead = missing & ~rows.online(cluster.now.registered)
+        dead = missing & ~rows.online(cluster.live_brokers.registered)
         halted = some(missing) & ((missing == dead).all(axis=0) | (rows.leader == NO_LEADER))
         stuck = at[halted | (now_ms - since > limit_ms)]
         names: list[TopicPartition] = sorted(table.names(stuck[:NAMED_MAX]))

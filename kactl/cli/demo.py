@@ -98,7 +98,7 @@ async def _story(server: Server, shown: "Shown", session_timeout_ms: int) -> Non
 def is_led(controller: Controller) -> bool:
     """Whether every partition has a leader that is alive."""
     cluster = controller.cluster
-    without = cluster.table.led_by_none_of(cluster.now.live)
+    without = cluster.table.led_by_none_of(cluster.live_brokers.live)
     return not len(without) and not controller.snapshot().offline_partitions
 
 

@@ -52,14 +52,14 @@ def preview(cluster: Cluster, held: Rows, broker: int, min_isr: Ints) -> Effect:
         held: of `held_by`.
         min_isr: int32[n], 0 where it is unknown.
     """
-    now = cluster.now
+    brokers = cluster.live_brokers
     replicated = _count(held.assigned) > 1
     leads = replicated & (held.leader == broker)
     leader, in_sync = held.leader.copy(), held.in_sync.copy()
     elected = partition.elect(
         held.take(leads),
         Election.CONTROLLED_SHUTDOWN,
-        LiveBrokers(BrokerSet(now.live.ids - {broker}), now.registered, now.recovery),
+        LiveBrokers(BrokerSet(brokers.live.ids - {broker}), brokers.registered, brokers.recovery),
         unclean=np.zeros(int(leads.sum()), np.bool_),
         controller_epoch=0,
     )
@@ -73,7 +73,7 @@ def preview(cluster: Cluster, held: Rows, broker: int, min_isr: Ints) -> Effect:
 
 def observe(cluster: Cluster, held: Rows, broker: int, min_isr: Ints) -> Effect:
     """What has happened since `held` was gathered. Partitions that are gone count as unchanged."""
-    after = cluster.table.rows(held.at)
+    after = cluster.table.rows(held.index)
     same = (after.topic == held.topic) & (after.partition == held.partition)
     width = len(after.replicas)  # slots are only ever added
     before = np.pad(held.in_sync, ((0, width - len(held.in_sync)), (0, 0)))
@@ -95,12 +95,12 @@ def _effect(before: Rows, leader: Ints, in_sync: Bools, broker: int, min_isr: In
     had, has = _count(before.in_sync), _count(in_sync)
     enforced = np.minimum(min_isr, _count(before.assigned))
     return Effect(
-        moved=before.at[led & ~leads],
-        remaining=before.at[replicated & leads],
-        alone=before.at[~replicated & leads],
-        left=before.at[some(here & before.in_sync) & ~some(here & in_sync)],
-        under_min_isr=before.at[(min_isr > 0) & (has < enforced) & (had >= enforced)],
-        last_in_sync=before.at[(has == 1) & (had > 1)],
+        moved=before.index[led & ~leads],
+        remaining=before.index[replicated & leads],
+        alone=before.index[~replicated & leads],
+        left=before.index[some(here & before.in_sync) & ~some(here & in_sync)],
+        under_min_isr=before.index[(min_isr > 0) & (has < enforced) & (had >= enforced)],
+        last_in_sync=before.index[(has == 1) & (had > 1)],
     )
 
 

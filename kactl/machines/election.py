@@ -54,21 +54,21 @@ class Election(enum.Enum):
 Strategy = Callable[[Rows, LiveBrokers, Bools], Elected]
 
 
-def first_leader(p: Rows, now: LiveBrokers) -> Elected:
+def first_leader(p: Rows, brokers: LiveBrokers) -> Elected:
     """The first leader of a new partition: everybody who is online begins in sync."""
-    eligible = p.assigned & p.online(now.live)
+    eligible = p.assigned & p.online(brokers.live)
     nobody = np.zeros(len(p), np.bool_)
     return Elected(first(eligible, p.replicas), eligible, recovering=nobody, notify=eligible, unclean=nobody)
 
 
-def nobody_in_sync_online(p: Rows, now: LiveBrokers) -> Bools:
+def nobody_in_sync_online(p: Rows, brokers: LiveBrokers) -> Bools:
     """bool[n]: no member of the ISR is online, so that only an unclean election could help."""
-    return ~some(p.in_sync & p.online(now.live))
+    return ~some(p.in_sync & p.online(brokers.live))
 
 
-def offline(p: Rows, now: LiveBrokers, unclean: Bools) -> Elected:
+def offline(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Elected:
     """The first online in-sync replica; where `unclean` allows it and nobody in sync is online, any online one."""
-    online = p.online(now.live)
+    online = p.online(brokers.live)
     candidates = p.assigned & online
     in_sync_online = p.in_sync & online
     clean = first(candidates & p.in_sync, p.replicas)
@@ -78,28 +78,28 @@ def offline(p: Rows, now: LiveBrokers, unclean: Bools) -> Elected:
     return Elected(
         leader,
         in_sync=choose(is_unclean, p.replicas == leader, in_sync_online),
-        recovering=p.recovering | is_unclean if now.recovery else p.recovering,
+        recovering=p.recovering | is_unclean if brokers.recovery else p.recovering,
         notify=candidates,
         unclean=is_unclean,
     )
 
 
-def reassignment(p: Rows, now: LiveBrokers, unclean: Bools) -> Elected:
+def reassignment(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Elected:
     """The first replica of the target that is online and in sync. The ISR stays."""
     target = p.assigned & ~p.removing
-    return _same_isr(p, first(target & p.in_sync & p.online(now.live), p.replicas), notify=target)
+    return _same_isr(p, first(target & p.in_sync & p.online(brokers.live), p.replicas), notify=target)
 
 
-def preferred(p: Rows, now: LiveBrokers, unclean: Bools) -> Elected:
+def preferred(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Elected:
     """The first replica of the assignment, if it is online and in sync. The ISR stays."""
     head = preferred_slot(p.assigned)
-    return _same_isr(p, first(head & p.in_sync & p.online(now.live), p.replicas), notify=p.assigned)
+    return _same_isr(p, first(head & p.in_sync & p.online(brokers.live), p.replicas), notify=p.assigned)
 
 
-def controlled_shutdown(p: Rows, now: LiveBrokers, unclean: Bools) -> Elected:
+def controlled_shutdown(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Elected:
     """The first in-sync replica that stays. All brokers that are shutting down leave the ISR; dead ones do not."""
-    registered = p.online(now.registered)
-    leaving = now.registered[p.replicas] & ~now.live[p.replicas]
+    registered = p.online(brokers.registered)
+    leaving = brokers.registered[p.replicas] & ~brokers.live[p.replicas]
     leader = first(p.assigned & p.in_sync & registered & ~leaving, p.replicas)
     elected = _same_isr(p, leader, notify=p.assigned & registered)
     return dataclasses.replace(elected, in_sync=p.in_sync & ~leaving)

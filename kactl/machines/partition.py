@@ -77,14 +77,14 @@ def move(rows: Rows, target: PartitionState) -> Change:
     )
 
 
-def initialize(rows: Rows, now: LiveBrokers, *, controller_epoch: int, replaces: bool = False) -> Change:
+def initialize(rows: Rows, brokers: LiveBrokers, *, controller_epoch: int, replaces: bool = False) -> Change:
     """NEW → ONLINE: elect the first leader. Rows that are not NEW are rejected; a row goes ONLINE once it is committed.
 
     Args:
         replaces: the stored leadership belongs to a deleted topic of the same name. It is overwritten, under the next
             leader epoch. Otherwise the write expects that nothing is stored, and rows with leadership are rejected.
     """
-    elected = first_leader(rows, now)
+    elected = first_leader(rows, brokers)
     is_new = rows.state == NEW
     stored = rows.has_leadership & (not replaces)
     found = is_new & ~stored & (elected.leader != NO_LEADER)
@@ -101,7 +101,7 @@ def initialize(rows: Rows, now: LiveBrokers, *, controller_epoch: int, replaces:
     return _online(rows, elected, found, refusal, epoch=rows.leader_epoch + 1, controller_epoch=controller_epoch)
 
 
-def elect(rows: Rows, election: Election, now: LiveBrokers, *, unclean: Bools, controller_epoch: int) -> Change:
+def elect(rows: Rows, election: Election, brokers: LiveBrokers, *, unclean: Bools, controller_epoch: int) -> Change:
     """ONLINE or OFFLINE → ONLINE: the next leader.
 
     Args:
@@ -110,7 +110,7 @@ def elect(rows: Rows, election: Election, now: LiveBrokers, *, unclean: Bools, c
         unclean: bool[n], where an unclean election is allowed should nobody in sync be online. Only OFFLINE and
             UNCLEAN elections look at it.
     """
-    elected = STRATEGIES[election](rows, now, unclean)
+    elected = STRATEGIES[election](rows, brokers, unclean)
     electable = (rows.state == ONLINE) | (rows.state == OFFLINE)
     known = rows.has_leadership
     found = electable & known & (elected.leader != NO_LEADER)
@@ -150,11 +150,11 @@ def _online(
     )
 
 
-def begin(rows: Rows, now: LiveBrokers) -> Change:
+def begin(rows: Rows, brokers: LiveBrokers) -> Change:
     """Where each partition stands when a controller begins: direct, with no check.
 
     Without leadership NEW; led by an online replica ONLINE; else OFFLINE.
     """
     # As in `Table.led_by_none_of`: a leader whom neither assignment nor ISR names has no slot, and may be online.
-    led = now.live[rows.leader] & ~some(rows.dir_offline & (rows.replicas == rows.leader))
+    led = brokers.live[rows.leader] & ~some(rows.dir_offline & (rows.replicas == rows.leader))
     return Change.of(rows, state=choose(~rows.has_leadership, np.uint8(NEW), led, np.uint8(ONLINE), np.uint8(OFFLINE)))

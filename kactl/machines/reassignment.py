@@ -37,9 +37,9 @@ def is_complete(rows: Rows) -> Bools:
     return complete
 
 
-def led_by_target(rows: Rows, now: LiveBrokers) -> Bools:
+def led_by_target(rows: Rows, brokers: LiveBrokers) -> Bools:
     """bool[n]: a replica of the target leads, and is online."""
-    return some(target_of(rows) & rows.online(now.live) & (rows.replicas == rows.leader))
+    return some(target_of(rows) & rows.online(brokers.live) & (rows.replicas == rows.leader))
 
 
 def raise_epoch(rows: Rows, which: Bools, *, controller_epoch: int) -> Change:
@@ -64,7 +64,7 @@ def raise_epoch(rows: Rows, which: Bools, *, controller_epoch: int) -> Change:
     )
 
 
-def hand_over(rows: Rows, stays: Ints, now: LiveBrokers, *, controller_epoch: int) -> Change:
+def hand_over(rows: Rows, stays: Ints, brokers: LiveBrokers, *, controller_epoch: int) -> Change:
     """Leadership moves from a replica that is about to be stopped to one that stays, is in sync and online.
 
     Rows that are led by a replica that stays, or by one that nobody will stop, are left as they are. Where nobody can
@@ -75,7 +75,7 @@ def hand_over(rows: Rows, stays: Ints, now: LiveBrokers, *, controller_epoch: in
     Args:
         stays: int32[K, n], the replicas that stay, in the order in which they are preferred; NO_BROKER where fewer.
     """
-    eligible = rows.assigned & rows.in_sync & rows.online(now.live)
+    eligible = rows.assigned & rows.in_sync & rows.online(brokers.live)
     leaves = rows.has_leadership & some(rows.assigned & (rows.replicas == rows.leader))
     heir = np.full(len(rows), NO_LEADER, np.int32)
     orphaned = rows.has_leadership & (rows.leader == NO_LEADER) & some(rows.assigned & rows.in_sync)

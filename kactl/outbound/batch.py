@@ -77,7 +77,7 @@ class _Lead(NamedTuple):
         if len(leads) == 1:
             return leads[0]
         rows = join([lead.rows for lead in leads])
-        if not ascends(rows.at):
+        if not ascends(rows.index):
             return None
         width = len(rows.replicas)
         notify = np.concatenate([tall(lead.notify, width) for lead in leads], axis=1)
@@ -150,7 +150,7 @@ class RequestBatch:
         brokers, positions = registered_only(*pairs(rows.replicas, which), self._cluster.brokers)
         if len(brokers):
             columns = {
-                "at": rows.at,
+                "at": rows.index,
                 "topic": rows.topic,
                 "partition": rows.partition,
                 "leader_epoch": self._cluster.stop_replica_epoch(rows),
@@ -166,7 +166,7 @@ class RequestBatch:
         known = rows.has_leadership
         if not known.all():
             rows = rows.take(known)
-        offline = rows.assigned & ~rows.online(self._cluster.now.live)
+        offline = rows.assigned & ~rows.online(self._cluster.live_brokers.live)
         self._metadata.append((rows, offline))
 
     # -- sending -------------------------------------------------------------------------------------------------------
@@ -255,8 +255,8 @@ class RequestBatch:
         if len(self._metadata) > 1:
             rows = join([each for each, _ in self._metadata])
             offline = np.concatenate([tall(each, len(rows.replicas)) for _, each in self._metadata], axis=1)
-            if not ascends(rows.at):
-                last = last_of(rows.at)
+            if not ascends(rows.index):
+                last = last_of(rows.index)
                 rows, offline = rows.take(last), offline[:, last]
         order = order_of(rows.topic, rows.partition)
         if order is not None:

@@ -40,7 +40,7 @@ LEADERSHIP_ON_THE_WIRE: Final = (
 def leadership(rows: Rows) -> RequestColumns:
     """What every broker may hear of a partition."""
     return {
-        "at": rows.at,
+        "at": rows.index,
         "topic": rows.topic,
         "partition": rows.partition,
         "controller_epoch": rows.controller_epoch,

@@ -72,7 +72,7 @@ class Cluster:
         self._brokers: dict[int, Broker] = {}
         self._shutting_down: set[int] = set()
         self._drained: set[int] = set()
-        self._now: LiveBrokers | None = None
+        self._live_brokers: LiveBrokers | None = None
         self.topics_to_delete: set[str] = set()
         self.deletion_started: set[str] = set()
         # Topics whose deletion does not go on now, and why; only topics that wait for it.
@@ -120,28 +120,28 @@ class Cluster:
         A drained broker is registered, reachable, and may stay for weeks. One that asked to stop goes at any moment,
         so a deletion waits until it is back.
         """
-        live = self.now.live
+        live = self.live_brokers.live
         return BrokerSet(live.ids | (self._drained & self._brokers.keys())) if self._drained else live
 
     @property
-    def now(self) -> LiveBrokers:
+    def live_brokers(self) -> LiveBrokers:
         """Who is live and who is registered, for elections and machines."""
-        if self._now is None:
+        if self._live_brokers is None:
             registered = BrokerSet(self._brokers)
             live = BrokerSet(self._brokers.keys() - self._shutting_down) if self._shutting_down else registered
-            self._now = LiveBrokers(live, registered, recovery=self.recovery)
-        return self._now
+            self._live_brokers = LiveBrokers(live, registered, recovery=self.recovery)
+        return self._live_brokers
 
     def add_brokers(self, brokers: Iterable[Broker]) -> None:
         """Add registrations, or replace them by id."""
         self._brokers |= {broker.id: broker for broker in brokers}
         self._brokers = dict(sorted(self._brokers.items()))
-        self._now = None
+        self._live_brokers = None
 
     def remove_brokers(self, brokers: Iterable[int]) -> None:
         for broker in brokers:
             self._brokers.pop(broker, None)
-        self._now = None
+        self._live_brokers = None
 
     def mark_shutting_down(self, broker: int, shutting_down: bool = True, *, drained: bool = False) -> None:
         """Set or remove the mark. A broker that once asked to stop itself is not drained until the mark is removed."""
@@ -154,11 +154,11 @@ class Cluster:
         elif broker not in self._shutting_down:
             self._shutting_down.add(broker)
             self._drained.add(broker)
-        self._now = None
+        self._live_brokers = None
 
     def is_replica_online(self, broker: int, name: TopicPartition, *, include_shutting_down: bool = False) -> bool:
         """Whether one replica can serve: its broker is live, and its directory has not failed."""
-        brokers = self.now.registered if include_shutting_down else self.now.live
+        brokers = self.live_brokers.registered if include_shutting_down else self.live_brokers.live
         if broker == NO_BROKER or broker not in brokers:
             return False
         return self.table.row(name) not in self.table.dirs_offline(broker)
@@ -288,9 +288,9 @@ class Cluster:
         self.offline_count += self._offline_step(change.rows, change.state)
         before = preferred_imbalance(change.rows)
         # Rows that the store refused were read again; the table, and the counter, still know what was before that.
-        reread = self.table.versions(change.rows.at) != change.rows.partition_epoch
+        reread = self.table.versions(change.rows.index) != change.rows.partition_epoch
         if reread.any():
-            before[reread] = preferred_imbalance(self.table.rows(change.rows.at[reread]))
+            before[reread] = preferred_imbalance(self.table.rows(change.rows.index[reread]))
         after = preferred_imbalance(change.after())
         self.imbalance_count += int(np.count_nonzero(after)) - int(np.count_nonzero(before))
         self.table.apply(change)

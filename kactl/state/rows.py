@@ -78,7 +78,7 @@ class LiveBrokers:
 class Rows:
     """Some partitions, by value. See the module for shapes."""
 
-    at: RowNumbers  # where they stand in the table
+    index: RowNumbers  # row numbers in the table
     topic: Ints
     partition: Ints
     replicas: Ints  # [W, n]
@@ -97,7 +97,7 @@ class Rows:
     queued: Bools  # its topic waits for deletion
 
     def __len__(self) -> int:
-        return len(self.at)
+        return len(self.index)
 
     @property
     def has_leadership(self) -> Bools:

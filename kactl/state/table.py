@@ -163,7 +163,7 @@ class Table(TopicRows):
         at = np.asarray(at, np.intp)
         # `take` needs a third of the time that brackets need for narrow columns.
         gathered = {name: column.take(at, axis=-1) for name, column in self._columns.items()}
-        return Rows(at=at, queued=self._queued.take(gathered["topic"]), **gathered)
+        return Rows(index=at, queued=self._queued.take(gathered["topic"]), **gathered)
 
     def apply(self, change: Change) -> None:
         """Write the columns that `change` alters. Slots may have been added since it was planned, never moved.
@@ -171,7 +171,7 @@ class Table(TopicRows):
         Leadership is taken over whole or not at all: rows that were read again from the store know more of it than
         the table, also in columns that the change leaves as they were read.
         """
-        at = change.rows.at
+        at = change.rows.index
         altered = {name for name in CHANGED_COLUMNS if getattr(change, name) is not getattr(change.rows, name)}
         if not altered.isdisjoint(_LEADERSHIP):
             altered |= _LEADERSHIP

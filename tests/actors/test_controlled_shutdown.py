@@ -345,7 +345,7 @@ async def test_the_mark_ends_when_the_broker_registers_anew() -> None:
 
         assert w.epoch(2) > before
         assert w.controller.cluster.shutting_down == frozenset()
-        assert 2 in w.controller.cluster.now.live
+        assert 2 in w.controller.cluster.live_brokers.live
         assert w.brokers.told(2)["t-0"] == (1, 1, (1,), False)
         assert w.known("t-0").replica_states[2] == ONLINE
 

@@ -37,7 +37,7 @@ async def test_a_broker_that_was_drained_can_be_restored_and_serves_again() -> N
         # What Kafka goes by is still so: it is registered, it asked, and it is not live.
         assert w.controller.cluster.shutting_down == {2}
         assert 2 in w.controller.cluster.brokers
-        assert 2 not in w.controller.cluster.now.live
+        assert 2 not in w.controller.cluster.live_brokers.live
         w.brokers.forget()
 
         assert await w.controller.ask(UndrainRequested(2, dry_run=True)) is True
@@ -45,7 +45,7 @@ async def test_a_broker_that_was_drained_can_be_restored_and_serves_again() -> N
         assert await w.controller.ask(UndrainRequested(2)) is True
         await settle()
 
-        assert 2 in w.controller.cluster.now.live
+        assert 2 in w.controller.cluster.live_brokers.live
         # It follows again what it was told to stop, leads what it alone can, and gets nothing back that others lead.
         told = w.brokers.told(2)
         assert told["t-1"] == (1, 1, (1,), False)

@@ -78,7 +78,9 @@ class _Story:
                 return
             self.done.append(f"{broker} dies")
             self.bench.cluster.remove_brokers([broker])
-            await self.bench.move(self.bench.cluster.table.led_by_none_of(self.bench.cluster.now.live), OFFLINE)
+            await self.bench.move(
+                self.bench.cluster.table.led_by_none_of(self.bench.cluster.live_brokers.live), OFFLINE
+            )
             await self.bench.move(self.bench.cluster.table.in_state(NEW, OFFLINE), ONLINE, Election.OFFLINE)
             await self.bench.move_replicas(
                 self.bench.cluster.table.with_replica_on([broker]), ReplicaState.OFFLINE, broker

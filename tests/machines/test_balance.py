@@ -40,7 +40,7 @@ def test_columns_and_objects_agree_on_who_is_to_return(both: Both, percentage: i
         if sum(map(led_elsewhere, group)) / len(group) > percentage / 100
     }
 
-    found = balance(both.cluster.table, both.cluster.now.live, percentage=percentage)
+    found = balance(both.cluster.table, both.cluster.live_brokers.live, percentage=percentage)
 
     assert found.brokers.tolist() == sorted(groups)
     assert found.preferring.tolist() == [len(groups[broker]) for broker in sorted(groups)]

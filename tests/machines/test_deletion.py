@@ -90,8 +90,8 @@ def test_a_replica_is_dead_where_its_broker_or_its_directory_is() -> None:
     cluster = seed().columns()
     rows = rows_of(cluster, "t-0")
 
-    assert rows.replicas[:, 0][deletion.dead(rows, cluster.now.live)[:, 0]].tolist() == [2, 3]
-    assert not deletion.to_delete(rows, cluster.now.live).any()
+    assert rows.replicas[:, 0][deletion.dead(rows, cluster.live_brokers.live)[:, 0]].tolist() == [2, 3]
+    assert not deletion.to_delete(rows, cluster.live_brokers.live).any()
     everybody = BrokerSet({1, 2, 3})
     assert rows.replicas[:, 0][deletion.to_delete(rows, everybody)[:, 0]].tolist() == [3]
 

@@ -52,7 +52,7 @@ def elect(seed: ClusterSeed, election: Election, *, unclean: bool = False) -> Ch
     cluster = seed.columns()
     rows = rows_of(cluster, "t-0")
     allowed = np.array([unclean or election is Election.UNCLEAN])
-    return partition.elect(rows, election, cluster.now, unclean=allowed, controller_epoch=seed.epoch)
+    return partition.elect(rows, election, cluster.live_brokers, unclean=allowed, controller_epoch=seed.epoch)
 
 
 def leader_of(change: Change) -> int | None:
@@ -141,7 +141,7 @@ def test_nobody_leads_where_nobody_is_assigned(election: Election) -> None:
 def test_no_first_leader_where_nobody_is_assigned() -> None:
     cluster = ClusterSeed(live=frozenset({1}), partitions={T0: PartitionSeed(state=PartitionState.NEW)}).columns()
 
-    change = partition.initialize(rows_of(cluster), cluster.now, controller_epoch=1)
+    change = partition.initialize(rows_of(cluster), cluster.live_brokers, controller_epoch=1)
 
     assert change.refusal.tolist() == [Refusal.NO_ONLINE_REPLICA]
 
@@ -283,10 +283,10 @@ def test_many_are_elected_as_one_is(election: Election) -> None:
     cluster = ClusterSeed(live=frozenset({1, 3, 5}), shutting_down=frozenset({2}), partitions=seeds).columns()
     rows, unclean = rows_of(cluster), np.arange(60) % 2 == 0
 
-    together = STRATEGIES[election](rows, cluster.now, unclean)
+    together = STRATEGIES[election](rows, cluster.live_brokers, unclean)
 
     for at in range(60):
-        alone = STRATEGIES[election](rows.take(np.array([at])), cluster.now, unclean[at : at + 1])
+        alone = STRATEGIES[election](rows.take(np.array([at])), cluster.live_brokers, unclean[at : at + 1])
         for field in dataclasses.fields(alone):
             assert np.array_equal(getattr(together, field.name)[..., [at]], getattr(alone, field.name)), field.name
 

@@ -36,7 +36,7 @@ def in_state(state: PartitionState, *, live: tuple[int, ...] = (1, 2)) -> Cluste
 
 
 def plan(cluster: Cluster, target: PartitionState) -> Change:
-    rows, now = rows_of(cluster), cluster.now
+    rows, now = rows_of(cluster), cluster.live_brokers
     if target is not ONLINE:
         return partition.move(rows, target)
     if (rows.state == NEW).all():
@@ -113,7 +113,7 @@ def test_no_election_without_leadership(election: Election) -> None:
     cluster.set_states(cluster.table.all(), OFFLINE)
     rows, anybody = rows_of(cluster), np.ones(1, np.bool_)
 
-    change = partition.elect(rows, election, cluster.now, unclean=anybody, controller_epoch=EPOCH)
+    change = partition.elect(rows, election, cluster.live_brokers, unclean=anybody, controller_epoch=EPOCH)
 
     assert change.refusal.tolist() == [Refusal.NO_LEADERSHIP]
     assert leaves_no_trace(change)
@@ -155,7 +155,7 @@ def test_a_controller_begins_with_what_is_stored_and_who_is_there(leadership: ob
     seed = PartitionSeed(replicas=(1, 3), leadership=leadership)  # type: ignore[arg-type]
     cluster = ClusterSeed(live=frozenset({1}), partitions={T0: seed}).columns()
 
-    assert partition.begin(rows_of(cluster), cluster.now).state.tolist() == [state]
+    assert partition.begin(rows_of(cluster), cluster.live_brokers).state.tolist() == [state]
 
 
 @pytest.mark.parametrize(("failed", "state"), [((), ONLINE), ((1,), OFFLINE)])
@@ -165,12 +165,12 @@ def test_a_leader_whose_directory_failed_is_offline_at_the_beginning(
     seed = PartitionSeed(replicas=(1, 3), leadership=led(1, 0, (1,)), dirs_offline=failed)
     cluster = ClusterSeed(live=frozenset({1, 3}), partitions={T0: seed}).columns()
 
-    assert partition.begin(rows_of(cluster), cluster.now).state.tolist() == [state]
+    assert partition.begin(rows_of(cluster), cluster.live_brokers).state.tolist() == [state]
 
 
 def test_a_live_leader_from_outside_the_assignment_leads_at_the_beginning() -> None:
     seed = PartitionSeed(replicas=(1,), leadership=led(9, 0, (1,)))
     cluster = ClusterSeed(live=frozenset({1, 9}), partitions={T0: seed}).columns()
 
-    assert partition.begin(rows_of(cluster), cluster.now).state.tolist() == [ONLINE]
-    assert not len(cluster.table.led_by_none_of(cluster.now.live))
+    assert partition.begin(rows_of(cluster), cluster.live_brokers).state.tolist() == [ONLINE]
+    assert not len(cluster.table.led_by_none_of(cluster.live_brokers.live))

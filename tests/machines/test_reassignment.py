@@ -45,7 +45,7 @@ def test_columns_and_objects_say_the_same_of_what_is_complete(both: Both) -> Non
 
     found = reassignment.is_complete(rows).tolist()
 
-    names = list(both.cluster.table.names(rows.at))
+    names = list(both.cluster.table.names(rows.index))
     assert dict(zip(names, found, strict=True)) == {
         name: is_complete(partition) for name, partition in both.objects.partitions.items()
     }
@@ -56,9 +56,9 @@ def test_columns_and_objects_choose_the_same_heir(both: Both, stays: list[int]) 
     rows = both.cluster.table.rows(both.cluster.table.all())
     column = np.array([*stays, NO_BROKER], np.int32).reshape(-1, 1) * np.ones((1, len(rows)), np.int32)
 
-    change = reassignment.hand_over(rows, column, both.cluster.now, controller_epoch=OURS)
+    change = reassignment.hand_over(rows, column, both.cluster.live_brokers, controller_epoch=OURS)
 
-    for at, name in enumerate(both.cluster.table.names(rows.at)):
+    for at, name in enumerate(both.cluster.table.names(rows.index)):
         wanted = heir(both.objects, both.objects.partitions[name], tuple(stays))
         if wanted is None or wanted == NO_LEADER:
             refusal = Refusal.NONE if wanted is None else Refusal.NO_ELIGIBLE_LEADER
@@ -90,7 +90,7 @@ def test_a_new_epoch_removes_stopped_replicas_from_the_isr_and_changes_nothing_e
     assert change.leader_epoch.tolist() == (rows.leader_epoch + (which & known)).tolist()
     assert change.leader is rows.leader
     assert change.state is rows.state
-    for at, name in enumerate(both.cluster.table.names(rows.at)):
+    for at, name in enumerate(both.cluster.table.names(rows.index)):
         partition = both.objects.partitions[name]
         isr = set(partition.leading.isr) if partition.leading else set()
         stays = {

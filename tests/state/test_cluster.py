@@ -221,7 +221,7 @@ def test_what_was_read_again_is_counted_as_it_was_known_before(leader: int, clus
         leader=np.array([leader], np.int32), partition_epoch=np.array([5], np.int32), recovering=np.array([False])
     )
     nothing = np.zeros(1, np.bool_)
-    change = partition.elect(read, Election.PREFERRED, cluster.now, unclean=nothing, controller_epoch=50)
+    change = partition.elect(read, Election.PREFERRED, cluster.live_brokers, unclean=nothing, controller_epoch=50)
 
     cluster.apply(change.committed(np.array([6], np.int32)))
 
@@ -322,7 +322,7 @@ def test_an_offline_leader_is_one_that_is_dead_or_nobody() -> None:
         queued=frozenset({"x"}),
     ).columns()
 
-    found = cluster.table.led_by_none_of(cluster.now.live)
+    found = cluster.table.led_by_none_of(cluster.live_brokers.live)
 
     assert found.tolist() == cluster.table.rows_named([tp("t-0"), tp("u-0")]).tolist()
 
@@ -400,7 +400,7 @@ def test_a_reset_forgets_everything(doomed: Cluster) -> None:
     assert doomed.table.topic_count() == 0
     assert doomed.brokers == {}
     assert doomed.shutting_down == frozenset()
-    assert not len(doomed.now.registered)
+    assert not len(doomed.live_brokers.registered)
     assert doomed.topics_to_delete == doomed.deletion_started == doomed.deletion_unsure == set()
     assert doomed.deletion_ineligible == {}
     assert doomed.reassigning == set()
@@ -415,13 +415,13 @@ def test_a_registration_replaces_the_one_before_by_id(cluster: Cluster) -> None:
     cluster.add_brokers([broker(7), broker(2, epoch=9)])
 
     assert [(each.id, each.epoch) for each in cluster.brokers.values()] == [(1, 1001), (2, 9), (3, 1003), (7, 1007)]
-    assert cluster.now.live.ids == {1, 2, 3, 7}
+    assert cluster.live_brokers.live.ids == {1, 2, 3, 7}
     cluster.mark_shutting_down(7)
     cluster.remove_brokers([1, 100])
-    assert cluster.now.live.ids == {2, 3}
-    assert cluster.now.registered.ids == {2, 3, 7}
+    assert cluster.live_brokers.live.ids == {2, 3}
+    assert cluster.live_brokers.registered.ids == {2, 3, 7}
     cluster.mark_shutting_down(7, False)
-    assert cluster.now.live.ids == {2, 3, 7}
+    assert cluster.live_brokers.live.ids == {2, 3, 7}
 
 
 def test_put_assignments_gives_rows_in_the_order_of_what_was_put(cluster: Cluster) -> None:

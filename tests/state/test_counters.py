@@ -75,7 +75,7 @@ class Counting(RuleBasedStateMachine):
             partition_epoch=rows.partition_epoch + 1,
         )
         nowhere = np.zeros(len(rows), np.bool_)
-        change = partition.elect(rows, election, self.cluster.now, unclean=nowhere, controller_epoch=1)
+        change = partition.elect(rows, election, self.cluster.live_brokers, unclean=nowhere, controller_epoch=1)
         self.cluster.apply(columns.kept(change).take(change.writes))
 
     @rule(data=st.data(), id=IDS, to=st.sampled_from(ReplicaState))

@@ -265,7 +265,7 @@ def test_a_table_knows_what_a_dictionary_would(steps: list[tuple[object, ...]]) 
         assert len(table) == len(replicas)
         rows = table.rows(table.all())
         found = {}
-        for position, row in enumerate(rows.at.tolist()):
+        for position, row in enumerate(rows.index.tolist()):
             view = table.view(row)
             found[view.name] = view
             assert table.row(view.name) == row

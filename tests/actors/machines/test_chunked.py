@@ -97,7 +97,7 @@ async def story(seed: int, chunk: int) -> dict[str, Any]:
             moved = await bench.partitions.receive(Move(rows, target, election))
             answers.append((moved.at.tolist(), moved.refusal.tolist(), moved.elections.tolist()))
 
-        await move(table.led_by_none_of(cluster.now.live), OFFLINE)
+        await move(table.led_by_none_of(cluster.live_brokers.live), OFFLINE)
         await move(table.in_state(NEW, OFFLINE), ONLINE, Election.OFFLINE)
         brokers = frozenset({dead, dice.choice(BROKERS)}) if seed % 2 else frozenset({dead})
         await bench.replicas.receive(MoveReplicas(table.with_replica_on(brokers), ReplicaState.OFFLINE, brokers))

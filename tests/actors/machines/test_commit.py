@@ -41,7 +41,7 @@ async def _three(bench: Bench) -> Change:
 def _planned(bench: Bench, names: Sequence[str]) -> Change:
     rows = bench.cluster.table.rows(bench.rows(*names))
     nobody = np.zeros(len(rows), np.bool_)
-    return partition.elect(rows, Election.PREFERRED, bench.cluster.now, unclean=nobody, controller_epoch=50)
+    return partition.elect(rows, Election.PREFERRED, bench.cluster.live_brokers, unclean=nobody, controller_epoch=50)
 
 
 def _ledger(bench: Bench) -> Committer:
@@ -90,7 +90,7 @@ async def test_each_row_is_kept_refused_or_failed(bench: Bench) -> None:
     assert settled.failed.tolist() == [True, False, False]
     assert settled.kept.tolist() == [False, True, False]
     assert settled.conflict.tolist() == [False, False, True]
-    assert settled.change.rows.at.tolist() == bench.rows("b-0").tolist()
+    assert settled.change.rows.index.tolist() == bench.rows("b-0").tolist()
 
 
 @pytest.mark.parametrize(

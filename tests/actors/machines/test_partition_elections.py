@@ -348,7 +348,7 @@ async def test_a_controller_begins_from_what_is_stored_and_elects_what_has_no_li
     bench.cluster.table.mark_dirs(6, np.array([row]), True)
     table = bench.cluster.table
 
-    bench.cluster.apply(partition.begin(table.rows(table.all()), bench.cluster.now))
+    bench.cluster.apply(partition.begin(table.rows(table.all()), bench.cluster.live_brokers))
     began = [bench.state(name) for name in ("a-0", "b-0", "c-0", "d-0")]
     moved = await bench.move(table.in_state(NEW, OFFLINE), ONLINE, Election.OFFLINE)
 

@@ -31,10 +31,10 @@ LED = PartitionState.ONLINE
 
 async def _start(bench: Bench) -> None:
     """What a controller does with replicas when it begins: dead ones are protected, then moved like any others."""
-    table, live = bench.cluster.table, bench.cluster.now.live
+    table, live = bench.cluster.table, bench.cluster.live_brokers.live
     rows = table.rows(table.all())
     states = np.where(rows.online(live), np.uint8(ONLINE), np.uint8(INELIGIBLE))
-    table.set_replica_states(rows.at, np.where(rows.assigned, states, np.uint8(ABSENT)))
+    table.set_replica_states(rows.index, np.where(rows.assigned, states, np.uint8(ABSENT)))
     holders = set(rows.replicas[rows.assigned].tolist())
     for target, brokers in ((ONLINE, holders & live.ids), (OFFLINE, holders - live.ids)):
         if brokers:

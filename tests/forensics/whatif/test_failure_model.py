@@ -60,7 +60,7 @@ def controller_after(drawn: Drawn, dead: Collection[int]) -> dict[str, Partition
     cluster = ClusterSeed(live=frozenset(drawn.alive), partitions=seeds).columns()
     cluster.remove_brokers(dead)
     batch, unclean = RequestBatch(cluster), {each.topic for each in drawn.partitions if each.unclean}
-    move_partitions(cluster, cluster.table.led_by_none_of(cluster.now.live), PartitionState.OFFLINE)
+    move_partitions(cluster, cluster.table.led_by_none_of(cluster.live_brokers.live), PartitionState.OFFLINE)
     go_online(cluster, batch, cluster.table.in_state(PartitionState.OFFLINE), Election.OFFLINE, unclean)
     gone = set(dead) | drawn.away
     replicas_offline(cluster, batch, cluster.table.with_replica_on(gone), gone)
