@@ -10,15 +10,13 @@ from collections.abc import Coroutine
 from http import HTTPStatus
 from typing import Any, Final
 
-import msgspec
 from aiohttp import web
 
 from kactl.errors import ErrorCode
-from kactl.messages.log import AnyEvent
+from kactl.messages.log import AnyEvent, encode
 
 from . import problem
 from .connections import streaming
-from .happened import told
 from .problem import Refused
 from .route import Asked
 from .schema import NoQuestion, StreamQuery
@@ -35,7 +33,6 @@ EVENTS_AT_ONCE: Final = 500
 PLACES_MAX: Final = 16
 
 _HEADERS: Final = {"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-_encoder = msgspec.json.Encoder()
 
 
 class Stalled(Exception):
@@ -156,12 +153,8 @@ def _frames(service: Service, after: int, kinds: frozenset[str]) -> tuple[bytes,
 
 def _frame(event: AnyEvent) -> bytes:
     """One event as it is sent."""
-    sent = told(event)
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (
-        sent.seq,
-        str(sent.__struct_config__.tag).encode(),
-        _encoder.encode(sent),
-    )
+    kind = str(event.__struct_config__.tag).encode()
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.seq, kind, encode(event))
 
 
 def _begun(work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":

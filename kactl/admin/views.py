@@ -14,13 +14,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from kactl.messages.log import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES
 from kactl.model import NO_BROKER, PartitionState, ReplicaState
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, Ints, RowNumbers, Rows, first, preferred_imbalance, some
 from kactl.state.table import Table, Topic
 
 from . import cursor
-from .schema import PartitionInfo, PartitionQuery, PartitionStateName, ReplicaStateName
+from .schema import PartitionInfo, PartitionQuery
 
 # How many objects are made before others get a turn; at some 12 µs each that is two milliseconds.
 _OBJECTS_AT_ONCE: Final = 200
@@ -28,22 +29,7 @@ _OBJECTS_AT_ONCE: Final = 200
 _SORTED_WHOLE_MAX: Final = 10_000
 _PARTITION_BITS: Final = 32
 
-STATE_NAMES: Final[dict[int, PartitionStateName]] = {
-    PartitionState.NEW: "new",
-    PartitionState.ONLINE: "online",
-    PartitionState.OFFLINE: "offline",
-    PartitionState.ABSENT: "absent",
-}
-REPLICA_STATE_NAMES: Final[dict[int, ReplicaStateName]] = {
-    ReplicaState.NEW: "new",
-    ReplicaState.ONLINE: "online",
-    ReplicaState.OFFLINE: "offline",
-    ReplicaState.DELETION_STARTED: "deletion_started",
-    ReplicaState.DELETION_SUCCESSFUL: "deletion_successful",
-    ReplicaState.DELETION_INELIGIBLE: "deletion_ineligible",
-    ReplicaState.ABSENT: "absent",
-}
-_STATES: Final = {name: state for state, name in STATE_NAMES.items()}
+_STATES: Final = {name: state for state, name in PARTITION_STATE_NAMES.items()}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -331,7 +317,7 @@ def _infos(
             PartitionInfo(
                 topic=names[topic],
                 partition=partition,
-                state=STATE_NAMES[state],
+                state=PARTITION_STATE_NAMES[state],
                 leader=leader,
                 leader_epoch=leader_epoch,
                 replicas=_those(replicas, assigned),

@@ -9,11 +9,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 import anyio
-import msgspec
 
-from kactl.admin.happened import told
 from kactl.clock import Clock
-from kactl.messages.log import AnyEvent
+from kactl.messages.log import AnyEvent, encode
 from kactl.runtime.background import Background
 from kactl.runtime.logs import logger
 from kactl.telemetry.event_log import History
@@ -34,7 +32,7 @@ Render = Callable[[Sequence[AnyEvent]], list[bytes]]
 
 def as_json(events: Sequence[AnyEvent]) -> list[bytes]:
     """As `kactl watch -o jsonl` prints them."""
-    return [msgspec.json.encode(told(event)) + b"\n" for event in events]
+    return [encode(event) + b"\n" for event in events]
 
 
 def as_kafka(controller_id: int) -> Render:

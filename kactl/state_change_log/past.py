@@ -16,9 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kactl.admin.happened import heard
-from kactl.admin.schema import AnyEvent as Line
-from kactl.messages.log import AnyEvent, ControllerEvent, Reset
+from kactl.messages.log import AnyEvent, ControllerEvent, Reset, decode
 from kactl.telemetry.terms import TERMS_MAX, Term
 
 from .segments import paths
@@ -32,7 +30,6 @@ TERM_BYTES_MAX: Final = 64 << 20
 ENDED_UNSEEN: Final = "the instance ended without giving it up"
 
 _CONTROLLER: Final = b'{"kind":"controller",'
-_DECODER: Final = msgspec.json.Decoder(Line)
 
 
 class Past(NamedTuple):
@@ -85,7 +82,7 @@ def read_back(
 
 def _event(line: bytes) -> AnyEvent | None:
     try:
-        return heard(_DECODER.decode(line))
+        return decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

@@ -12,8 +12,9 @@ from kactl.admin import views as views_module
 from kactl.admin.problem import Refused
 from kactl.admin.schema import PartitionQuery, ProblemController
 from kactl.admin.tallies import shares
-from kactl.admin.views import STATE_NAMES, find_partition, find_partitions
+from kactl.admin.views import find_partition, find_partitions
 from kactl.errors import ControllerMoved, InvalidReplicaAssignment, NotController, StoreUnavailable, TopicExists
+from kactl.messages.log import PARTITION_STATE_NAMES
 from kactl.model import NO_LEADER, Assignment, Leadership, PartitionState, PartitionView, TopicPartition
 from kactl.state.cluster import Cluster
 from kactl.stores.base import Assignments, Leaderships
@@ -72,7 +73,7 @@ def wanted(cluster: Cluster, query: PartitionQuery, view: PartitionView) -> bool
     known = view.leader_epoch >= 0 and view.topic not in cluster.topics_to_delete
     under = known and (view.leader < 0 or len(view.isr) < min(MIN_ISR, len(view.replicas)))
     return (
-        (not query.state or STATE_NAMES[view.state] in query.state)
+        (not query.state or PARTITION_STATE_NAMES[view.state] in query.state)
         and query.leader in (None, view.leader)
         and (query.replica is None or query.replica in view.replicas)
         and (not query.topic or any(fits.get(each, view.topic == each) for each in query.topic))
@@ -108,7 +109,7 @@ async def test_pages_hold_what_the_question_asked_of_each_partition_would(
     for info, view in zip(seen, expected, strict=True):
         assert (info.leader, info.leader_epoch, info.isr) == (view.leader, view.leader_epoch, view.isr)
         assert (info.replicas, info.adding, info.removing) == (view.replicas, view.adding, view.removing)
-        assert info.state == STATE_NAMES[view.state]
+        assert info.state == PARTITION_STATE_NAMES[view.state]
         assert info.replica_states.keys() == view.replica_states.keys()
         assert info.min_insync_replicas == MIN_ISR
         assert info == find_partition(cluster, view.topic, view.partition, min_isr)

@@ -5,6 +5,9 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from kactl.messages.log import PartitionStateName as PartitionStateName
+from kactl.messages.log import ReplicaStateName as ReplicaStateName
+
 LIMIT_DEFAULT: Final = 500
 LIMIT_MAX: Final = 10_000
 # What one election may name; `all` has no such bound. A body of that many names fits the server's limit for bodies.
@@ -12,10 +15,6 @@ ELECTION_PARTITIONS_MAX: Final = 50_000
 REASON_LENGTH_MAX: Final = 1000
 TIMEOUT_MS_MAX: Final = 300_000
 
-PartitionStateName = Literal["new", "online", "offline", "absent"]
-ReplicaStateName = Literal[
-    "new", "online", "offline", "deletion_started", "deletion_successful", "deletion_ineligible", "absent"
-]
 BrokerStateName = Literal["live", "shutting_down", "dead"]
 EventKind = Literal["controller", "broker", "topic", "partition", "replica", "request"]
 ElectionType = Literal["preferred", "unclean"]
