@@ -85,9 +85,9 @@ class Watcher:
                 # It opens again when the controllership has been given up, and all that waited with it.
                 self._gate.shut("our session with the store has ended")
                 return
-            if change.what is Changed.SESSION_DOUBTFUL:
+            if change.what is Changed.SUSPENDED:
                 self._gate.shut("the store is not heard of, and our session with it may have ended")
-            elif change.what is Changed.SESSION_SURE:
+            elif change.what is Changed.CONNECTED:
                 self._gate.open()
             make = _EVENTS.get(change.what)
             if make is not None:

@@ -14,12 +14,16 @@ After a change of what was read, one event comes at least; several changes may c
 reads again before acting. Of a request that waits, only the coming of a new one is told: not that it shrinks, or goes.
 """
 
+import enum
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
+import msgspec
+
 from kactl.errors import StoreError
 from kactl.model import (
+    NO_BROKER,
     Assignment,
     Broker,
     ControllerRecord,
@@ -32,8 +36,6 @@ from kactl.model import (
 )
 from kactl.state.records import Assignments, Changes, Committed, Found, Leaderships, Names, Outcome, Write
 from kactl.state.rows import Ints
-
-from .store_events import Changed, Notification, StoreEvent
 
 __all__ = [
     "Assignments",
@@ -50,6 +52,50 @@ __all__ = [
     "StoreEvent",
     "Write",
 ]
+
+
+class Changed(enum.Enum):
+    """What a store saw change."""
+
+    CONTROLLER = "controller"  # the controllership was taken, or changed hands
+    CONTROLLER_GONE = "controller gone"  # nobody holds it now
+    BROKERS = "brokers"  # a broker registered or its registration ended
+    BROKER = "broker"  # the data of one registration; `name` is the id
+    TOPICS = "topics"  # a topic came or vanished
+    TOPIC = "topic"  # the assignment of one topic; `name` is the topic
+    TOPIC_CONFIG = "topic config"  # the configuration of one topic; `name` is the topic
+    DEFAULT_CONFIG = "default config"  # the configuration of all brokers
+    DELETIONS = "deletions"  # a topic was marked for deletion
+    LEADERSHIP = "leadership"  # of one partition that is watched; `name` is the partition, as topic-0
+    ISR_NOTIFICATIONS = "isr notifications"
+    LOG_DIR_NOTIFICATIONS = "log dir notifications"
+    REASSIGNMENT_REQUEST = "reassignment request"  # a new one waits
+    PREFERRED_ELECTION_REQUEST = "preferred election request"  # a new one waits
+    SUSPENDED = "suspended"  # nothing was heard for so long that it may have ended
+    CONNECTED = "connected"  # after a doubt: it stands
+    SESSION_LOST = "session lost"  # our session has ended; nothing of ours holds any more
+    SESSION_OPENED = "session opened"  # after a loss: a new session stands
+
+
+class StoreEvent(msgspec.Struct, frozen=True):
+    """Something changed; read it again. `name` says which topic or broker where there are many."""
+
+    what: Changed
+    name: str = ""
+
+
+class Notification(msgspec.Struct, frozen=True):
+    """One notification that stands in the store until the controller takes it away.
+
+    Attributes:
+        key: the store's name for it; give it back to `delete_notifications`.
+        partitions: for an ISR notification, whose leadership a leader has written.
+        broker: for a log directory notification, whose directory failed; else NO_BROKER.
+    """
+
+    key: str
+    partitions: tuple[TopicPartition, ...] = ()
+    broker: int = NO_BROKER
 
 
 class Session(Protocol):

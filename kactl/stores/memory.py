@@ -24,7 +24,7 @@ from .base import Assignments, Changed, Changes, Committed, Leaderships, Names, 
 from .entries import leader_write, topic_numbers
 from .memory_requests import MemoryRequests
 from .memory_state import MemoryState
-from .pieces import Piece, joined, parted
+from .topic_assignment import TopicAssignment, join, split
 
 __all__ = ["MemoryState", "MemoryStore"]
 
@@ -49,7 +49,7 @@ class MemoryStore(MemoryRequests):
         if state.controller and not take_over:
             raise ControllerMoved(ours=0, theirs=state.epoch)
         assert self._session is not None
-        self._listing.forget()
+        self._deleted_topics.forget()
         state.epoch += 1
         state.controller = (ControllerRecord(controller_id, state.epoch, self._clock.now_ms()), self._session)
         state.changed(Changed.CONTROLLER)
@@ -79,23 +79,23 @@ class MemoryStore(MemoryRequests):
 
     async def topics(self) -> list[str]:
         state = await self._turn()
-        if not self._watches.is_heard:
+        if not self._watches.has_listener:
             return sorted(state.topics)
         self._watches.arm(Changed.TOPICS)
-        self._listing.compare(state.topic_numbers)
+        self._deleted_topics.compare(state.topic_numbers)
         return sorted(state.topics)
 
     def take_deleted_topics(self) -> frozenset[str]:
-        return self._listing.take()
+        return self._deleted_topics.take()
 
     async def assignments(self, topics: Collection[str]) -> Assignments:
         state = await self._turn()
         present = [state.topics[name] for name in topics if name in state.topics]
         self._watches.arm_all(Changed.TOPIC, (topic.ref.name for topic in present))
-        if self._watches.is_heard:
+        if self._watches.has_listener:
             for topic in present:
-                self._listing.saw(topic.ref.name, state.topic_numbers[topic.ref.name])
-        return joined([topic.ref for topic in present], [topic.piece for topic in present])
+                self._deleted_topics.saw(topic.ref.name, state.topic_numbers[topic.ref.name])
+        return join([topic.ref for topic in present], [topic.piece for topic in present])
 
     async def create_topic(
         self, topic: TopicRef, assignment: Mapping[int, Assignment], config: Mapping[str, str]
@@ -104,7 +104,7 @@ class MemoryStore(MemoryRequests):
         if topic.name in state.topics:
             raise TopicExists(topic.name)
         state.configs[topic.name] = dict(config)
-        state.create_topic(topic, Piece.of(assignment))
+        state.create_topic(topic, TopicAssignment.of(assignment))
         state.changed(Changed.TOPICS)
 
     async def create_topics(self, assignments: Assignments) -> None:
@@ -117,7 +117,7 @@ class MemoryStore(MemoryRequests):
         for topic in assignments.topics:
             if topic.name in state.topics:
                 raise TopicExists(topic.name)
-        for topic, piece in zip(assignments.topics, parted(assignments), strict=True):
+        for topic, piece in zip(assignments.topics, split(assignments), strict=True):
             state.create_topic(topic, piece)
         state.changed(Changed.TOPICS)
 
@@ -131,7 +131,7 @@ class MemoryStore(MemoryRequests):
             raise NotFound("topic", topic.name)
         held = state.topics[topic.name]
         held.ref = topic if topic.id != ZERO_ID else held.ref
-        held.piece = Piece.of(assignment)
+        held.piece = TopicAssignment.of(assignment)
         state.topic_written(topic.name)
         state.changed(Changed.TOPIC, topic.name)
 

@@ -13,7 +13,7 @@ from kactl.errors import IllegalState
 from kactl.runtime.background import Background, BlockStack
 
 from .base import Changed, StoreEvent
-from .listing import Listing
+from .deleted_topics import DeletedTopics
 from .memory_state import MemorySession, MemoryState
 from .watches import Watches
 
@@ -25,7 +25,7 @@ class MemoryClient:
         self.state = MemoryState() if state is None else state
         self._clock = SystemClock() if clock is None else clock
         self._watches = Watches()
-        self._listing = Listing()
+        self._deleted_topics = DeletedTopics()
         self._session: int | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._stack: BlockStack | None = None

@@ -39,7 +39,7 @@ class MemoryRequests(MemoryClient):
         state.check(fence)
         for topic in topics:
             state.delete_topic(topic)
-            self._listing.forget(topic)
+            self._deleted_topics.forget(topic)
         state.unmark(topics)
         return {}
 

@@ -15,14 +15,14 @@ from kactl.state.rows import RowNumbers
 from .base import Changed, Committed, Names, Notification, StoreEvent
 from .change_log import ChangeLog
 from .entries import Entries, EntryTable
-from .pieces import Piece
+from .topic_assignment import TopicAssignment
 from .watches import Watches
 
 
 @dataclasses.dataclass(slots=True)
 class Topic:
     ref: TopicRef
-    piece: Piece
+    piece: TopicAssignment
 
 
 class MemoryState:
@@ -62,7 +62,7 @@ class MemoryState:
         if (fence.epoch, fence.version) != (self.epoch, self.epoch):
             raise ControllerMoved(ours=fence.epoch, theirs=self.epoch)
 
-    def create_topic(self, ref: TopicRef, piece: Piece) -> None:
+    def create_topic(self, ref: TopicRef, piece: TopicAssignment) -> None:
         self.topic_numbers[ref.name] = next(self.next_topic_number)
         self.topics[ref.name] = Topic(ref, piece)
         self.topic_written(ref.name)

@@ -16,8 +16,8 @@ Listener = Callable[[StoreEvent], None]
 # No read arms these: the owner of a session hears of it anyway, and who watches single partitions has named them.
 _UNARMED: Final = frozenset(
     (
-        Changed.SESSION_DOUBTFUL,
-        Changed.SESSION_SURE,
+        Changed.SUSPENDED,
+        Changed.CONNECTED,
         Changed.SESSION_LOST,
         Changed.SESSION_OPENED,
         Changed.LEADERSHIP,
@@ -34,7 +34,7 @@ class Watches:
         self.leaderships: frozenset[TopicPartition] = frozenset()
 
     @property
-    def is_heard(self) -> bool:
+    def has_listener(self) -> bool:
         """Whether anybody would be told."""
         return self._listener is not None
 

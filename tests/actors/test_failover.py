@@ -343,12 +343,12 @@ async def test_nothing_is_sent_while_the_session_may_have_ended() -> None:
         tell = w.controller.store._watches.fire  # type: ignore[attr-defined]
         w.brokers.forget()
 
-        tell(StoreEvent(Changed.SESSION_DOUBTFUL))
+        tell(StoreEvent(Changed.SUSPENDED))
         await w.create("t", [[1]])
         assert w.known("t-0").leader == 1
         assert w.brokers.sent == []
 
-        tell(StoreEvent(Changed.SESSION_SURE))
+        tell(StoreEvent(Changed.CONNECTED))
         await settle()
         assert "t-0" in w.brokers.told(1)
 

@@ -56,7 +56,7 @@ async def test_while_the_session_is_in_doubt_or_over_the_gate_is_shut() -> None:
     watcher = Watcher(inbox, inbox.put, gate)
     stood = []
 
-    for what in (Changed.SESSION_DOUBTFUL, Changed.SESSION_SURE, Changed.SESSION_LOST, Changed.SESSION_OPENED):
+    for what in (Changed.SUSPENDED, Changed.CONNECTED, Changed.SESSION_LOST, Changed.SESSION_OPENED):
         watcher(StoreEvent(what))
         stood.append(gate.is_open)
 

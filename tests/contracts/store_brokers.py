@@ -13,7 +13,7 @@ from .store_clients import (
     ORDERS_1,
     ORDERS_2,
     SESSION_MS,
-    Ear,
+    EventRecorder,
     Stores,
     broker,
     lead,
@@ -83,14 +83,14 @@ class BrokerContract:
 
     async def test_a_registration_ends_when_its_session_expires(self, stores: Stores) -> None:
         async with stores.open_client() as store:
-            ear = Ear(store)
+            recorder = EventRecorder(store)
             session = await store.new_session(SESSION_MS)
             await session.register(broker(1))
             assert list(await store.brokers()) == [1]
 
             await stores.expire_session(session)
 
-            await ear.hear(Changed.BROKERS)
+            await recorder.wait_for(Changed.BROKERS)
             assert await store.brokers() == {}
             with pytest.raises(SessionExpired):
                 await session.keep_alive()
@@ -108,21 +108,21 @@ class BrokerContract:
 
     async def test_coming_and_going_are_reported(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as other:
-            ear = Ear(watching)
+            recorder = EventRecorder(watching)
             await watching.brokers()
 
             session = await other.new_session(SESSION_MS)
             await session.register(broker(1))
-            await ear.hear(Changed.BROKERS)
+            await recorder.wait_for(Changed.BROKERS)
             assert list(await watching.brokers()) == [1]
             await session.close()
 
-            await ear.hear(Changed.BROKERS)
+            await recorder.wait_for(Changed.BROKERS)
             assert await watching.brokers() == {}
 
     async def test_a_brokers_session_is_not_its_clients(self, stores: Stores) -> None:
         async with stores.open_client() as store:
-            ear = Ear(store)
+            recorder = EventRecorder(store)
             session = await store.new_session(SESSION_MS)
             epoch = await session.register(broker(1))
             fence = await store.contest(100)
@@ -134,7 +134,7 @@ class BrokerContract:
             epoch = await again.register(broker(1))
             await store.resign(fence)
 
-            await ear.hear(Changed.CONTROLLER_GONE)
+            await recorder.wait_for(Changed.CONTROLLER_GONE)
             assert await store.brokers() == {1: broker(1, epoch=epoch)}
 
     async def test_endpoints_rack_and_features_are_kept(self, stores: Stores) -> None:
@@ -205,16 +205,16 @@ class NotificationContract:
 
     async def test_notifications_are_reported(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as leader:
-            ear = Ear(store)
+            recorder = EventRecorder(store)
             fence = await lead(store)
             for count in (1, 2):
                 await store.isr_notifications()
                 await store.log_dir_notifications()
 
                 await leader.notify_isr([ORDERS_0])
-                await ear.hear(Changed.ISR_NOTIFICATIONS)
+                await recorder.wait_for(Changed.ISR_NOTIFICATIONS)
                 await leader.notify_log_dir(1)
-                await ear.hear(Changed.LOG_DIR_NOTIFICATIONS)
+                await recorder.wait_for(Changed.LOG_DIR_NOTIFICATIONS)
 
                 assert len(await store.isr_notifications()) == count
             await store.delete_notifications(await store.isr_notifications(), fence)

@@ -43,36 +43,36 @@ class Stores(Protocol):
         """End a broker's session as if it had been silent for too long."""
 
 
-class Ear:
+class EventRecorder:
     """Listens to one client; events can be waited for."""
 
     def __init__(self, store: Store) -> None:
-        self.heard: list[StoreEvent] = []
+        self.events: list[StoreEvent] = []
         self._more = anyio.Event()
-        store.subscribe(self._hear)
+        store.subscribe(self._record)
 
-    def _hear(self, event: StoreEvent) -> None:
-        self.heard.append(event)
+    def _record(self, event: StoreEvent) -> None:
+        self.events.append(event)
         self._more.set()
         self._more = anyio.Event()
 
-    async def hear(self, what: Changed, name: str = "") -> None:
+    async def wait_for(self, what: Changed, name: str = "") -> None:
         """Wait for such an event, and forget all that were heard up to it."""
         wanted = StoreEvent(what, name)
         with anyio.move_on_after(WAIT_S):
-            while wanted not in self.heard:
+            while wanted not in self.events:
                 await self._more.wait()
-        assert wanted in self.heard, f"waited for {wanted}, heard {self.heard}"
-        del self.heard[: self.heard.index(wanted) + 1]
+        assert wanted in self.events, f"waited for {wanted}, heard {self.events}"
+        del self.events[: self.events.index(wanted) + 1]
 
-    async def hear_all(self, *wanted: StoreEvent) -> None:
+    async def wait_for_all(self, *wanted: StoreEvent) -> None:
         """Wait for some events in any order, each once, and forget them."""
         with anyio.move_on_after(WAIT_S):
-            while not set(wanted) <= set(self.heard):
+            while not set(wanted) <= set(self.events):
                 await self._more.wait()
-        assert set(wanted) <= set(self.heard), f"waited for {wanted}, heard {self.heard}"
+        assert set(wanted) <= set(self.events), f"waited for {wanted}, heard {self.events}"
         for event in wanted:
-            self.heard.remove(event)
+            self.events.remove(event)
 
 
 def broker(number: int, *, epoch: int = 0, rack: str | None = "r1") -> Broker:

@@ -15,7 +15,7 @@ from .store_clients import (
     ORDERS,
     ORDERS_0,
     THREE_PARTITIONS,
-    Ear,
+    EventRecorder,
     Stores,
     lead,
     stored,
@@ -97,31 +97,31 @@ class ControllershipContract:
 
     async def test_leaving_vacates_the_office(self, stores: Stores) -> None:
         async with stores.open_client() as next_one:
-            ear = Ear(next_one)
+            recorder = EventRecorder(next_one)
             async with stores.open_client() as holder:
                 await holder.contest(1)
                 assert await next_one.controller() is not None
 
-            await ear.hear(Changed.CONTROLLER_GONE)
+            await recorder.wait_for(Changed.CONTROLLER_GONE)
             assert await next_one.controller() is None
             assert (await next_one.contest(2)).epoch == 2
 
     async def test_an_election_and_a_resignation_are_reported_to_others(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as holder:
-            ear = Ear(watching)
+            recorder = EventRecorder(watching)
             await watching.controller()
 
             fence = await holder.contest(1)
-            await ear.hear(Changed.CONTROLLER)
+            await recorder.wait_for(Changed.CONTROLLER)
             assert await watching.controller() is not None
             await holder.resign(fence)
 
-            await ear.hear(Changed.CONTROLLER_GONE)
+            await recorder.wait_for(Changed.CONTROLLER_GONE)
             assert await watching.controller() is None
 
     async def test_a_take_over_is_reported_to_the_one_who_was_in_office(self, stores: Stores) -> None:
         async with stores.open_client() as old, stores.open_client() as new:
-            ear = Ear(old)
+            recorder = EventRecorder(old)
             await old.contest(1)
             await old.controller()
 
@@ -129,33 +129,33 @@ class ControllershipContract:
 
             # A store whose take-over is two steps may report the first of them alone.
             while (held := await old.controller()) is None or held.id != 2:
-                await ear.hear(Changed.CONTROLLER)
+                await recorder.wait_for(Changed.CONTROLLER)
             assert held.epoch == 2
 
     async def test_the_office_ends_with_the_session(self, stores: Stores) -> None:
         async with stores.open_client() as holder, stores.open_client() as next_one:
-            own_ear, ear = Ear(holder), Ear(next_one)
+            own_ear, recorder = EventRecorder(holder), EventRecorder(next_one)
             old_fence = await lead(holder, controller=1)
             await next_one.controller()
 
             await stores.expire(holder)
 
-            await ear.hear(Changed.CONTROLLER_GONE)
+            await recorder.wait_for(Changed.CONTROLLER_GONE)
             fence = await next_one.contest(2)
             assert fence.epoch == old_fence.epoch + 1
-            await own_ear.hear(Changed.SESSION_LOST)
-            await own_ear.hear(Changed.SESSION_OPENED)
+            await own_ear.wait_for(Changed.SESSION_LOST)
+            await own_ear.wait_for(Changed.SESSION_OPENED)
             with pytest.raises(ControllerMoved):
                 await holder.commit(write([ORDERS_0], leader=2, expected=0), old_fence)
             assert (await stored(holder, ORDERS_0)) == Leadership(1, 0, (1, 2, 3), 0, old_fence.epoch)
 
     async def test_a_client_goes_on_in_a_new_session(self, stores: Stores) -> None:
         async with stores.open_client() as store:
-            ear = Ear(store)
+            recorder = EventRecorder(store)
             fence = await store.contest(1)
             await stores.expire(store)
-            await ear.hear(Changed.SESSION_LOST)
-            await ear.hear(Changed.SESSION_OPENED)
+            await recorder.wait_for(Changed.SESSION_LOST)
+            await recorder.wait_for(Changed.SESSION_OPENED)
 
             again = await store.contest(1)
 

@@ -15,7 +15,7 @@ from .store_clients import (
     ORDERS_1,
     THREE_PARTITIONS,
     WAIT_S,
-    Ear,
+    EventRecorder,
     Stores,
     delete_topic,
     lead,
@@ -24,11 +24,11 @@ from .store_clients import (
 )
 
 
-async def listed(store: Store, ear: Ear, *names: str) -> list[str]:
+async def listed(store: Store, recorder: EventRecorder, *names: str) -> list[str]:
     """The topics, as soon as they are these; read again after each event."""
     with anyio.fail_after(WAIT_S):
         while (topics := await store.topics()) != sorted(names):
-            await ear.hear(Changed.TOPICS)
+            await recorder.wait_for(Changed.TOPICS)
     return topics
 
 
@@ -37,13 +37,13 @@ class DeletionContract:
 
     async def test_a_mark_is_read_back_and_told(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as admin:
-            ear = Ear(watching)
+            recorder = EventRecorder(watching)
             assert await watching.deletions() == []
 
             for name, marked in (("orders", ["orders"]), ("a", ["a", "orders"])):
                 await admin.mark_deletion(name)
 
-                await ear.hear(Changed.DELETIONS)
+                await recorder.wait_for(Changed.DELETIONS)
                 assert await watching.deletions() == marked
 
     async def test_a_topic_is_marked_once(self, stores: Stores) -> None:
@@ -199,13 +199,13 @@ class DeletionContract:
         async with stores.open_client() as watching, stores.open_client() as controller:
             fence = await lead(controller)
             await controller.mark_deletion("orders")
-            ear = Ear(watching)
+            recorder = EventRecorder(watching)
             await watching.topics()
             await watching.deletions()
 
             await delete_topic(controller, "orders", fence)
 
-            await ear.hear(Changed.DELETIONS)  # the mark goes last
+            await recorder.wait_for(Changed.DELETIONS)  # the mark goes last
             assert await watching.topics() == []
             assert await watching.deletions() == []
 
@@ -256,14 +256,14 @@ class DeletionContract:
         async with stores.open_client() as watching, stores.open_client() as other:
             fence = await lead(other)
             await other.create_topic(TopicRef("other"), THREE_PARTITIONS, {})
-            ear = Ear(watching)
+            recorder = EventRecorder(watching)
             await watching.assignments(await watching.topics())
 
             await delete_topic(other, "orders", fence)
             await other.create_topic(ORDERS, THREE_PARTITIONS, {})
 
-            await ear.hear(Changed.TOPICS)
-            assert await listed(watching, ear, "orders", "other") == ["orders", "other"]
+            await recorder.wait_for(Changed.TOPICS)
+            assert await listed(watching, recorder, "orders", "other") == ["orders", "other"]
             assert watching.take_deleted_topics() == {"orders"}
             assert await watching.topics() == ["orders", "other"]
             assert watching.take_deleted_topics() == frozenset()
@@ -272,15 +272,15 @@ class DeletionContract:
         """The answers to any number of reads may be lost."""
         async with stores.open_client() as watching, stores.open_client() as other:
             fence = await lead(other)
-            ear = Ear(watching)
+            recorder = EventRecorder(watching)
             await watching.assignments(await watching.topics())
 
             await delete_topic(other, "orders", fence)
-            await ear.hear(Changed.TOPICS)
-            await listed(watching, ear)
+            await recorder.wait_for(Changed.TOPICS)
+            await listed(watching, recorder)
             await other.create_topic(ORDERS, THREE_PARTITIONS, {})
-            await ear.hear(Changed.TOPICS)
-            await listed(watching, ear, "orders")
+            await recorder.wait_for(Changed.TOPICS)
+            await listed(watching, recorder, "orders")
             await watching.assignments(["orders"])
             await watching.topics()
 
@@ -290,13 +290,13 @@ class DeletionContract:
     async def test_a_topic_read_after_it_was_created_again_is_noted(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as other:
             fence = await lead(other)
-            ear = Ear(watching)
+            recorder = EventRecorder(watching)
             await watching.assignments(await watching.topics())
             await delete_topic(other, "orders", fence)
             await other.create_topic(ORDERS, THREE_PARTITIONS, {})
 
             await watching.assignments(["orders"])
-            await ear.hear(Changed.TOPICS)
+            await recorder.wait_for(Changed.TOPICS)
             await watching.topics()
 
             assert watching.take_deleted_topics() == {"orders"}
@@ -304,11 +304,11 @@ class DeletionContract:
     async def test_nothing_is_noted_of_topics_that_stay(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as other:
             await lead(other)
-            ear = Ear(watching)
+            recorder = EventRecorder(watching)
             await watching.assignments(await watching.topics())
             await other.create_topic(TopicRef("other"), THREE_PARTITIONS, {})
             await other.write_assignment(ORDERS, {0: Assignment((9,))}, None)
-            await ear.hear(Changed.TOPICS)
+            await recorder.wait_for(Changed.TOPICS)
             await watching.assignments(await watching.topics())
 
             assert watching.take_deleted_topics() == frozenset()
@@ -325,7 +325,7 @@ class DeletionContract:
     async def test_a_contest_clears_the_note_of_deleted_topics(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
             fence = await lead(other)
-            Ear(store)
+            EventRecorder(store)
             await store.assignments(await store.topics())
             await delete_topic(other, "orders", fence)
             await other.create_topic(ORDERS, THREE_PARTITIONS, {})
@@ -338,7 +338,7 @@ class DeletionContract:
     async def test_topics_deleted_by_this_client_are_not_noted(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
             fence = await lead(store)
-            Ear(store)
+            EventRecorder(store)
             await store.assignments(await store.topics())
             await delete_topic(store, "orders", fence)
 

@@ -7,7 +7,7 @@ from kactl.errors import ControllerMoved
 from kactl.model import Features, Leadership, ProducerIdBlock, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Store
 
-from .store_clients import ORDERS_0, ORDERS_1, ORDERS_2, Ear, Stores, lead, write
+from .store_clients import ORDERS_0, ORDERS_1, ORDERS_2, EventRecorder, Stores, lead, write
 
 LAST = 2**63 - 1
 
@@ -97,50 +97,50 @@ class WatchedLeadershipContract:
     async def test_each_write_of_a_watched_partition_is_told(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as leader:
             fence = await lead(watching)
-            ear = Ear(watching)
+            recorder = EventRecorder(watching)
             await watching.watch_leaderships([ORDERS_0, ORDERS_2])
 
             for version in range(3):
                 state = Leadership(1, 0, (1, 2), 0, fence.epoch)
                 assert await leader.write_isr(ORDERS_1, state, expected=version) is not None
                 assert await leader.write_isr(ORDERS_2, state, expected=version) is not None
-                await ear.hear(Changed.LEADERSHIP, "orders-2")
+                await recorder.wait_for(Changed.LEADERSHIP, "orders-2")
 
             committed = await watching.commit(write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)
             assert committed.kept.all()
-            await ear.hear(Changed.LEADERSHIP, "orders-0")
-            assert ear.heard == []
+            await recorder.wait_for(Changed.LEADERSHIP, "orders-0")
+            assert recorder.events == []
 
     async def test_only_those_named_last_are_watched(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as leader:
             fence = await lead(watching)
-            ear = Ear(watching)
+            recorder = EventRecorder(watching)
             state = Leadership(1, 0, (1, 2), 0, fence.epoch)
             await watching.watch_leaderships([ORDERS_0, ORDERS_1])
             await watching.watch_leaderships([ORDERS_1, ORDERS_2])
 
             for name in (ORDERS_0, ORDERS_1, ORDERS_2):
                 await leader.write_isr(name, state, expected=0)
-            await ear.hear(Changed.LEADERSHIP, "orders-1")
-            await ear.hear(Changed.LEADERSHIP, "orders-2")
+            await recorder.wait_for(Changed.LEADERSHIP, "orders-1")
+            await recorder.wait_for(Changed.LEADERSHIP, "orders-2")
             await watching.watch_leaderships([])
             for name in (ORDERS_0, ORDERS_1, ORDERS_2):
                 await leader.write_isr(name, state, expected=1)
 
             await watching.topics()
             await leader.create_topic(TopicRef("more"), {}, {})
-            await ear.hear(Changed.TOPICS)
-            assert ear.heard == []
+            await recorder.wait_for(Changed.TOPICS)
+            assert recorder.events == []
 
     async def test_a_refused_write_is_not_told(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as leader:
             fence = await lead(watching)
-            ear = Ear(watching)
+            recorder = EventRecorder(watching)
             await watching.watch_leaderships([ORDERS_0, ORDERS_1, TopicPartition("ghost", 0)])
             state = Leadership(1, 0, (1, 2), 0, fence.epoch)
 
             assert await leader.write_isr(ORDERS_0, state, expected=5) is None
             assert await leader.write_isr(ORDERS_1, state, expected=0) == 1
 
-            await ear.hear(Changed.LEADERSHIP, "orders-1")
-            assert ear.heard == []
+            await recorder.wait_for(Changed.LEADERSHIP, "orders-1")
+            assert recorder.events == []

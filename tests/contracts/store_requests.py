@@ -7,7 +7,7 @@ from kactl.errors import ControllerMoved, RequestWaits
 from kactl.model import TopicPartition
 from kactl.stores.base import Changed
 
-from .store_clients import ORDERS_0, ORDERS_1, ORDERS_2, Ear, Stores
+from .store_clients import ORDERS_0, ORDERS_1, ORDERS_2, EventRecorder, Stores
 
 TARGETS = {ORDERS_0: (4, 5, 6), ORDERS_2: (1,), TopicPartition("ä-b.c_d-1", 7): (2, 1)}
 WANTED = [ORDERS_2, ORDERS_0, TopicPartition("a-1", 7)]
@@ -23,12 +23,12 @@ class RequestContract:
 
     async def test_a_requested_reassignment_is_read_back_and_told(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as admin:
-            ear = Ear(watching)
+            recorder = EventRecorder(watching)
             await watching.reassignment_request()
 
             await admin.request_reassignment(TARGETS)
 
-            await ear.hear(Changed.REASSIGNMENT_REQUEST)
+            await recorder.wait_for(Changed.REASSIGNMENT_REQUEST)
             assert await watching.reassignment_request() == TARGETS
             assert await admin.reassignment_request() == TARGETS
 
@@ -59,36 +59,36 @@ class RequestContract:
     async def test_each_new_reassignment_is_told_and_no_shrinking(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as admin:
             fence = await watching.contest(1)
-            ear = Ear(watching)
+            recorder = EventRecorder(watching)
             await watching.reassignment_request()
 
             for _ in range(3):
                 await admin.request_reassignment(TARGETS)
-                await ear.hear(Changed.REASSIGNMENT_REQUEST)
+                await recorder.wait_for(Changed.REASSIGNMENT_REQUEST)
                 assert await watching.reassignment_request() == TARGETS
                 await watching.set_reassignment_request({ORDERS_2: (1,)}, fence)
                 await watching.deletions()  # whatever the store has to say of it was said
                 await watching.set_reassignment_request({}, fence)
                 await watching.deletions()
-                assert ear.heard == []
+                assert recorder.events == []
 
             await admin.request_preferred_election([ORDERS_0])
             await watching.preferred_election_request()
             await watching.delete_preferred_election_request(fence)
             await admin.request_preferred_election([ORDERS_0])
-            await ear.hear(Changed.PREFERRED_ELECTION_REQUEST)
-            assert ear.heard == []
+            await recorder.wait_for(Changed.PREFERRED_ELECTION_REQUEST)
+            assert recorder.events == []
 
     async def test_a_requested_election_is_read_back_and_told(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as admin:
-            ear = Ear(watching)
+            recorder = EventRecorder(watching)
             fence = await watching.contest(1)
             await watching.preferred_election_request()
 
             for wanted in (WANTED, [ORDERS_1]):
                 await admin.request_preferred_election([*wanted, wanted[0]])
 
-                await ear.hear(Changed.PREFERRED_ELECTION_REQUEST)
+                await recorder.wait_for(Changed.PREFERRED_ELECTION_REQUEST)
                 assert await watching.preferred_election_request() == wanted
                 await watching.delete_preferred_election_request(fence)
                 assert await admin.preferred_election_request() is None

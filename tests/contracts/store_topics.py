@@ -19,7 +19,7 @@ from .store_clients import (
     ORDERS_1,
     ORDERS_2,
     THREE_PARTITIONS,
-    Ear,
+    EventRecorder,
     Stores,
     lead,
     stored,
@@ -177,47 +177,47 @@ class TopicContract:
 
     async def test_a_change_of_what_is_set_for_all_brokers_is_reported(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as admin:
-            ear = Ear(watching)
+            recorder = EventRecorder(watching)
             await watching.default_config()
 
             for config in ({"a": "1"}, {"a": "2"}, {}):
                 await admin.set_default_config(config)
 
-                await ear.hear(Changed.DEFAULT_CONFIG)
+                await recorder.wait_for(Changed.DEFAULT_CONFIG)
                 assert await watching.default_config() == config
 
             await watching.set_default_config({"a": "3"})
 
-            await ear.hear(Changed.DEFAULT_CONFIG)
+            await recorder.wait_for(Changed.DEFAULT_CONFIG)
 
     async def test_topics_are_reported(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as admin:
-            ear = Ear(watching)
+            recorder = EventRecorder(watching)
             await watching.topics()
 
             for at, name in enumerate(["one", "two"], 1):
                 await admin.create_topic(TopicRef(name), THREE_PARTITIONS, {})
 
-                await ear.hear(Changed.TOPICS)
+                await recorder.wait_for(Changed.TOPICS)
                 assert len(await watching.topics()) == at
 
     async def test_changed_assignments_are_reported(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as admin:
-            ear = Ear(watching)
+            recorder = EventRecorder(watching)
             await admin.create_topic(ORDERS, THREE_PARTITIONS, {})
             await watching.assignments(["orders"])
 
             for count in (4, 5):
                 await admin.write_assignment(ORDERS, {at: Assignment((1,)) for at in range(count)}, None)
 
-                await ear.hear(Changed.TOPIC, "orders")
+                await recorder.wait_for(Changed.TOPIC, "orders")
                 assert len(await watching.assignments(["orders"])) == count
 
     async def test_ones_own_changes_are_reported_as_well(self, stores: Stores) -> None:
         async with stores.open_client() as store:
-            ear = Ear(store)
+            recorder = EventRecorder(store)
             await store.topics()
 
             await store.create_topic(ORDERS, THREE_PARTITIONS, {})
 
-            await ear.hear(Changed.TOPICS)
+            await recorder.wait_for(Changed.TOPICS)

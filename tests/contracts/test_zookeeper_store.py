@@ -7,7 +7,7 @@ from kazoo.client import KazooClient
 from kactl.stores.base import Session, Store
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.client import Client
-from kactl.stores.zookeeper.link import KINDS, Kind
+from kactl.stores.zookeeper.connection import KINDS, Kind
 from kactl.stores.zookeeper.session import ZooKeeperSession
 from tests.interop.fixtures import chroot, jars, zookeeper
 from tests.interop.zookeeper import ZooKeeperServer

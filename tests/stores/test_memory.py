@@ -7,7 +7,7 @@ from kactl.model import Assignment, TopicPartition
 from kactl.stores.base import Assignments, Changed, Store
 from kactl.stores.memory import MemoryState, MemoryStore
 from tests.clocks import ManualClock
-from tests.contracts.store_clients import Ear, broker
+from tests.contracts.store_clients import EventRecorder, broker
 
 pytestmark = pytest.mark.anyio
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_broker_lives_by_being_kept_alive(kept_alive: bool) -> None:
     clock = ManualClock()
     async with MemoryStore(clock=clock) as store:
-        ear = Ear(store)
+        recorder = EventRecorder(store)
         session = await store.new_session(1_000)
         await session.register(broker(1))
         await store.brokers()
@@ -26,7 +26,7 @@ async def test_a_broker_lives_by_being_kept_alive(kept_alive: bool) -> None:
             if kept_alive:
                 await session.keep_alive()
 
-        assert [event.what for event in ear.heard] == ([] if kept_alive else [Changed.BROKERS])
+        assert [event.what for event in recorder.events] == ([] if kept_alive else [Changed.BROKERS])
         assert (1 in await store.brokers()) is kept_alive
 
 
@@ -71,13 +71,13 @@ async def test_of_many_topics_one_that_exists_keeps_all_out() -> None:
 
 async def test_several_changes_between_two_reads_are_one_event() -> None:
     async with MemoryStore() as store:
-        ear = Ear(store)
+        recorder = EventRecorder(store)
         await store.topics()
 
         for name in "abc":
             await store.create_topics(Assignments.of({TopicPartition(name, 0): Assignment((1,))}))
 
-        assert [event.what for event in ear.heard] == [Changed.TOPICS]
+        assert [event.what for event in recorder.events] == [Changed.TOPICS]
 
 
 async def test_leaving_ends_all_sessions() -> None:

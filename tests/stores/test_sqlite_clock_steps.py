@@ -16,7 +16,7 @@ from kactl.stores.base import Changed
 from kactl.stores.sqlite import Holder, SqliteStore
 from kactl.stores.sqlite.lease import POLL_MS
 from tests.clocks import ManualClock, SteppedClock
-from tests.contracts.store_clients import WAIT_S, Ear, broker
+from tests.contracts.store_clients import WAIT_S, EventRecorder, broker
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +52,7 @@ async def pass_time(clock: ManualClock, total_ms: float, *stores: SqliteStore) -
 async def test_a_step_of_the_wall_clock_ends_no_session(tmp_path: Path, step_ms: int) -> None:
     clock = ManualClock()
     async with SqliteStore(tmp_path / "kactl.db", clock=clock, session_timeout_ms=TIMEOUT_MS) as store:
-        ear = Ear(store)
+        recorder = EventRecorder(store)
         session = await store.new_session(TIMEOUT_MS)
         await session.register(broker(1))
         await store.contest(1)
@@ -64,8 +64,8 @@ async def test_a_step_of_the_wall_clock_ends_no_session(tmp_path: Path, step_ms:
 
         assert list(await store.brokers()) == [1]
         assert await store.controller() is not None
-        assert not {Changed.SESSION_LOST, Changed.SESSION_DOUBTFUL, Changed.CONTROLLER_GONE} & {
-            event.what for event in ear.heard
+        assert not {Changed.SESSION_LOST, Changed.SUSPENDED, Changed.CONTROLLER_GONE} & {
+            event.what for event in recorder.events
         }
 
 
@@ -221,7 +221,7 @@ def child(path: Path, step_ms: int) -> Iterator[Child]:
 async def test_processes_with_different_wall_clocks_keep_each_others_sessions(tmp_path: Path, step_ms: int) -> None:
     path = tmp_path / "kactl.db"
     async with SqliteStore(path, clock=SteppedClock(0), session_timeout_ms=HOUR_MS // 2) as store:
-        ear, ours = Ear(store), store.session_id
+        recorder, ours = EventRecorder(store), store.session_id
         with child(path, step_ms) as other:
             assert list(await store.brokers()) == [7]
             expiries = {await lease_end(store, other.session_at_first)}
@@ -233,18 +233,18 @@ async def test_processes_with_different_wall_clocks_keep_each_others_sessions(tm
             assert other.session() == other.session_at_first
             assert list(await store.brokers()) == [7]
             assert store.session_id == ours
-        assert Changed.SESSION_LOST not in {event.what for event in ear.heard}
+        assert Changed.SESSION_LOST not in {event.what for event in recorder.events}
 
 
 @pytest.mark.parametrize("step_ms", STEPS)
 async def test_a_killed_process_with_another_wall_clock_is_missed_in_time(tmp_path: Path, step_ms: int) -> None:
     path = tmp_path / "kactl.db"
     async with SqliteStore(path, clock=SteppedClock(0)) as store:
-        ear = Ear(store)
+        recorder = EventRecorder(store)
         with child(path, step_ms):
             assert await store.controller() is not None
 
-        await ear.hear(Changed.CONTROLLER_GONE)
+        await recorder.wait_for(Changed.CONTROLLER_GONE)
         assert (await store.contest(2)).epoch == 2
 
 

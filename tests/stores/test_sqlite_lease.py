@@ -14,7 +14,7 @@ from kactl.stores.base import Changed, Store
 from kactl.stores.sqlite import SqliteStore, database
 from kactl.stores.sqlite.lease import POLL_MS
 from tests.clocks import ManualClock
-from tests.contracts.store_clients import WAIT_S, Ear, broker
+from tests.contracts.store_clients import WAIT_S, EventRecorder, broker
 
 pytestmark = pytest.mark.anyio
 
@@ -41,13 +41,13 @@ async def pass_time(clock: ManualClock, total_ms: float, *stores: SqliteStore) -
 
 
 async def test_the_office_is_held_for_as_long_as_its_holder_lives(store: SqliteStore, clock: ManualClock) -> None:
-    ear = Ear(store)
+    recorder = EventRecorder(store)
     await store.contest(1)
 
     await pass_time(clock, 3 * TIMEOUT_MS, store)
 
     assert await store.controller() is not None
-    assert ear.heard == []
+    assert recorder.events == []
 
 
 async def test_a_session_is_kept_alive_in_time_and_not_too_often(store: SqliteStore, clock: ManualClock) -> None:
@@ -62,7 +62,7 @@ async def test_a_session_is_kept_alive_in_time_and_not_too_often(store: SqliteSt
 
 
 async def test_a_standby_is_elected_when_the_holder_was_killed(store: SqliteStore, clock: ManualClock) -> None:
-    ear = Ear(store)
+    recorder = EventRecorder(store)
     killed = SqliteStore(store.path, clock=clock, session_timeout_ms=TIMEOUT_MS)
     await killed._thread.open()
     await killed._lease.open()  # and nobody tends it
@@ -74,7 +74,7 @@ async def test_a_standby_is_elected_when_the_holder_was_killed(store: SqliteStor
         await store.contest(2)
     await pass_time(clock, 2 * POLL_MS, store)
 
-    await ear.hear(Changed.CONTROLLER_GONE)
+    await recorder.wait_for(Changed.CONTROLLER_GONE)
     assert (await store.contest(2)).epoch == old.epoch + 1
     with pytest.raises(SessionExpired):
         await killed.contest(1, take_over=True)
@@ -97,15 +97,15 @@ async def test_an_office_whose_time_is_up_is_vacant_even_if_nobody_looked(tmp_pa
 
 
 async def test_a_process_that_slept_too_long_finds_out(store: SqliteStore, clock: ManualClock) -> None:
-    ear = Ear(store)
+    recorder = EventRecorder(store)
     await store.contest(1)
     first = store.session_id
 
     clock._passed_ms += TIMEOUT_MS  # nothing ran meanwhile
     await pass_time(clock, 2 * POLL_MS, store)
 
-    await ear.hear(Changed.SESSION_LOST)
-    await ear.hear(Changed.SESSION_OPENED)
+    await recorder.wait_for(Changed.SESSION_LOST)
+    await recorder.wait_for(Changed.SESSION_OPENED)
     assert store.session_id > first
     assert await store.controller() is None
 
@@ -212,15 +212,15 @@ async def test_a_session_that_was_not_renewed_for_long_is_doubtful_until_it_is(
 ) -> None:
     monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 0.0)
     async with SqliteStore(tmp_path / "kactl.db", clock=clock, session_timeout_ms=TIMEOUT_MS) as store:
-        heard: list[Changed] = []
-        store.subscribe(lambda event: heard.append(event.what))
+        events: list[Changed] = []
+        store.subscribe(lambda event: events.append(event.what))
         with closing(sqlite3.connect(store.path, isolation_level=None)) as blocking:
             blocking.execute("BEGIN IMMEDIATE")
 
             await pass_time(clock, TIMEOUT_MS * 0.7, store)
-            assert heard == []
+            assert events == []
             await pass_time(clock, TIMEOUT_MS * 0.2, store)
-            assert heard == [Changed.SESSION_DOUBTFUL]
+            assert events == [Changed.SUSPENDED]
         await pass_time(clock, POLL_MS, store)
 
-        assert heard == [Changed.SESSION_DOUBTFUL, Changed.SESSION_SURE]
+        assert events == [Changed.SUSPENDED, Changed.CONNECTED]

@@ -16,7 +16,7 @@ from tests.contracts.store_clients import (
     ORDERS,
     ORDERS_0,
     THREE_PARTITIONS,
-    Ear,
+    EventRecorder,
     delete_topic,
     lead,
     stored,
@@ -152,11 +152,11 @@ async def test_writes_that_went_into_a_snapshot_unseen_count_as_writes(
     monkeypatch.setattr(journal, "CHANGES_MAX", 1)
     async with open_store(path) as watching, open_store(path) as writer:
         fence = await lead(writer)
-        ear = Ear(watching)
+        recorder = EventRecorder(watching)
         await watching.watch_leaderships([ORDERS_0])
         position = (await watching.changes(None)).position
         await writer.commit(write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)
         await tidy(writer)  # the journal is empty now
 
         assert (await watching.changes(position)).whole
-        await ear.hear(Changed.LEADERSHIP, "orders-0")
+        await recorder.wait_for(Changed.LEADERSHIP, "orders-0")

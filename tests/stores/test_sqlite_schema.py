@@ -193,10 +193,10 @@ async def test_wall_clock_lease_lasts_one_more_timeout_after_the_migration(tmp_p
         assert version(path) == schema.SCHEMA_VERSION
         assert list(await store.brokers()) == [1]
         clock._passed_ms += TIMEOUT_MS - 1
-        await store._thread.run(store._thread.office.end_silent_sessions)
+        await store._thread.run(store._thread.sessions.end_silent_sessions)
         assert list(await store.brokers()) == [1]
         clock._passed_ms += 1
-        await store._thread.run(store._thread.office.end_silent_sessions)
+        await store._thread.run(store._thread.sessions.end_silent_sessions)
         assert list(await store.brokers()) == []
 
 

@@ -14,7 +14,7 @@ store       all of it as `kactl.stores.base.Store`
 """
 
 from .lease import SqliteSession
-from .office import NO_HOLDER, Holder
+from .sessions import NO_HOLDER, Holder
 from .store import SqliteStore
 
 __all__ = ["NO_HOLDER", "Holder", "SqliteSession", "SqliteStore"]

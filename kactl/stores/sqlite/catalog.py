@@ -15,7 +15,7 @@ from kactl.model import NO_BROKER, ZERO_ID, Fence, TopicPartition, TopicRef
 from kactl.state.records import named
 from kactl.stores.base import Assignments, Changed, Changes, Committed, Leaderships, Names, Notification, Write
 from kactl.stores.entries import topic_numbers
-from kactl.stores.pieces import Piece, joined
+from kactl.stores.topic_assignment import TopicAssignment, join
 
 from .database import Database
 from .frame import pack, seal, unpack, unseal
@@ -52,10 +52,10 @@ class Catalog:
                     refs.append(TopicRef(topic, topic_id))
                     pieces.append(_piece(unpack("assignment", number, frame)))
                     numbers.append(number)
-        return joined(refs, pieces), numbers
+        return join(refs, pieces), numbers
 
     def create_topics(
-        self, topics: Sequence[TopicRef], pieces: Sequence[Piece], configs: Mapping[str, Mapping[str, str]]
+        self, topics: Sequence[TopicRef], pieces: Sequence[TopicAssignment], configs: Mapping[str, Mapping[str, str]]
     ) -> None:
         with self._database.writing() as connection:
             for topic, piece in zip(topics, pieces, strict=True):
@@ -70,7 +70,7 @@ class Catalog:
                 self._write_config(name, config)
             self._database.stamp(Changed.TOPICS)
 
-    def write_assignment(self, topic: TopicRef, piece: Piece, fence: Fence | None) -> None:
+    def write_assignment(self, topic: TopicRef, piece: TopicAssignment, fence: Fence | None) -> None:
         with self._database.writing() as connection:
             if fence:
                 self._database.check_fence(fence)
@@ -193,7 +193,7 @@ class Catalog:
                     self._database.stamp(Changed.ISR_NOTIFICATIONS if isr else Changed.LOG_DIR_NOTIFICATIONS)
 
 
-def _columns(piece: Piece) -> dict[str, npt.NDArray[Any]]:
+def _columns(piece: TopicAssignment) -> dict[str, npt.NDArray[Any]]:
     return {
         "partition": piece.partition,
         "replicas": piece.replicas,
@@ -202,6 +202,6 @@ def _columns(piece: Piece) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def _piece(columns: dict[str, npt.NDArray[np.int32]]) -> Piece:
+def _piece(columns: dict[str, npt.NDArray[np.int32]]) -> TopicAssignment:
     adding, removing = columns["adding"].astype(np.bool_), columns["removing"].astype(np.bool_)
-    return Piece(columns["partition"], columns["replicas"], adding, removing)
+    return TopicAssignment(columns["partition"], columns["replicas"], adding, removing)

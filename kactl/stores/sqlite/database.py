@@ -198,7 +198,7 @@ class Database:
         self.wrote(self._snapshot.size - before)
         if done:
             size, changes = self._began_with
-            self.journal.snapshot_taken(self._snapshot, size=size, changes=changes)
+            self.journal.snapshot_taken(snapshot_bytes=self._snapshot.size, size=size, changes=changes)
             self._snapshot = None
 
     def _catch_up(self) -> None:

@@ -5,6 +5,7 @@ are committed, those of other processes when the database says that somebody els
 grown to the size of the snapshot, the next snapshot takes its place. A deleted topic is a change as well: its removal.
 """
 
+import dataclasses
 import sqlite3
 from pathlib import Path
 from typing import Final
@@ -16,14 +17,19 @@ from kactl.stores.change_log import ChangeLog
 from kactl.stores.entries import Entries, EntryTable
 
 from .frame import FrameDamagedError, kind_of, pack, unpack
+from .partition_watches import PartitionWatches
 from .schema import damaged
-from .snapshot import COLUMNS, Snapshot, sealed
-from .watched import WatchedEntries
 
 # Replaying a change costs about 50 us, however small it is; so many are a quarter of a second.
 CHANGES_MAX: Final = 5_000
 # A journal of this size loads in about the time that opening the file takes; smaller ones are not worth a snapshot.
 JOURNAL_BYTES_MIN: Final = 4 << 20
+_COLUMNS: Final = tuple(field.name for field in dataclasses.fields(Entries))
+
+
+def sealed(kind: str, key: int, entries: Entries) -> bytes:
+    """Returns a frame of entries: a change, or a part of a snapshot."""
+    return pack(kind, key, {name: getattr(entries, name) for name in _COLUMNS})
 
 
 class Journal:
@@ -34,7 +40,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.watched = WatchedEntries()
+        self.watched = PartitionWatches()
         self._clear()
 
     def _clear(self) -> None:
@@ -112,9 +118,9 @@ class Journal:
             "WHERE part < (SELECT min(part) FROM snapshot) + (SELECT snapshot_parts FROM meta)"
         ).fetchone()
 
-    def snapshot_taken(self, snapshot: Snapshot, *, size: int, changes: int) -> None:
+    def snapshot_taken(self, *, snapshot_bytes: int, size: int, changes: int) -> None:
         """A snapshot is in force: what the journal holds has been made since it was begun, at this size and length."""
-        self._snapshot_bytes = snapshot.size
+        self._snapshot_bytes = snapshot_bytes
         self._journal_bytes -= size
         self._changes -= changes
 
@@ -157,7 +163,7 @@ class Journal:
         try:
             columns = unpack(kind, key, frame)
             return Entries(
-                **{name: columns[name] for name in COLUMNS if name != "recovering"},
+                **{name: columns[name] for name in _COLUMNS if name != "recovering"},
                 recovering=columns["recovering"].astype(np.bool_),
             )
         except (FrameDamagedError, KeyError) as error:

@@ -47,29 +47,29 @@ class Lease:
 
     async def open(self) -> None:
         """Begin a session of our own. Sessions that are abandoned or have run out are ended first."""
-        abandoned = await self._thread.run(self._thread.office.end_abandoned_sessions)
+        abandoned = await self._thread.run(self._thread.sessions.end_abandoned_sessions)
         if abandoned:
             _LOGGER.info("%d sessions of the process that ran here before are ended", abandoned)
-        await self._thread.run(self._thread.office.end_silent_sessions)
+        await self._thread.run(self._thread.sessions.end_silent_sessions)
         self._renewed_ms = self._clock.boot_time().ms
-        self.session = await self._thread.run(self._thread.office.open_session, self._timeout_ms)
+        self.session = await self._thread.run(self._thread.sessions.open_session, self._timeout_ms)
 
     async def open_another(self, timeout_ms: int) -> "SqliteSession":
         """A session for a broker; its owner keeps it alive."""
-        number = await self._thread.run(self._thread.office.open_session, timeout_ms)
+        number = await self._thread.run(self._thread.sessions.open_session, timeout_ms)
         self._others.append(number)
         return SqliteSession(self._thread, number, timeout_ms)
 
     async def close(self) -> None:
         """End all of them, so that nobody has to wait until they run out."""
         try:
-            await self._thread.run(self._thread.office.close_sessions, [self.session, *self._others])
+            await self._thread.run(self._thread.sessions.close_sessions, [self.session, *self._others])
         except StoreError:
             _LOGGER.warning("the sessions of this process could not be ended and have to run out", exc_info=True)
 
     async def contest(self, controller_id: int, *, take_over: bool) -> Fence:
         return await self._thread.run(
-            self._thread.office.contest,
+            self._thread.sessions.contest,
             self.session,
             controller_id,
             take_over=take_over,
@@ -97,11 +97,11 @@ class Lease:
         late = self._clock.boot_time().ms - self._renewed_ms >= DOUBT_AFTER * self._timeout_ms
         if late and not self._is_doubtful and self.session != _NO_SESSION:
             self._is_doubtful = True
-            self._tell(StoreEvent(Changed.SESSION_DOUBTFUL))
+            self._tell(StoreEvent(Changed.SUSPENDED))
 
     def _trust(self) -> None:
         if self._is_doubtful and self.session != _NO_SESSION:
-            self._tell(StoreEvent(Changed.SESSION_SURE))
+            self._tell(StoreEvent(Changed.CONNECTED))
         self._is_doubtful = False
 
     async def _tend_once(self) -> None:
@@ -115,16 +115,16 @@ class Lease:
 
     def _look(self) -> bool:
         """In the database's thread: all that is due. Whether our session stands."""
-        office, now_ms = self._thread.office, self._clock.boot_time().ms
+        sessions, now_ms = self._thread.sessions, self._clock.boot_time().ms
         if now_ms - self._renewed_ms >= self._timeout_ms / RENEWALS_PER_TIMEOUT:
             try:
-                office.keep_alive(self.session)
+                sessions.keep_alive(self.session)
             except SessionExpired:
                 return False
             self._renewed_ms = now_ms
-        office.end_silent_sessions()
+        sessions.end_silent_sessions()
         self._thread.database.tidy()
-        return office.has_session(self.session)
+        return sessions.has_session(self.session)
 
 
 class SqliteSession:
@@ -140,13 +140,13 @@ class SqliteSession:
         return self._timeout_ms
 
     async def register(self, broker: Broker) -> int:
-        return await self._thread.run(self._thread.office.register, self.id, broker)
+        return await self._thread.run(self._thread.sessions.register, self.id, broker)
 
     async def keep_alive(self) -> None:
         if not self._thread.is_open:
             raise SessionExpired(f"session {self.id} has ended with the store that it was opened through")
-        await self._thread.run(self._thread.office.keep_alive, self.id)
+        await self._thread.run(self._thread.sessions.keep_alive, self.id)
 
     async def close(self) -> None:
         if self._thread.is_open:  # else it has ended already
-            await self._thread.run(self._thread.office.close_sessions, [self.id])
+            await self._thread.run(self._thread.sessions.close_sessions, [self.id])

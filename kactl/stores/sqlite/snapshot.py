@@ -9,28 +9,15 @@ Of several processes that write one, the first to finish wins: it removes what t
 see that theirs has become void.
 """
 
-import dataclasses
 import sqlite3
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from kactl.stores.entries import Entries
-
-from .frame import pack
-
-if TYPE_CHECKING:
-    from .journal import Journal
+from .journal import Journal, sealed
 
 # About 1 MiB: forcing it to disk takes a few milliseconds. A damaged one is named.
 PART_ROWS: Final = 1 << 16
 # From one base to the next. No snapshot has as many parts.
 BASES_APART: Final = 1 << 20
-
-COLUMNS: Final = tuple(field.name for field in dataclasses.fields(Entries))
-
-
-def sealed(kind: str, key: int, entries: Entries) -> bytes:
-    """The frame of some entries."""
-    return pack(kind, key, {name: getattr(entries, name) for name in COLUMNS})
 
 
 class Snapshot:
@@ -43,7 +30,7 @@ class Snapshot:
         size: bytes of the parts written so far.
     """
 
-    def __init__(self, connection: sqlite3.Connection, journal: "Journal") -> None:
+    def __init__(self, connection: sqlite3.Connection, journal: Journal) -> None:
         (highest,) = connection.execute("SELECT max(part) FROM snapshot").fetchone()
         self._base = 0 if highest is None else (highest // BASES_APART + 1) * BASES_APART
         self._replaces = _in_force(connection)
@@ -52,11 +39,11 @@ class Snapshot:
         self.seq = journal.seq
         self.size = 0
 
-    def is_void(self, connection: sqlite3.Connection, journal: "Journal") -> bool:
+    def is_void(self, connection: sqlite3.Connection, journal: Journal) -> bool:
         """Whether there is no use in going on."""
         return journal.removals != self._removals or _in_force(connection) != self._replaces
 
-    def write_part(self, connection: sqlite3.Connection, journal: "Journal") -> bool:
+    def write_part(self, connection: sqlite3.Connection, journal: Journal) -> bool:
         """Write the next part; with the last one it is in force.
 
         Returns:

@@ -38,13 +38,13 @@ from kactl.stores.base import (
     StoreEvent,
     Write,
 )
+from kactl.stores.deleted_topics import DeletedTopics
 from kactl.stores.entries import leader_write
-from kactl.stores.listing import Listing
-from kactl.stores.pieces import Piece, parted
+from kactl.stores.topic_assignment import TopicAssignment, split
 from kactl.stores.watches import Watches
 
 from .lease import SESSION_TIMEOUT_MS, Lease, SqliteSession
-from .office import NO_HOLDER, Holder
+from .sessions import NO_HOLDER, Holder
 from .thread import DatabaseThread
 
 
@@ -72,7 +72,7 @@ class SqliteStore:
     ) -> None:
         self.path = Path(path)
         self._watches = Watches()
-        self._listing = Listing()
+        self._deleted_topics = DeletedTopics()
         clock = SystemClock() if clock is None else clock
         self._thread = DatabaseThread(self.path, self._watches.fire, clock=clock, holder=holder)
         self._lease = Lease(self._thread, self._watches.fire, clock=clock, timeout_ms=session_timeout_ms)
@@ -120,52 +120,52 @@ class SqliteStore:
 
     async def controller(self) -> ControllerRecord | None:
         arm = partial(self._watches.arm, Changed.CONTROLLER)
-        return await self._thread.watch(arm, self._thread.office.controller)
+        return await self._thread.watch(arm, self._thread.sessions.controller)
 
     async def contest(self, controller_id: int, *, take_over: bool = False) -> Fence:
         fence = await self._lease.contest(controller_id, take_over=take_over)
-        self._listing.forget()
+        self._deleted_topics.forget()
         return fence
 
     async def resign(self, fence: Fence) -> None:
-        await self._thread.run(self._thread.office.resign, fence)
+        await self._thread.run(self._thread.sessions.resign, fence)
 
     async def check(self, fence: Fence) -> None:
-        await self._thread.run(self._thread.office.check, fence)
+        await self._thread.run(self._thread.sessions.check, fence)
 
     # -- brokers and topics
 
     async def brokers(self) -> dict[int, Broker]:
         arm = partial(self._watches.arm, Changed.BROKERS)
-        return await self._thread.watch(arm, self._thread.office.brokers)
+        return await self._thread.watch(arm, self._thread.sessions.brokers)
 
     async def broker(self, broker: int) -> Broker | None:
-        return await self._thread.run(self._thread.office.broker, broker)
+        return await self._thread.run(self._thread.sessions.broker, broker)
 
     async def topics(self) -> list[str]:
         arm = partial(self._watches.arm, Changed.TOPICS)
         found = await self._thread.watch(arm, self._thread.catalog.topics)
-        if not self._watches.is_heard:
+        if not self._watches.has_listener:
             return sorted(found)
-        self._listing.compare(found)
+        self._deleted_topics.compare(found)
         return sorted(found)
 
     def take_deleted_topics(self) -> frozenset[str]:
-        return self._listing.take()
+        return self._deleted_topics.take()
 
     async def assignments(self, topics: Collection[str]) -> Assignments:
         arm = partial(self._watches.arm_all, Changed.TOPIC, topics)
         found, numbers = await self._thread.watch(arm, self._thread.catalog.assignments, topics)
-        if self._watches.is_heard:
+        if self._watches.has_listener:
             for ref, number in zip(found.topics, numbers, strict=True):
-                self._listing.saw(ref.name, number)
+                self._deleted_topics.saw(ref.name, number)
         return found
 
     async def create_topic(
         self, topic: TopicRef, assignment: Mapping[int, Assignment], config: Mapping[str, str]
     ) -> None:
         await self._thread.run(
-            self._thread.catalog.create_topics, [topic], [Piece.of(assignment)], {topic.name: config}
+            self._thread.catalog.create_topics, [topic], [TopicAssignment.of(assignment)], {topic.name: config}
         )
 
     async def create_topics(self, assignments: Assignments) -> None:
@@ -174,12 +174,12 @@ class SqliteStore:
         Raises:
             TopicExists: one of them is there; nothing was changed.
         """
-        await self._thread.run(self._thread.catalog.create_topics, assignments.topics, parted(assignments), {})
+        await self._thread.run(self._thread.catalog.create_topics, assignments.topics, split(assignments), {})
 
     async def write_assignment(
         self, topic: TopicRef, assignment: Mapping[int, Assignment], fence: Fence | None
     ) -> None:
-        await self._thread.run(self._thread.catalog.write_assignment, topic, Piece.of(assignment), fence)
+        await self._thread.run(self._thread.catalog.write_assignment, topic, TopicAssignment.of(assignment), fence)
 
     async def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
         arm = partial(self._watches.arm_all, Changed.TOPIC_CONFIG, topics)
@@ -210,7 +210,7 @@ class SqliteStore:
     async def delete_topics(self, topics: Mapping[str, Ints], fence: Fence) -> dict[str, StoreError]:
         await self._thread.run(self._thread.requests.delete_topics, list(topics), fence)
         for topic in topics:
-            self._listing.forget(topic)
+            self._deleted_topics.forget(topic)
         return {}
 
     async def partitions_begun(self, topic: str) -> list[int]:

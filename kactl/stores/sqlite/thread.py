@@ -12,8 +12,8 @@ from kactl.stores.base import StoreEvent
 
 from .catalog import Catalog
 from .database import Database
-from .office import NO_HOLDER, Holder, Office
 from .requests import Requests
+from .sessions import NO_HOLDER, Holder, Sessions
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -26,7 +26,7 @@ class DatabaseThread:
 
     Args:
         tell: is given every change, whoever made it.
-        holder: see `Office`.
+        holder: see `Sessions`.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class DatabaseThread:
         self._tell = tell
         self._clock = clock
         self._holder = holder
-        self._parts: tuple[Database, Office, Catalog, Requests] | None = None
+        self._parts: tuple[Database, Sessions, Catalog, Requests] | None = None
         self._executor: ThreadPoolExecutor | None = None
 
     @property
@@ -48,7 +48,7 @@ class DatabaseThread:
         return self._opened[0]
 
     @property
-    def office(self) -> Office:
+    def sessions(self) -> Sessions:
         return self._opened[1]
 
     @property
@@ -79,8 +79,8 @@ class DatabaseThread:
             self._executor.submit(lambda: opened[0].close() if opened else None)
             self._executor.shutdown()
             raise
-        office = Office(database, self._clock, holder=self._holder)
-        self._parts = (database, office, Catalog(database), Requests(database))
+        sessions = Sessions(database, self._clock, holder=self._holder)
+        self._parts = (database, sessions, Catalog(database), Requests(database))
 
     async def close(self) -> None:
         if self._executor and self._parts:
@@ -117,7 +117,7 @@ class DatabaseThread:
             loop.call_soon_threadsafe(self._tell, event)
 
     @property
-    def _opened(self) -> tuple[Database, Office, Catalog, Requests]:
+    def _opened(self) -> tuple[Database, Sessions, Catalog, Requests]:
         if self._parts is None:
             raise IllegalState("a SqliteStore is used inside `async with` only")
         return self._parts

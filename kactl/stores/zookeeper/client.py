@@ -1,7 +1,6 @@
 """One ZooKeeper session: what is asked over it, at which pace, and what becomes of it when connections break.
 
-The line itself is a `link`'s, of which there are two kinds (`kactl.stores.zookeeper.link`); nothing else in this folder
-knows them.
+A `Connection` carries the requests; `kactl.stores.zookeeper.connection` has two implementations of it.
 
 At most `max_in_flight` requests are unanswered at a time; the rest wait here. A request that was lost with its
 connection is sent again, and only that one, once there is a connection again: it may then find its own first try done.
@@ -27,9 +26,9 @@ from kazoo.protocol.states import KazooState
 from kactl.errors import KactlError, SessionExpired, StoreUnavailable
 from kactl.runtime.logs import logger
 
-from . import link, request
-from .answers import Answers, Call
+from . import connection, request
 from .request import MultiRead
+from .responses import Call, Responses
 
 log = logger(__name__)
 
@@ -41,10 +40,10 @@ READ_BATCH: Final = 100
 PATIENCE: Final = 2
 
 # kazoo's words for how a session fares, which all of this folder uses.
-_WORDS: Final = {
-    link.State.CONNECTED: KazooState.CONNECTED,
-    link.State.SUSPENDED: KazooState.SUSPENDED,
-    link.State.LOST: KazooState.LOST,
+_KAZOO_STATES: Final = {
+    connection.State.CONNECTED: KazooState.CONNECTED,
+    connection.State.SUSPENDED: KazooState.SUSPENDED,
+    connection.State.LOST: KazooState.LOST,
 }
 
 
@@ -69,7 +68,7 @@ class Client:
         on_state: Callable[[str], None] = lambda state: None,
         on_watch: Callable[[str, str], None] = lambda kind, path: None,
         on_tree: Callable[[str], None] = lambda path: None,
-        kind: link.Kind = "kactl",
+        kind: connection.Kind = "kactl",
     ) -> None:
         self.hosts, slash, chroot = connect.partition("/")
         self.chroot = (slash + chroot).rstrip("/")
@@ -88,7 +87,9 @@ class Client:
         self._lost: deque[Call] = deque()
         self._flying: set[Call] = set()
         self._progress = 0
-        self._link = link.make(kind, self.hosts, session_timeout_ms=session_timeout_ms, heard=_Ear(self))
+        self._connection = connection.make(
+            kind, self.hosts, session_timeout_ms=session_timeout_ms, listener=SessionListener(self)
+        )
 
     # -- beginning and end
 
@@ -99,7 +100,7 @@ class Client:
             StoreUnavailable: no server took us in within the session timeout; everything is closed again.
         """
         try:
-            if not await self._link.open():
+            if not await self._connection.open():
                 timeout_s = self.session_timeout_ms / 1000
                 raise StoreUnavailable(f"no ZooKeeper at {self.hosts} answered within {timeout_s:g} s{self._trouble()}")
         except BaseException:
@@ -113,7 +114,7 @@ class Client:
         self._closing = True
         self._fail_all(StoreUnavailable("the ZooKeeper client has been closed"))
         with anyio.CancelScope(shield=True):
-            await self._link.close()
+            await self._connection.close()
 
     @property
     def trouble(self) -> str:
@@ -123,13 +124,13 @@ class Client:
     @property
     def session_id(self) -> int | None:
         """None while there is no connection."""
-        session = self._link.session
+        session = self._connection.session
         return None if session is None else session[0]
 
     @property
     def session(self) -> tuple[int, bytes] | None:
         """The session's id and password, with which another connection could take it over."""
-        return self._link.session
+        return self._connection.session
 
     @property
     def reads_many(self) -> bool:
@@ -150,7 +151,7 @@ class Client:
         """The answer to one request, or its error as an object. See `ask_all`."""
         return (await self.ask_all([request])).results[0]
 
-    async def ask_all(self, requests: Sequence[Any]) -> Answers:
+    async def ask_all(self, requests: Sequence[Any]) -> Responses:
         """Send some requests, in order and without waiting in between, and gather what comes of each.
 
         Raises:
@@ -158,7 +159,7 @@ class Client:
             StoreUnavailable: nothing at all was answered for two session timeouts; the same holds.
         """
         done = asyncio.get_running_loop().create_future()
-        answers = self.submit(requests, lambda answers: None if done.done() else done.set_result(None))
+        responses = self.submit(requests, lambda responses: None if done.done() else done.set_result(None))
         try:
             while not done.done():
                 before = self._progress
@@ -166,24 +167,24 @@ class Client:
                 if not done.done() and self._progress == before:
                     raise self._silent()
         finally:
-            answers.over = True
-        if answers.error is not None:
-            raise answers.error
-        return answers
+            responses.over = True
+        if responses.error is not None:
+            raise responses.error
+        return responses
 
     async def read_all(self, paths: Sequence[str]) -> list[Any]:
         """The data of many nodes, as (data, stat) or an error for each; without watches. Paths are relative."""
         if self._reads_many:
             whole = [self.path(path) for path in paths]
             blocks = [tuple(whole[at : at + READ_BATCH]) for at in range(0, len(whole), READ_BATCH)]
-            answers = await self.ask_all([MultiRead(block) for block in blocks])
-            if not any(isinstance(block, UnimplementedError) for block in answers.results):
-                return _unfold(answers.results, [len(block) for block in blocks])
+            responses = await self.ask_all([MultiRead(block) for block in blocks])
+            if not any(isinstance(block, UnimplementedError) for block in responses.results):
+                return _unfold(responses.results, [len(block) for block in blocks])
             log.info("ZooKeeper at %s reads one node at a time; version 3.6 or later is faster", self.hosts)
             self._reads_many = False
         return (await self.ask_all([self.get(path) for path in paths])).results
 
-    async def watch_tree(self, path: str, heard: Callable[[str, str], None] | None = None) -> Any:
+    async def watch_tree(self, path: str, listener: Callable[[str, str], None] | None = None) -> Any:
         """Watch everything at and below a path for as long as this connection lasts; None, or an error as an object.
 
         Several trees may be watched, also one within another.
@@ -192,24 +193,24 @@ class Client:
             heard: called in the loop with kazoo's word for the kind of event, and the path relative to the chroot;
                 None for the client's `on_tree`.
         """
-        self._trees[self.path(path)] = heard or (lambda kind, path: self._on_tree(path))
+        self._trees[self.path(path)] = listener or (lambda kind, path: self._on_tree(path))
         return await self.ask(request.watch_tree(self.path(path)))
 
     async def unwatch_tree(self, path: str) -> Any:
         """Take away all watches on just this path, which is the root of a tree; None, or an error as an object."""
         return await self.ask(request.unwatch(self.path(path)))
 
-    def submit(self, requests: Sequence[Any], finished: Callable[[Answers], None]) -> Answers:
+    def submit(self, requests: Sequence[Any], finished: Callable[[Responses], None]) -> Responses:
         """Send some requests; `finished` is called in the loop when all are answered, or `error` says why not."""
-        answers = Answers(len(requests), finished)
+        responses = Responses(len(requests), finished)
         if self._closing:
-            answers.finish(StoreUnavailable("the ZooKeeper client has been closed"))
+            responses.finish(StoreUnavailable("the ZooKeeper client has been closed"))
         elif not requests:
-            answers.finish()
+            responses.finish()
         else:
-            self._waiting.extend(Call(request, answers, at) for at, request in enumerate(requests))
+            self._waiting.extend(Call(request, responses, at) for at, request in enumerate(requests))
             self._send()
-        return answers
+        return responses
 
     def _send(self) -> None:
         while self.connected and len(self._flying) < self._max_in_flight:
@@ -219,10 +220,10 @@ class Client:
                 call = self._waiting.popleft()
             else:
                 return
-            if call.answers.over:
+            if call.responses.over:
                 continue
             self._flying.add(call)
-            self._link.send(call)
+            self._connection.send(call)
 
     # -- what the link says
 
@@ -230,33 +231,33 @@ class Client:
         if call not in self._flying:
             return  # the session ended meanwhile, and the call with it
         self._flying.discard(call)
-        answers = call.answers
-        if answers.over:
+        responses = call.responses
+        if responses.over:
             return
         if self._closing and isinstance(result, ZookeeperError):
-            answers.finish(StoreUnavailable("the ZooKeeper client has been closed"))
+            responses.finish(StoreUnavailable("the ZooKeeper client has been closed"))
         elif isinstance(result, ConnectionClosedError | AuthFailedError):
-            answers.finish(StoreUnavailable(f"the ZooKeeper session at {self.hosts} is closed: {result!r}"))
+            responses.finish(StoreUnavailable(f"the ZooKeeper session at {self.hosts} is closed: {result!r}"))
         elif isinstance(result, SessionExpiredError):
-            answers.finish(self._expired())
+            responses.finish(self._expired())
         elif isinstance(result, Exception) and not isinstance(result, ZookeeperError):
-            answers.finish(StoreUnavailable(f"no sense could be made of an answer or of its question: {result!r}"))
+            responses.finish(StoreUnavailable(f"no sense could be made of an answer or of its question: {result!r}"))
         else:
             self._progress += 1
-            answers.put(call.at, result)
+            responses.put(call.at, result)
 
     def _lose(self, call: Call) -> None:
         if call in self._flying:
             self._flying.discard(call)
-            if not call.answers.over:
-                call.answers.repeated.add(call.at)
+            if not call.responses.over:
+                call.responses.repeated.add(call.at)
                 self._lost.append(call)
 
-    def _state_changed(self, state: link.State) -> None:
-        self.connected = state is link.State.CONNECTED
-        if state is link.State.LOST:
+    def _state_changed(self, state: connection.State) -> None:
+        self.connected = state is connection.State.CONNECTED
+        if state is connection.State.LOST:
             self._fail_all(self._expired())
-        self._on_state(_WORDS[state])
+        self._on_state(_KAZOO_STATES[state])
 
     def _watch_fired(self, kind: str, path: str) -> None:
         if path.startswith(self.chroot):
@@ -271,7 +272,7 @@ class Client:
         )
 
     def _trouble(self) -> str:
-        return f"; the last that is known is that {self._link.trouble}" if self._link.trouble else ""
+        return f"; the last that is known is that {self._connection.trouble}" if self._connection.trouble else ""
 
     def _expired(self) -> SessionExpired:
         return SessionExpired(f"ZooKeeper at {self.hosts} has ended our session")
@@ -282,21 +283,21 @@ class Client:
         self._lost.clear()
         self._waiting.clear()
         for call in calls:
-            call.answers.finish(error)
+            call.responses.finish(error)
 
     # -- requests that may watch
 
     def get(self, path: str, *, watch: bool = False) -> Any:
-        return GetData(self.path(path), self._link.watcher if watch else None)
+        return GetData(self.path(path), self._connection.watcher if watch else None)
 
     def exists(self, path: str, *, watch: bool = False) -> Any:
-        return Exists(self.path(path), self._link.watcher if watch else None)
+        return Exists(self.path(path), self._connection.watcher if watch else None)
 
     def children(self, path: str, *, watch: bool = False) -> Any:
-        return GetChildren2(self.path(path), self._link.watcher if watch else None)
+        return GetChildren2(self.path(path), self._connection.watcher if watch else None)
 
 
-class _Ear:
+class SessionListener:
     """What a client hears of its link. What those who are called do wrong costs nobody else what stands behind it."""
 
     def __init__(self, client: Client) -> None:
@@ -316,7 +317,7 @@ class _Ear:
         if not self._client._closing:
             self._safely(self._client._tree_changed, root, kind, path)
 
-    def state_changed(self, state: link.State) -> None:
+    def state_changed(self, state: connection.State) -> None:
         if not self._client._closing:
             self._safely(self._client._state_changed, state)
 

@@ -12,8 +12,8 @@ from kactl.runtime.logs import logger
 from kactl.stores.base import Changed, StoreEvent
 
 from . import layout
-from .answers import Answers
 from .client import Client
+from .responses import Responses
 from .watches import Kind, Watches
 
 log = logger(__name__)
@@ -48,11 +48,11 @@ class ConfigChanges:
             self._look(self._compare)
 
     def _look(self, then: Callable[[set[str]], None]) -> None:
-        def listed(answers: Answers) -> None:
-            if answers.error is not None:
+        def listed(responses: Responses) -> None:
+            if responses.error is not None:
                 self._known = None  # with the session; the next failover begins again
                 return
-            (found,) = answers.results
+            (found,) = responses.results
             if isinstance(found, ZookeeperError):
                 log.warning(
                     "%s could not be listed, changed configurations go unseen: %r", layout.CONFIG_CHANGES, found
@@ -72,9 +72,9 @@ class ConfigChanges:
         self._known = names
         paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in new]
 
-        def read(answers: Answers) -> None:
-            if answers.error is None:
-                for path, node in zip(paths, answers.results, strict=True):
+        def read(responses: Responses) -> None:
+            if responses.error is None:
+                for path, node in zip(paths, responses.results, strict=True):
                     self._tell(path, node)
 
         self._client.submit([self._client.get(path) for path in paths], read)

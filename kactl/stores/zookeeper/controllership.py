@@ -20,10 +20,10 @@ from kactl.model import NO_BROKER, ControllerRecord, Fence
 from kactl.runtime.logs import logger
 from kactl.stores.base import Outcome
 
-from . import fenced, layout, request
-from .answers import Answers
+from . import fenced_writes, layout, request
 from .client import Client
 from .json_node import INT32_MAX
+from .responses import Responses
 from .watches import Kind, Watches
 
 log = logger(__name__)
@@ -38,8 +38,8 @@ async def read(client: Client, watches: Watches | None, *, sticky: bool) -> Cont
     watched = watches is not None
     paths = [layout.CONTROLLER, layout.LOCK] if sticky else [layout.CONTROLLER]
     requests = [client.exists(path, watch=watched) for path in paths]
-    answers = await client.ask_all([*requests, client.get(layout.CONTROLLER), client.get(layout.CONTROLLER_EPOCH)])
-    *seen, held, epoch = answers.results
+    responses = await client.ask_all([*requests, client.get(layout.CONTROLLER), client.get(layout.CONTROLLER_EPOCH)])
+    *seen, held, epoch = responses.results
     if watches is not None:
         for path, found in zip(paths, seen, strict=True):
             watches.saw(path, Kind.DATA, found)
@@ -81,8 +81,8 @@ async def contest(client: Client, controller_id: int, *, take_over: bool, sticky
         operations += _taking(client, layout.CONTROLLER, held, data, ephemeral=not sticky)
         if sticky:
             operations += _taking(client, layout.LOCK, lock, str(controller_id).encode(), ephemeral=True)
-        answers = await client.ask_all([request.multi(operations)])
-        fence = await _won(client, answers, ours, proof=layout.LOCK if sticky else layout.CONTROLLER)
+        responses = await client.ask_all([request.multi(operations)])
+        fence = await _won(client, responses, ours, proof=layout.LOCK if sticky else layout.CONTROLLER)
         if fence is not None:
             return fence
     raise ControllerMoved(ours=0, theirs=ours)
@@ -117,15 +117,15 @@ async def _first_epoch(client: Client) -> tuple[int, int]:
     return _epoch(await client.ask(client.get(layout.CONTROLLER_EPOCH)))
 
 
-async def _won(client: Client, answers: Answers, epoch: int, *, proof: str) -> Fence | None:
+async def _won(client: Client, responses: Responses, epoch: int, *, proof: str) -> Fence | None:
     """What an election's multi gave us; None if somebody was faster. `proof` is ephemeral, and ours if we won."""
-    result = answers.results[0]
+    result = responses.results[0]
     error = request.first_error(result)
     if error is None:
         return Fence(epoch, int(result[0].version))
     if not isinstance(error, BadVersionError | NodeExistsError | NoNodeError):
         raise StoreError(f"the election failed: {error!r}")
-    if not answers.repeated:
+    if not responses.repeated:
         return None
     held, stored = (await client.ask_all([client.exists(proof), client.get(layout.CONTROLLER_EPOCH)])).results
     if held is None or held.ephemeralOwner != client.session_id:
@@ -137,7 +137,7 @@ async def _won(client: Client, answers: Answers, epoch: int, *, proof: str) -> F
 async def resign(client: Client, fence: Fence, *, sticky: bool) -> None:
     """Delete under the fence what says that we hold it; nothing to do where it is gone already."""
     path = layout.LOCK if sticky else layout.CONTROLLER
-    (outcome,) = await fenced.commit(client, [[fenced.delete(path)]], fence, batch=1)
+    (outcome,) = await fenced_writes.commit(client, [[fenced_writes.delete(path)]], fence, batch=1)
     if outcome != Outcome.COMMITTED:
         raise StoreError(f"{path} could not be deleted")
 

@@ -23,7 +23,7 @@ from kactl.runtime.logs import logger
 from kactl.state.rows import Ints
 from kactl.stores.base import Outcome
 
-from . import fenced, layout, request
+from . import fenced_writes, layout, request
 from .client import Client
 from .delete_multi import PartitionsDeletion, packed
 
@@ -41,10 +41,10 @@ _Node = tuple[str, str]
 async def mark(client: Client, topic: str) -> None:
     """See `Store.mark_deletion`. One that stands after a lost connection may be our own, and is taken for it."""
     path = layout.deletion(topic)
-    answers = await client.ask_all([request.create(client.path(path), None)])
-    result = answers.results[0]
+    responses = await client.ask_all([request.create(client.path(path), None)])
+    result = responses.results[0]
     if isinstance(result, NodeExistsError):
-        if not answers.repeated:
+        if not responses.repeated:
             raise BeingDeleted(topic)
     elif isinstance(result, ZookeeperError):
         raise StoreError(f"topic {topic!r} could not be marked for deletion: {result!r}")
@@ -59,7 +59,7 @@ async def unmark(client: Client, topics: Collection[str], fence: Fence, *, batch
 async def delete(client: Client, topics: Mapping[str, Ints], fence: Fence, *, batch: int) -> dict[str, StoreError]:
     """See `Store.delete_topics`."""
     await _delete_partitions(client, topics, fence, batch)
-    outcomes = await fenced.commit(client, [_own(topic) for topic in topics], fence, batch=batch)
+    outcomes = await fenced_writes.commit(client, [_own(topic) for topic in topics], fence, batch=batch)
     stuck = [topic for topic, outcome in zip(topics, outcomes, strict=True) if outcome != Outcome.COMMITTED]
     failed = await _clear(client, stuck, fence, batch) if stuck else {}
     marks = {topic: layout.deletion(topic) for topic in topics if topic not in failed}
@@ -82,9 +82,9 @@ async def partitions_begun(client: Client, topic: str) -> list[int]:
 # -- what we are told of -----------------------------------------------------------------------------------------------
 
 
-def _own(topic: str) -> list[fenced.Step]:
+def _own(topic: str) -> list[fenced_writes.Op]:
     paths = (layout.partitions(topic), layout.topic(topic), layout.topic_config(topic))
-    return [fenced.delete(path) for path in paths]
+    return [fenced_writes.delete(path) for path in paths]
 
 
 async def _delete_partitions(client: Client, topics: Mapping[str, Ints], fence: Fence, batch: int) -> None:
@@ -96,8 +96,8 @@ async def _delete_partitions(client: Client, topics: Mapping[str, Ints], fence: 
     epoch = client.path(layout.CONTROLLER_EPOCH)
     whole = {client.path(layout.partitions(topic)): numbers for topic, numbers in topics.items()}
     pieces = packed(whole, max(1, batch // 2))
-    answers = await client.ask_all([PartitionsDeletion(epoch, fence.version, piece) for piece in pieces])
-    for result in answers.results:
+    responses = await client.ask_all([PartitionsDeletion(epoch, fence.version, piece) for piece in pieces])
+    for result in responses.results:
         if not isinstance(result, ZookeeperError) and result[0] == BadVersionError.code:
             raise ControllerMoved(ours=fence.epoch)
 
@@ -108,15 +108,17 @@ async def _delete_partitions(client: Client, topics: Mapping[str, Ints], fence: 
 async def _clear(client: Client, topics: Sequence[str], fence: Fence, batch: int) -> dict[str, StoreError]:
     """Delete topics of which more is there than we were told of, or less; why some of them are still there."""
     begun, failed = await _children(client, [(topic, layout.partitions(topic)) for topic in topics])
-    groups = [[fenced.delete(f"{path}/state"), fenced.delete(path)] for _, path in begun]
+    groups = [[fenced_writes.delete(f"{path}/state"), fenced_writes.delete(path)] for _, path in begun]
     # One that fails has other nodes below it, which the next step finds.
-    await fenced.commit(client, groups, fence, batch=batch)
+    await fenced_writes.commit(client, groups, fence, batch=batch)
     left = [topic for topic in topics if topic not in failed]
     for _ in range(LOOKS_MAX):
         # Normally these are two nodes for each. Requests are done in order: children are gone before their parents.
         nodes, unseen = await _trees(client, left)
         failed |= unseen
-        outcomes = await fenced.commit(client, [[fenced.delete(path)] for _, path in nodes], fence, batch=batch)
+        outcomes = await fenced_writes.commit(
+            client, [[fenced_writes.delete(path)] for _, path in nodes], fence, batch=batch
+        )
         stay = dict(node for node, outcome in zip(nodes, outcomes, strict=True) if outcome != Outcome.COMMITTED)
         left = [topic for topic in left if topic in stay]
         if not left:
@@ -134,9 +136,9 @@ def _still_there(topic: str, nodes: Iterable[_Node]) -> StoreError:
 
 async def _trees(client: Client, topics: Sequence[str]) -> tuple[list[_Node], dict[str, StoreError]]:
     """The nodes of topics and all below them, children before parents, and why those of some could not be seen."""
-    answers = await client.ask_all([client.exists(layout.topic(topic)) for topic in topics])
+    responses = await client.ask_all([client.exists(layout.topic(topic)) for topic in topics])
     found = level = [
-        (topic, layout.topic(topic)) for topic, stat in zip(topics, answers.results, strict=True) if stat is not None
+        (topic, layout.topic(topic)) for topic, stat in zip(topics, responses.results, strict=True) if stat is not None
     ]
     failed: dict[str, StoreError] = {}
     for _ in range(DEPTH_MAX):
@@ -158,8 +160,8 @@ async def _children(client: Client, parents: Sequence[_Node]) -> tuple[list[_Nod
     """All children of some nodes, those that are gone have none; and why some could not be listed, by topic."""
     found: list[_Node] = []
     failed: dict[str, StoreError] = {}
-    answers = await client.ask_all([client.children(path) for _, path in parents])
-    for (topic, parent), result in zip(parents, answers.results, strict=True):
+    responses = await client.ask_all([client.children(path) for _, path in parents])
+    for (topic, parent), result in zip(parents, responses.results, strict=True):
         if isinstance(result, NoNodeError):
             continue
         if isinstance(result, ZookeeperError):
@@ -171,7 +173,9 @@ async def _children(client: Client, parents: Sequence[_Node]) -> tuple[list[_Nod
 
 async def _delete(client: Client, paths: Mapping[str, str], fence: Fence, batch: int) -> dict[str, StoreError]:
     """Delete one node of each topic; why some of them are still there."""
-    outcomes = await fenced.commit(client, [[fenced.delete(path)] for path in paths.values()], fence, batch=batch)
+    outcomes = await fenced_writes.commit(
+        client, [[fenced_writes.delete(path)] for path in paths.values()], fence, batch=batch
+    )
     return {
         topic: StoreError(f"{path} could not be deleted: see what stands below it, and who may delete it")
         for (topic, path), outcome in zip(paths.items(), outcomes, strict=True)

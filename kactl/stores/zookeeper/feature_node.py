@@ -14,7 +14,7 @@ from kactl.model import NO_VERSION, Features, Fence, ProducerIdBlock
 from kactl.runtime.logs import logger
 from kactl.stores.base import Outcome
 
-from . import admin_layout, fenced, layout, request
+from . import admin_layout, fenced_writes, layout, request
 from .client import Client
 
 log = logger(__name__)
@@ -48,8 +48,12 @@ async def write(client: Client, features: Features, fence: Fence) -> Features:
         if isinstance(stat, ZookeeperError):
             raise StoreError(f"{layout.FEATURES} could not be looked at: {stat!r}")
         expected = NO_VERSION if stat is None else stat.version
-        step = fenced.create(layout.FEATURES, data) if stat is None else fenced.put(layout.FEATURES, data, expected)
-        (outcome,) = await fenced.commit(client, [[step]], fence, batch=1)
+        op = (
+            fenced_writes.create(layout.FEATURES, data)
+            if stat is None
+            else fenced_writes.put(layout.FEATURES, data, expected)
+        )
+        (outcome,) = await fenced_writes.commit(client, [[op]], fence, batch=1)
         if outcome == Outcome.COMMITTED:
             return Features(features.levels, enabled=features.enabled, format=features.format, version=expected + 1)
         if outcome == Outcome.FAILED:
@@ -78,10 +82,10 @@ async def producer_ids(client: Client) -> tuple[ProducerIdBlock | None, int]:
 async def write_producer_ids(client: Client, block: ProducerIdBlock, *, expected: int) -> bool:
     """See `Store.write_producer_ids`. A write that was done before its connection broke counts as done."""
     path, data = layout.PRODUCER_IDS, admin_layout.encode_producer_ids(block)
-    answers = await client.ask_all([request.put(client.path(path), data, expected)])
-    result = answers.results[0]
+    responses = await client.ask_all([request.put(client.path(path), data, expected)])
+    result = responses.results[0]
     if isinstance(result, BadVersionError | NoNodeError):
-        if not answers.repeated:
+        if not responses.repeated:
             return False
         (found,) = await client.read_all([path])
         return not isinstance(found, ZookeeperError) and (found[0], found[1].version) == (data, expected + 1)

@@ -13,7 +13,7 @@ from kactl.model import Fence, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.stores.base import Notification, Outcome
 
-from . import fenced, layout, request, topic_node
+from . import fenced_writes, layout, request, topic_node
 from .client import Client
 from .watches import Watches
 
@@ -36,8 +36,8 @@ async def notify_log_dir(client: Client, broker: int) -> None:
 
 async def _lay_down(client: Client, path: str, notices: Sequence[bytes]) -> None:
     """One that was lost with its connection may be laid down twice; reading it twice does no harm."""
-    answers = await client.ask_all([request.create(client.path(path), data, sequential=True) for data in notices])
-    for result in answers.results:
+    responses = await client.ask_all([request.create(client.path(path), data, sequential=True) for data in notices])
+    for result in responses.results:
         if isinstance(result, ZookeeperError):
             raise StoreError(f"nothing could be written under {path}: {result!r}")
 
@@ -93,8 +93,8 @@ def _read(key: str, node: Any, decode: Callable[[str, bytes | None], Notificatio
 
 async def remove(client: Client, notifications: Sequence[Notification], fence: Fence, *, batch: int) -> None:
     """Take some away; see `Store.delete_notifications`. A notification's key is its path."""
-    groups = [[fenced.delete(notification.key)] for notification in notifications]
-    outcomes = await fenced.commit(client, groups, fence, batch=batch)
+    groups = [[fenced_writes.delete(notification.key)] for notification in notifications]
+    outcomes = await fenced_writes.commit(client, groups, fence, batch=batch)
     left = [one.key for one, outcome in zip(notifications, outcomes, strict=True) if outcome != Outcome.COMMITTED]
     if left:
         raise StoreError(f"{len(left)} notifications could not be deleted, the first is {left[0]}")

@@ -143,8 +143,8 @@ async def read_all(client: Client, watches: Watches | None) -> dict[int, Broker]
     if watches is not None:
         watches.saw(layout.BROKERS, Kind.CHILDREN, listed)
     ids = sorted(int(name) for name in listed[0] if _is_id(name))
-    answers = await client.ask_all([client.get(layout.broker(number), watch=watched) for number in ids])
-    found = {number: _read(number, node, watches) for number, node in zip(ids, answers.results, strict=True)}
+    responses = await client.ask_all([client.get(layout.broker(number), watch=watched) for number in ids])
+    found = {number: _read(number, node, watches) for number, node in zip(ids, responses.results, strict=True)}
     return {number: broker for number, broker in found.items() if broker is not None}
 
 

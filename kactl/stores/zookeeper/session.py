@@ -15,7 +15,7 @@ from kazoo.protocol.states import KazooState
 from kactl.errors import BrokerIdTaken, SessionExpired, StoreError, StoreUnavailable
 from kactl.model import Broker
 
-from . import layout, link, registration, request
+from . import connection, layout, registration, request
 from .client import Client
 
 # A node of one of our own ended sessions is taken away and the registration tried again; one or two rounds are
@@ -34,7 +34,7 @@ class ZooKeeperSession:
         kind: of the client's link.
     """
 
-    def __init__(self, connect: str, *, timeout_ms: int, ended: set[int], kind: link.Kind) -> None:
+    def __init__(self, connect: str, *, timeout_ms: int, ended: set[int], kind: connection.Kind) -> None:
         self._client = Client(
             connect, session_timeout_ms=timeout_ms, max_in_flight=_IN_FLIGHT, on_state=self._on_state, kind=kind
         )

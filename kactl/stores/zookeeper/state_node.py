@@ -15,7 +15,7 @@ from kactl.runtime.logs import logger
 from kactl.state.rows import Bytes, Ints, RowNumbers
 from kactl.stores.base import Committed, Leaderships, Names, Outcome, Write
 
-from . import fenced, layout, request, state_reads, state_writes
+from . import fenced_writes, layout, request, state_reads, state_writes
 from .client import Client
 from .watches import Kind, Watches
 
@@ -28,17 +28,17 @@ LOGGED_MAX: Final = 10
 async def read(client: Client, names: Names) -> Leaderships:
     """What is stored of some partitions, in their order. A node that cannot be read is logged."""
     asked = state_reads.requests(names, client.chroot)
-    answers = (await client.ask_all(asked)).results if client.reads_many else []
-    if not client.reads_many or any(isinstance(answer, UnimplementedError) for answer in answers):
+    responses = (await client.ask_all(asked)).results if client.reads_many else []
+    if not client.reads_many or any(isinstance(answer, UnimplementedError) for answer in responses):
         nodes = await client.read_all([layout.state(name.topic, name.partition) for name in names])
         blocks = [state_reads.block(nodes)]
     else:
         blocks = [
             answer if isinstance(answer, state_reads.Block) else state_reads.block([answer] * len(one))
-            for one, answer in zip(asked, answers, strict=True)
+            for one, answer in zip(asked, responses, strict=True)
         ]
     _log_unreadable(names, blocks)
-    return state_reads.joined([block.found for block in blocks])
+    return state_reads.join([block.found for block in blocks])
 
 
 def _log_unreadable(names: Names, blocks: Sequence[state_reads.Block]) -> None:
@@ -71,14 +71,14 @@ async def commit(client: Client, write: Write, fence: Fence, *, batch: int) -> C
 async def _replace(client: Client, write: Write, which: RowNumbers, fence: Fence, *, batch: int) -> Bytes:
     """Rows whose states stand there; what became of each."""
     rows = state_writes.Rows(write, which, epoch=fence.epoch, chroot=client.chroot)
-    answers = await client.ask_all(state_writes.requests(rows, fence, chroot=client.chroot, size=batch))
-    if all(answer == [] for answer in answers.results):
+    responses = await client.ask_all(state_writes.requests(rows, fence, chroot=client.chroot, size=batch))
+    if all(answer == [] for answer in responses.results):
         return np.full(len(which), Outcome.COMMITTED, np.uint8)
     names = zip(write.names.topic[which].tolist(), write.names.partition[which].tolist(), strict=True)
     paths = [layout.state(write.names.topics[topic].name, partition) for topic, partition in names]
     expected = write.expected[which].tolist()
-    groups = [[fenced.put(*step)] for step in zip(paths, rows.data, expected, strict=True)]
-    return np.array(await fenced.commit(client, groups, fence, batch=batch, tried=answers), np.uint8)
+    groups = [[fenced_writes.put(*op)] for op in zip(paths, rows.data, expected, strict=True)]
+    return np.array(await fenced_writes.commit(client, groups, fence, batch=batch, tried=responses), np.uint8)
 
 
 async def _create(client: Client, write: Write, which: RowNumbers, fence: Fence, *, batch: int) -> Bytes:
@@ -92,18 +92,18 @@ async def _create(client: Client, write: Write, which: RowNumbers, fence: Fence,
     for at, (topic, number, text) in enumerate(columns):
         if topic in orphans:
             continue  # its topic is gone; FAILED
-        container = fenced.create(layout.partition(topics[topic], number), None, optional=True)
-        groups.append([container, fenced.create(layout.state(topics[topic], number), text)])
+        container = fenced_writes.create(layout.partition(topics[topic], number), None, optional=True)
+        groups.append([container, fenced_writes.create(layout.state(topics[topic], number), text)])
         rows.append(at)
-    outcome[rows] = await fenced.commit(client, groups, fence, batch=batch)
+    outcome[rows] = await fenced_writes.commit(client, groups, fence, batch=batch)
     return outcome
 
 
 async def _make_containers(client: Client, topics: list[str], which: Ints, fence: Fence, *, batch: int) -> set[int]:
     """Make the node `partitions` of some topics, by index; those which could not get one."""
     wanted = which.tolist()
-    groups = [[fenced.create(layout.partitions(topics[topic]), None, optional=True)] for topic in wanted]
-    outcomes = await fenced.commit(client, groups, fence, batch=batch)
+    groups = [[fenced_writes.create(layout.partitions(topics[topic]), None, optional=True)] for topic in wanted]
+    outcomes = await fenced_writes.commit(client, groups, fence, batch=batch)
     return {topic for topic, outcome in zip(wanted, outcomes, strict=True) if outcome != Outcome.COMMITTED}
 
 
@@ -113,12 +113,12 @@ async def write_isr(client: Client, name: TopicPartition, state: Leadership, *, 
     Source: ReplicationUtils.updateLeaderAndIsr.
     """
     path, data = layout.state(name.topic, name.partition), layout.encode_leadership(state)
-    answers = await client.ask_all([request.put(client.path(path), data, expected)])
-    result = answers.results[0]
+    responses = await client.ask_all([request.put(client.path(path), data, expected)])
+    result = responses.results[0]
     if not isinstance(result, ZookeeperError):
         return int(result.version)
     if isinstance(result, BadVersionError | NoNodeError):
-        if answers.repeated:
+        if responses.repeated:
             (found,) = await client.read_all([path])
             if not isinstance(found, ZookeeperError) and (found[0], found[1].version) == (data, expected + 1):
                 return expected + 1
@@ -130,8 +130,8 @@ async def watch(client: Client, names: Collection[TopicPartition], watches: Watc
     """See `Store.watch_leaderships`."""
     partitions = {layout.state(name.topic, name.partition): name for name in names}
     watches.name_leaderships(partitions)
-    answers = await client.ask_all([client.exists(path, watch=True) for path in partitions])
-    for path, result in zip(partitions, answers.results, strict=True):
+    responses = await client.ask_all([client.exists(path, watch=True) for path in partitions])
+    for path, result in zip(partitions, responses.results, strict=True):
         if isinstance(result, ZookeeperError):
             raise StoreError(f"{path} could not be watched: {result!r}")
         watches.saw(path, Kind.DATA, result)

@@ -47,7 +47,7 @@ class Paths:
     def part(self, begin: int, end: int) -> "Paths":
         return Paths(self.prefixes, self.topic[begin:end], self.partition[begin:end])
 
-    def joined(self, before: bytes) -> bytes:
+    def join(self, before: bytes) -> bytes:
         """All paths as strings of ZooKeeper's, in order, with something before and a zero behind each."""
         parts = []
         for prefix, numbers in self._runs():

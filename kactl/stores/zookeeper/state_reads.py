@@ -55,7 +55,7 @@ class ReadStates:
         return len(self.paths)
 
     def serialize(self) -> bytes:
-        return self.paths.joined(_GET_DATA) + _END  # the zero behind each path says that it is not to be watched
+        return self.paths.join(_GET_DATA) + _END  # the zero behind each path says that it is not to be watched
 
     @classmethod
     def deserialize(cls, answer: bytes, offset: int) -> "Block":
@@ -93,7 +93,7 @@ def block(nodes: Sequence[Any]) -> Block:
     return _block([data for data, _ in read], versions, failed)
 
 
-def joined(blocks: Sequence[Leaderships]) -> Leaderships:
+def join(blocks: Sequence[Leaderships]) -> Leaderships:
     """One after the other."""
     width = max((len(one.isr) for one in blocks), default=0)
     padded = [np.pad(one.isr, ((0, width - len(one.isr)), (0, 0)), constant_values=NO_BROKER) for one in blocks]
@@ -164,9 +164,9 @@ def _all_at_once(data: Sequence[bytes | None]) -> list[layout.StateNode] | None:
     except TypeError:
         return None  # a node without data
     # Each piece begins and ends as an object does, and no line ends within one.
-    parted = lines.startswith(b"{") and lines.endswith(b"}") and lines.count(b"}\n{") == len(data) - 1
+    split = lines.startswith(b"{") and lines.endswith(b"}") and lines.count(b"}\n{") == len(data) - 1
     counts = lines.count(b"\n"), lines.count(b"{"), lines.count(b"}")
-    if not parted or counts != (len(data) - 1, len(data), len(data)):
+    if not split or counts != (len(data) - 1, len(data), len(data)):
         return None
     try:
         nodes = layout.decode_states(lines)

@@ -2,7 +2,7 @@
 piece by piece.
 
 All that a multi says of its rows is a few templates with numbers in them; and of its answer, when all was done, nothing
-is of interest. What is refused goes the long way, step by step (`fenced`).
+is of interest. What is refused goes the long way, step by step (`fenced_writes`).
 
 Source: ZooKeeper's MultiTransactionRecord; KafkaZkClient.updateLeaderAndIsr.
 """

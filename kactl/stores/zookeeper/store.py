@@ -38,23 +38,23 @@ from kactl.stores.base import (
 )
 
 from . import (
+    admin_requests,
     config_node,
+    connection,
     controllership,
     deletion,
     feature_node,
     layout,
-    link,
     notification,
     registration,
     state_node,
     topic_node,
     tree,
-    waiting,
 )
 from .client import Client
 from .config_changes import ConfigChanges
-from .doubt import Doubt
 from .session import ZooKeeperSession
+from .session_state import SessionState
 from .tree_changes import TreeChanges
 from .watches import Watches
 
@@ -94,7 +94,7 @@ class ZooKeeperStore:
         max_in_flight: int = MAX_IN_FLIGHT,
         batch_partitions: int = BATCH_PARTITIONS,
         sticky: bool = False,
-        client: link.Kind = "kactl",
+        client: connection.Kind = "kactl",
     ) -> None:
         _check(connect, session_timeout_ms, max_in_flight, batch_partitions, client)
         self._connect = connect
@@ -117,7 +117,7 @@ class ZooKeeperStore:
         )
         self._armed = Watches(self._client, self._tell, self._look_at_configs)
         self._config_changes = ConfigChanges(self._client, self._armed, self._tell)
-        self._doubt = Doubt(self._tell, session_timeout_ms=session_timeout_ms)
+        self._session_state = SessionState(self._tell, session_timeout_ms=session_timeout_ms)
         self._tree_changes = TreeChanges(self._client)
 
     async def __aenter__(self) -> Self:
@@ -132,7 +132,7 @@ class ZooKeeperStore:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        self._doubt.forget()
+        self._session_state.forget()
         stack = BlockStack("the ZooKeeper store")
         stack.push_async_callback(self._client.close)
         for session in reversed(self._sessions):
@@ -237,22 +237,22 @@ class ZooKeeperStore:
     # -- requests that wait
 
     async def request_reassignment(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> None:
-        await waiting.request_reassignment(self._client, targets)
+        await admin_requests.request_reassignment(self._client, targets)
 
     async def reassignment_request(self) -> dict[TopicPartition, tuple[int, ...]] | None:
-        return await waiting.reassignment(self._client, self._watches)
+        return await admin_requests.reassignment(self._client, self._watches)
 
     async def set_reassignment_request(self, targets: Mapping[TopicPartition, tuple[int, ...]], fence: Fence) -> None:
-        await waiting.set_reassignment(self._client, targets, fence)
+        await admin_requests.set_reassignment(self._client, targets, fence)
 
     async def request_preferred_election(self, partitions: Collection[TopicPartition]) -> None:
-        await waiting.request_preferred_election(self._client, partitions)
+        await admin_requests.request_preferred_election(self._client, partitions)
 
     async def preferred_election_request(self) -> list[TopicPartition] | None:
-        return await waiting.preferred_election(self._client, self._watches)
+        return await admin_requests.preferred_election(self._client, self._watches)
 
     async def delete_preferred_election_request(self, fence: Fence) -> None:
-        await waiting.delete_preferred_election(self._client, fence)
+        await admin_requests.delete_preferred_election(self._client, fence)
 
     # -- features and producer ids
 
@@ -323,13 +323,13 @@ class ZooKeeperStore:
             self._tree_changes.forget()
             self._armed.disconnected()
         if kazoo_state == KazooState.LOST:
-            self._doubt.forget()
+            self._session_state.forget()
             self._lost = True
             self._armed.forget()
             self._config_changes.forget()
             self._tell(StoreEvent(Changed.SESSION_LOST))
         elif kazoo_state == KazooState.CONNECTED:
-            self._doubt.connected()
+            self._session_state.connected()
             if self._lost:
                 self._lost = False
                 self._tell(StoreEvent(Changed.SESSION_OPENED))
@@ -337,7 +337,7 @@ class ZooKeeperStore:
                 self._armed.rearm()
             self._seen_connected = True
         elif not self._lost:
-            self._doubt.disconnected()
+            self._session_state.disconnected()
 
     def _tell(self, event: StoreEvent) -> None:
         if self._listener is None:
@@ -350,8 +350,8 @@ class ZooKeeperStore:
 
 
 def _check(connect: str, session_timeout_ms: int, max_in_flight: int, batch_partitions: int, client: str) -> None:
-    if client not in link.KINDS:
-        raise BadConfig("client", f"{client!r} should be one of {', '.join(link.KINDS)}")
+    if client not in connection.KINDS:
+        raise BadConfig("client", f"{client!r} should be one of {', '.join(connection.KINDS)}")
     hosts, _, chroot = connect.partition("/")
     if not all(host.strip() for host in hosts.split(",")):
         raise BadConfig("connect", f"{connect!r} should be host:port[,host:port...][/chroot]")

@@ -14,7 +14,7 @@ from kactl.runtime.escaping import escaped
 from kactl.runtime.logs import logger
 from kactl.stores.base import Assignments, Outcome
 
-from . import config_node, fenced, layout, request, topic_columns
+from . import config_node, fenced_writes, layout, request, topic_columns
 from .client import Client
 from .watches import Kind, Watches
 
@@ -61,7 +61,7 @@ async def create(
     if there is not None:
         raise TopicExists(topic.name)
     data = _encode(topic.name, topic.id, assignment)
-    answers = await client.ask_all(
+    responses = await client.ask_all(
         [
             request.multi(
                 [
@@ -71,12 +71,12 @@ async def create(
             )
         ]
     )
-    error = request.first_error(answers.results[0])
+    error = request.first_error(responses.results[0])
     if error is None:
         return
     if isinstance(error, NodeExistsError):
         (found,) = await client.read_all([path])
-        if answers.repeated and not isinstance(found, ZookeeperError) and found[0] == data and not found[1].version:
+        if responses.repeated and not isinstance(found, ZookeeperError) and found[0] == data and not found[1].version:
             return  # done before the connection broke
         if not isinstance(found, NoNodeError):
             raise TopicExists(topic.name)
@@ -94,7 +94,7 @@ async def write_assignment(
         topic_id = _stored_id(topic.name, found)
     data = _encode(topic.name, topic_id, assignment)
     if fence is not None:
-        (outcome,) = await fenced.commit(client, [[fenced.put(path, data)]], fence, batch=1)
+        (outcome,) = await fenced_writes.commit(client, [[fenced_writes.put(path, data)]], fence, batch=1)
         if outcome == Outcome.CONFLICT:
             raise NotFound("topic", topic.name)
         if outcome == Outcome.FAILED:

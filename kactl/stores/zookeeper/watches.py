@@ -5,8 +5,8 @@ no link brings them to the next one. So we keep what each armed watch had seen; 
 by a read, and if something else stands there now it counts as fired. Nothing is missed, and a blink of the network does
 not look like a change of everything.
 
-Where many nodes are read, or armed again, their watches are armed all at once (`arming`) and the nodes are read after
-that; the few whose watch fires in between are read once more, each under a new one.
+Where many nodes are read, or armed again, their watches are armed all at once (`set_watches`) and the nodes are read
+after that; the few whose watch fires in between are read once more, each under a new one.
 
 Two kinds are kept armed by us for as long as the session lasts: those of single partitions, and those of requests that
 wait, of which only a new one is told.
@@ -23,12 +23,12 @@ from kazoo.protocol.states import EventType, ZnodeStat
 from kactl.model import TopicPartition
 from kactl.runtime.logs import logger
 from kactl.stores.base import Changed, StoreEvent
-from kactl.stores.listing import Listing
+from kactl.stores.deleted_topics import DeletedTopics
 
-from . import arming, layout
-from .answers import Answers
+from . import layout, set_watches
 from .client import READ_BATCH, Client
 from .request import MultiRead
+from .responses import Responses
 
 log = logger(__name__)
 
@@ -85,7 +85,7 @@ class Watches:
         self._lines = 0  # how many connections there were before this one
         self._arms_many = True  # unless the server does not know how
         self._heeded: list[set[str]] = []  # get the paths of whatever fires
-        self.topics = Listing()
+        self.topics = DeletedTopics()
 
     def saw(self, path: str, kind: Kind, result: Any) -> None:
         """A watched read was answered: with (something, stat), a stat, or None where `exists` found nothing."""
@@ -98,14 +98,14 @@ class Watches:
 
     async def read(self, paths: Sequence[str]) -> list[Any]:
         """The data of some nodes, as (data, stat) or an error for each, all of them watched from then on."""
-        if len(paths) < arming.MANY or not self._arms_many:
+        if len(paths) < set_watches.PATHS_MIN or not self._arms_many:
             return await self._read_each(paths)
         whole = [self._client.path(path) for path in paths]
         for _ in range(TRIES_MAX):
             line, fired = self._lines, set[str]()
             self._heeded.append(fired)
             try:
-                armed = await self._client.ask_all(arming.requests(whole))
+                armed = await self._client.ask_all(set_watches.requests(whole))
                 if any(isinstance(answer, ZookeeperError) for answer in armed.results):
                     self._arms_many = False
                     break
@@ -125,10 +125,10 @@ class Watches:
         return await self._read_each(paths)
 
     async def _read_each(self, paths: Sequence[str]) -> list[Any]:
-        answers = await self._client.ask_all([self._client.get(path, watch=True) for path in paths])
-        for path, node in zip(paths, answers.results, strict=True):
+        responses = await self._client.ask_all([self._client.get(path, watch=True) for path in paths])
+        for path, node in zip(paths, responses.results, strict=True):
             self.saw(path, Kind.DATA, node)
-        return answers.results
+        return responses.results
 
     def name_leaderships(self, partitions: Mapping[str, TopicPartition]) -> None:
         """Keep those of some partitions armed, by the path of their state, and no others. They are to be read next."""
@@ -168,7 +168,7 @@ class Watches:
     def rearm(self) -> None:
         """There is a new connection: arm all watches again, and tell what changed in between."""
         topics = [key for key, mark in self._armed.items() if _topic(key[0]) is not None and mark != _ABSENT]
-        if len(topics) < arming.MANY or not (self._arms_many and self._client.reads_many):
+        if len(topics) < set_watches.PATHS_MIN or not (self._arms_many and self._client.reads_many):
             topics = []
         self._arm_many(topics)
         self._arm(list(self._armed.keys() - set(topics)))
@@ -177,15 +177,15 @@ class Watches:
         """Arm the watches of nodes that were there when they were seen."""
         paths = [self._client.path(path) for path, _ in watched]
         blocks = [MultiRead(tuple(paths[at : at + READ_BATCH])) for at in range(0, len(paths), READ_BATCH)]
-        arms = arming.requests(paths)
+        arms = set_watches.requests(paths)
 
-        def compare(answers: Answers) -> None:
-            if answers.error is not None:
+        def compare(responses: Responses) -> None:
+            if responses.error is not None:
                 return  # as below
-            if any(isinstance(result, ZookeeperError) for result in answers.results):
+            if any(isinstance(result, ZookeeperError) for result in responses.results):
                 self._arm(watched)
                 return
-            found = chain.from_iterable(answers.results[len(arms) :])
+            found = chain.from_iterable(responses.results[len(arms) :])
             for (path, kind), result in zip(watched, found, strict=True):
                 self._compare(path, kind, result)
 
@@ -197,9 +197,11 @@ class Watches:
             for path, kind in watched
         ]
 
-        def compare(answers: Answers) -> None:
+        def compare(responses: Responses) -> None:
             # Cut short by another loss: what was not looked at is still held as armed, and the next time comes.
-            for (path, kind), result in zip(watched, answers.results if answers.error is None else (), strict=False):
+            for (path, kind), result in zip(
+                watched, responses.results if responses.error is None else (), strict=False
+            ):
                 self._compare(path, kind, result)
 
         self._client.submit(requests, compare)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from kactl.stores.zookeeper.link import KINDS, Kind
+from kactl.stores.zookeeper.connection import KINDS, Kind
 from tests.interop.fixtures import chroot, fresh_zookeeper, jars, zookeeper
 from tests.interop.zookeeper import ZooKeeperServer
 

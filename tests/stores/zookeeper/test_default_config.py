@@ -8,7 +8,7 @@ import pytest
 
 from kactl.stores.base import Changed
 from kactl.stores.zookeeper import ZooKeeperStore, layout
-from tests.contracts.store_clients import SESSION_MS, Ear
+from tests.contracts.store_clients import SESSION_MS, EventRecorder
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
@@ -36,7 +36,7 @@ async def test_it_is_written_and_told_as_kafkas_tools_do(store: ZooKeeperStore, 
 
 @pytest.mark.parametrize("notice", [TOLD, b'{"version":1,"entity_type":"brokers","entity_name":"<default>"}'])
 async def test_what_another_tool_sets_is_heard_and_read(store: ZooKeeperStore, tree: Any, notice: bytes) -> None:
-    ear = Ear(store)
+    recorder = EventRecorder(store)
     tree.create(f"{NOTICES}/config_change_", TOLD, sequence=True)
     assert await store.default_config() == {}
 
@@ -44,9 +44,9 @@ async def test_what_another_tool_sets_is_heard_and_read(store: ZooKeeperStore, t
     tree.create(f"{NOTICES}/config_change_", b'{"version":2,"entity_path":"brokers/1"}', sequence=True)
     tree.create(f"{NOTICES}/config_change_", notice, sequence=True)
 
-    await ear.hear(Changed.DEFAULT_CONFIG)
+    await recorder.wait_for(Changed.DEFAULT_CONFIG)
     assert await store.default_config() == {"a": "b"}
-    assert ear.heard == []  # neither of what was told before, nor of one broker's own
+    assert recorder.events == []  # neither of what was told before, nor of one broker's own
 
 
 @pytest.mark.parametrize("data", [b"[]", b'{"config":{"a":1}}', b"\xff"])

@@ -12,7 +12,7 @@ from kactl.model import Assignment, Fence, TopicPartition, TopicRef
 from kactl.state.rows import Ints
 from kactl.stores.base import Names
 from kactl.stores.zookeeper import ZooKeeperStore
-from kactl.stores.zookeeper.link import Kind
+from kactl.stores.zookeeper.connection import Kind
 from tests.contracts.store_clients import SESSION_MS, WAIT_S, write
 from tests.interop.zookeeper import ZooKeeperServer
 

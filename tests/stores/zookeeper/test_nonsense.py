@@ -14,7 +14,7 @@ from kactl.errors import ControllerMoved, StoreDamaged
 from kactl.model import NO_BROKER, Assignment, Fence, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Found, Names, Notification
 from kactl.stores.zookeeper import ZooKeeperStore, state_reads
-from tests.contracts.store_clients import ORDERS, ORDERS_0, ORDERS_1, SESSION_MS, THREE_PARTITIONS, Ear, write
+from tests.contracts.store_clients import ORDERS, ORDERS_0, ORDERS_1, SESSION_MS, THREE_PARTITIONS, EventRecorder, write
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
@@ -450,7 +450,7 @@ async def test_nodes_of_strangers_among_ours_are_left_alone(
 async def test_a_request_that_is_mended_is_told(
     store: ZooKeeperStore, tree: Any, path: str, what: Changed, good: bytes
 ) -> None:
-    ear = Ear(store)
+    recorder = EventRecorder(store)
 
     async def read() -> Any:
         return await (
@@ -459,12 +459,12 @@ async def test_a_request_that_is_mended_is_told(
 
     assert await read() is None
     tree.create(path, b"{")
-    await ear.hear(what)
+    await recorder.wait_for(what)
     assert not await read()
 
     tree.set(path, good)
 
-    await ear.hear(what)
+    await recorder.wait_for(what)
     assert len(await read()) == 2
 
 

@@ -14,8 +14,8 @@ from kactl.errors import ControllerMoved, SessionExpired, StoreError, StoreUnava
 from kactl.model import Assignment, Fence, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Names
 from kactl.stores.zookeeper import ZooKeeperStore
-from kactl.stores.zookeeper.link import Kind
-from tests.contracts.store_clients import ORDERS, SESSION_MS, THREE_PARTITIONS, WAIT_S, Ear, broker, write
+from kactl.stores.zookeeper.connection import Kind
+from tests.contracts.store_clients import ORDERS, SESSION_MS, THREE_PARTITIONS, WAIT_S, EventRecorder, broker, write
 from tests.interop.processes import free_port
 from tests.interop.zookeeper import ZooKeeperServer
 
@@ -44,7 +44,7 @@ async def test_a_server_that_is_killed_in_the_middle_and_comes_back(
     fresh_zookeeper: ZooKeeperServer, kind: Kind
 ) -> None:
     async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SESSION_MS, client=kind) as store:
-        ear = Ear(store)
+        recorder = EventRecorder(store)
         fence = await led(store)
         outcomes = []
 
@@ -66,13 +66,13 @@ async def test_a_server_that_is_killed_in_the_middle_and_comes_back(
         assert outcomes[0].kept.all()
         assert (found.partition_epoch == 1).all()
         assert (found.leader == 2).all()
-        assert Changed.SESSION_LOST not in {event.what for event in ear.heard}
+        assert Changed.SESSION_LOST not in {event.what for event in recorder.events}
         await store.resign(fence)
 
 
 async def test_a_pause_shorter_than_the_session_is_only_a_pause(fresh_zookeeper: ZooKeeperServer) -> None:
     async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SESSION_MS) as store:
-        ear = Ear(store)
+        recorder = EventRecorder(store)
         fence = await led(store)
         found = []
 
@@ -90,7 +90,7 @@ async def test_a_pause_shorter_than_the_session_is_only_a_pause(fresh_zookeeper:
 
         assert found[0].found.all()
         assert (await store.commit(write(ROWS, expected=0), fence)).kept.all()
-        assert Changed.SESSION_LOST not in {event.what for event in ear.heard}
+        assert Changed.SESSION_LOST not in {event.what for event in recorder.events}
 
 
 async def test_a_pause_longer_than_the_session_ends_in_the_same_session_or_in_a_new_one(
@@ -98,7 +98,7 @@ async def test_a_pause_longer_than_the_session_ends_in_the_same_session_or_in_a_
 ) -> None:
     """The server hung, not we: whether it first expires us or first hears us when it wakes is not for us to say."""
     async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SHORT_MS) as store:
-        ear = Ear(store)
+        recorder = EventRecorder(store)
         fence = await led(store)
 
         fresh_zookeeper.pause()
@@ -115,8 +115,8 @@ async def test_a_pause_longer_than_the_session_ends_in_the_same_session_or_in_a_
                     await anyio.sleep(0.05)
 
         if held is None:
-            await ear.hear(Changed.SESSION_LOST)
-            await ear.hear(Changed.SESSION_OPENED)
+            await recorder.wait_for(Changed.SESSION_LOST)
+            await recorder.wait_for(Changed.SESSION_OPENED)
         with anyio.fail_after(WAIT_S):
             again = await store.contest(100, take_over=True)
         assert again.epoch == fence.epoch + 1
@@ -133,16 +133,16 @@ async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
 
 async def test_a_session_that_nothing_is_heard_of_is_doubtful_until_it_is(proxy: Proxy, chroot: str) -> None:
     async with ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS) as store:
-        ear = Ear(store)
+        recorder = EventRecorder(store)
         with anyio.fail_after(WAIT_S):
             proxy.reachable = False
             await proxy.cut()
-            await ear.hear(Changed.SESSION_DOUBTFUL)
+            await recorder.wait_for(Changed.SUSPENDED)
 
             proxy.reachable = True
-            await ear.hear(Changed.SESSION_SURE)
+            await recorder.wait_for(Changed.CONNECTED)
 
-        assert Changed.SESSION_LOST not in {event.what for event in ear.heard}
+        assert Changed.SESSION_LOST not in {event.what for event in recorder.events}
 
 
 async def test_after_a_lost_connection_nothing_can_be_said_of_what_was_written(
@@ -171,7 +171,7 @@ async def test_calls_that_wait_when_the_session_ends_are_told_so(
         ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SHORT_MS) as store,
         ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS) as other,
     ):
-        ear, watching = Ear(store), Ear(other)
+        recorder, watching = EventRecorder(store), EventRecorder(other)
         fence = await led(store)
         await other.controller()
         errors = []
@@ -187,11 +187,11 @@ async def test_calls_that_wait_when_the_session_ends_are_told_so(
                 proxy.reachable = False
                 await proxy.cut()
                 tasks.start_soon(commit)
-                await watching.hear(Changed.CONTROLLER_GONE)
+                await watching.wait_for(Changed.CONTROLLER_GONE)
                 proxy.reachable = True
 
-        await ear.hear(Changed.SESSION_LOST)
-        await ear.hear(Changed.SESSION_OPENED)
+        await recorder.wait_for(Changed.SESSION_LOST)
+        await recorder.wait_for(Changed.SESSION_OPENED)
         assert [type(error) for error in errors] == [SessionExpired]
         assert (await other.contest(2)).epoch == fence.epoch + 1
         with pytest.raises(ControllerMoved):
@@ -200,12 +200,12 @@ async def test_calls_that_wait_when_the_session_ends_are_told_so(
 
 async def test_a_silent_participant_loses_its_registration(zookeeper: ZooKeeperServer, chroot: str) -> None:
     async with ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS) as store:
-        ear = Ear(store)
+        recorder = EventRecorder(store)
         session = await store.new_session(1_000)
         await session.register(broker(1))
         await store.brokers()
 
-        await ear.hear(Changed.BROKERS)
+        await recorder.wait_for(Changed.BROKERS)
 
         assert await store.brokers() == {}
         with pytest.raises(SessionExpired):
@@ -299,13 +299,13 @@ async def test_a_request_that_cannot_be_written_costs_nothing_but_itself(
 async def test_kazoo_whose_thread_has_ended_is_started_again(zookeeper: ZooKeeperServer, chroot: str) -> None:
     before = threads()
     async with ZooKeeperStore(zookeeper.connect(chroot), session_timeout_ms=SESSION_MS, client="kazoo") as store:
-        ear = Ear(store)
+        recorder = EventRecorder(store)
         fence = await store.contest(1)
 
         with pytest.raises(SessionExpired):
             await store._client.ask(Unwritable())
 
-        await ear.hear(Changed.SESSION_LOST)
-        await ear.hear(Changed.SESSION_OPENED)
+        await recorder.wait_for(Changed.SESSION_LOST)
+        await recorder.wait_for(Changed.SESSION_OPENED)
         assert (await store.contest(1, take_over=True)).epoch == fence.epoch + 1
     assert threads() <= before

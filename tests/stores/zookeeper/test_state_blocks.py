@@ -173,12 +173,12 @@ def test_blocks_of_all_sizes_are_joined() -> None:
     wide = GOOD.replace(b"[1,2]", b"[1,2,3,4]")
     pieces: list[list[bytes | int | None]] = [[GOOD], [wide, NO_NODE], [], [b"{"]]
 
-    whole = state_reads.joined([taken_apart(answered(piece)).found for piece in pieces])
+    whole = state_reads.join([taken_apart(answered(piece)).found for piece in pieces])
 
     singly = [one_by_one(piece)[0] for piece in pieces]
     assert [whole.one(at) for at in range(len(whole))] == [one.one(at) for one in singly for at in range(len(one))]
     assert whole.status.tolist() == [Found.FOUND, Found.FOUND, Found.MISSING, Found.UNREADABLE]
-    assert len(state_reads.joined([])) == 0
+    assert len(state_reads.join([])) == 0
 
 
 @given(st.lists(NAMES, max_size=30), st.sampled_from(["", "/kafka", "/a/b"]))

@@ -10,7 +10,7 @@ from kactl.errors import ControllerMoved
 from kactl.stores.base import Changed
 from kactl.stores.zookeeper import ZooKeeperStore
 from tests.actors.world import Brokers
-from tests.contracts.store_clients import SESSION_MS, Ear
+from tests.contracts.store_clients import SESSION_MS, EventRecorder
 from tests.contracts.test_zookeeper_store import end_session
 from tests.interop.fixtures import chroot, jars, zookeeper
 from tests.interop.zookeeper import ZooKeeperServer
@@ -54,14 +54,14 @@ async def test_when_the_last_instance_has_gone_brokers_do_not_contest(connect: s
 
 async def test_among_instances_one_holds_it_and_the_next_hears_of_its_end(connect: str) -> None:
     async with sticky(connect) as first, sticky(connect) as second:
-        ear = Ear(second)
+        recorder = EventRecorder(second)
         fence = await first.contest(900)
         assert (await second.controller()).id == 900  # type: ignore[union-attr]
         with pytest.raises(ControllerMoved):
             await second.contest(901)
 
         await first.resign(fence)
-        await ear.hear(Changed.CONTROLLER_GONE)
+        await recorder.wait_for(Changed.CONTROLLER_GONE)
 
         assert await second.controller() is None
         assert (await second.contest(901)).epoch == 2
@@ -71,12 +71,12 @@ async def test_among_instances_one_holds_it_and_the_next_hears_of_its_end(connec
 
 async def test_the_end_of_a_session_frees_it_for_the_next_instance(connect: str) -> None:
     async with sticky(connect) as first, sticky(connect) as second:
-        ear = Ear(second)
+        recorder = EventRecorder(second)
         await first.contest(900)
         await second.controller()
 
         await anyio.to_thread.run_sync(end_session, first._client)
-        await ear.hear(Changed.CONTROLLER_GONE)
+        await recorder.wait_for(Changed.CONTROLLER_GONE)
 
         assert (await second.contest(901)).epoch == 2
 
@@ -94,12 +94,12 @@ async def test_it_can_be_taken_from_an_instance_and_from_a_broker(connect: str) 
 
 async def test_a_controller_node_that_somebody_deleted_is_made_again_by_its_holder(connect: str, tree: Any) -> None:
     async with sticky(connect) as store:
-        ear = Ear(store)
+        recorder = EventRecorder(store)
         await store.contest(900)
         await store.controller()
 
         tree.delete("/controller")
-        await ear.hear(Changed.CONTROLLER_GONE)
+        await recorder.wait_for(Changed.CONTROLLER_GONE)
 
         assert await store.controller() is None
         assert (await store.contest(900)).epoch == 2

@@ -9,9 +9,9 @@ import pytest
 from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
 from kactl.stores.base import Changed, StoreEvent
 from kactl.stores.zookeeper import ZooKeeperStore
-from kactl.stores.zookeeper.link import Kind
-from kactl.stores.zookeeper.link.kazoo_link import KazooLink
-from kactl.stores.zookeeper.link.wire import WireLink
+from kactl.stores.zookeeper.connection import Kind
+from kactl.stores.zookeeper.connection.kazoo_connection import KazooConnection
+from kactl.stores.zookeeper.connection.native import NativeConnection
 from tests.contracts.store_clients import (
     ORDERS,
     ORDERS_0,
@@ -19,7 +19,7 @@ from tests.contracts.store_clients import (
     SESSION_MS,
     THREE_PARTITIONS,
     WAIT_S,
-    Ear,
+    EventRecorder,
     delete_topic,
     lead,
     write,
@@ -56,29 +56,29 @@ async def wait_for(store: ZooKeeperStore, *, connected: bool) -> None:
 
 
 async def test_a_changed_registration_is_heard_each_time(store: ZooKeeperStore, tree: Any) -> None:
-    ear = Ear(store)
+    recorder = EventRecorder(store)
     tree.create("/brokers/ids/1", b'{"version":1,"host":"a","port":9}', ephemeral=True)
     await store.brokers()
 
     for host in (b"b", b"c"):
         tree.set("/brokers/ids/1", b'{"version":1,"host":"%s","port":9}' % host)
-        await ear.hear(Changed.BROKER, "1")
+        await recorder.wait_for(Changed.BROKER, "1")
         found = await store.broker(1)
         assert found is not None
         assert found.endpoints[0].host == host.decode()
 
     tree.delete("/brokers/ids/1")
-    await ear.hear(Changed.BROKERS)
-    assert ear.heard == []
+    await recorder.wait_for(Changed.BROKERS)
+    assert recorder.events == []
 
 
 async def test_a_marked_topic_is_heard(store: ZooKeeperStore, tree: Any) -> None:
-    ear = Ear(store)
+    recorder = EventRecorder(store)
     await store.deletions()
 
     for name in ("b", "a"):
         tree.create(f"/admin/delete_topics/{name}", None)
-        await ear.hear(Changed.DELETIONS)
+        await recorder.wait_for(Changed.DELETIONS)
         assert name in await store.deletions()
 
     assert await store.deletions() == ["a", "b"]
@@ -86,20 +86,20 @@ async def test_a_marked_topic_is_heard(store: ZooKeeperStore, tree: Any) -> None
 
 async def test_changed_configurations_are_heard_by_their_topics(store: ZooKeeperStore, tree: Any, connect: str) -> None:
     tree.create("/config/changes/config_change_", b'{"version":2,"entity_path":"topics/old"}', sequence=True)
-    ear = Ear(store)
+    recorder = EventRecorder(store)
     await store.topics()
 
     tree.create("/config/changes/config_change_", b'{"version":2,"entity_path":"topics/one"}', sequence=True)
-    await ear.hear(Changed.TOPIC_CONFIG, "one")
+    await recorder.wait_for(Changed.TOPIC_CONFIG, "one")
     tree.create("/config/changes/config_change_", b"nonsense", sequence=True)
     tree.create("/config/changes/config_change_", b'{"version":2,"entity_path":"brokers/1"}', sequence=True)
     async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as admin:
         await admin.set_topic_config("two", {"a": "b"})
-        await ear.hear(Changed.TOPIC_CONFIG, "two")
+        await recorder.wait_for(Changed.TOPIC_CONFIG, "two")
         await admin.set_topic_config("two", {"a": "c"})
-        await ear.hear(Changed.TOPIC_CONFIG, "two")
+        await recorder.wait_for(Changed.TOPIC_CONFIG, "two")
 
-    assert ear.heard == []
+    assert recorder.events == []
     assert await store.topic_configs(["two"]) == {"two": {"a": "c"}}
     assert len(tree.get_children("/config/changes")) == 6
 
@@ -115,12 +115,12 @@ async def test_a_read_without_a_listener_arms_nothing(store: ZooKeeperStore, zoo
 
 def armed(store: ZooKeeperStore) -> bool:
     """Whether anything is watched over the store's connection."""
-    link = store._client._link
-    if isinstance(link, WireLink):
-        assert link._connection is not None
-        return bool(link._connection.armed)
-    assert isinstance(link, KazooLink)
-    return bool(link._kazoo._data_watchers or link._kazoo._child_watchers)
+    connection = store._client._connection
+    if isinstance(connection, NativeConnection):
+        assert connection._connection is not None
+        return bool(connection._connection.armed)
+    assert isinstance(connection, KazooConnection)
+    return bool(connection._kazoo._data_watchers or connection._kazoo._child_watchers)
 
 
 async def test_what_changed_behind_a_broken_line_is_heard_after_it(
@@ -130,7 +130,7 @@ async def test_what_changed_behind_a_broken_line_is_heard_after_it(
         ZooKeeperStore(line(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
-        ear = Ear(store)
+        recorder = EventRecorder(store)
         for name in ("orders", "other"):
             await other.create_topic(TopicRef(name), THREE_PARTITIONS, {})
         await store.assignments(await store.topics())
@@ -140,7 +140,7 @@ async def test_what_changed_behind_a_broken_line_is_heard_after_it(
 
         def listen(event: StoreEvent) -> None:
             seen.append(event)
-            ear._hear(event)
+            recorder._record(event)
 
         store.subscribe(listen)
         proxy.reachable = False
@@ -152,7 +152,7 @@ async def test_what_changed_behind_a_broken_line_is_heard_after_it(
         await other.set_topic_config("other", {"a": "b"})
         proxy.reachable = True
 
-        await ear.hear(Changed.TOPIC_CONFIG, "other")  # the last: it takes a second read
+        await recorder.wait_for(Changed.TOPIC_CONFIG, "other")  # the last: it takes a second read
         assert set(seen) == {
             StoreEvent(Changed.TOPIC, "orders"),
             StoreEvent(Changed.CONTROLLER),
@@ -167,13 +167,13 @@ async def test_a_short_break_does_not_look_like_a_change_of_everything(
         ZooKeeperStore(line(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
-        ear = Ear(store)
+        recorder = EventRecorder(store)
         await other.create_topic(ORDERS, THREE_PARTITIONS, {})
         await store.assignments(await store.topics())
         await store.controller()
         await store.isr_notifications()
         fence = await store.contest(1)
-        await ear.hear(Changed.CONTROLLER)
+        await recorder.wait_for(Changed.CONTROLLER)
         await store.controller()
 
         await proxy.cut()
@@ -181,10 +181,10 @@ async def test_a_short_break_does_not_look_like_a_change_of_everything(
         await wait_for(store, connected=True)
         await other.write_assignment(ORDERS, {0: Assignment((9,))}, None)
 
-        await ear.hear(Changed.TOPIC, "orders")
-        assert ear.heard == []
+        await recorder.wait_for(Changed.TOPIC, "orders")
+        assert recorder.events == []
         await store.resign(fence)  # the session, and the office with it, is the same
-        await ear.hear(Changed.CONTROLLER_GONE)
+        await recorder.wait_for(Changed.CONTROLLER_GONE)
 
 
 async def test_after_a_lost_session_nothing_is_heard_before_the_next_reads(
@@ -194,29 +194,29 @@ async def test_after_a_lost_session_nothing_is_heard_before_the_next_reads(
         ZooKeeperStore(line(proxy, chroot), session_timeout_ms=1_000, client=kind) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
-        ear = Ear(store)
-        watching = Ear(other)
+        recorder = EventRecorder(store)
+        watching = EventRecorder(other)
         await store.topics()
         await store.contest(1)
         assert await other.controller() is not None
         proxy.reachable = False
         await proxy.cut()
-        await watching.hear(Changed.CONTROLLER_GONE)  # the server has ended the session
+        await watching.wait_for(Changed.CONTROLLER_GONE)  # the server has ended the session
         await other.create_topic(ORDERS, THREE_PARTITIONS, {})
-        await ear.hear(Changed.SESSION_DOUBTFUL)
-        assert ear.heard == []  # nobody can know more before there is a line again
+        await recorder.wait_for(Changed.SUSPENDED)
+        assert recorder.events == []  # nobody can know more before there is a line again
 
         proxy.reachable = True
 
-        await ear.hear(Changed.SESSION_LOST)
-        await ear.hear(Changed.SESSION_OPENED)
-        assert ear.heard == []
+        await recorder.wait_for(Changed.SESSION_LOST)
+        await recorder.wait_for(Changed.SESSION_OPENED)
+        assert recorder.events == []
         assert not store._armed._armed
         assert await store.topics() == ["orders"]
         await other.create_topic(TopicRef("more"), {}, {})
-        await ear.hear(Changed.TOPICS)
+        await recorder.wait_for(Changed.TOPICS)
         await other.set_topic_config("more", {"a": "b"})
-        await ear.hear(Changed.TOPIC_CONFIG, "more")
+        await recorder.wait_for(Changed.TOPIC_CONFIG, "more")
 
 
 async def test_requests_and_single_partitions_are_watched_over_a_broken_line(
@@ -226,12 +226,12 @@ async def test_requests_and_single_partitions_are_watched_over_a_broken_line(
         ZooKeeperStore(line(proxy, chroot), session_timeout_ms=SESSION_MS, client=kind) as store,
         ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other,
     ):
-        ear = Ear(store)
+        recorder = EventRecorder(store)
         fence = await lead(store)
         state = Leadership(1, 0, (1, 2), 0, fence.epoch)
         await store.reassignment_request()
         await other.request_preferred_election([ORDERS_0])
-        await ear_of_none(ear, store)
+        await ear_of_none(recorder, store)
         assert await store.preferred_election_request() == [ORDERS_0]
         assert await store.deletions() == []
         await store.watch_leaderships([ORDERS_0, ORDERS_1])
@@ -245,20 +245,20 @@ async def test_requests_and_single_partitions_are_watched_over_a_broken_line(
             await other.mark_deletion(f"t{round_}")
             proxy.reachable = True
 
-            await ear.hear_all(
+            await recorder.wait_for_all(
                 StoreEvent(Changed.REASSIGNMENT_REQUEST),
                 StoreEvent(Changed.LEADERSHIP, "orders-1"),
                 StoreEvent(Changed.DELETIONS),
             )
-            assert ear.heard == []  # not of the election that waited before, nor of the other partition
+            assert recorder.events == []  # not of the election that waited before, nor of the other partition
             assert await store.reassignment_request() == {ORDERS_0: (1, round_)}
             await store.deletions()
             await other.write_isr(ORDERS_1, state, expected=2 * round_ + 1)
-            await ear.hear(Changed.LEADERSHIP, "orders-1")
+            await recorder.wait_for(Changed.LEADERSHIP, "orders-1")
             await store.set_reassignment_request({ORDERS_1: (7,)}, fence)
             await store.set_reassignment_request({}, fence)
 
-        assert ear.heard == []
+        assert recorder.events == []
         assert tree.exists("/admin/reassign_partitions") is None
 
 
@@ -271,24 +271,24 @@ async def test_after_a_lost_session_single_partitions_are_watched_no_more(
     ):
         fence = await lead(other)
         state = Leadership(1, 0, (1, 2), 0, fence.epoch)
-        ear = Ear(store)
+        recorder = EventRecorder(store)
         await store.watch_leaderships([ORDERS_0])
         await store.reassignment_request()
         await anyio.to_thread.run_sync(end_session, store._client)
-        await ear.hear(Changed.SESSION_LOST)
-        await ear.hear(Changed.SESSION_OPENED)
+        await recorder.wait_for(Changed.SESSION_LOST)
+        await recorder.wait_for(Changed.SESSION_OPENED)
 
         await other.write_isr(ORDERS_0, state, expected=0)
         await other.request_reassignment({ORDERS_0: (1,)})
         await other.create_topic(TopicRef("more"), {}, {})
         assert await store.topics() == ["more", "orders"]
-        assert ear.heard == []
+        assert recorder.events == []
         assert not store._armed._leaderships
 
         await store.watch_leaderships([ORDERS_0])
         await other.write_isr(ORDERS_0, state, expected=1)
-        await ear.hear(Changed.LEADERSHIP, "orders-0")
-        assert ear.heard == []
+        await recorder.wait_for(Changed.LEADERSHIP, "orders-0")
+        assert recorder.events == []
 
 
 async def test_a_topic_that_was_replaced_behind_a_broken_line_is_seen_to_go_and_to_come(
@@ -300,7 +300,7 @@ async def test_a_topic_that_was_replaced_behind_a_broken_line_is_seen_to_go_and_
     ):
         fence = await lead(other)
         await other.create_topic(TopicRef("other"), THREE_PARTITIONS, {})
-        ear = Ear(store)
+        recorder = EventRecorder(store)
         await store.assignments(await store.topics())
         proxy.reachable = False
         await proxy.cut()
@@ -309,7 +309,7 @@ async def test_a_topic_that_was_replaced_behind_a_broken_line_is_seen_to_go_and_
         await other.create_topic(ORDERS, {0: Assignment((9,))}, {})
         proxy.reachable = True
 
-        await ear.hear(Changed.TOPICS)
+        await recorder.wait_for(Changed.TOPICS)
         assert await store.topics() == ["orders", "other"]
         assert store.take_deleted_topics() == {"orders"}
 
@@ -320,24 +320,24 @@ async def test_a_topic_that_was_replaced_while_its_change_was_being_told_is_seen
     """Its watch has fired and is not armed again: nothing tells of the deletion but the list and the next read."""
     async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS) as other:
         fence = await lead(other)
-        ear = Ear(store)
+        recorder = EventRecorder(store)
         await store.assignments(await store.topics())
         await other.write_assignment(ORDERS, {0: Assignment((1,))}, None)
-        await ear.hear(Changed.TOPIC, "orders")
+        await recorder.wait_for(Changed.TOPIC, "orders")
         await delete_topic(other, "orders", fence)
         await other.create_topic(ORDERS, {0: Assignment((9,))}, {})
 
         await store.assignments(["orders"])
 
-        await ear.hear(Changed.TOPICS)
+        await recorder.wait_for(Changed.TOPICS)
         assert await store.topics() == ["orders"]
         assert store.take_deleted_topics() == {"orders"}
 
 
-async def ear_of_none(ear: Ear, store: ZooKeeperStore) -> None:
+async def ear_of_none(recorder: EventRecorder, store: ZooKeeperStore) -> None:
     """Hear out what the beginning of the cluster has told."""
     await store.topics()
-    ear.heard.clear()
+    recorder.events.clear()
 
 
 async def test_a_thousand_partitions_are_watched(store: ZooKeeperStore, connect: str) -> None:
@@ -345,11 +345,11 @@ async def test_a_thousand_partitions_are_watched(store: ZooKeeperStore, connect:
     await store.create_topic(ORDERS, {at: Assignment((1,)) for at in range(1_000)}, {})
     fence = await store.contest(1)
     await store.commit(write(names, isr=(1,)), fence)
-    ear = Ear(store)
+    recorder = EventRecorder(store)
     await store.watch_leaderships(names)
 
     for version in range(2):
         await store.commit(write(names, isr=(1,), leader_epoch=version, expected=version), fence)
-        await ear.hear_all(*(StoreEvent(Changed.LEADERSHIP, str(name)) for name in names))
+        await recorder.wait_for_all(*(StoreEvent(Changed.LEADERSHIP, str(name)) for name in names))
         await store.topics()  # and whatever the server had to say before is told
-        assert ear.heard == []
+        assert recorder.events == []

@@ -3,7 +3,7 @@
 import pytest
 
 from kactl.errors import BadConfig
-from kactl.stores.zookeeper.link.hosts import Host, addresses, parse
+from kactl.stores.zookeeper.connection.hosts import Host, addresses, parse
 
 
 def test_hosts_are_named_by_name_or_address_with_a_port_or_without() -> None:

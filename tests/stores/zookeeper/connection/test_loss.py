@@ -11,7 +11,7 @@ from kazoo.protocol.states import KazooState
 
 from kactl.stores.zookeeper import request
 from kactl.stores.zookeeper.client import Client
-from kactl.stores.zookeeper.link import KINDS, Kind
+from kactl.stores.zookeeper.connection import KINDS, Kind
 from tests.contracts.store_clients import WAIT_S
 from tests.interop.link import Link
 from tests.interop.zookeeper import ZooKeeperServer
@@ -56,8 +56,8 @@ async def test_a_line_that_breaks_all_the_time_changes_nothing_of_what_comes_of_
             async with anyio.create_task_group() as tasks:
                 if breaks:
                     tasks.start_soon(cut_when_silent, proxy)
-                answers = await shaken.client.ask_all([each])
-            repeated += len(answers.repeated)
+                responses = await shaken.client.ask_all([each])
+            repeated += len(responses.repeated)
 
         assert await tree(shaken.client) == expected
     assert repeated >= 3

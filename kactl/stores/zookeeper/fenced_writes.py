@@ -30,8 +30,8 @@ from kactl.model import Fence
 from kactl.stores.base import Outcome
 
 from . import layout, request
-from .answers import Answers
 from .client import Client
+from .responses import Responses
 
 # Every round settles a group of each multi that failed, so this is met only if nodes come and go faster than we write.
 ROUNDS_MAX: Final = 100
@@ -39,7 +39,7 @@ _ANY: Final = -1
 
 
 @dataclasses.dataclass(slots=True)
-class Step:
+class Op:
     """One operation. `path` is relative. An optional one is passed over if it is done already.
 
     What it does is told by `data` and `expected`: see `create`, `put` and `delete`.
@@ -52,22 +52,22 @@ class Step:
     optional: bool = False
 
 
-def create(path: str, data: bytes | None, *, optional: bool = False) -> Step:
-    return Step(path, data, None, optional=optional)
+def create(path: str, data: bytes | None, *, optional: bool = False) -> Op:
+    return Op(path, data, None, optional=optional)
 
 
-def put(path: str, data: bytes, expected: int = _ANY) -> Step:
+def put(path: str, data: bytes, expected: int = _ANY) -> Op:
     """Replace data at a version; any by default."""
-    return Step(path, data, expected)
+    return Op(path, data, expected)
 
 
-def delete(path: str) -> Step:
+def delete(path: str) -> Op:
     """Passed over where nothing stands."""
-    return Step(path, None, None, deletes=True, optional=True)
+    return Op(path, None, None, deletes=True, optional=True)
 
 
 async def commit(
-    client: Client, groups: Sequence[Sequence[Step]], fence: Fence, *, batch: int, tried: Answers | None = None
+    client: Client, groups: Sequence[Sequence[Op]], fence: Fence, *, batch: int, tried: Responses | None = None
 ) -> list[Outcome]:
     """Do some groups of steps; what becomes of one does not depend on the others.
 
@@ -87,18 +87,18 @@ async def commit(
     for _ in range(ROUNDS_MAX):
         if not multis:
             break
-        answers = tried or await client.ask_all(
+        responses = tried or await client.ask_all(
             [request.multi([check, *_operations(client, left, members)]) for members in multis]
         )
         tried = None
         refused = []
-        for at, (members, result) in enumerate(zip(multis, answers.results, strict=True)):
+        for at, (members, result) in enumerate(zip(multis, responses.results, strict=True)):
             fault = _fault(result, fence)
             if fault is None:
                 for group in members:
                     outcomes[group] = Outcome.COMMITTED
             else:
-                refused.append(_Refused(members, *fault, repeated=at in answers.repeated))
+                refused.append(_Refused(members, *fault, repeated=at in responses.repeated))
         multis = await _settle(client, left, refused, outcomes)
     return outcomes
 
@@ -118,7 +118,7 @@ class _Refused:
     error: ZookeeperError
     repeated: bool
 
-    def blames(self, behind: int, group: Sequence[Step]) -> bool:
+    def blames(self, behind: int, group: Sequence[Op]) -> bool:
         """Whether it failed for good because of a group whose first step stands `behind` others.
 
         Not if the step is optional and was refused because it was done.
@@ -127,11 +127,11 @@ class _Refused:
             return len(self.members) == 1
         if not behind <= self.at < behind + len(group):
             return False
-        step = group[self.at - behind]
-        return not (step.optional and isinstance(self.error, NoNodeError if step.deletes else NodeExistsError))
+        op = group[self.at - behind]
+        return not (op.optional and isinstance(self.error, NoNodeError if op.deletes else NodeExistsError))
 
 
-def _pack(order: Sequence[int], groups: Sequence[Sequence[Step]], size: int) -> list[list[int]]:
+def _pack(order: Sequence[int], groups: Sequence[Sequence[Op]], size: int) -> list[list[int]]:
     """Part some groups, in order, into multis of at most `size` steps; a group of more has one for itself."""
     multis: list[list[int]] = []
     room = 0
@@ -146,16 +146,16 @@ def _pack(order: Sequence[int], groups: Sequence[Sequence[Step]], size: int) -> 
     return multis
 
 
-def _operations(client: Client, groups: Sequence[Sequence[Step]], members: Sequence[int]) -> Iterator[Any]:
+def _operations(client: Client, groups: Sequence[Sequence[Op]], members: Sequence[int]) -> Iterator[Any]:
     for group in members:
-        for step in groups[group]:
-            path = client.path(step.path)
-            if step.deletes:
+        for op in groups[group]:
+            path = client.path(op.path)
+            if op.deletes:
                 yield request.delete(path)
-            elif step.expected is None:
-                yield request.create(path, step.data)
+            elif op.expected is None:
+                yield request.create(path, op.data)
             else:
-                yield request.put(path, step.data or b"", step.expected)
+                yield request.put(path, op.data or b"", op.expected)
 
 
 def _fault(result: Any, fence: Fence) -> tuple[int | None, ZookeeperError] | None:
@@ -175,11 +175,11 @@ def _fault(result: Any, fence: Fence) -> tuple[int | None, ZookeeperError] | Non
 
 
 async def _settle(
-    client: Client, groups: list[list[Step]], refused: Sequence[_Refused], outcomes: list[Outcome]
+    client: Client, groups: list[list[Op]], refused: Sequence[_Refused], outcomes: list[Outcome]
 ) -> list[list[int]]:
     """Read what stands, take out what cannot be done any more, and say which multis to send next."""
-    steps = [step for multi in refused for group in multi.members for step in groups[group]]
-    found = iter(await client.read_all([step.path for step in steps]) if steps else ())
+    ops = [op for multi in refused for group in multi.members for op in groups[group]]
+    found = iter(await client.read_all([op.path for op in ops]) if ops else ())
     again: list[list[int]] = []
     for multi in refused:
         size = sum(len(groups[group]) for group in multi.members)
@@ -188,8 +188,8 @@ async def _settle(
             held = groups[group]
             blamed = multi.blames(behind, held)
             behind += len(held)
-            verdicts = [_look(step, next(found), adopt=multi.repeated) for step in held]
-            groups[group] = [step for step, verdict in zip(held, verdicts, strict=True) if verdict is not _DONE]
+            verdicts = [_look(op, next(found), adopt=multi.repeated) for op in held]
+            groups[group] = [op for op, verdict in zip(held, verdicts, strict=True) if verdict is not _DONE]
             if _CONFLICT in verdicts:
                 groups[group], outcomes[group] = [], Outcome.CONFLICT
             elif not groups[group]:
@@ -207,18 +207,18 @@ _DONE: Final = "done"
 _CONFLICT: Final = "conflict"
 
 
-def _look(step: Step, found: Any, *, adopt: bool) -> str:
+def _look(op: Op, found: Any, *, adopt: bool) -> str:
     """What is to become of a step, by what stands at its path: (data, stat) or an error."""
     if isinstance(found, NoNodeError):
-        if step.deletes:
+        if op.deletes:
             return _DONE
-        return _TO_DO if step.expected is None else _CONFLICT
-    if isinstance(found, ZookeeperError) or step.deletes:
+        return _TO_DO if op.expected is None else _CONFLICT
+    if isinstance(found, ZookeeperError) or op.deletes:
         return _TO_DO
     data, stat = found
-    if step.expected is not None and step.expected in (_ANY, stat.version):
+    if op.expected is not None and op.expected in (_ANY, stat.version):
         return _TO_DO
-    ours = 0 if step.expected is None else step.expected + 1
-    if step.optional or (adopt and data == step.data and stat.version == ours):
+    ours = 0 if op.expected is None else op.expected + 1
+    if op.optional or (adopt and data == op.data and stat.version == ours):
         return _DONE
     return _CONFLICT

@@ -8,7 +8,7 @@ its caller takes the note.
 from collections.abc import Mapping
 
 
-class Listing:
+class DeletedTopics:
     """The topics that one client has read, each with the number that tells it from a later one of the same name."""
 
     def __init__(self) -> None:

@@ -10,10 +10,10 @@ from kazoo.exceptions import ZookeeperError
 from kazoo.protocol.states import EventType, ZnodeStat
 
 from kactl.stores.zookeeper import request
-from kactl.stores.zookeeper.arming import ArmMany
 from kactl.stores.zookeeper.client import Client
-from kactl.stores.zookeeper.link import KINDS, Kind
+from kactl.stores.zookeeper.connection import KINDS, Kind
 from kactl.stores.zookeeper.request import MultiRead
+from kactl.stores.zookeeper.set_watches import SetWatches
 from tests.contracts.store_clients import SESSION_MS, WAIT_S
 from tests.interop.zookeeper import ZooKeeperServer
 
@@ -36,28 +36,28 @@ class Diary:
     """A client below a node of its own, and all that it hears, in the order of hearing."""
 
     def __init__(self, connect: str, kind: Kind) -> None:
-        self.heard: list[Any] = []
+        self.listener: list[Any] = []
         self.client = Client(
             connect,
             session_timeout_ms=SESSION_MS,
             max_in_flight=7,
-            on_watch=lambda kind, path: self.heard.append(("event", kind, path, "single")),
+            on_watch=lambda kind, path: self.listener.append(("event", kind, path, "single")),
             kind=kind,
         )
 
     async def watch(self, root: str) -> None:
         """Hear of a tree, from now on or when it is asked for again."""
-        await self.client.watch_tree(root, lambda kind, path: self.heard.append(("event", kind, path, root)))
+        await self.client.watch_tree(root, lambda kind, path: self.listener.append(("event", kind, path, root)))
 
     async def ask(self, requests: list[Any]) -> None:
         """Send some at once; each answer is noted when it is heard."""
         left = len(requests)
         done = anyio.Event()
 
-        def answered(answers: Any) -> None:
+        def answered(responses: Any) -> None:
             nonlocal left
-            assert answers.error is None, answers.error
-            self.heard.append(plain(answers.results[0], self.client.chroot))
+            assert responses.error is None, responses.error
+            self.listener.append(plain(responses.results[0], self.client.chroot))
             left -= 1
             if not left:
                 done.set()
@@ -93,7 +93,7 @@ def plain(result: Any, chroot: str) -> Any:
 def requests(rng: random.Random, client: Client) -> list[Any]:
     """Some at once, of all kinds; or one that arms many: it counts from its sending, which no two clients do alike."""
     if rng.random() < 0.1:
-        return [ArmMany(tuple(client.path(each) for each in rng.sample(PATHS, 3)))]
+        return [SetWatches(tuple(client.path(each) for each in rng.sample(PATHS, 3)))]
     return [one(rng, client) for _ in range(rng.randint(1, GROUP_MAX))]
 
 
@@ -148,7 +148,7 @@ async def tree(client: Client, path: str = "") -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_both_hear_the_same_in_the_same_order(zookeeper: ZooKeeperServer, chroot: str, seed: int) -> None:
-    heard, trees = [], []
+    listener, trees = [], []
     for kind in KINDS:
         rng = random.Random(seed)
         async with Diary(zookeeper.connect(f"{chroot}-{kind}"), kind) as diary:
@@ -156,21 +156,21 @@ async def test_both_hear_the_same_in_the_same_order(zookeeper: ZooKeeperServer, 
                 await diary.watch(root)
             for _ in range(ROUNDS):
                 await diary.ask(requests(rng, diary.client))
-            heard.append(diary.heard)
+            listener.append(diary.listener)
             trees.append(await tree(diary.client))
 
-    assert together(heard[0]) == together(heard[1])
+    assert together(listener[0]) == together(listener[1])
     assert trees[0] == trees[1]
-    events = [each[1:] for each in heard[0] if isinstance(each, tuple) and each[0] == "event"]
+    events = [each[1:] for each in listener[0] if isinstance(each, tuple) and each[0] == "event"]
     assert {kind for kind, _, _ in events} == set(EVENTS)
     assert {told for _, _, told in events} == {"single", *TREES}
-    assert len(heard[0]) > ROUNDS * GROUP_MAX / 3
+    assert len(listener[0]) > ROUNDS * GROUP_MAX / 3
 
 
-def together(heard: list[Any]) -> list[Any]:
+def together(listener: list[Any]) -> list[Any]:
     """With all who hear of one event as a set: kazoo tells them in an order of its own, and some of them twice."""
     found: list[Any] = []
-    for each in heard:
+    for each in listener:
         if not isinstance(each, tuple) or each[0] != "event":
             found.append(each)
         elif found and isinstance(found[-1], dict) and each[1:3] in found[-1]:

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 # Paths have a few hundred bytes at the worst, and a server takes requests of a megabyte.
-ARMED_AT_ONCE: Final = 1_000
+PATHS_MAX: Final = 1_000
 # For fewer nodes one round trip more counts for more than the work of the server.
-MANY: Final = 20
+PATHS_MIN: Final = 20
 
 _INT: Final = struct.Struct("!i")
 _NONE: Final = _INT.pack(0)
@@ -27,7 +27,7 @@ _NEVER: Final = struct.pack("!q", 2**63 - 1)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ArmMany:
+class SetWatches:
     """Watch the data of some nodes; its answer is None. Paths are whole.
 
     Links have to know of them before it is sent: it may fire before it is answered.
@@ -51,4 +51,4 @@ class ArmMany:
 
 def requests(paths: Sequence[str]) -> list[Any]:
     """What arms the watches of some nodes."""
-    return [ArmMany(tuple(paths[at : at + ARMED_AT_ONCE])) for at in range(0, len(paths), ARMED_AT_ONCE)]
+    return [SetWatches(tuple(paths[at : at + PATHS_MAX])) for at in range(0, len(paths), PATHS_MAX)]

@@ -2,8 +2,8 @@
 
 A request is any object with `type`, `serialize()` and `deserialize(frame, offset)`. If its answer is to arm a watch, it
 carries the link's `watcher` as its `watcher`, and has to say so in what it serializes. Three kinds of request are known
-by their type, for what they do to watches: `WatchTree`, `Unwatch` and `ArmMany`. `frame` is the whole of one answer and
-nothing else, as bytes, with its body from `offset` on.
+by their type, for what they do to watches: `WatchTree`, `Unwatch` and `SetWatches`.
+`frame` is the whole of one answer and nothing else, as bytes, with its body from `offset` on.
 """
 
 import enum
@@ -26,14 +26,14 @@ class State(enum.Enum):
     LOST = enum.auto()
 
 
-class Asked(Protocol):
+class PendingCall(Protocol):
     """A request on its way, as the client knows it."""
 
     @property
     def request(self) -> Any: ...
 
 
-class Heard(Protocol):
+class ConnectionListener(Protocol):
     """What a link tells, in the loop and in the order of the wire: an event that stood before an answer comes first."""
 
     def answered(self, call: Any, result: Any) -> None:
@@ -55,7 +55,7 @@ class Heard(Protocol):
         """All that had arrived was told: the time to send more."""
 
 
-class Link(Protocol):
+class Connection(Protocol):
     """See the module.
 
     Attributes:

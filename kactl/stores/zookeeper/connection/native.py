@@ -17,11 +17,11 @@ from typing import Any, Final
 from kactl.runtime.logs import logger
 
 from . import hosts as names
-from .connection import Connection
 from .frames import FRAME_BYTES_MAX
 from .hosts import Host
+from .interface import CLOSE_S_MAX, RECONNECT_S_MAX, RECONNECT_S_MIN, ConnectionListener, State
 from .messages import Granted, Session
-from .promise import CLOSE_S_MAX, RECONNECT_S_MAX, RECONNECT_S_MIN, Heard, State
+from .socket_connection import SocketConnection
 
 log = logger(__name__)
 
@@ -31,8 +31,8 @@ _PART: Final = 3
 GREETING_S_MIN: Final = 1.0
 
 
-class WireLink:
-    """See the module, and `Link`.
+class NativeConnection:
+    """See the module, and `Connection`.
 
     Args:
         chance: orders the servers, and spreads the pauses of many clients.
@@ -49,19 +49,19 @@ class WireLink:
         hosts: str,
         *,
         session_timeout_ms: int,
-        heard: Heard,
+        listener: ConnectionListener,
         chance: random.Random | None = None,
         frame_bytes_max: int = FRAME_BYTES_MAX,
     ) -> None:
         self._hosts = names.parse(hosts)
         self._text = hosts
         self._timeout_ms = session_timeout_ms
-        self._heard = heard
+        self._listener = listener
         self._chance = chance or random.Random()
         self._frame_bytes_max = frame_bytes_max
         self._session = Session()
         self._zxid = 0
-        self._connection: Connection | None = None
+        self._connection: SocketConnection | None = None
         self._opened: asyncio.Event = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closing = False
@@ -128,8 +128,8 @@ class WireLink:
                 return 0.0
             self._opened.set()
             log.info("connected to ZooKeeper at %s, session 0x%x", self._text, self._session.id & 2**64 - 1)
-            self._heard.state_changed(State.CONNECTED)
-            self._heard.settled()
+            self._listener.state_changed(State.CONNECTED)
+            self._listener.settled()
             await asyncio.wait([connection.ended])
         finally:
             connection.drop("closed by us")
@@ -138,12 +138,12 @@ class WireLink:
         if not self._closing:
             self.trouble = connection.ended.result()
             log.warning("the connection to ZooKeeper at %s is lost: %s", self._text, self.trouble)
-            self._heard.state_changed(State.SUSPENDED)
+            self._listener.state_changed(State.SUSPENDED)
         for call in connection.left():
-            self._heard.lost(call)
+            self._listener.lost(call)
         return loop.time() - began
 
-    async def _connect(self) -> Connection | None:
+    async def _connect(self) -> SocketConnection | None:
         """One round among the servers."""
         limit_s = max(self._timeout_ms / 1000 / _PART / len(self._hosts), GREETING_S_MIN)
         for host in self._chance.sample(self._hosts, len(self._hosts)):
@@ -159,10 +159,10 @@ class WireLink:
                     return connection
         return None
 
-    async def _try(self, address: Host, limit_s: float) -> Connection | None:
+    async def _try(self, address: Host, limit_s: float) -> SocketConnection | None:
         """Greet one server; None if it does not take us in."""
         loop = asyncio.get_running_loop()
-        connection = Connection(self._heard, frame_bytes_max=self._frame_bytes_max)
+        connection = SocketConnection(self._listener, frame_bytes_max=self._frame_bytes_max)
         try:
             async with asyncio.timeout(limit_s):
                 await loop.create_connection(lambda: connection, address.name, address.port)
@@ -186,7 +186,7 @@ class WireLink:
         ended = granted.timeout_ms <= 0
         if self._session.id and (ended or granted.session.id != self._session.id):
             self._session = Session()
-            self._heard.state_changed(State.LOST)
+            self._listener.state_changed(State.LOST)
         if ended:
             return "it has ended our session"
         if granted.read_only:

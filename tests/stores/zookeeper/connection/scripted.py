@@ -39,7 +39,7 @@ class Greeting(NamedTuple):
     read_only: bool
 
 
-class Asked(NamedTuple):
+class PendingCall(NamedTuple):
     """A request: its number, its type, and what follows."""
 
     xid: int
@@ -82,13 +82,13 @@ class Line:
         self.greeting = Greeting(zxid, timeout_ms, session, rest[:length], bool(rest[length]))
         return self.greeting
 
-    async def asked(self, *, answer_pings: bool = True) -> Asked:
+    async def asked(self, *, answer_pings: bool = True) -> PendingCall:
         """The next request that is no ping."""
         while True:
             frame = await self._frame()
             xid, kind = struct.unpack_from("!ii", frame)
             if xid != PING_XID:
-                return Asked(xid, kind, frame[8:])
+                return PendingCall(xid, kind, frame[8:])
             self.pings += 1
             if answer_pings:
                 await self.say(answer(PING_XID))

@@ -10,14 +10,14 @@ from typing import Any, Final
 from kazoo.protocol.serialization import Exists, GetChildren2
 from kazoo.protocol.states import EventType
 
-from kactl.stores.zookeeper.arming import ArmMany
 from kactl.stores.zookeeper.request import Unwatch, WatchTree
+from kactl.stores.zookeeper.set_watches import SetWatches
 
 _EXISTS: Final = Exists.type
 _CHILDREN: Final = (8, GetChildren2.type)
 
 
-class Armed:
+class ArmedWatches:
     """See the module. Paths are whole."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Armed:
 
     def asked(self, request: Any) -> None:
         """A request is sent. One that arms many watches may have them fire before it is answered."""
-        if request.type == ArmMany.type:
+        if request.type == SetWatches.type:
             self._data.update(request.paths)
 
     def answered(self, request: Any, *, found: bool) -> None:

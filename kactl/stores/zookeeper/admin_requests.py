@@ -14,7 +14,7 @@ from kactl.model import Fence, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.stores.base import Outcome
 
-from . import admin_layout, fenced, layout, request
+from . import admin_layout, fenced_writes, layout, request
 from .client import Client
 from .topic_node import NODE_BYTES_MAX
 from .watches import Kind, Watches
@@ -47,8 +47,8 @@ async def set_reassignment(client: Client, targets: Targets, fence: Fence) -> No
         return
     data = _bounded(admin_layout.encode_reassignment(targets))
     for _ in range(TRIES_MAX):
-        for step in (fenced.put(path, data), fenced.create(path, data)):
-            (outcome,) = await fenced.commit(client, [[step]], fence, batch=1)
+        for op in (fenced_writes.put(path, data), fenced_writes.create(path, data)):
+            (outcome,) = await fenced_writes.commit(client, [[op]], fence, batch=1)
             if outcome == Outcome.COMMITTED:
                 return
             if outcome == Outcome.FAILED:
@@ -73,10 +73,10 @@ async def delete_preferred_election(client: Client, fence: Fence) -> None:
 
 
 async def _leave(client: Client, path: str, data: bytes, what: str) -> None:
-    answers = await client.ask_all([request.create(client.path(path), _bounded(data))])
-    result = answers.results[0]
+    responses = await client.ask_all([request.create(client.path(path), _bounded(data))])
+    result = responses.results[0]
     if isinstance(result, NodeExistsError):
-        if answers.repeated:
+        if responses.repeated:
             (found,) = await client.read_all([path])
             if not isinstance(found, ZookeeperError) and found[0] == data:
                 return  # done before the connection broke
@@ -114,6 +114,6 @@ async def _read(
 
 
 async def _take_away(client: Client, path: str, fence: Fence) -> None:
-    (outcome,) = await fenced.commit(client, [[fenced.delete(path)]], fence, batch=1)
+    (outcome,) = await fenced_writes.commit(client, [[fenced_writes.delete(path)]], fence, batch=1)
     if outcome != Outcome.COMMITTED:
         raise StoreError(f"{path} could not be deleted: see what stands below it, and who may delete it")

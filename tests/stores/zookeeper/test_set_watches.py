@@ -8,18 +8,18 @@ import pytest
 
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.stores.base import Changed, StoreEvent
-from kactl.stores.zookeeper import ZooKeeperStore, arming
+from kactl.stores.zookeeper import ZooKeeperStore, set_watches
 from kactl.stores.zookeeper.client import Client
-from kactl.stores.zookeeper.link import Kind
+from kactl.stores.zookeeper.connection import Kind
 from kactl.stores.zookeeper.request import MultiRead
-from tests.contracts.store_clients import SESSION_MS, WAIT_S, Ear, write
+from tests.contracts.store_clients import SESSION_MS, WAIT_S, EventRecorder, write
 from tests.interop.zookeeper import ZooKeeperServer
 
 from .proxy import Proxy
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
-NAMES: Final = [f"topic-{number:03}" for number in range(3 * arming.MANY)]
+NAMES: Final = [f"topic-{number:03}" for number in range(3 * set_watches.PATHS_MIN)]
 NODE: Final = b'{"version":1,"partitions":{"0":[%d]}}'
 # What a server makes of a request that it does not know.
 UNKNOWN: Final = 999
@@ -35,7 +35,7 @@ async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
 async def store(
     proxy: Proxy, chroot: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[ZooKeeperStore]:
-    monkeypatch.setattr(arming, "ARMED_AT_ONCE", 2 * arming.MANY)  # so that there are two requests
+    monkeypatch.setattr(set_watches, "PATHS_MAX", 2 * set_watches.PATHS_MIN)  # so that there are two requests
     connect = f"127.0.0.1:{proxy.port}{chroot}"
     async with ZooKeeperStore(connect, session_timeout_ms=SESSION_MS, client=kind) as opened:
         yield opened
@@ -67,27 +67,27 @@ async def leaders(store: ZooKeeperStore) -> dict[str, int]:
     return {found.topics[topic].name: int(found.replicas[0, at]) for at, topic in enumerate(found.topic.tolist())}
 
 
-async def hears_each(ear: Ear, tree: Any, names: list[str]) -> None:
+async def hears_each(recorder: EventRecorder, tree: Any, names: list[str]) -> None:
     """Some topics are written, one after the other, and each is told of once."""
     for name in names:
         tree.set(f"/brokers/topics/{name}", NODE % 7)
-        await ear.hear(Changed.TOPIC, name)
-    assert ear.heard == []
+        await recorder.wait_for(Changed.TOPIC, name)
+    assert recorder.events == []
 
 
 @pytest.mark.usefixtures("topics")
 async def test_each_of_many_topics_is_watched(store: ZooKeeperStore, tree: Any) -> None:
-    ear = Ear(store)
+    recorder = EventRecorder(store)
 
     found = await leaders(store)
 
     assert found == dict.fromkeys(NAMES, 1)
-    await hears_each(ear, tree, [NAMES[0], NAMES[arming.MANY], NAMES[-1]])
+    await hears_each(recorder, tree, [NAMES[0], NAMES[set_watches.PATHS_MIN], NAMES[-1]])
 
 
 @pytest.mark.usefixtures("topics")
 async def test_many_topics_are_few_requests(store: ZooKeeperStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    Ear(store)
+    EventRecorder(store)
     names = await store.topics()
     asked: list[Any] = []
     submit = Client.submit
@@ -100,14 +100,14 @@ async def test_many_topics_are_few_requests(store: ZooKeeperStore, monkeypatch: 
 
     await store.assignments(names)
 
-    assert [type(request) for request in asked] == [arming.ArmMany, arming.ArmMany, MultiRead]
+    assert [type(request) for request in asked] == [set_watches.SetWatches, set_watches.SetWatches, MultiRead]
 
 
 @pytest.mark.usefixtures("topics")
 async def test_a_topic_that_is_written_between_is_read_as_it_is_now_and_watched_on(
     store: ZooKeeperStore, tree: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ear = Ear(store)
+    recorder = EventRecorder(store)
 
     async def written() -> None:
         tree.set(f"/brokers/topics/{NAMES[5]}", NODE % 2)
@@ -117,8 +117,8 @@ async def test_a_topic_that_is_written_between_is_read_as_it_is_now_and_watched_
     found = await leaders(store)
 
     assert found == {**dict.fromkeys(NAMES, 1), NAMES[5]: 2}
-    await ear.hear(Changed.TOPIC, NAMES[5])
-    await hears_each(ear, tree, [NAMES[4], NAMES[5], NAMES[6]])
+    await recorder.wait_for(Changed.TOPIC, NAMES[5])
+    await hears_each(recorder, tree, [NAMES[4], NAMES[5], NAMES[6]])
 
 
 @pytest.mark.usefixtures("topics")
@@ -126,7 +126,7 @@ async def test_a_topic_that_is_written_between_is_read_as_it_is_now_and_watched_
 async def test_a_topic_that_is_replaced_between_is_watched_on(
     store: ZooKeeperStore, tree: Any, monkeypatch: pytest.MonkeyPatch, before: bool
 ) -> None:
-    ear = Ear(store)
+    recorder = EventRecorder(store)
     names = await store.topics()
     path = f"/brokers/topics/{NAMES[5]}"
 
@@ -142,27 +142,27 @@ async def test_a_topic_that_is_replaced_between_is_watched_on(
     found = await store.assignments(names)
 
     assert found.replicas[0, 5] == 3
-    await ear.hear(Changed.TOPICS)
-    await hears_each(ear, tree, [NAMES[5], NAMES[6]])
+    await recorder.wait_for(Changed.TOPICS)
+    await hears_each(recorder, tree, [NAMES[5], NAMES[6]])
 
 
 @pytest.mark.usefixtures("topics")
 async def test_a_topic_that_is_gone_is_left_out(store: ZooKeeperStore, tree: Any) -> None:
-    ear = Ear(store)
+    recorder = EventRecorder(store)
     names = await store.topics()
     tree.delete(f"/brokers/topics/{NAMES[5]}")
 
     found = await store.assignments(names)
 
     assert [topic.name for topic in found.topics] == [name for name in NAMES if name != NAMES[5]]
-    await ear.hear(Changed.TOPICS)
+    await recorder.wait_for(Changed.TOPICS)
 
 
 @pytest.mark.usefixtures("topics")
 async def test_a_line_that_breaks_between_costs_no_watch(
     store: ZooKeeperStore, proxy: Proxy, tree: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ear = Ear(store)
+    recorder = EventRecorder(store)
 
     async def broken() -> None:
         await proxy.cut()
@@ -175,16 +175,18 @@ async def test_a_line_that_breaks_between_costs_no_watch(
     found = await leaders(store)
 
     assert found == dict.fromkeys(NAMES, 1)
-    ear.heard.clear()
-    await hears_each(ear, tree, [NAMES[0], NAMES[-1]])
+    recorder.events.clear()
+    await hears_each(recorder, tree, [NAMES[0], NAMES[-1]])
 
 
 @pytest.mark.usefixtures("topics")
-@pytest.mark.parametrize("unknown", [[], [MultiRead], [arming.ArmMany]], ids=["", "no multi-reads", "no arming"])
+@pytest.mark.parametrize(
+    "unknown", [[], [MultiRead], [set_watches.SetWatches]], ids=["", "no multi-reads", "no arming"]
+)
 async def test_after_a_break_just_what_changed_is_heard_and_all_is_watched_on(
     store: ZooKeeperStore, proxy: Proxy, tree: Any, monkeypatch: pytest.MonkeyPatch, unknown: list[Any]
 ) -> None:
-    ear = Ear(store)
+    recorder = EventRecorder(store)
     for kind in unknown:
         monkeypatch.setattr(kind, "type", UNKNOWN)
     await leaders(store)
@@ -195,33 +197,33 @@ async def test_after_a_break_just_what_changed_is_heard_and_all_is_watched_on(
     tree.create(f"/brokers/topics/{NAMES[7]}/partitions")  # no change of the topic
     proxy.reachable = True
 
-    await ear.hear_all(StoreEvent(Changed.TOPIC, NAMES[5]), StoreEvent(Changed.TOPICS))
+    await recorder.wait_for_all(StoreEvent(Changed.TOPIC, NAMES[5]), StoreEvent(Changed.TOPICS))
 
-    assert ear.heard == []
-    await hears_each(ear, tree, [NAMES[0], NAMES[7], NAMES[-1]])
+    assert recorder.events == []
+    await hears_each(recorder, tree, [NAMES[0], NAMES[7], NAMES[-1]])
 
 
 @pytest.mark.usefixtures("topics")
-@pytest.mark.parametrize("unknown", [MultiRead, arming.ArmMany], ids=["no multi-reads", "no arming"])
+@pytest.mark.parametrize("unknown", [MultiRead, set_watches.SetWatches], ids=["no multi-reads", "no arming"])
 async def test_servers_that_know_less_are_asked_for_each(
     store: ZooKeeperStore, tree: Any, monkeypatch: pytest.MonkeyPatch, unknown: Any
 ) -> None:
-    ear = Ear(store)
+    recorder = EventRecorder(store)
     monkeypatch.setattr(unknown, "type", UNKNOWN)
 
     found = await leaders(store)
 
     assert found == dict.fromkeys(NAMES, 1)
-    await hears_each(ear, tree, [NAMES[0], NAMES[-1]])
+    await hears_each(recorder, tree, [NAMES[0], NAMES[-1]])
 
 
 async def test_a_controller_hears_nothing_of_the_states_that_it_writes(store: ZooKeeperStore) -> None:
-    ear = Ear(store)
+    recorder = EventRecorder(store)
     for name in NAMES:
         await store.create_topic(TopicRef(name), {0: Assignment((1,))}, {})
     await leaders(store)
     fence = await store.contest(1)
-    ear.heard.clear()
+    recorder.events.clear()
     told: list[str] = []
     store._client._on_watch = lambda kind, path: told.append(path)
 

@@ -18,15 +18,15 @@ whole is unknown after a gap in any case: such a watch tells of writes, and the 
 
 from typing import Final, Literal
 
-from .promise import Heard, Link, State
+from .interface import Connection, ConnectionListener, State
 
-__all__ = ["KINDS", "Heard", "Kind", "Link", "State", "make"]
+__all__ = ["KINDS", "Connection", "ConnectionListener", "Kind", "State", "make"]
 
 Kind = Literal["kactl", "kazoo"]
 KINDS: Final[tuple[Kind, ...]] = ("kactl", "kazoo")
 
 
-def make(kind: Kind, hosts: str, *, session_timeout_ms: int, heard: Heard) -> Link:
+def make(kind: Kind, hosts: str, *, session_timeout_ms: int, listener: ConnectionListener) -> Connection:
     """A link that is still to be opened.
 
     Args:
@@ -37,9 +37,9 @@ def make(kind: Kind, hosts: str, *, session_timeout_ms: int, heard: Heard) -> Li
     """
     # kazoo's client takes a while to import, and is needed by few.
     if kind == "kazoo":
-        from .kazoo_link import KazooLink
+        from .kazoo_connection import KazooConnection
 
-        return KazooLink(hosts, session_timeout_ms=session_timeout_ms, heard=heard)
-    from .wire import WireLink
+        return KazooConnection(hosts, session_timeout_ms=session_timeout_ms, listener=listener)
+    from .native import NativeConnection
 
-    return WireLink(hosts, session_timeout_ms=session_timeout_ms, heard=heard)
+    return NativeConnection(hosts, session_timeout_ms=session_timeout_ms, listener=listener)

@@ -4,9 +4,9 @@ import pytest
 from kazoo.protocol.serialization import Exists, GetChildren, GetChildren2, GetData
 from kazoo.protocol.states import EventType
 
-from kactl.stores.zookeeper.arming import ArmMany
-from kactl.stores.zookeeper.link.armed import Armed, is_within
+from kactl.stores.zookeeper.connection.armed_watches import ArmedWatches, is_within
 from kactl.stores.zookeeper.request import Unwatch, WatchTree
+from kactl.stores.zookeeper.set_watches import SetWatches
 
 DATA_KINDS = (EventType.CREATED, EventType.CHANGED, EventType.DELETED)
 
@@ -26,7 +26,7 @@ DATA_KINDS = (EventType.CREATED, EventType.CHANGED, EventType.DELETED)
 )
 @pytest.mark.parametrize("kind", [*DATA_KINDS, EventType.CHILD])
 def test_a_single_watch_fires_once(request_: object, found: bool, fired_by: tuple[str, ...], kind: str) -> None:
-    armed = Armed()
+    armed = ArmedWatches()
     armed.answered(request_, found=found)
 
     assert not armed.fired(kind, "/b")[0]
@@ -35,17 +35,17 @@ def test_a_single_watch_fires_once(request_: object, found: bool, fired_by: tupl
 
 
 def test_many_are_armed_before_the_answer() -> None:
-    armed = Armed()
-    armed.asked(ArmMany(("/a", "/b")))
+    armed = ArmedWatches()
+    armed.asked(SetWatches(("/a", "/b")))
 
     assert armed.fired(EventType.DELETED, "/a") == (True, [])
-    armed.answered(ArmMany(("/a", "/b")), found=True)
+    armed.answered(SetWatches(("/a", "/b")), found=True)
     assert armed.fired(EventType.DELETED, "/a") == (False, [])
     assert armed.fired(EventType.CHANGED, "/b") == (True, [])
 
 
 def test_trees_stay_and_may_stand_within_each_other() -> None:
-    armed = Armed()
+    armed = ArmedWatches()
     for root in ("/a", "/a/b", "/ab", "/a"):
         armed.answered(WatchTree(root), found=True)
     armed.answered(WatchTree("/c"), found=False)
@@ -60,7 +60,7 @@ def test_trees_stay_and_may_stand_within_each_other() -> None:
 
 
 def test_what_is_unwatched_is_just_that_path() -> None:
-    armed = Armed()
+    armed = ArmedWatches()
     armed.answered(WatchTree("/a"), found=True)
     armed.answered(WatchTree("/a/b"), found=True)
     for path in ("/a", "/a/b"):

@@ -14,7 +14,7 @@ from kactl.stores.entries import Entries
 Key = tuple[int, int]  # the number of a topic, and a partition
 
 
-class WatchedEntries:
+class PartitionWatches:
     """See the module."""
 
     def __init__(self) -> None:

@@ -48,7 +48,7 @@ class Holder(NamedTuple):
 NO_HOLDER: Final = Holder("", "")
 
 
-class Office:
+class Sessions:
     """Sessions, the controllership and registrations of one database.
 
     Args:

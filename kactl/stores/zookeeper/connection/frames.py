@@ -14,7 +14,7 @@ FRAME_BYTES_MAX: Final = 128 * 1024 * 1024
 _LENGTH: Final = struct.Struct("!i")
 
 
-class Garbled(Exception):
+class MalformedFrame(Exception):
     """What a server said is nothing that a ZooKeeper server says here; nothing after it can be understood either."""
 
 
@@ -48,7 +48,7 @@ class Frames:
         while end - at >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(piece, at)
             if not 0 <= length <= self._bytes_max:
-                raise Garbled(f"a frame of {length} bytes, where 0 to {self._bytes_max} are taken")
+                raise MalformedFrame(f"a frame of {length} bytes, where 0 to {self._bytes_max} are taken")
             stop = at + _LENGTH.size + length
             if stop > end:
                 wanted = _LENGTH.size + length

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from kazoo.protocol.states import EventType
 
-from .frames import Garbled
+from .frames import MalformedFrame
 
 # Instead of the number of a request, in answers that nobody asked for. No request has a number below 1.
 WATCH_XID: Final = -1
@@ -62,11 +62,11 @@ def granted(frame: bytes) -> Granted:
         Garbled: it is none.
     """
     if len(frame) < _GRANTED.size:
-        raise Garbled(f"{len(frame)} bytes in answer to the first request, too few for a session")
+        raise MalformedFrame(f"{len(frame)} bytes in answer to the first request, too few for a session")
     _, timeout_ms, number, length = _GRANTED.unpack_from(frame)
     rest = frame[_GRANTED.size :]
     if not -1 <= length <= len(rest):
-        raise Garbled(f"a session with a password of {length} bytes, of which {len(rest)} are there")
+        raise MalformedFrame(f"a session with a password of {length} bytes, of which {len(rest)} are there")
     password, rest = rest[: max(length, 0)], rest[max(length, 0) :]
     return Granted(Session(number, password), timeout_ms, rest[:1] not in (b"", b"\0"))
 
@@ -89,7 +89,7 @@ def answer(frame: bytes) -> tuple[int, int, int]:
         Garbled: it is no answer.
     """
     if len(frame) < _REPLY.size:
-        raise Garbled(f"an answer of {len(frame)} bytes, where its head alone has {_REPLY.size}")
+        raise MalformedFrame(f"an answer of {len(frame)} bytes, where its head alone has {_REPLY.size}")
     xid, zxid, error = _REPLY.unpack_from(frame)
     return xid, zxid, error
 
@@ -104,7 +104,7 @@ def event(frame: bytes) -> tuple[str | None, str]:
         number, _, length = _EVENT.unpack_from(frame, BODY)
         text = frame[BODY + _EVENT.size :]
         if length != len(text):
-            raise Garbled(f"a watch with a path of {length} bytes, of which {len(text)} are there")
+            raise MalformedFrame(f"a watch with a path of {length} bytes, of which {len(text)} are there")
         return _KINDS.get(number), text.decode()
     except (struct.error, UnicodeDecodeError) as error:
-        raise Garbled(f"a watch that cannot be read: {error}") from None
+        raise MalformedFrame(f"a watch that cannot be read: {error}") from None

@@ -13,7 +13,7 @@ from .base import Assignments
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Piece:
+class TopicAssignment:
     """The m partitions of one topic; shapes as in `Assignments`."""
 
     partition: Ints
@@ -30,7 +30,7 @@ class Piece:
         return cls(columns.partition, columns.replicas, columns.adding, columns.removing)
 
 
-def parted(assignments: Assignments) -> list[Piece]:
+def split(assignments: Assignments) -> list[TopicAssignment]:
     """The piece of each of `assignments.topics`, in their order."""
     order = np.argsort(assignments.topic, kind="stable")
     bounds = np.searchsorted(assignments.topic[order], np.arange(len(assignments.topics) + 1))
@@ -38,7 +38,7 @@ def parted(assignments: Assignments) -> list[Piece]:
     for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         rows = order[begin:end]
         pieces.append(
-            Piece(
+            TopicAssignment(
                 assignments.partition[rows],
                 assignments.replicas[:, rows],
                 assignments.adding[:, rows],
@@ -48,7 +48,7 @@ def parted(assignments: Assignments) -> list[Piece]:
     return pieces
 
 
-def joined(topics: Sequence[TopicRef], pieces: Sequence[Piece]) -> Assignments:
+def join(topics: Sequence[TopicRef], pieces: Sequence[TopicAssignment]) -> Assignments:
     """The assignments of some topics, piece by piece."""
     sizes = np.array([len(piece) for piece in pieces], np.int32)
     count = int(sizes.sum())

@@ -6,7 +6,7 @@ from typing import Any
 from kactl.errors import KactlError
 
 
-class Answers:
+class Responses:
     """What came of some requests that were sent together.
 
     Attributes:
@@ -14,7 +14,7 @@ class Answers:
         repeated: the positions of requests that were lost with a connection and sent again.
     """
 
-    def __init__(self, count: int, finished: Callable[["Answers"], None]) -> None:
+    def __init__(self, count: int, finished: Callable[["Responses"], None]) -> None:
         self.results: list[Any] = [None] * count
         self.repeated: set[int] = set()
         self.error: KactlError | None = None
@@ -37,9 +37,9 @@ class Answers:
 class Call:
     """One request on its way."""
 
-    __slots__ = ("answers", "at", "request")
+    __slots__ = ("at", "request", "responses")
 
-    def __init__(self, request: Any, answers: Answers, at: int) -> None:
+    def __init__(self, request: Any, responses: Responses, at: int) -> None:
         self.request = request
-        self.answers = answers
+        self.responses = responses
         self.at = at

@@ -19,10 +19,10 @@ from kactl.runtime.logs import logger
 from kactl.stores.zookeeper.request import error_of
 
 from . import messages
-from .armed import Armed
-from .frames import FRAME_BYTES_MAX, Frames, Garbled
+from .armed_watches import ArmedWatches
+from .frames import FRAME_BYTES_MAX, Frames, MalformedFrame
+from .interface import PendingCall
 from .messages import Granted, Session
-from .promise import Asked
 
 log = logger(__name__)
 
@@ -47,7 +47,7 @@ class Owner(Protocol):
     def settled(self) -> None: ...
 
 
-class Connection(asyncio.Protocol):
+class SocketConnection(asyncio.Protocol):
     """See the module. Made for `create_connection`; then `greet`, and then all else.
 
     Attributes:
@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._granted: asyncio.Future[Granted] = self._loop.create_future()
         self._reason = ""
-        self._pending: deque[tuple[int, Asked | None]] = deque()
+        self._pending: deque[tuple[int, PendingCall | None]] = deque()
         self._out: list[bytes] = []
         self._flushing = False
         self._third_s = 0.0
@@ -73,7 +73,7 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self.ended: asyncio.Future[str] = self._loop.create_future()
         self.zxid = 0
-        self.armed = Armed()
+        self.armed = ArmedWatches()
 
     # -- beginning and end
 
@@ -122,7 +122,7 @@ class Connection(asyncio.Protocol):
 
     # -- what we say
 
-    def send(self, call: Asked) -> None:
+    def send(self, call: PendingCall) -> None:
         """Ask by the end of this turn of the loop. If the connection has ended already, the call is among the left."""
         try:
             head, body = messages.ask(self._xid, call.request)
@@ -173,7 +173,7 @@ class Connection(asyncio.Protocol):
                 if self._reason:
                     return  # given up meanwhile
                 self._take(frame)
-        except Garbled as error:
+        except MalformedFrame as error:
             log.error("ZooKeeper said what cannot be understood, the connection is closed: %s", error)
             self.drop(f"what it said cannot be understood: {error}")
             return
@@ -192,7 +192,7 @@ class Connection(asyncio.Protocol):
         elif xid == messages.WATCH_XID:
             self._take_event(frame)
         elif xid != messages.PING_XID:
-            raise Garbled(f"an answer to request {xid}, which has no such number")
+            raise MalformedFrame(f"an answer to request {xid}, which has no such number")
 
     def _take_event(self, frame: bytes) -> None:
         kind, path = messages.event(frame)
@@ -207,12 +207,14 @@ class Connection(asyncio.Protocol):
 
     def _take_answer(self, frame: bytes, xid: int, code: int) -> None:
         if not self._pending:
-            raise Garbled(f"an answer to request {xid}, and nothing was asked")
+            raise MalformedFrame(f"an answer to request {xid}, and nothing was asked")
         expected, call = self._pending[0]
         if xid != expected:
-            raise Garbled(f"an answer to request {xid}, where {expected} is the next")
+            raise MalformedFrame(f"an answer to request {xid}, where {expected} is the next")
         if code in _SESSION_GONE:
-            raise Garbled(_SESSION_GONE[code])  # what else it would say is void; the next greeting tells for certain
+            raise MalformedFrame(
+                _SESSION_GONE[code]
+            )  # what else it would say is void; the next greeting tells for certain
         self._pending.popleft()
         if call is None:
             self.drop("closed by us")

@@ -11,10 +11,10 @@ from typing import Final
 
 from kactl.stores.base import Changed, StoreEvent
 
-DOUBT_AFTER: Final = 0.25
+SUSPENDED_AFTER: Final = 0.25
 
 
-class Doubt:
+class SessionState:
     """See the module. Used from one event loop, whose clock is ours and not the server's.
 
     Args:
@@ -23,7 +23,7 @@ class Doubt:
 
     def __init__(self, tell: Callable[[StoreEvent], None], *, session_timeout_ms: int) -> None:
         self._tell = tell
-        self._delay_s = DOUBT_AFTER * session_timeout_ms / 1000
+        self._delay_s = SUSPENDED_AFTER * session_timeout_ms / 1000
         self._timer: asyncio.TimerHandle | None = None
         self._told = False
 
@@ -34,14 +34,14 @@ class Doubt:
     def _due(self) -> None:
         self._timer = None
         self._told = True
-        self._tell(StoreEvent(Changed.SESSION_DOUBTFUL))
+        self._tell(StoreEvent(Changed.SUSPENDED))
 
     def connected(self) -> None:
         """In the same session, unless it was said to be lost before."""
         told = self._told
         self.forget()
         if told:
-            self._tell(StoreEvent(Changed.SESSION_SURE))
+            self._tell(StoreEvent(Changed.CONNECTED))
 
     def forget(self) -> None:
         """There is nothing to doubt any more."""

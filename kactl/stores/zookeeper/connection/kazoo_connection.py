@@ -6,6 +6,7 @@ When the session ends kazoo makes a new one by itself; should its thread end, it
 """
 
 import asyncio
+import collections
 import contextlib
 import functools
 from collections import deque
@@ -13,20 +14,23 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import anyio.to_thread
+from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss, KazooException
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from kactl.runtime.logs import logger
-from kactl.stores.zookeeper.arming import ArmMany
 from kactl.stores.zookeeper.request import Unwatch, WatchTree
+from kactl.stores.zookeeper.set_watches import SetWatches
 
 from . import hosts as names
-from .promise import RECONNECT_S_MAX, RECONNECT_S_MIN, Heard, State
-from .tree_client import TreeClient
+from .armed_watches import is_within
+from .interface import RECONNECT_S_MAX, RECONNECT_S_MIN, ConnectionListener, State
 
 log = logger(__name__)
+
+Watcher = Callable[[Any], None]
 
 _STATES: Final = {
     KazooState.CONNECTED: State.CONNECTED,
@@ -35,20 +39,20 @@ _STATES: Final = {
 }
 
 
-class KazooLink:
-    """See the module, and `Link`.
+class KazooConnection:
+    """See the module, and `Connection`.
 
     Raises:
         BadConfig: `hosts` cannot be read.
     """
 
-    def __init__(self, hosts: str, *, session_timeout_ms: int, heard: Heard) -> None:
+    def __init__(self, hosts: str, *, session_timeout_ms: int, listener: ConnectionListener) -> None:
         names.parse(hosts)
         self._hosts = hosts
         self._timeout_s = session_timeout_ms / 1000
-        self._heard = heard
+        self._listener = listener
         self._closing = False
-        # What has arrived: a method of `heard` with what it is to be told. Methods are those of `_hear` below.
+        # What has arrived: a method of `listener` with what it is to be told. Methods are those of `_hear` below.
         self._arrived: deque[functools.partial[None]] = deque()
         self._woken = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -98,11 +102,11 @@ class KazooLink:
 
     def send(self, call: Any) -> None:
         request = call.request
-        if request.type == ArmMany.type:
-            request = _Arming(request, self._kazoo, self._watch)
+        if request.type == SetWatches.type:
+            request = _KazooSetWatches(request, self._kazoo, self._watch)
         # The one entry of kazoo that takes any request and reports to any object. Its public methods would cost a
         # lock, a queue and a change of threads for each answer.
-        self._kazoo._call(request, _Answer(self, call))
+        self._kazoo._call(request, _KazooResponse(self, call))
 
     # -- kazoo's threads
 
@@ -126,11 +130,11 @@ class KazooLink:
     def _watch(self, event: Any) -> None:
         """What kazoo calls when a watch fires, or is gone with its connection."""
         if event.type != EventType.NONE:
-            self._post(functools.partial(self._heard.watch_fired, event.type, event.path))
+            self._post(functools.partial(self._listener.watch_fired, event.type, event.path))
 
     def _watch_tree(self, root: str, event: Any) -> None:
         if event.type != EventType.NONE:
-            self._post(functools.partial(self._heard.tree_changed, root, event.type, event.path))
+            self._post(functools.partial(self._listener.tree_changed, root, event.type, event.path))
 
     # -- the loop
 
@@ -138,20 +142,20 @@ class KazooLink:
         self._woken = False  # before looking, so that what comes from now on wakes us again
         while self._arrived:
             self._arrived.popleft()()
-        self._heard.settled()
+        self._listener.settled()
 
     def _answered(self, call: Any, result: Any) -> None:
         if isinstance(result, ConnectionLoss) and not self._closing:
-            self._heard.lost(call)
+            self._listener.lost(call)
             return
-        self._heard.answered(call, result)
+        self._listener.answered(call, result)
 
     def _state_changed(self, state: str) -> None:
         if state == KazooState.LOST and self._kazoo.client_state != KeeperState.EXPIRED_SESSION:
             # Its thread has ended, over a refused password or a bug; by itself it makes no new session.
             assert self._loop is not None
             self._loop.call_later(RECONNECT_S_MAX, self._revive)
-        self._heard.state_changed(_STATES[state])
+        self._listener.state_changed(_STATES[state])
 
     def _revive(self) -> None:
         if not self._closing and self._loop is not None:
@@ -159,12 +163,50 @@ class KazooLink:
             self._revival = self._loop.run_in_executor(None, self._kazoo.start_async)
 
 
-class _Arming:
+class TreeClient(KazooClient):  # type: ignore[misc]
+    """See the module. All of it is for kazoo's connection thread; paths are whole; the server is not asked by this.
+
+    Like all watches in kazoo, those of trees are forgotten with their connection.
+    """
+
+    def watch_tree(self, root: str, watcher: Watcher) -> None:
+        """Tell `watcher` of every event at or below a path."""
+        self._data_watchers.trees[root] = watcher
+
+    def unwatch(self, root: str) -> None:
+        """Tell nobody any more who watches just this path, or all below it. Harmless where nobody was told."""
+        self._data_watchers.trees.pop(root, None)
+        self._data_watchers.pop_single(root)
+        self._child_watchers.pop(root, None)
+
+    def _reset_watchers(self) -> None:
+        super()._reset_watchers()
+        self._data_watchers = _Watchers()
+
+
+class _Watchers(collections.defaultdict[str, set[Watcher]]):
+    """Who waits for the data of which node, and who for all nodes of a tree."""
+
+    def __init__(self) -> None:
+        super().__init__(set)
+        self.trees: dict[str, Watcher] = {}
+
+    def pop_single(self, path: str) -> Any:
+        """Who waits for just this node."""
+        return super().pop(path, ())
+
+    def pop(self, path: str, default: Any = None) -> Any:
+        """kazoo asks by this who is to be told of an event at `path`."""
+        trees = [watcher for root, watcher in self.trees.items() if is_within(path, root)]
+        return [*self.pop_single(path), *trees]
+
+
+class _KazooSetWatches:
     """A request that arms many watches, of which kazoo is told in its own thread and before it is sent."""
 
-    type = ArmMany.type
+    type = SetWatches.type
 
-    def __init__(self, request: ArmMany, kazoo: TreeClient, watcher: Callable[[Any], None]) -> None:
+    def __init__(self, request: SetWatches, kazoo: TreeClient, watcher: Callable[[Any], None]) -> None:
         self._request = request
         self._kazoo = kazoo
         self._watcher = watcher
@@ -176,13 +218,13 @@ class _Arming:
         return self._request.serialize()
 
 
-class _Answer:
+class _KazooResponse:
     """Where kazoo puts what came of one call, from its thread."""
 
-    __slots__ = ("_call", "_done", "_link")
+    __slots__ = ("_call", "_connection", "_done")
 
-    def __init__(self, link: KazooLink, call: Any) -> None:
-        self._link = link
+    def __init__(self, connection: KazooConnection, call: Any) -> None:
+        self._connection = connection
         self._call = call
         self._done = False
 
@@ -190,7 +232,7 @@ class _Answer:
         if not self._done:  # kazoo may report one failure twice when it is being closed
             self._done = True
             if not isinstance(value, Exception):
-                self._link._learn(self._call.request)
-            self._link._post(functools.partial(self._link._answered, self._call, value))
+                self._connection._learn(self._call.request)
+            self._connection._post(functools.partial(self._connection._answered, self._call, value))
 
     set_exception = set

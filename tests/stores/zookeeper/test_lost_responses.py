@@ -11,7 +11,7 @@ from kactl.errors import BrokerIdTaken, ControllerMoved, RequestWaits
 from kactl.model import Assignment, Features, Fence, Leadership, ProducerIdBlock, TopicPartition
 from kactl.stores.base import Names, Outcome
 from kactl.stores.zookeeper import ZooKeeperStore
-from kactl.stores.zookeeper.link import Kind
+from kactl.stores.zookeeper.connection import Kind
 from tests.contracts.store_clients import ORDERS, ORDERS_0, SESSION_MS, THREE_PARTITIONS, WAIT_S, broker, write
 from tests.interop.zookeeper import ZooKeeperServer
 

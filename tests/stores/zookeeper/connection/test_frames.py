@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.stores.zookeeper.link.frames import Frames, Garbled
+from kactl.stores.zookeeper.connection.frames import Frames, MalformedFrame
 
 BODIES = st.lists(st.binary(max_size=300), max_size=20)
 
@@ -71,7 +71,7 @@ def test_a_length_that_no_frame_has_is_refused_after_all_that_stood_before_it(le
     frames = Frames(bytes_max=1000)
     found: list[bytes] = []
 
-    with pytest.raises(Garbled, match=f"a frame of {length} bytes"):
+    with pytest.raises(MalformedFrame, match=f"a frame of {length} bytes"):
         found.extend(frames.feed(wire([b"fine", bytes(1000)]) + struct.pack("!i", length) + b"x"))
 
     assert found == [b"fine", bytes(1000)]
@@ -82,5 +82,5 @@ def test_a_length_is_refused_as_soon_as_it_is_known() -> None:
     head = struct.pack("!i", 1001)
     assert list(frames.feed(head[:3])) == []
 
-    with pytest.raises(Garbled):
+    with pytest.raises(MalformedFrame):
         list(frames.feed(head[3:]))

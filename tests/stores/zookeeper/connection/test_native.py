@@ -17,7 +17,7 @@ from kazoo.protocol.states import KazooState
 
 from kactl.errors import SessionExpired, StoreUnavailable
 from kactl.stores.zookeeper.client import Client
-from kactl.stores.zookeeper.link.wire import WireLink
+from kactl.stores.zookeeper.connection.native import NativeConnection
 from tests.contracts.store_clients import WAIT_S
 from tests.interop.processes import free_port
 
@@ -49,10 +49,10 @@ class Story:
         )
 
     @property
-    def link(self) -> WireLink:
-        link = self.client._link
-        assert isinstance(link, WireLink)
-        return link
+    def connection(self) -> NativeConnection:
+        connection = self.client._connection
+        assert isinstance(connection, NativeConnection)
+        return connection
 
     async def read(self, path: str, *, watch: bool = False) -> bytes:
         data, stat = await self.client.ask(self.client.get(path, watch=watch))
@@ -284,7 +284,7 @@ async def test_a_server_is_pinged_by_a_third_of_what_it_grants_and_given_up_when
 
     async with ScriptedServer(deaf, polite) as server, opened(server.connect) as story:
         await until(lambda: len(server.lines) >= 2)
-        assert "said nothing for 0." in story.link.trouble
+        assert "said nothing for 0." in story.connection.trouble
         assert pings in ([1], [2])
         await until(lambda: server.lines[1].pings >= 4)  # longer than it may be silent, so it was heard
 
@@ -310,13 +310,13 @@ async def test_a_watch_is_not_overtaken_by_a_later_answer() -> None:
         assert await story.read("/a", watch=True) == b"old"
         done = asyncio.Event()
 
-        def heard(answers: Any) -> None:
-            story.told.append(answers.results[0][0])
-            if answers.results[0][0] == b"new":
+        def listener(responses: Any) -> None:
+            story.told.append(responses.results[0][0])
+            if responses.results[0][0] == b"new":
                 done.set()
 
-        story.client.submit([story.client.get("/a")], heard)
-        story.client.submit([story.client.get("/a")], heard)
+        story.client.submit([story.client.get("/a")], listener)
+        story.client.submit([story.client.get("/a")], listener)
         await done.wait()
 
         assert story.told == [KazooState.CONNECTED, b"old", ("CHANGED", "/a"), b"new"]
@@ -335,8 +335,8 @@ async def test_numbers_of_requests_begin_anew_before_they_run_out() -> None:
                 return
 
     async with ScriptedServer(note) as server, opened(server.connect) as story:
-        assert story.link._connection is not None
-        story.link._connection._xid = XID_MAX - 1
+        assert story.connection._connection is not None
+        story.connection._connection._xid = XID_MAX - 1
         await story.client.ask_all([story.client.get("/a") for _ in range(4)])
 
     assert numbers == [XID_MAX - 1, XID_MAX, 1, 2, 3]
@@ -367,7 +367,7 @@ async def test_who_is_not_let_in_is_told_so(code: int, said: str) -> None:
         with pytest.raises(StoreUnavailable, match=said):
             await story.read("/a")
         await until(lambda: len(server.lines) >= 2)  # it is tried again, for those who come after us
-        assert said in story.link.trouble
+        assert said in story.connection.trouble
 
 
 @pytest.mark.parametrize(("code", "kind"), [(-101, NoNodeError), (-9999, SystemZookeeperError)])
@@ -411,7 +411,7 @@ async def test_an_answer_that_is_never_taken_is_given_up_with_the_reason() -> No
 async def test_who_is_told_and_fails_costs_nobody_else_his_answer(caplog: pytest.LogCaptureFixture) -> None:
     async with ScriptedServer(serve_reads) as server, opened(server.connect) as story:
 
-        def fail(answers: Any) -> None:
+        def fail(responses: Any) -> None:
             raise RuntimeError("over this")
 
         story.client.submit([story.client.get("/a")], fail)
@@ -435,7 +435,7 @@ async def test_closing_says_so_to_the_server_after_all_else() -> None:
         story = Story(server.connect)
         await story.client.open()
         failed = []
-        story.client.submit([story.client.get("/a")] * 3, lambda answers: failed.append(answers.error))
+        story.client.submit([story.client.get("/a")] * 3, lambda responses: failed.append(responses.error))
         await story.client.close()
         await story.client.close()
 
