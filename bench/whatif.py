@@ -28,8 +28,8 @@ from bench.figures import Found
 from bench.run import main, module, say, words
 
 if TYPE_CHECKING:
-    from kactl.forensics.whatif.partitions import Assumed
-    from kactl.forensics.whatif.prepared_snapshot import Ready
+    from kactl.forensics.whatif.partitions import Assumptions
+    from kactl.forensics.whatif.prepared_snapshot import PreparedSnapshot
 
 NAME: Final = "whatif"
 RACKS: Final = 3
@@ -82,10 +82,10 @@ def snapshot(brokers: int, partitions: int, placement: str, *, seed: int) -> pa.
     return pa.table([columns.get(field.name, pa.nulls(partitions, field.type)) for field in SCHEMA], SCHEMA)
 
 
-def assumed(brokers: int) -> "Assumed":
-    from kactl.forensics.whatif.partitions import Assumed
+def assumed(brokers: int) -> "Assumptions":
+    from kactl.forensics.whatif.partitions import Assumptions
 
-    return Assumed(racks={broker: "abc"[(broker - 1) % RACKS] for broker in range(1, brokers + 1)})
+    return Assumptions(racks={broker: "abc"[(broker - 1) % RACKS] for broker in range(1, brokers + 1)})
 
 
 def described(table: pa.Table) -> bytes:
@@ -100,12 +100,11 @@ def described(table: pa.Table) -> bytes:
 
 def one_size(at: str, brokers: int, table: pa.Table, *, runs: int, found: Found) -> None:
     """All sweeps over one cluster, without Spark."""
-    from kactl.forensics.whatif import Kind
-    from kactl.forensics.whatif import prepared_snapshot as ready
+    from kactl.forensics.whatif import Kind, prepared_snapshot
     from kactl.forensics.whatif.sweeps import answer
 
     for _ in range(runs):
-        opened = timed(found, f"{at}/open", lambda: ready.of_table(table, at, assumed(brokers)))
+        opened = timed(found, f"{at}/open", lambda: prepared_snapshot.of_table(table, at, assumed(brokers)))
         for kind in (each for each in Kind if each is not Kind.KILL):
             timed(found, f"{at}/{kind}", lambda: answer(opened, sweeps=[kind]))  # noqa: B023
     found.add(f"{at}/classes", "count", opened.engine.classes)
@@ -121,8 +120,7 @@ def by_spark(brokers: int, tables: dict[str, pa.Table], *, runs: int, memory: st
     import pyarrow.parquet as pq
 
     from kactl.forensics.session import spark_session
-    from kactl.forensics.whatif import Kind
-    from kactl.forensics.whatif import prepared_snapshot as ready
+    from kactl.forensics.whatif import Kind, prepared_snapshot
     from kactl.forensics.whatif.snapshots import file
     from kactl.forensics.whatif.sweeps import answer
 
@@ -137,8 +135,8 @@ def by_spark(brokers: int, tables: dict[str, pa.Table], *, runs: int, memory: st
             for part, begin in enumerate(range(0, len(table), 250_000)):
                 pq.write_table(table.slice(begin, 250_000), folder / f"part-{part}.parquet")
 
-            def opened(limit: int, name: str = str(folder), label: str = at) -> "Ready":
-                return ready.of_frame(file.frame(spark, name), label, assumed(brokers), classes_here=limit)
+            def opened(limit: int, name: str = str(folder), label: str = at) -> "PreparedSnapshot":
+                return prepared_snapshot.of_frame(file.frame(spark, name), label, assumed(brokers), classes_here=limit)
 
             for run in range(runs + 1):
                 where = f"{at}/Spark" if run else f"warm-up/{at}"

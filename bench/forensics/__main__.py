@@ -104,7 +104,7 @@ class Steps:
         self._spent, self._at, self._lines = spent, at, lines
         self._now: tuple[str, float, float] | None = None
 
-    def tell(self, step: str, done: int, total: int) -> None:
+    def on_progress(self, step: str, done: int, total: int) -> None:
         if self._now is None or self._now[0] != step:
             self.end()
             self._now = (step, time.perf_counter(), cpu_s())
@@ -180,7 +180,7 @@ def one_size(asked: argparse.Namespace, found: Found, folder: Path, lines: int, 
                 # Once more one by one: of jobs that run at once nobody knows whose time it was.
                 steps = Steps(spent, f"{at}/jobs", lines)
                 with spent.on(f"{at}/one by one", lines):
-                    results = run_jobs(spark, str(out), only=asked.only, at_once=1, tell=steps.tell)
+                    results = run_jobs(spark, str(out), only=asked.only, at_once=1, on_progress=steps.on_progress)
                     steps.end()
                 at_once, singly = (found.runs(f"{at}/{how}/time")[-1] for how in ("all jobs", "one by one"))
                 say(f"{at}/jobs: {at_once:.1f} s, one by one {singly:.1f} s")

@@ -76,10 +76,10 @@ def manifest_of(folder: str) -> "Manifest":
     Raises:
         NotIngested: there is nothing to ask.
     """
-    from kactl.forensics.storage import Place
+    from kactl.forensics.storage import Location
     from kactl.forensics.tables import read_manifest
 
-    return read_manifest(Place(folder))
+    return read_manifest(Location(folder))
 
 
 def moments_of(manifest: "Manifest", tz: str | None) -> "Moments":
@@ -139,11 +139,11 @@ def spark_for(
     settings: Settings, master: str, memory: str, *, events: int | None = None
 ) -> "Iterator[tuple[SparkSession, Any]]":
     """Spark, and whom to tell how far it is; `events` as in `forensics.session`."""
-    with forensics.session(master, memory, events=events) as spark, forensics.shown_progress(settings) as tell:
-        yield spark, tell
+    with forensics.session(master, memory, events=events) as spark, forensics.shown_progress(settings) as on_progress:
+        yield spark, on_progress
 
 
-def answers(spark: "SparkSession", folder: str, tell: Callable[[str, int, int], None]) -> "Results":
+def answers(spark: "SparkSession", folder: str, on_progress: Callable[[str, int, int], None]) -> "Results":
     """The jobs' answers; the jobs are run if they were not yet, or on other logs."""
     from kactl.forensics.jobs.catalog import JOBS, NoResults, open_results
     from kactl.forensics.jobs.running import run_jobs
@@ -151,7 +151,7 @@ def answers(spark: "SparkSession", folder: str, tell: Callable[[str, int, int], 
     try:
         results = open_results(spark, folder)
     except NoResults:
-        return run_jobs(spark, folder, tell=tell)
+        return run_jobs(spark, folder, on_progress=on_progress)
     if all(job.name in results for job in JOBS):
         return results
-    return run_jobs(spark, folder, tell=tell)
+    return run_jobs(spark, folder, on_progress=on_progress)

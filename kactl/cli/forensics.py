@@ -78,16 +78,16 @@ def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | Non
     form = settings.form()
     from kactl.forensics.ingest import NothingToIngest, check_target
     from kactl.forensics.ingest import ingest as run
-    from kactl.forensics.storage import Place
+    from kactl.forensics.storage import Location
     from kactl.forensics.text.zone import zone_of
 
     zone = "UTC" if tz is None else tz
     try:
         # Before seconds are spent on starting Spark.
         zone_of(zone)
-        check_target(Place(out))
-        with session(master, memory, events=0) as spark, shown_progress(settings) as tell:
-            done = run(spark, logs, out, time_zone=zone, tell=tell)
+        check_target(Location(out))
+        with session(master, memory, events=0) as spark, shown_progress(settings) as on_progress:
+            done = run(spark, logs, out, time_zone=zone, on_progress=on_progress)
     except NothingToIngest as error:
         raise Failure(error.reason) from None
     except BadRequest as error:
@@ -177,18 +177,18 @@ def _terminated() -> Iterator[None]:
 @contextlib.contextmanager
 def shown_progress(settings: Settings) -> Iterator[Callable[[str, int, int], None]]:
     """What tells how far a job is: a line on stderr that is written over, if that is a terminal; else nothing."""
-    from kactl.forensics.progress import nobody
+    from kactl.forensics.progress import no_progress
 
     if settings.quiet or not sys.stderr.isatty():
-        yield nobody
+        yield no_progress
         return
     try:
-        yield _tell
+        yield _on_progress
     finally:
         click.echo("\r\x1b[K", nl=False, err=True)
 
 
-def _tell(step: str, done: int, total: int) -> None:
+def _on_progress(step: str, done: int, total: int) -> None:
     if not step:
         click.echo("\r\x1b[K", nl=False, err=True)
         return

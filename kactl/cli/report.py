@@ -71,10 +71,10 @@ def report(
         from kactl.forensics.report.model import Asked
 
         asked = Asked(begin=first, end=last, topic=topic)
-        with spark_for(settings, master, memory, events=manifest.events) as (spark, tell):
-            results = answers(spark, folder, tell)
+        with spark_for(settings, master, memory, events=manifest.events) as (spark, on_progress):
+            results = answers(spark, folder, on_progress)
             _check_there(spark, results, asked, moments)
-            made = make(spark, results, asked, moments, tell=tell)
+            made = make(spark, results, asked, moments, on_progress=on_progress)
     from kactl.forensics.report.markdown import markdown as as_markdown
     from kactl.forensics.report.page import page
 
@@ -187,14 +187,14 @@ def _written(
     """Write a page: whole, or not at all, and then what stood there before still does. None if that went well."""
     if file is None:
         return None
-    from kactl.forensics.storage import Place
+    from kactl.forensics.storage import Location
 
     content = render(made, moments).encode("utf-8", "backslashreplace")
     path = Path(file)
     is_plain = not path.is_symlink() and (path.is_file() or not path.exists())
     try:
         if is_plain and os.access(path.parent, os.W_OK):
-            Place(file).write(content)
+            Location(file).write(content)
         else:  # as /dev/stdout, or a file in a folder that is not ours
             path.write_bytes(content)
     except OSError as error:

@@ -55,14 +55,14 @@ def sql(settings: Settings, *, query: str | None, limit: int, folder: str, maste
         return
     with errors_said():
         manifest = manifest_of(folder)
-        with spark_for(settings, master, memory, events=manifest.events) as (spark, tell):
-            _views(spark, folder, query, tell)
-            tell("query", 0, 0)
+        with spark_for(settings, master, memory, events=manifest.events) as (spark, on_progress):
+            _views(spark, folder, query, on_progress)
+            on_progress("query", 0, 0)
             found = _asked(spark, query)
             # One more than is shown tells whether there are more.
             rows = _rows(found if limit == 0 else found.limit(limit + 1), all_=limit == 0)
             first = list(itertools.islice(rows, 1))
-            tell("", 0, 0)  # the answer begins on a line of its own
+            on_progress("", 0, 0)  # the answer begins on a line of its own
             rows = itertools.chain(first, rows)
             shown = rows if limit == 0 else itertools.islice(rows, limit)
             _show(found.columns, shown, form)
@@ -91,7 +91,7 @@ def tables() -> "dict[str, tuple[str, tuple[Column, ...]]]":
 
 def _show_tables(form: str) -> None:
     listed = [
-        {"table": name, "column": each.name, "type": str(each.type), "says": each.says}
+        {"table": name, "column": each.name, "type": str(each.type), "says": each.description}
         for name, (_, columns) in tables().items()
         for each in columns
     ]
@@ -104,17 +104,19 @@ def _show_tables(form: str) -> None:
     else:
         for name, (says, columns) in tables().items():
             output.print_lines([f"{click.style(name, bold=True)}: {says}"])
-            lines = output.table(("  COLUMN", "TYPE", "SAYS"), ((f"  {c.name}", str(c.type), c.says) for c in columns))
+            lines = output.table(
+                ("  COLUMN", "TYPE", "SAYS"), ((f"  {c.name}", str(c.type), c.description) for c in columns)
+            )
             output.print_lines([*lines[1:], ""])
 
 
-def _views(spark: "SparkSession", folder: str, query: str, tell: Any) -> None:
+def _views(spark: "SparkSession", folder: str, query: str, on_progress: Any) -> None:
     """All tables under their names; the jobs are run only if the query names one of theirs."""
     from kactl.forensics.tables import open_tables
 
     names = set(re.findall(r"\w+", query.lower()))
     if names & (set(tables()) - set(_INGESTED)):
-        views = dict(answers(spark, folder, tell))
+        views = dict(answers(spark, folder, on_progress))
     else:
         opened = open_tables(spark, folder)
         views = {name: getattr(opened, name) for name in _INGESTED}

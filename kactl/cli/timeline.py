@@ -76,9 +76,9 @@ def timeline(
         first, last = times_typed(begin, end, moments)
         from kactl.forensics.timeline import entries, known
 
-        with spark_for(settings, master, memory, events=manifest.events) as (spark, tell):
-            results = answers(spark, folder, tell)
-            tell(name, 0, 0)
+        with spark_for(settings, master, memory, events=manifest.events) as (spark, on_progress):
+            results = answers(spark, folder, on_progress)
+            on_progress(name, 0, 0)
             try:
                 topic, partition = known.find(results, name)
             except NotFound as error:

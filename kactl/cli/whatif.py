@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from kactl.forensics.jobs.catalog import Results
     from kactl.forensics.whatif import Answer, Kind, Scenario
-    from kactl.forensics.whatif.partitions import Assumed
-    from kactl.forensics.whatif.prepared_snapshot import Ready
+    from kactl.forensics.whatif.partitions import Assumptions
+    from kactl.forensics.whatif.prepared_snapshot import PreparedSnapshot
 
 _STDIN: Final = "-"
 # As in `kactl.forensics.whatif`, which takes too long to import for a line of help.
@@ -28,7 +28,7 @@ _SWEEPS: Final = ("brokers", "pairs", "racks", "rack+broker", "rolling")
 _TOP: Final = 10
 # The jobs whose tables a snapshot is made of.
 _NEEDED: Final = ("states", "absences", "deletions", "timed")
-_Tell = Callable[[str, int, int], None]
+_ProgressCallback = Callable[[str, int, int], None]
 
 
 @click.command(short_help="What would be offline if brokers or racks died.")
@@ -98,14 +98,14 @@ def whatif(
             if snapshot is None
             else _of_file(settings, snapshot, assumed, master, memory)
         )
-        with opened as (ready, tell):
+        with opened as (ready, on_progress):
             from kactl.forensics.whatif.sweeps import answer
 
             for option in ("away", "alive"):
                 for broker in sorted(_ids(said[option], f"--{option}")):
-                    ready.engine.world.named(str(broker), f"--{option}")
-            scenarios = [ready.engine.world.parse(each) for each in kills]
-            made = answer(ready, scenarios, sweeps, top=top, tell=tell)
+                    ready.engine.topology.named(str(broker), f"--{option}")
+            scenarios = [ready.engine.topology.parse(each) for each in kills]
+            made = answer(ready, scenarios, sweeps, top=top, on_progress=on_progress)
     _show(settings, made, kills, scenarios, form)
     if made.coverage.is_partial and not partial:
         raise Failure(_too_little(made))
@@ -144,8 +144,8 @@ def _assumed(
     unclean: bool,
     away: str | None,
     alive: str | None,
-) -> "Assumed":
-    from kactl.forensics.whatif.partitions import MIN_ISR, Assumed
+) -> "Assumptions":
+    from kactl.forensics.whatif.partitions import MIN_ISR, Assumptions
     from kactl.forensics.whatif.snapshots import racks as rack_files
     from kactl.forensics.whatif.snapshots import topics as topic_files
 
@@ -153,7 +153,7 @@ def _assumed(
     gone, here = _ids(away, "--away"), _ids(alive, "--alive")
     if gone & here:
         raise Failure(f"--away and --alive: broker {min(gone & here)} cannot be both", Exit.USAGE)
-    return Assumed(
+    return Assumptions(
         min_isr=MIN_ISR if min_isr is None else min_isr,
         unclean=unclean,
         topics={} if topics is None else topic_files.read(topics),
@@ -176,23 +176,23 @@ def _ids(text: str | None, option: str) -> frozenset[int]:
 
 @contextlib.contextmanager
 def _of_logs(
-    settings: Settings, folder: str, at: str | None, assumed: "Assumed", master: str, memory: str
-) -> "Iterator[tuple[Ready, _Tell]]":
+    settings: Settings, folder: str, at: str | None, assumed: "Assumptions", master: str, memory: str
+) -> "Iterator[tuple[PreparedSnapshot, _ProgressCallback]]":
     """The cluster as logs show it; the jobs are run if they were not yet."""
     manifest = manifest_of(folder)
     moment = time_typed(at, moments_of(manifest, None), "--at")
-    with spark_for(settings, master, memory, events=manifest.events) as (spark, tell):
+    with spark_for(settings, master, memory, events=manifest.events) as (spark, on_progress):
         from kactl.forensics.whatif.prepared_snapshot import of_logs
 
-        results = _results(spark, folder, tell)
-        tell("find the last states", 0, 0)
+        results = _results(spark, folder, on_progress)
+        on_progress("find the last states", 0, 0)
         states, absences, deletions, timed = (results[name] for name in _NEEDED)
         last = results["files"].selectExpr("unix_micros(max(end)) end").first()
         end_us = None if last is None else last["end"]
-        yield of_logs(states, absences, deletions, folder, assumed, at=moment, end_us=end_us, named=timed), tell
+        yield of_logs(states, absences, deletions, folder, assumed, at=moment, end_us=end_us, named=timed), on_progress
 
 
-def _results(spark: "SparkSession", folder: str, tell: _Tell) -> "Results":
+def _results(spark: "SparkSession", folder: str, on_progress: _ProgressCallback) -> "Results":
     """The jobs' answers, as far as they are needed here; `report` runs the others once it is asked."""
     from kactl.forensics.jobs.catalog import NoResults, open_results
     from kactl.forensics.jobs.running import run_jobs
@@ -200,27 +200,27 @@ def _results(spark: "SparkSession", folder: str, tell: _Tell) -> "Results":
     try:
         results = open_results(spark, folder)
     except NoResults:
-        return run_jobs(spark, folder, only=_NEEDED, tell=tell)
-    return results if set(_NEEDED) <= set(results) else run_jobs(spark, folder, only=_NEEDED, tell=tell)
+        return run_jobs(spark, folder, only=_NEEDED, on_progress=on_progress)
+    return results if set(_NEEDED) <= set(results) else run_jobs(spark, folder, only=_NEEDED, on_progress=on_progress)
 
 
 @contextlib.contextmanager
 def _of_file(
-    settings: Settings, name: str, assumed: "Assumed", master: str, memory: str
-) -> "Iterator[tuple[Ready, _Tell]]":
+    settings: Settings, name: str, assumed: "Assumptions", master: str, memory: str
+) -> "Iterator[tuple[PreparedSnapshot, _ProgressCallback]]":
     """A file: without Spark, unless it has more than this process should hold."""
     from kactl.forensics.whatif.prepared_snapshot import of_frame, of_table
     from kactl.forensics.whatif.snapshots import file
 
     rows = None if name == _STDIN else file.rows_of_parquet(name)
     if rows is not None and rows > file.PARTITIONS_HERE:
-        with spark_for(settings, master, memory) as (spark, tell):
-            yield of_frame(file.frame(spark, name), name, assumed), tell
+        with spark_for(settings, master, memory) as (spark, on_progress):
+            yield of_frame(file.frame(spark, name), name, assumed), on_progress
         return
-    with forensics.shown_progress(settings) as tell:
-        tell(f"read {name}", 0, 0)
+    with forensics.shown_progress(settings) as on_progress:
+        on_progress(f"read {name}", 0, 0)
         table, notes = file.read_stream(sys.stdin.buffer, "stdin") if name == _STDIN else file.read(name)
-        yield of_table(table, "stdin" if name == _STDIN else name, assumed, notes), tell
+        yield of_table(table, "stdin" if name == _STDIN else name, assumed, notes), on_progress
 
 
 def _too_little(made: "Answer") -> str:

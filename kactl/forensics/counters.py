@@ -15,7 +15,7 @@ _TIME: Final = pa.timestamp("us", "UTC")
 _KEYS: Final = ("file_id", "type", "format", "level", "speaker", "role", "controller", "hour", "reason")
 # `part` is the file that holds the events, below the folder of all; `hour` when it began; `reason` of `broken` alone;
 # `lines` and `rows` their sums, `took_ms` the longest.
-TALLY_SCHEMA: Final = pa.schema(
+COUNTER_SCHEMA: Final = pa.schema(
     [
         pa.field("part", pa.string()),
         pa.field("kind", pa.string()),
@@ -31,8 +31,8 @@ TALLY_SCHEMA: Final = pa.schema(
 )
 
 
-def tally(events: pa.Table, *, part: str, kind: str) -> pa.Table:
-    """The rows of `TALLY_SCHEMA` of some events, which all are of one kind and stand in one part."""
+def count_events(events: pa.Table, *, part: str, kind: str) -> pa.Table:
+    """The rows of `COUNTER_SCHEMA` of some events, which all are of one kind and stand in one part."""
     said = {name: events[name] for name in (*_KEYS[:-2], "lines", "ts", "took_ms")}
     said["hour"] = pc.floor_temporal(events["ts"], unit="hour")
     is_broken = pc.equal(events["type"], EventType.BROKEN)
@@ -48,4 +48,4 @@ def tally(events: pa.Table, *, part: str, kind: str) -> pa.Table:
         "end": counted["ts_max"],
         "took_ms": counted["took_ms_max"],
     }
-    return pa.table({name: named[name] for name in TALLY_SCHEMA.names}, schema=TALLY_SCHEMA)
+    return pa.table({name: named[name] for name in COUNTER_SCHEMA.names}, schema=COUNTER_SCHEMA)

@@ -21,7 +21,7 @@ class Column(NamedTuple):
 
     name: str
     type: pa.DataType
-    says: str
+    description: str
 
 
 _INT: Final = pa.int32()

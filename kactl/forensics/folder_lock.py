@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from kactl.errors import BadRequest
 
-from .storage import Place
+from .storage import Location
 
 
 class InUse(BadRequest):
@@ -19,7 +19,7 @@ class InUse(BadRequest):
 
 
 @contextlib.contextmanager
-def held(place: Place) -> Iterator[None]:
+def lock_folder(place: Location) -> Iterator[None]:
     """Nobody else who asks for it writes into a folder meanwhile; it has to be there.
 
     Raises:

@@ -21,11 +21,22 @@ from kactl.errors import BadRequest
 
 from . import overview, progress
 from .event_types import Kind
-from .folder_lock import held
+from .folder_lock import lock_folder
 from .overview import FileReport
-from .reading import read, read_tally
-from .storage import NEW, Place
-from .tables import EVENTS, FILES, JOBS_FOLDER, JOBS_MANIFEST, JOBS_WORK, LEVELS, MANIFEST, Manifest, parts, read_events
+from .reading import read, read_counters
+from .storage import NEW, Location
+from .tables import (
+    EVENTS,
+    FILES,
+    JOBS_FOLDER,
+    JOBS_MANIFEST,
+    JOBS_WORK,
+    LEVELS,
+    MANIFEST,
+    Manifest,
+    count_files,
+    read_events,
+)
 from .text import probe, splits
 from .text.probe import Probe
 from .text.splits import SPLIT_BYTES
@@ -73,7 +84,7 @@ def ingest(
     *,
     time_zone: str = "UTC",
     split_bytes: int = SPLIT_BYTES,
-    tell: progress.Tell = progress.nobody,
+    on_progress: progress.ProgressCallback = progress.no_progress,
 ) -> Ingested:
     """Read logs and write the tables.
 
@@ -91,26 +102,26 @@ def ingest(
     from py4j.protocol import Py4JError
 
     zone_of(time_zone)
-    place = Place(out)
+    place = Location(out)
     check_target(place)
-    tell("look for files", 0, 0)
-    probes = _look(spark, list(find(sources, but=place)), tell)
+    on_progress("look for files", 0, 0)
+    probes = _look(spark, list(find(sources, but=place)), on_progress)
     logs = [(number, found) for number, found in enumerate(probes) if found.is_log]
     if not logs:
         raise NothingToIngest("LOGS", _why_nothing(sources, probes))
     work = place / f"{WORK}{uuid.uuid4().hex[:12]}"
     place.make()
-    with held(place):
+    with lock_folder(place):
         spark.sparkContext.addJobTag(_tag(work))
         try:
             work.make()
-            with progress.step(spark, "read", tell):
+            with progress.step(spark, "read", on_progress):
                 pieces = list(splits.cut(logs, split_bytes))
                 read(spark, pieces, work, time_zone, split_bytes)
-            with progress.step(spark, "sum up", tell):
-                tallied = read_tally(spark, work)
-                overview.levels(tallied).coalesce(1).write.parquet(f"{work.uri}/{LEVELS}")
-                reports = overview.reports(read_events(spark, work), tallied, probes, time_zone)
+            with progress.step(spark, "sum up", on_progress):
+                counted = read_counters(spark, work)
+                overview.levels(counted).coalesce(1).write.parquet(f"{work.uri}/{LEVELS}")
+                reports = overview.reports(read_events(spark, work), counted, probes, time_zone)
                 table = spark.createDataFrame(overview.table(reports))
                 table.coalesce(1).write.parquet(f"{work.uri}/{FILES}")
             manifest = _manifest(sources, reports, time_zone, work)
@@ -124,7 +135,7 @@ def ingest(
     return Ingested(manifest=manifest, files=tuple(reports))
 
 
-def check_target(place: Place) -> None:
+def check_target(place: Location) -> None:
     """See to it that a folder can be replaced.
 
     Raises:
@@ -140,7 +151,7 @@ def check_target(place: Place) -> None:
         raise NotOurs("--out", f"{place} holds {strange[0]}, which is none of our tables: name a new or empty folder")
 
 
-def find(sources: Iterable[str], *, but: Place | None = None) -> Iterator[str]:
+def find(sources: Iterable[str], *, but: Location | None = None) -> Iterator[str]:
     """All files, each once, in the order of paths; what is not there is given as it was named.
 
     One that has several names, by links or by where one stands, is found under the first of them.
@@ -152,7 +163,7 @@ def find(sources: Iterable[str], *, but: Place | None = None) -> Iterator[str]:
     found: dict[tuple[int, int] | str, str] = {}
     for source in sources:
         try:
-            for each in Place(source).files():
+            for each in Location(source).files():
                 if without is None or not each.real.startswith(without):
                     found.setdefault(each.identity, str(each))
         except OSError:
@@ -160,11 +171,11 @@ def find(sources: Iterable[str], *, but: Place | None = None) -> Iterator[str]:
     yield from sorted(found.values())
 
 
-def _look(spark: "SparkSession", paths: list[str], tell: progress.Tell) -> list[Probe]:
+def _look(spark: "SparkSession", paths: list[str], on_progress: progress.ProgressCallback) -> list[Probe]:
     """What each is, in their order."""
     if len(paths) <= _LOOK_HERE:
         return [probe.probe(path) for path in paths]
-    with progress.step(spark, "look at files", tell):
+    with progress.step(spark, "look at files", on_progress):
         slices = min(len(paths), 4 * spark.sparkContext.defaultParallelism)
         looked = spark.sparkContext.parallelize(paths, slices).map(_looked_at).collect()
     return [msgspec.json.decode(each, type=Probe) for each in looked]
@@ -182,12 +193,12 @@ def _why_nothing(sources: Sequence[str], probes: Sequence[Probe]) -> str:
     return f"no file is a log that can be read: {said}{more}"
 
 
-def _tag(work: Place) -> str:
+def _tag(work: Location) -> str:
     """By which Spark knows what it does for one ingest: in a session of others there may be more."""
     return f"kactl-{work.name.rpartition(WORK)[2]}"
 
 
-def _give_up(spark: "SparkSession", work: Place) -> None:
+def _give_up(spark: "SparkSession", work: Location) -> None:
     """Leave nothing behind. Tasks that run go on writing, into folders that they make anew, until they hear of it."""
     from py4j.protocol import Py4JError
 
@@ -206,7 +217,7 @@ def _give_up(spark: "SparkSession", work: Place) -> None:
 # -- the end -----------------------------------------------------------------------------------------------------------
 
 
-def _manifest(sources: Sequence[str], reports: Sequence[FileReport], time_zone: str, work: Place) -> Manifest:
+def _manifest(sources: Sequence[str], reports: Sequence[FileReport], time_zone: str, work: Location) -> Manifest:
     return Manifest(
         made_by=metadata.version("kactl"),
         time_zone=time_zone,
@@ -216,11 +227,11 @@ def _manifest(sources: Sequence[str], reports: Sequence[FileReport], time_zone: 
         lines=sum(each.lines for each in reports),
         events=sum(each.events for each in reports),
         unparsed=sum(each.unparsed for each in reports),
-        parts=parts(work / EVENTS),
+        parts=count_files(work / EVENTS),
     )
 
 
-def _put_in_place(work: Place, place: Place, manifest: Manifest) -> None:
+def _put_in_place(work: Location, place: Location, manifest: Manifest) -> None:
     """From the first step on until the last, the folder holds no tables as far as anybody can see."""
     for name in (MANIFEST, JOBS_MANIFEST, JOBS_FOLDER):
         (place / name).remove()

@@ -60,17 +60,17 @@ class FileReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.layout is not None
 
 
-def levels(tallied: "DataFrame") -> "DataFrame":
+def levels(counted: "DataFrame") -> "DataFrame":
     """The table of levels, from the tally; see `files.LEVEL_COLUMNS`."""
     from pyspark.sql import functions as f
 
-    counted = tallied.where("lines > 0 and hour is not null").groupBy("speaker", "kind", "role", "hour", "level")
-    return counted.agg(f.sum("lines").alias("lines"))
+    grouped = counted.where("lines > 0 and hour is not null").groupBy("speaker", "kind", "role", "hour", "level")
+    return grouped.agg(f.sum("lines").alias("lines"))
 
 
-def reports(events: "DataFrame", tallied: "DataFrame", probes: Sequence[Probe], time_zone: str) -> list[FileReport]:
+def reports(events: "DataFrame", counted: "DataFrame", probes: Sequence[Probe], time_zone: str) -> list[FileReport]:
     """One for each file, in their order. What is collected is a row for each file, and a few lines of it."""
-    sums = {row["file_id"]: row.asDict() for row in _sums(tallied).collect()}
+    sums = {row["file_id"]: row.asDict() for row in _sums(counted).collect()}
     samples: dict[int, list[str]] = {}
     if any(each["unparsed"] for each in sums.values()):  # nobody needs to look through all events for none
         samples = {row["file_id"]: [each["text"] for each in row["samples"]] for row in _samples(events).collect()}
@@ -100,7 +100,7 @@ def table(made: Sequence[FileReport]) -> pa.Table:
     return pa.table(columns, schema=FILE_SCHEMA)
 
 
-def _sums(tallied: "DataFrame") -> "DataFrame":
+def _sums(counted: "DataFrame") -> "DataFrame":
     from pyspark.sql import functions as f
 
     no_event = f.col("type").isin([str(each) for each in _NO_EVENT])
@@ -108,7 +108,7 @@ def _sums(tallied: "DataFrame") -> "DataFrame":
     def lines(which: Any) -> Any:
         return f.sum(f.when(which, f.col("lines")).otherwise(0))
 
-    return tallied.groupBy("file_id").agg(
+    return counted.groupBy("file_id").agg(
         f.sum("lines").alias("lines"),
         lines(~no_event).alias("events"),
         lines(f.col("type") == EventType.HARMLESS).alias("harmless"),

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from .counters import TALLY_SCHEMA, tally
+from .counters import COUNTER_SCHEMA, count_events
 from .events import PARTITIONED_BY, SCHEMA
-from .storage import Place
+from .storage import Location
 
 # As Spark calls the folder of what has no day.
 NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -26,19 +26,19 @@ OPEN_LIMIT: Final = 32
 _COMPRESSION: Final = "zstd"
 
 
-class Parts:
+class EventWriter:
     """The parts that one task writes.
 
     Args:
         folder: in which the folders of kinds and days are, or will be.
     """
 
-    def __init__(self, folder: Place) -> None:
+    def __init__(self, folder: Location) -> None:
         self._folder = folder
-        self._open: dict[tuple[str, str], _Part] = {}
+        self._open: dict[tuple[str, str], _OpenFile] = {}
         self._task = uuid.uuid4().hex[:12]
         self._made = 0
-        self._tallied: list[pa.Table] = []
+        self._counted: list[pa.Table] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Some events, all of one kind."""
@@ -52,28 +52,28 @@ class Parts:
         """Write what is left; the tally of all parts, each with its name below the folder."""
         while self._open:
             self._close_one()
-        return pa.concat_tables([TALLY_SCHEMA.empty_table(), *self._tallied])
+        return pa.concat_tables([COUNTER_SCHEMA.empty_table(), *self._counted])
 
-    def _part(self, kind: str, day: str) -> "_Part":
+    def _part(self, kind: str, day: str) -> "_OpenFile":
         part = self._open.get((kind, day))
         if part is None:
             if len(self._open) >= OPEN_LIMIT:
                 self._close_one()
             name = f"kind={kind}/day={day}/part-{self._task}-{self._made:05}.parquet"
-            part = self._open[kind, day] = _Part(self._folder / name, name, kind)
+            part = self._open[kind, day] = _OpenFile(self._folder / name, name, kind)
             self._made += 1
         return part
 
     def _close_one(self) -> None:
-        self._tallied += self._open.pop(next(iter(self._open))).close()
+        self._counted += self._open.pop(next(iter(self._open))).close()
 
 
-class _Part:
+class _OpenFile:
     """One file."""
 
-    def __init__(self, place: Place, name: str, kind: str) -> None:
+    def __init__(self, place: Location, name: str, kind: str) -> None:
         self._name, self._kind = name, kind
-        self._tallied: list[pa.Table] = []
+        self._counted: list[pa.Table] = []
         self._file = place.create()
         self._writer: Any = parquet.ParquetWriter(self._file, SCHEMA, compression=_COMPRESSION)
         self._waiting: list[pa.RecordBatch] = []
@@ -90,24 +90,24 @@ class _Part:
         self._write()
         self._writer.close()
         self._file.close()
-        return self._tallied
+        return self._counted
 
     def _write(self) -> None:
         if self._rows:
             whole = pa.Table.from_batches(self._waiting, SCHEMA)
             self._writer.write_table(whole, row_group_size=self._rows)
-            self._tallied.append(tally(whole, part=self._name, kind=self._kind))
+            self._counted.append(count_events(whole, part=self._name, kind=self._kind))
         self._waiting, self._rows = [], 0
 
 
-def remove_others(folder: Place, written: set[str]) -> None:
+def remove_unlisted(folder: Location, written: set[str]) -> None:
     """Remove the parts that nobody told of."""
     for name in _parts(folder):
         if name not in written:
             (folder / name).remove()
 
 
-def _parts(folder: Place) -> Iterator[str]:
+def _parts(folder: Location) -> Iterator[str]:
     for kind in folder.names():
         for day in (folder / kind).names():
             for part in (folder / kind / day).names():

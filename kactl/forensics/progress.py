@@ -9,27 +9,27 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # What is done now, tasks done, and how many there are; the last is 0 as long as nobody knows.
-Tell = Callable[[str, int, int], None]
+ProgressCallback = Callable[[str, int, int], None]
 _EVERY_S: Final = 0.5
 _ENDS_S: Final = 5.0
 
 
-def nobody(step: str, done: int, total: int) -> None:
+def no_progress(step: str, done: int, total: int) -> None:
     """For whoever wants no progress."""
 
 
-class Several:
+class ConcurrentSteps:
     """Steps that run at once, told as one: their names, and their tasks together."""
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, on_progress: ProgressCallback) -> None:
+        self._on_progress = on_progress
         self._steps: dict[str, tuple[int, int]] = {}
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
     def step(self, spark: "SparkSession", name: str) -> Iterator[None]:
         """One of them, while it runs; each in a thread of its own."""
-        if self._tell is nobody:
+        if self._on_progress is no_progress:
             yield
             return
         try:
@@ -43,20 +43,22 @@ class Several:
         with self._lock:
             self._steps[name] = (done, total)
             done, total = (sum(column) for column in zip(*self._steps.values(), strict=True))
-            self._tell(", ".join(self._steps), done, total)
+            self._on_progress(", ".join(self._steps), done, total)
 
 
 @contextlib.contextmanager
-def step(spark: "SparkSession", name: str, tell: Tell) -> Iterator[None]:
+def step(spark: "SparkSession", name: str, on_progress: ProgressCallback) -> Iterator[None]:
     """Tell of one step while it runs. Told from a thread of its own; once at the beginning in any case."""
-    tell(name, 0, 0)
-    if tell is nobody:
+    on_progress(name, 0, 0)
+    if on_progress is no_progress:
         yield
         return
     context = spark.sparkContext
     context.setJobGroup(name, name)
     ended = threading.Event()
-    thread = threading.Thread(target=_watch, args=(context, name, tell, ended), daemon=True, name="kactl-progress")
+    thread = threading.Thread(
+        target=_watch, args=(context, name, on_progress, ended), daemon=True, name="kactl-progress"
+    )
     thread.start()
     try:
         yield
@@ -65,7 +67,7 @@ def step(spark: "SparkSession", name: str, tell: Tell) -> Iterator[None]:
         thread.join(_ENDS_S)
 
 
-def _watch(context: object, name: str, tell: Tell, ended: threading.Event) -> None:
+def _watch(context: object, name: str, on_progress: ProgressCallback, ended: threading.Event) -> None:
     tracker = context.statusTracker()  # type: ignore[attr-defined]  # a SparkContext, not imported for its name alone
     while not ended.wait(_EVERY_S):
         done = total = 0
@@ -75,4 +77,4 @@ def _watch(context: object, name: str, tell: Tell, ended: threading.Event) -> No
                 found = tracker.getStageInfo(stage)
                 if found is not None:
                     done, total = done + found.numCompletedTasks, total + found.numTasks
-        tell(name, done, total)
+        on_progress(name, done, total)

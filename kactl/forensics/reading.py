@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pyarrow as pa
 
-from .counters import TALLY_SCHEMA, tally
+from .counters import COUNTER_SCHEMA, count_events
 from .event_types import EventType, Kind
 from .events import PARTITIONED_BY, SCHEMA
-from .parquet_writer import Parts, remove_others
-from .storage import Place
-from .tables import EVENTS, read_events, reader
+from .parquet_writer import EventWriter, remove_unlisted
+from .storage import Location
+from .tables import EVENTS, parquet_reader, read_events
 from .text import splits
 from .text.batch import WRITTEN
 from .text.splits import Split
@@ -26,7 +26,7 @@ from .text.zone import zone_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TALLY: Final = "tally"
+COUNTERS: Final = "counters"
 
 
 def pack(pieces: Iterable[Split], split_bytes: int) -> list[list[Split]]:
@@ -42,32 +42,32 @@ def pack(pieces: Iterable[Split], split_bytes: int) -> list[list[Split]]:
     return sorted(tasks, key=lambda task: -sum(piece.size for piece in task))
 
 
-def read(spark: "SparkSession", pieces: list[Split], folder: Place, time_zone: str, split_bytes: int) -> None:
+def read(spark: "SparkSession", pieces: list[Split], folder: Location, time_zone: str, split_bytes: int) -> None:
     """Write all events, those of the metadata log with their topics named; and their tally."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    events, tallies = folder / EVENTS, folder / TALLY
+    events, counters = folder / EVENTS, folder / COUNTERS
     logs = [piece for piece in pieces if piece.kind is not Kind.DUMP]
     dumps = [piece for piece in pieces if piece.kind is Kind.DUMP]
     if logs:
         work = _Work(spark, pack(logs, split_bytes), time_zone)
-        work.run(_writer(work, events), TALLY_SCHEMA).write.parquet(tallies.uri)
-        parts = read_tally(spark, folder).select("part").distinct()
-        remove_others(events, {row["part"] for row in parts.collect()})
+        work.run(_writer(work, events), COUNTER_SCHEMA).write.parquet(counters.uri)
+        parts = read_counters(spark, folder).select("part").distinct()
+        remove_unlisted(events, {row["part"] for row in parts.collect()})
     if dumps:
         work = _Work(spark, pack(dumps, split_bytes), time_zone)
         named = _with_names(work.run(_reader(work), WRITTEN))
         named.write.mode("append").partitionBy(*PARTITIONED_BY).parquet(events.uri)
         dumped = read_events(spark, folder).where(f"kind = '{Kind.DUMP}'").select(*SCHEMA.names)
-        tallied = dumped.mapInArrow(_tally_dump, from_arrow_schema(TALLY_SCHEMA))
-        tallied.write.mode("append").parquet(tallies.uri)
+        counted = dumped.mapInArrow(_count_dump, from_arrow_schema(COUNTER_SCHEMA))
+        counted.write.mode("append").parquet(counters.uri)
 
 
-def read_tally(spark: "SparkSession", folder: Place) -> "DataFrame":
-    """What `read` has counted; see `tally.TALLY_SCHEMA`."""
+def read_counters(spark: "SparkSession", folder: Location) -> "DataFrame":
+    """What `read` has counted; see `count_events.COUNTER_SCHEMA`."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return reader(spark).schema(from_arrow_schema(TALLY_SCHEMA)).parquet((folder / TALLY).uri)
+    return parquet_reader(spark).schema(from_arrow_schema(COUNTER_SCHEMA)).parquet((folder / COUNTERS).uri)
 
 
 def _with_names(records: "DataFrame") -> "DataFrame":
@@ -109,13 +109,13 @@ def _reader(work: _Work) -> _Map:
     return read
 
 
-def _writer(work: _Work, events: Place) -> _Map:
+def _writer(work: _Work, events: Location) -> _Map:
     """The same, but events are written there, and what comes out is their tally."""
     known, time_zone = work.known, work.time_zone
     folder = events.name if events.is_remote else os.path.abspath(events.name)
 
     def write(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        parts = Parts(Place(folder))
+        parts = EventWriter(Location(folder))
         # Parsing makes many small things and no cycles of them; looking for some takes a tenth of the time.
         gc.disable()
         try:
@@ -137,6 +137,6 @@ def _events(numbers: Iterable[pa.RecordBatch], known: Any, time_zone: str) -> It
                 yield from splits.events(split, zone)
 
 
-def _tally_dump(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _count_dump(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        yield from tally(pa.Table.from_batches([batch]), part="", kind=Kind.DUMP).to_batches()
+        yield from count_events(pa.Table.from_batches([batch]), part="", kind=Kind.DUMP).to_batches()

@@ -17,7 +17,7 @@ NEW: Final = ".new"
 GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
-class Place:
+class Location:
     """A file or folder. Local names are plain paths; what stands behind a URI is reached through Arrow."""
 
     def __init__(self, name: str) -> None:
@@ -26,8 +26,8 @@ class Place:
     def __str__(self) -> str:
         return self.name
 
-    def __truediv__(self, inner: str) -> "Place":
-        return Place(f"{self.name}/{inner}")
+    def __truediv__(self, inner: str) -> "Location":
+        return Location(f"{self.name}/{inner}")
 
     @property
     def is_remote(self) -> bool:
@@ -102,7 +102,7 @@ class Place:
         files, path = self._remote()
         return bool(files.get_file_info(path).type == _types().Directory)
 
-    def files(self) -> Iterator["Place"]:
+    def files(self) -> Iterator["Location"]:
         """Itself if it is a file, or all files below it, in no particular order. Hidden ones are passed over.
 
         Links are followed, and no folder is entered twice. What cannot be looked at is among the files, folders too:
@@ -119,9 +119,9 @@ class Place:
         for info in _selected(files, path):
             hidden = "/." in str(info.path)[len(path) :]
             if info.type == _types().File and not hidden:
-                yield Place(head + info.path)
+                yield Location(head + info.path)
 
-    def _local_files(self) -> Iterator["Place"]:
+    def _local_files(self) -> Iterator["Location"]:
         if not os.path.isdir(self.name):
             os.stat(self.name)
             yield self
@@ -138,8 +138,8 @@ class Place:
             for name in sorted(names):
                 path = os.path.join(folder, name)
                 if not name.startswith(".") and _may_be_file(path):
-                    yield Place(path)
-        yield from map(Place, shut)
+                    yield Location(path)
+        yield from map(Location, shut)
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class Place:
                 os.remove(beside)
             raise
 
-    def move_to(self, other: "Place") -> None:
+    def move_to(self, other: "Location") -> None:
         if not self.is_remote:
             os.rename(self.name, other.name)
             return

@@ -14,7 +14,7 @@ import msgspec
 from kactl.errors import BadRequest
 
 from .events import SCHEMA_VERSION, spark_schema
-from .storage import Place
+from .storage import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -74,7 +74,7 @@ class Tables:
     levels: "DataFrame"
 
 
-def read_manifest(folder: Place) -> Manifest:
+def read_manifest(folder: Location) -> Manifest:
     """What is said of the tables in a folder.
 
     Raises:
@@ -101,7 +101,7 @@ def read_manifest(folder: Place) -> Manifest:
             f"was written by kactl {manifest.made_by} with tables of version {manifest.schema_version}, and this one "
             f"reads version {SCHEMA_VERSION}: ingest the logs anew",
         )
-    there = parts(folder / EVENTS)
+    there = count_files(folder / EVENTS)
     if there < manifest.parts:
         raise NotIngested(
             str(folder),
@@ -111,7 +111,7 @@ def read_manifest(folder: Place) -> Manifest:
     return manifest
 
 
-def parts(table: Place) -> int:
+def count_files(table: Location) -> int:
     """Of how many files of Parquet a table is. Spark reads what is there, and misses nothing."""
     try:
         return sum(each.name.endswith(".parquet") for each in table.files())
@@ -125,21 +125,21 @@ def open_tables(spark: "SparkSession", folder: str) -> Tables:
     Raises:
         NotIngested: see `read_manifest`.
     """
-    place = Place(folder)
+    place = Location(folder)
     manifest = read_manifest(place)
-    files, levels = (reader(spark).parquet(f"{place.uri}/{name}") for name in (FILES, LEVELS))
+    files, levels = (parquet_reader(spark).parquet(f"{place.uri}/{name}") for name in (FILES, LEVELS))
     return Tables(manifest, read_events(spark, place), files, levels)
 
 
-def reader(spark: "SparkSession") -> "DataFrameReader":
+def parquet_reader(spark: "SparkSession") -> "DataFrameReader":
     """Of Parquet by its very name: to Spark brackets, braces, stars and question marks make it a pattern else."""
     return spark.read.option("__globPaths__", "false")
 
 
-def read_events(spark: "SparkSession", folder: Place) -> "DataFrame":
+def read_events(spark: "SparkSession", folder: Location) -> "DataFrame":
     """The events in a folder, whole or not."""
     from pyspark.sql.types import DateType, StringType, StructField, StructType
 
     # Told, and not found out: that would take a job, and be wrong where a column is null throughout.
     by = [StructField("kind", StringType()), StructField("day", DateType())]
-    return reader(spark).schema(StructType([*spark_schema().fields, *by])).parquet(f"{folder.uri}/{EVENTS}")
+    return parquet_reader(spark).schema(StructType([*spark_schema().fields, *by])).parquet(f"{folder.uri}/{EVENTS}")

@@ -21,7 +21,7 @@ from kactl.cli.root import kactl
 from kactl.forensics.event_types import EventType, Kind
 from kactl.forensics.ingest import Ingested, NotOurs, NotWritable, check_target, find, ingest
 from kactl.forensics.overview import FileReport
-from kactl.forensics.storage import Place
+from kactl.forensics.storage import Location
 from kactl.forensics.tables import Tables, open_tables
 from kactl.forensics.text import splits
 from kactl.forensics.text.probe import probe, shown
@@ -132,12 +132,12 @@ def test_where_nobody_may_write_is_said_before_anything_is_read(
 
     with as_nobody():
         with pytest.raises(NotWritable, match=r"shut/new/out cannot be written: choose another folder"):
-            check_target(Place(f"{open_folder}/shut/new/out"))
+            check_target(Location(f"{open_folder}/shut/new/out"))
         with pytest.raises(NotOurs, match=r"file is a file: name a folder"):
-            check_target(Place(f"{open_folder}/file"))
+            check_target(Location(f"{open_folder}/file"))
         with pytest.raises(NotWritable, match=r"file/out cannot be written"):
-            check_target(Place(f"{open_folder}/file/out"))
-        check_target(Place(f"{open_folder}/new/out"))
+            check_target(Location(f"{open_folder}/file/out"))
+        check_target(Location(f"{open_folder}/new/out"))
 
 
 def test_a_file_of_two_names_that_are_no_links_to_each_other_is_one(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_one_who_was_killed_over_his_last_file_keeps_nobody_out(tmp_path: Path) 
     for name in ("ingest.json.new", "jobs.json.new", ".ingest-1", ".jobs-1"):
         (tmp_path / name).write_text("")
 
-    check_target(Place(str(tmp_path)))
+    check_target(Location(str(tmp_path)))
 
 
 def test_tables_that_lie_among_the_logs_are_no_logs(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_tables_that_lie_among_the_logs_are_no_logs(tmp_path: Path) -> None:
     (tmp_path / "forensics" / "ingest.json").write_text("{}")
     (tmp_path / "server.log").write_text(GOOD)
 
-    assert list(find([str(tmp_path)], but=Place(f"{tmp_path}/forensics"))) == [f"{tmp_path}/server.log"]
+    assert list(find([str(tmp_path)], but=Location(f"{tmp_path}/forensics"))) == [f"{tmp_path}/server.log"]
 
 
 # -- packed otherwise --------------------------------------------------------------------------------------------------
@@ -484,12 +484,12 @@ def test_thousands_of_small_files_are_read(spark: SparkSession, tmp_path: Path) 
 FULL = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-from kactl.forensics.storage import Place
-from kactl.forensics.parquet_writer import Parts
+from kactl.forensics.storage import Location
+from kactl.forensics.parquet_writer import EventWriter
 from kactl.forensics.text import splits
 from kactl.forensics.text.probe import probe, shown
 from kactl.forensics.text.zone import zone_of
-parts = Parts(Place(sys.argv[2]))
+parts = EventWriter(Location(sys.argv[2]))
 try:
     for piece in splits.cut([(0, probe(sys.argv[1]))]):
         for batch in splits.events(piece, zone_of("UTC")):

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.forensics.counters import TALLY_SCHEMA, tally
+from kactl.forensics.counters import COUNTER_SCHEMA, count_events
 from kactl.forensics.event_types import EventType
 from kactl.forensics.events import SCHEMA
 
@@ -62,9 +62,9 @@ def counted(events: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any
 def test_a_tally_is_what_counting_one_by_one_gives(events: list[dict[str, Any]]) -> None:
     table = pa.Table.from_pylist(events, SCHEMA)
 
-    made = tally(table, part="a", kind="server")
+    made = count_events(table, part="a", kind="server")
 
-    assert made.schema.equals(TALLY_SCHEMA)
+    assert made.schema.equals(COUNTER_SCHEMA)
     rows = made.to_pylist()
     assert {(row.pop("part"), row.pop("kind"), row.pop("role")) for row in rows} <= {("a", "server", "broker")}
     keys = ("file_id", "type", "format", "level", "speaker", "controller", "hour", "reason")

@@ -24,7 +24,8 @@ def test_every_column_stands_there_as_it_is(title: str, columns: tuple[Column, .
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| (.+) \|$", section.split("\n### ")[0], re.MULTILINE)
 
     assert rows == [
-        (each.name, re.sub(r"list<element: (\w+)>", r"list of \1", str(each.type)), each.says) for each in columns
+        (each.name, re.sub(r"list<element: (\w+)>", r"list of \1", str(each.type)), each.description)
+        for each in columns
     ]
 
 

@@ -7,32 +7,37 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kactl.forensics.folder_lock import InUse, held
+from kactl.forensics.folder_lock import InUse, lock_folder
 from kactl.forensics.ingest import ingest
-from kactl.forensics.storage import Place
+from kactl.forensics.storage import Location
 from tests import tree
 
 from .test_bad_input import GOOD
 
 
 def test_who_comes_second_is_told_and_does_not_wait(tmp_path: Path) -> None:
-    place = Place(str(tmp_path))
+    place = Location(str(tmp_path))
 
-    with held(place), pytest.raises(InUse, match="another kactl writes into this folder: wait until"), held(place):
+    with (
+        lock_folder(place),
+        pytest.raises(InUse, match="another kactl writes into this folder: wait until"),
+        lock_folder(place),
+    ):
         pass
 
-    with held(place):
+    with lock_folder(place):
         assert list(tmp_path.iterdir()) == []
 
 
 def test_of_one_who_was_killed_nothing_is_left(tmp_path: Path) -> None:
     code = (
-        "import os, sys\nfrom kactl.forensics.folder_lock import held\nfrom kactl.forensics.storage import Place\n"
-        "with held(Place(sys.argv[1])):\n    os.kill(os.getpid(), 9)"
+        "import os, sys\nfrom kactl.forensics.folder_lock import lock_folder\n"
+        "from kactl.forensics.storage import Location\n"
+        "with lock_folder(Location(sys.argv[1])):\n    os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=tree.ROOT, check=False)
 
-    with held(Place(str(tmp_path))):
+    with lock_folder(Location(str(tmp_path))):
         pass
 
 
@@ -42,7 +47,7 @@ def test_a_folder_without_locks_is_written_all_the_same(tmp_path: Path, monkeypa
 
     monkeypatch.setattr("fcntl.flock", none)
 
-    with held(Place(str(tmp_path))):
+    with lock_folder(Location(str(tmp_path))):
         pass
 
 
@@ -51,7 +56,7 @@ def test_two_who_ingest_into_one_folder_do_not_take_each_others_work(spark: Spar
     out = tmp_path / "out"
     (out / ".ingest-of-the-other").mkdir(parents=True)
 
-    with held(Place(str(out))), pytest.raises(InUse):
+    with lock_folder(Location(str(out))), pytest.raises(InUse):
         ingest(spark, [str(tmp_path)], str(out))
 
     assert [each.name for each in out.iterdir()] == [".ingest-of-the-other"]

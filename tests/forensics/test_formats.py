@@ -63,7 +63,7 @@ def test_every_column_says_what_it_is_and_is_filled_by_some_line() -> None:
         (event,) = events_of(log_line(golden))
         filled |= {name for name, value in event.items() if value is not None}
 
-    assert all(each.says for each in COLUMNS)
+    assert all(each.description for each in COLUMNS)
     assert len({each.name for each in COLUMNS}) == len(COLUMNS)
     assert {each.name for each in COLUMNS} <= filled
 

@@ -21,7 +21,7 @@ from kactl.cli.root import kactl
 from kactl.forensics.ingest import find
 from kactl.forensics.report.markdown import plain
 from kactl.forensics.report.wording import Moments
-from kactl.forensics.storage import Place
+from kactl.forensics.storage import Location
 from tests import tree
 
 # As it is, and not as it is for the tests below.
@@ -62,8 +62,8 @@ def test_a_variable_that_nobody_set_names_no_place(words: list[str]) -> None:
 
 
 def test_an_empty_name_is_not_that_of_the_root() -> None:
-    assert str(Place("")) == ""
-    assert str(Place("//")) == "/"
+    assert str(Location("")) == ""
+    assert str(Location("//")) == "/"
     assert list(find([""])) == [""]  # as it was named, and so not there
 
 
@@ -75,10 +75,10 @@ def test_a_folder_for_tables_has_a_name_that_is_text() -> None:
 
 
 def test_tables_of_somebody_else_are_not_taken_for_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(_: Place) -> None:
+    def refused(_: Location) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Place, "open", refused)
+    monkeypatch.setattr(Location, "open", refused)
     done = run("report", "--dir", tmp_path)
 
     assert done.exit_code == 2
@@ -242,8 +242,8 @@ def test_progress_stays_on_its_line(columns: int) -> None:
 
 
 def test_progress_makes_room_for_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    forensics._tell("query", 0, 0)
-    forensics._tell("", 0, 0)
+    forensics._on_progress("query", 0, 0)
+    forensics._on_progress("", 0, 0)
 
     assert capsys.readouterr().err.replace("\x1b[K", "") == "\rquery ...\r"
 

@@ -172,7 +172,7 @@ def test_how_far_it_is_is_told(spark: SparkSession, logs: Path, out: Path, monke
     monkeypatch.setattr(progress, "_EVERY_S", 0.001)
     told: list[tuple[str, int, int]] = []
 
-    ingest(spark, [str(logs / "broker-1")], str(out), tell=lambda *step: told.append(step))
+    ingest(spark, [str(logs / "broker-1")], str(out), on_progress=lambda *step: told.append(step))
 
     assert list(dict.fromkeys(step for step, _, _ in told)) == ["look for files", "read", "sum up"]
     assert any(total > 0 for step, _, total in told if step == "read")

@@ -9,8 +9,8 @@ from pyarrow import parquet
 
 from kactl.forensics import parquet_writer as parts
 from kactl.forensics.events import SCHEMA
-from kactl.forensics.parquet_writer import NO_DAY, Parts, remove_others
-from kactl.forensics.storage import Place
+from kactl.forensics.parquet_writer import NO_DAY, EventWriter, remove_unlisted
+from kactl.forensics.storage import Location
 from kactl.forensics.text import batch
 
 DAY = datetime.date(2024, 5, 1)
@@ -28,13 +28,13 @@ def offsets(folder: Path, part: str) -> list[int]:
     return found
 
 
-def names(made: Parts) -> set[str]:
+def names(made: EventWriter) -> set[str]:
     """Of the parts that were written."""
     return set(made.close().column("part").to_pylist())
 
 
 def test_each_kind_and_day_has_its_folder(tmp_path: Path) -> None:
-    made = Parts(Place(str(tmp_path)))
+    made = EventWriter(Location(str(tmp_path)))
     made.add(events(DAY, DAY + datetime.timedelta(1), DAY, None))
     made.add(events(DAY, kind="controller"))
     made.add(events(DAY))
@@ -51,7 +51,7 @@ def test_each_kind_and_day_has_its_folder(tmp_path: Path) -> None:
 
 def test_no_more_files_are_open_than_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "OPEN_LIMIT", 2)
-    made = Parts(Place(str(tmp_path)))
+    made = EventWriter(Location(str(tmp_path)))
     for at in [0, 1, 2, 0, 1, 2]:
         made.add(events(DAY + datetime.timedelta(at)))
         assert len(made._open) <= 2
@@ -64,7 +64,7 @@ def test_no_more_files_are_open_than_allowed(tmp_path: Path, monkeypatch: pytest
 
 def test_much_is_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "ROWS_AT_ONCE", 10)
-    made = Parts(Place(str(tmp_path)))
+    made = EventWriter(Location(str(tmp_path)))
     for _ in range(7):
         made.add(events(*[DAY] * 4))
 
@@ -75,12 +75,12 @@ def test_much_is_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_what_a_failed_attempt_left_is_removed(tmp_path: Path) -> None:
-    first, second = Parts(Place(str(tmp_path))), Parts(Place(str(tmp_path)))
+    first, second = EventWriter(Location(str(tmp_path))), EventWriter(Location(str(tmp_path)))
     first.add(events(DAY))
     second.add(events(DAY))
     kept, left = names(first), names(second)
 
-    remove_others(Place(str(tmp_path)), kept)
+    remove_unlisted(Location(str(tmp_path)), kept)
 
     assert {each.relative_to(tmp_path).as_posix() for each in tmp_path.rglob("*.parquet")} == kept
     assert len(kept) == len(left) == 1

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from kactl.forensics.storage import Place
+from kactl.forensics.storage import Location
 
 
 @pytest.fixture(params=["path", "uri"])
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
     """A folder by its path, and by a URI, as another machine's would be named."""
-    return Place(str(tmp_path) if request.param == "path" else tmp_path.as_uri())
+    return Location(str(tmp_path) if request.param == "path" else tmp_path.as_uri())
 
 
-def test_what_is_written_is_read(folder: Place) -> None:
+def test_what_is_written_is_read(folder: Location) -> None:
     (folder / "a").make()
     (folder / "a" / "b").write(b"one")
     with (folder / "a" / "c").create() as file:
@@ -27,7 +27,7 @@ def test_what_is_written_is_read(folder: Place) -> None:
     assert (folder / "a").names() == ["b", "c"]
 
 
-def test_all_files_below_are_found(folder: Place) -> None:
+def test_all_files_below_are_found(folder: Location) -> None:
     for name in ("b/2", "a/1", "c"):
         (folder / name.rpartition("/")[0]).make()
         (folder / name).write(b"")
@@ -39,7 +39,7 @@ def test_all_files_below_are_found(folder: Place) -> None:
     assert [str(each) for each in (folder / "c").files()] == [f"{folder}/c"]
 
 
-def test_what_is_moved_or_removed_is_gone(folder: Place) -> None:
+def test_what_is_moved_or_removed_is_gone(folder: Location) -> None:
     (folder / "a").make()
     (folder / "a" / "1").write(b"one")
 
@@ -54,7 +54,7 @@ def test_what_is_moved_or_removed_is_gone(folder: Place) -> None:
     assert (folder / "nowhere").names() == []
 
 
-def test_what_is_not_there_cannot_be_read(folder: Place) -> None:
+def test_what_is_not_there_cannot_be_read(folder: Location) -> None:
     with pytest.raises(FileNotFoundError):
         (folder / "nowhere").open()
     with pytest.raises(FileNotFoundError):
@@ -64,5 +64,5 @@ def test_what_is_not_there_cannot_be_read(folder: Place) -> None:
 def test_spark_is_told_of_local_files_that_they_are_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    assert Place("logs/").uri == f"file://{tmp_path}/logs"
-    assert Place("hdfs://host/logs").uri == "hdfs://host/logs"
+    assert Location("logs/").uri == f"file://{tmp_path}/logs"
+    assert Location("hdfs://host/logs").uri == "hdfs://host/logs"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kactl.errors import BadRequest
-from kactl.forensics.storage import Place
+from kactl.forensics.storage import Location
 from kactl.forensics.tables import (
     EVENTS,
     FILES,
@@ -20,9 +20,9 @@ from kactl.forensics.tables import (
     LEVELS,
     Manifest,
     Tables,
+    count_files,
     open_tables,
-    parts,
-    reader,
+    parquet_reader,
 )
 
 from . import (
@@ -182,7 +182,7 @@ def open_results(spark: "SparkSession", folder: str) -> Results:
         NoResults: the jobs were not run on them, or by another version of kactl.
     """
     tables = open_tables(spark, folder)
-    place = Place(folder)
+    place = Location(folder)
     manifest = _read_manifest(place, tables.manifest)
     views = given(tables)
     kept = place / JOBS_FOLDER
@@ -197,15 +197,15 @@ def given(tables: Tables) -> "dict[str, DataFrame]":
     return {EVENTS: tables.events, FILES: tables.files, LEVELS: tables.levels}
 
 
-def table(spark: "SparkSession", job: Job, folder: Place) -> "DataFrame":
+def table(spark: "SparkSession", job: Job, folder: Location) -> "DataFrame":
     """What a job has written into a folder."""
-    return reader(spark).schema(job.spark_schema).parquet(f"{folder.uri}/{job.name}")
+    return parquet_reader(spark).schema(job.spark_schema).parquet(f"{folder.uri}/{job.name}")
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------
 
 
-def _read_manifest(place: Place, ingest: Manifest) -> ResultsManifest:
+def _read_manifest(place: Location, ingest: Manifest) -> ResultsManifest:
     folder = str(place)
     try:
         with (place / JOBS_MANIFEST).open() as file:
@@ -223,7 +223,7 @@ def _read_manifest(place: Place, ingest: Manifest) -> ResultsManifest:
     if manifest.ingest != ingest:
         raise NoResults(folder, f"the logs were ingested anew since the results were made: {_remedy(folder)}")
     for name, ran in manifest.jobs.items():
-        there = parts(place / JOBS_FOLDER / name)
+        there = count_files(place / JOBS_FOLDER / name)
         if there < ran.parts:
             raise NoResults(folder, f"of the {ran.parts} files of {name} there are {there}: {_remedy(folder)}")
     return manifest

@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from kactl.forensics import progress
-from kactl.forensics.folder_lock import held
-from kactl.forensics.storage import Place
-from kactl.forensics.tables import JOBS_FOLDER, JOBS_MANIFEST, JOBS_WORK, open_tables, parts
+from kactl.forensics.folder_lock import lock_folder
+from kactl.forensics.storage import Location
+from kactl.forensics.tables import JOBS_FOLDER, JOBS_MANIFEST, JOBS_WORK, count_files, open_tables
 
 from .catalog import Ran, Results, ResultsManifest, given, needs, open_results, table, wanted
 from .job import Job
@@ -36,7 +36,7 @@ def run_jobs(
     *,
     only: Collection[str] | None = None,
     at_once: int = AT_ONCE,
-    tell: progress.Tell = progress.nobody,
+    on_progress: progress.ProgressCallback = progress.no_progress,
 ) -> Results:
     """Run jobs on the tables of an ingest and keep what they return beside them; what stood there before goes, as one.
 
@@ -52,12 +52,12 @@ def run_jobs(
     """
     jobs = wanted(only)
     tables = open_tables(spark, folder)
-    place = Place(folder)
+    place = Location(folder)
     work = place / f"{JOBS_WORK}{uuid.uuid4().hex[:12]}"
-    with held(place):
+    with lock_folder(place):
         try:
             work.make()
-            ran = _Running(spark, work, given(tables), tell).all(jobs, at_once)
+            ran = _Running(spark, work, given(tables), on_progress).all(jobs, at_once)
             manifest = ResultsManifest(
                 made_by=metadata.version("kactl"), time_ms=_now_ms(), ingest=tables.manifest, jobs=ran
             )
@@ -75,11 +75,13 @@ class _Running:
         views: what is there already.
     """
 
-    def __init__(self, spark: SparkSession, work: Place, views: dict[str, DataFrame], tell: progress.Tell) -> None:
+    def __init__(
+        self, spark: SparkSession, work: Location, views: dict[str, DataFrame], on_progress: progress.ProgressCallback
+    ) -> None:
         self._spark = spark
         self._work = work
         self._views = views
-        self._steps = progress.Several(tell)
+        self._steps = progress.ConcurrentSteps(on_progress)
         self._tag = f"kactl-{uuid.uuid4().hex}"
 
     def all(self, jobs: Collection[Job], at_once: int) -> dict[str, Ran]:
@@ -119,10 +121,10 @@ class _Running:
             made = job.run(*(self._views[name] for name in job.needs))
             made.observe(counted, f.count(f.lit(1)).alias("rows")).write.parquet(f"{self._work.uri}/{job.name}")
             took_ms = (time.monotonic_ns() - begin) // 1_000_000
-            return Ran(rows=counted.get["rows"], took_ms=took_ms, parts=parts(self._work / job.name))
+            return Ran(rows=counted.get["rows"], took_ms=took_ms, parts=count_files(self._work / job.name))
 
 
-def _put_in_place(work: Place, place: Place, manifest: ResultsManifest) -> None:
+def _put_in_place(work: Location, place: Location, manifest: ResultsManifest) -> None:
     """From the first step on until the last, the folder holds no results as far as anybody can see."""
     (place / JOBS_MANIFEST).remove()
     (place / JOBS_FOLDER).remove()

@@ -49,7 +49,7 @@ def collect(
     tables: Mapping[str, DataFrame],
     asked: Asked,
     *,
-    tell: progress.Tell = progress.nobody,
+    on_progress: progress.ProgressCallback = progress.no_progress,
 ) -> Facts:
     """All facts of a report.
 
@@ -59,7 +59,7 @@ def collect(
         asked: what it is about.
     """
     found = scope.cut({name: tables[name] for name in NEEDS}, asked)
-    with progress.step(spark, "report: sources", tell):
+    with progress.step(spark, "report: sources", on_progress):
         sources = sources_of(manifest, found)
     ends = [micros_of(each) for each in (sources.end, asked.end) if each is not None]
     outages = outage_facts.prepared(found["outages"], min(ends, default=None)).persist()
@@ -67,15 +67,15 @@ def collect(
     losses = loss_facts.by_partition(found["losses"]).persist()
     unclean = loss_facts.placed(found["unclean"]).persist()
     try:
-        with progress.step(spark, "report: incidents", tell):
+        with progress.step(spark, "report: incidents", on_progress):
             known = objective_facts.known(counted)
             made = _Incidents(spark, _of(FORCED, outages), losses, unclean, known)
             shown, others = made.all()
             sums = {row["kind"]: outage_facts.as_sums(row) for row in totals(outages, "kind", times=True).collect()}
             moved = _moved(_of(UNEXPLAINED, outages)) if UNEXPLAINED in sums else ()
-        with progress.step(spark, "report: objectives", tell):
+        with progress.step(spark, "report: objectives", on_progress):
             objectives = _objectives(outages, known, sources, asked)
-        with progress.step(spark, "report: losses", tell):
+        with progress.step(spark, "report: losses", on_progress):
             lost = loss_facts.as_lost(loss_sums.sums(losses).collect()[0])
             worst = loss_facts.worst(losses) if lost.partitions else ()
             topics = loss_facts.by_topic(losses) if worst else ()
@@ -85,7 +85,7 @@ def collect(
         for table in (outages, counted, losses, unclean):
             table.unpersist()
     counts = {bool(row["certain"]): row["count"] for row in unclean_rows}
-    with progress.step(spark, "report: the rest", tell):
+    with progress.step(spark, "report: the rest", on_progress):
         flapping_all, flapping = other_facts.flapping(found["flapping"])
         deletions_all, deletions = other_facts.deletions(found["deletions"])
         reassignments_all, reassignments = other_facts.reassignments(found["reassignments"])

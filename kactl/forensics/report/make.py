@@ -27,14 +27,14 @@ def report(
     asked: Asked,
     moments: Moments,
     *,
-    tell: progress.Tell = progress.nobody,
+    on_progress: progress.ProgressCallback = progress.no_progress,
 ) -> Report:
     """What the jobs found, and what is to be said of it."""
-    facts = collect(spark, results.tables.manifest, results, asked, tell=tell)
-    return said(facts, moments, _next(results, facts, tell))
+    facts = collect(spark, results.tables.manifest, results, asked, on_progress=on_progress)
+    return said(facts, moments, _next(results, facts, on_progress))
 
 
-def _next(results: "Results", facts: Facts, tell: progress.Tell) -> Answer | None:
+def _next(results: "Results", facts: Facts, on_progress: progress.ProgressCallback) -> Answer | None:
     """What would be offline next; nothing if no partition's replicas and ISR are known, as in many logs."""
     from kactl.forensics.whatif import advise as next_worst
     from kactl.forensics.whatif.partitions import BadSnapshot
@@ -47,7 +47,7 @@ def _next(results: "Results", facts: Facts, tell: progress.Tell) -> Answer | Non
             named=results["timed"],
             at=facts.asked.end,
             end_us=None if end is None else micros_of(end),
-            tell=tell,
+            on_progress=on_progress,
         )
     except BadSnapshot:
         return None

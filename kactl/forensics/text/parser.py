@@ -115,11 +115,11 @@ class Parser:
         _, form, rows, groups = found
         count = len(rows)
         given = self._from_prefix(form, common.places(rows), common)
-        held = list(zip(*groups, strict=True))
+        groups_by_column = list(zip(*groups, strict=True))
         for name, numbers in form.fills.items():
-            filled = column(name, held[numbers[0] - 1])
+            filled = column(name, groups_by_column[numbers[0] - 1])
             for further in numbers[1:]:
-                filled = pc.coalesce(filled, column(name, held[further - 1]))
+                filled = pc.coalesce(filled, column(name, groups_by_column[further - 1]))
             given[name] = pc.coalesce(filled, given[name]) if name in given else filled
         for name, value in form.says.items():
             given[name] = batch.same(name, value, count)

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from kactl.forensics.event_types import Kind
-from kactl.forensics.storage import Place
+from kactl.forensics.storage import Location
 
 from . import broker_id as speaker
 from . import envelope
@@ -78,7 +78,7 @@ def probe(path: str) -> Probe:
             path=shown(path), kind=Kind.UNREADABLE, error="cannot be read: its name is not in UTF-8; rename it"
         )
     try:
-        place = Place(path)
+        place = Location(path)
         size = place.size()
         with place.open() as file:
             packed = place.is_packed(file)
@@ -97,7 +97,7 @@ def shown(path: str) -> str:
 @contextlib.contextmanager
 def opened(path: str, *, packed: bool, encoding: str, start: int) -> Iterator[Readable]:
     """The file as `records` wants it: one byte before `start`, unpacked and in UTF-8."""
-    with Place(path).open() as file:
+    with Location(path).open() as file:
         file.seek(max(0, start - 1))
         plain: Readable = Unzipped(file) if packed else file
         yield Transcoded(plain) if encoding == UTF16 else plain

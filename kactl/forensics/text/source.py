@@ -109,7 +109,7 @@ def lines(file: Readable, *, start: int, discard_first: bool) -> Iterator[tuple[
     Raises:
         Broken: see the module.
     """
-    at, held = start, b""
+    at, partial = start, b""
     skipping = discard_first
     broken: Exception | None = None
     while broken is None:
@@ -125,18 +125,18 @@ def lines(file: Readable, *, start: int, discard_first: bool) -> Iterator[tuple[
             if end < 0:
                 continue
             skipping, read = False, read[end + 1 :]
-        buffer = held + read if held else read
+        buffer = partial + read if partial else read
         end = buffer.rfind(b"\n")
         if end >= 0:
-            whole, held = buffer[:end], buffer[end + 1 :]
+            whole, partial = buffer[:end], buffer[end + 1 :]
             yield at, whole.split(b"\n")
             at += end + 1
         else:
-            held = buffer
-        if len(held) > LINE_LIMIT:
-            yield at, [held[:LINE_LIMIT] + CUT]
-            at, held, skipping = at + len(held), b"", True
-    if held:
-        yield at, [held]
+            partial = buffer
+        if len(partial) > LINE_LIMIT:
+            yield at, [partial[:LINE_LIMIT] + CUT]
+            at, partial, skipping = at + len(partial), b"", True
+    if partial:
+        yield at, [partial]
     if broken is not None:
         raise Broken(why(broken)) from None

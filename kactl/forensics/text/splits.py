@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from kactl.forensics.event_types import EventType, Kind
-from kactl.forensics.storage import Place
+from kactl.forensics.storage import Location
 
 from . import batch, json_parser
 from .envelope import JSON, LAYOUTS
@@ -81,7 +81,7 @@ def events(split: Split, time_zone: datetime.tzinfo) -> Iterator[pa.RecordBatch]
 
 def _check_length(split: Split) -> None:
     """That it grows meanwhile is what logs do; one that became shorter has been replaced, and nobody knows by what."""
-    now = Place(split.path).size()
+    now = Location(split.path).size()
     if now < split.stored:
         raise Broken(f"had {split.stored:,} bytes at first and then {now:,}: read it again when nobody writes to it")
 

@@ -21,8 +21,8 @@ def who(row: Row) -> str:
 
 def said(row: Row) -> str:
     """What the line says of the partition."""
-    tell = _TOLD.get(row["type"])
-    text = tell(row) if tell is not None else _plainly(row)
+    describe_type = _TOLD.get(row["type"])
+    text = describe_type(row) if describe_type is not None else _plainly(row)
     reason = row["reason"]
     return f"{text}: {reason[:_TEXT_MAX]}" if reason and reason not in text else text
 

@@ -4,9 +4,9 @@ import datetime
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from kactl.forensics.progress import Tell, nobody
+from kactl.forensics.progress import ProgressCallback, no_progress
 
-from .partitions import MIN_ISR, Assumed
+from .partitions import MIN_ISR, Assumptions
 from .prepared_snapshot import of_logs
 from .sweep import Answer, Kind
 from .sweeps import answer
@@ -29,7 +29,7 @@ def advise(
     min_isr: int = MIN_ISR,
     racks: Mapping[int, str] | None = None,
     top: int = TOP,
-    tell: Tell = nobody,
+    on_progress: ProgressCallback = no_progress,
 ) -> Answer:
     """The worst single brokers and pairs, and the worst racks if they are known.
 
@@ -45,10 +45,10 @@ def advise(
     Raises:
         BadSnapshot: of no partition both replicas and ISR are known; a report goes on without advice then.
     """
-    assumed = Assumed(min_isr=min_isr, racks=racks or {})
+    assumed = Assumptions(min_isr=min_isr, racks=racks or {})
     ready = of_logs(states, absences, deletions, source, assumed, at=at, end_us=end_us, named=named)
-    sweeps = [Kind.BROKERS, Kind.PAIRS, *([Kind.RACKS] if ready.engine.world.racks else [])]
+    sweeps = [Kind.BROKERS, Kind.PAIRS, *([Kind.RACKS] if ready.engine.topology.racks else [])]
     try:
-        return answer(ready, sweeps=sweeps, top=top, tell=tell)
+        return answer(ready, sweeps=sweeps, top=top, on_progress=on_progress)
     finally:
         ready.engine.close()

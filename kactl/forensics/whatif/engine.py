@@ -1,6 +1,6 @@
 """What is to be summed up, and by whom: here, or by Spark in as many tasks as it likes.
 
-A plan says for which deaths; `measure` makes its sums of some classes. Sums of all classes are the sums of the parts,
+A plan says for which deaths; `evaluate` makes its sums of some classes. Sums of all classes are the sums of the parts,
 so a part can be anything: all classes at once, or those of one task.
 """
 
@@ -8,45 +8,45 @@ import dataclasses
 
 import numpy as np
 
-from .failure_model import COUNTS, Deaths, Sums, stacked
+from .failure_model import COUNTS, FailureModel, Sums, stacked
 
 # Brokers by their position.
-Who = tuple[int, ...]
+BrokerPositions = tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class AtOnce:
+class Simultaneous:
     """Each of these sets by itself; sums are [sets, ...]."""
 
-    sets: tuple[Who, ...]
+    sets: tuple[BrokerPositions, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OneMore:
     """Each of these sets, and any one broker more; sums are [sets, B, ...]."""
 
-    firsts: tuple[Who, ...]
+    firsts: tuple[BrokerPositions, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class InTurn:
-    """These, one after the other, each back before the next; sums are [steps + 1, ...], see `Deaths.roll`."""
+class InSequence:
+    """These, one after the other, each back before the next; sums are [steps + 1, ...], see `FailureModel.roll`."""
 
-    steps: tuple[Who, ...]
-
-
-Plan = AtOnce | OneMore | InTurn
+    steps: tuple[BrokerPositions, ...]
 
 
-def measure(deaths: Deaths, plan: Plan) -> Sums:
+Plan = Simultaneous | OneMore | InSequence
+
+
+def evaluate(model: FailureModel, plan: Plan) -> Sums:
     """The sums of a plan over some classes."""
     match plan:
-        case AtOnce():
-            return stacked([deaths.after(who) for who in plan.sets])
+        case Simultaneous():
+            return stacked([model.after(who) for who in plan.sets])
         case OneMore():
-            return stacked([deaths.each_after(who) for who in plan.firsts])
-        case InTurn():
-            return deaths.roll(plan.steps)
+            return stacked([model.each_after(who) for who in plan.firsts])
+        case InSequence():
+            return model.roll(plan.steps)
 
 
 def packed(sums: Sums) -> tuple[bytes, bytes]:

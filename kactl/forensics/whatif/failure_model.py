@@ -47,7 +47,7 @@ class Sums:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Moment:
+class FailureState:
     """Classes once some brokers have died and the controller has done what it can.
 
     Attributes:
@@ -59,11 +59,11 @@ class Moment:
     alive: Bools
     leader: Slots
 
-    def take(self, which: RowNumbers) -> "Moment":
-        return Moment(self.classes.take(which), self.alive.take(which, axis=-1), self.leader.take(which))
+    def take(self, which: RowNumbers) -> "FailureState":
+        return FailureState(self.classes.take(which), self.alive.take(which, axis=-1), self.leader.take(which))
 
 
-def die(before: Moment, who: Collection[int], brokers: int) -> Moment:
+def fail(before: FailureState, who: Collection[int], brokers: int) -> FailureState:
     """Some die at once: a leader that lives stays; else the first live member leads that may."""
     dead = np.zeros(brokers + 1, np.bool_)
     dead[list(who)] = True
@@ -72,7 +72,7 @@ def die(before: Moment, who: Collection[int], brokers: int) -> Moment:
     stays = np.zeros(len(classes), np.bool_)
     for slot, here in enumerate(alive):
         stays |= here & (before.leader == slot)
-    return Moment(classes, alive, np.where(stays, before.leader, _first_two(alive, classes.electable)[0]))
+    return FailureState(classes, alive, np.where(stays, before.leader, _first_two(alive, classes.electable)[0]))
 
 
 def _first_two(alive: Bools, electable: Slots) -> tuple[Slots, Slots]:
@@ -94,7 +94,7 @@ class _Living:
     all: Slots
 
     @staticmethod
-    def of(now: Moment) -> "_Living":
+    def of(now: FailureState) -> "_Living":
         slot = np.arange(len(now.alive), dtype=np.int16)[:, None]
         return _Living(
             in_sync=(now.alive & (slot < now.classes.in_sync)).sum(axis=0, dtype=np.int16),
@@ -121,7 +121,7 @@ def _found(classes: Classes, living: _Living, leader: Slots, origin: Slots) -> t
     )
 
 
-def totals(now: Moment, origin: Slots, brokers: int) -> Sums:
+def totals(now: FailureState, origin: Slots, brokers: int) -> Sums:
     """Of one moment."""
     classes = now.classes
     counts = [classes.partitions @ each for each in _found(classes, _Living.of(now), now.leader, origin)]
@@ -129,7 +129,7 @@ def totals(now: Moment, origin: Slots, brokers: int) -> Sums:
     return Sums(np.array(counts, np.float64), load[:brokers])
 
 
-def _led_by(now: Moment, brokers: int) -> RowNumbers:
+def _led_by(now: FailureState, brokers: int) -> RowNumbers:
     """The position of each class's leader; one behind the last broker for none."""
     found = np.full(len(now.leader), brokers, np.intp)
     for slot, line in enumerate(now.classes.members):
@@ -137,7 +137,7 @@ def _led_by(now: Moment, brokers: int) -> RowNumbers:
     return found
 
 
-def each(now: Moment, origin: Slots, brokers: int) -> Sums:
+def each_failure(now: FailureState, origin: Slots, brokers: int) -> Sums:
     """What one more death would change: row b is the difference that b's death makes; [B, 6] and [B, B]."""
     classes, living = now.classes, _Living.of(now)
     before = _found(classes, living, now.leader, origin)
@@ -168,7 +168,7 @@ def _handed_over(classes: Classes, slot: int, rows: RowNumbers, leader: Slots, b
     return change
 
 
-class Deaths:
+class FailureModel:
     """Classes as they are now, and what any deaths would make of them.
 
     Args:
@@ -178,7 +178,7 @@ class Deaths:
 
     def __init__(self, classes: Classes, away: Collection[int], brokers: int) -> None:
         self.brokers = brokers
-        self.now = die(Moment(classes, classes.members != FREE, classes.leader), away, brokers)
+        self.now = fail(FailureState(classes, classes.members != FREE, classes.leader), away, brokers)
 
     @functools.cached_property
     def totals(self) -> Sums:
@@ -187,19 +187,19 @@ class Deaths:
 
     @functools.cached_property
     def _each(self) -> Sums:
-        return each(self.now, self.now.leader, self.brokers)
+        return each_failure(self.now, self.now.leader, self.brokers)
 
     def after(self, who: Sequence[int]) -> Sums:
         """If these die at once; [6] and [B]."""
-        return totals(die(self.now, who, self.brokers), self.now.leader, self.brokers)
+        return totals(fail(self.now, who, self.brokers), self.now.leader, self.brokers)
 
     def each_after(self, who: Sequence[int]) -> Sums:
         """If these die, and one more: [B, 6] and [B, B], by who that is; if it is one of them, or away: these alone."""
         rows = self._with(who)
         part, origin = self.now.take(rows), self.now.leader[rows]
-        then = die(part, who, self.brokers)
+        then = fail(part, who, self.brokers)
         alone = self.totals - totals(part, origin, self.brokers) + totals(then, origin, self.brokers)
-        more = self._each - each(part, origin, self.brokers) + each(then, origin, self.brokers)
+        more = self._each - each_failure(part, origin, self.brokers) + each_failure(then, origin, self.brokers)
         return Sums(alone.counts + more.counts, alone.load + more.load)
 
     def roll(self, steps: Iterable[Sequence[int]]) -> Sums:
@@ -214,7 +214,7 @@ class Deaths:
             rows = self._with(step)
             origin = leader[rows]
             part = dataclasses.replace(self.now.take(rows), leader=origin)
-            then = die(part, step, self.brokers)
+            then = fail(part, step, self.brokers)
             rest = up - totals(part, origin, self.brokers)
             found.append(rest + totals(then, origin, self.brokers))
             # A class cannot say that an unclean leader's ISR is another one now: the first in sync is taken to lead.
@@ -230,11 +230,11 @@ class Deaths:
         found.append(last)
         return stacked(found)
 
-    def bereft_by(self, who: Sequence[int]) -> RowNumbers:
+    def losing_safe_leaders(self, who: Sequence[int]) -> RowNumbers:
         """The classes of which some member lives that leads without loss, and none does once these are dead."""
         rows = self._with(who)
         part = self.now.take(rows)
-        then = die(part, who, self.brokers)
+        then = fail(part, who, self.brokers)
         bereft: Bools = (_Living.of(part).eligible > 0) & (_Living.of(then).eligible == 0)
         return rows[bereft]
 

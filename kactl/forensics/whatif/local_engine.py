@@ -7,16 +7,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .classes import of_table
-from .engine import Plan, Who, measure
-from .failure_model import Deaths, Sums
-from .partitions import GROUPED, Assumed
+from .engine import BrokerPositions, Plan, evaluate
+from .failure_model import FailureModel, Sums
+from .partitions import GROUPED, Assumptions
 from .sweep import TOPICS, TopicShare
-from .topology import Role, World
+from .topology import BrokerUsage, Topology
 
 WHERE = "here"
 
 
-class Lost:
+class TopicLosses:
     """The topics whose partitions lose their last in-sync replica: how many topics, and those that lose most."""
 
     def __init__(self, topics: int = 0, worst: Sequence[TopicShare] = ()) -> None:
@@ -24,7 +24,7 @@ class Lost:
         self.worst = tuple(worst)
 
 
-class Here:
+class LocalEngine:
     """A snapshot of which every partition is known to this process.
 
     Args:
@@ -34,16 +34,16 @@ class Here:
 
     where = WHERE
 
-    def __init__(self, table: pa.Table, world: World, assumed: Assumed) -> None:
-        self.world = world
-        rows, self.stuck = of_table(filled(table, assumed), world.brokers, world.away)
-        count, away = len(world.brokers), world.positions(sorted(world.away & set(world.brokers)))
+    def __init__(self, table: pa.Table, topology: Topology, assumed: Assumptions) -> None:
+        self.topology = topology
+        rows, self.stuck = of_table(filled(table, assumed), topology.brokers, topology.away)
+        count, away = len(topology.brokers), topology.positions(sorted(topology.away & set(topology.brokers)))
         names = table["topic"].combine_chunks().dictionary_encode()
         self._names, self._topic = names.dictionary, names.indices.to_numpy()
-        self._rows = Deaths(rows, away, count)
+        self._rows = FailureModel(rows, away, count)
         merged = rows.merged()
         self.classes = len(merged)
-        self._deaths = Deaths(merged, away, count)
+        self._model = FailureModel(merged, away, count)
 
     @property
     def topics(self) -> int:
@@ -51,24 +51,24 @@ class Here:
 
     def sums(self, plan: Plan) -> Sums:
         """What a plan comes to; shapes as in `engine.Plan`."""
-        return measure(self._deaths, plan)
+        return evaluate(self._model, plan)
 
     def close(self) -> None:
         """Nothing has to be let go."""
 
-    def lost(self, sets: Sequence[Who]) -> list[Lost]:
+    def lost(self, sets: Sequence[BrokerPositions]) -> list[TopicLosses]:
         """For each set of brokers, the topics that lose a last replica without which nobody leads without loss."""
         return [self._lost(who) for who in sets]
 
-    def _lost(self, who: Who) -> Lost:
-        hit = np.bincount(self._topic[self._rows.bereft_by(who)], minlength=len(self._names))
+    def _lost(self, who: BrokerPositions) -> TopicLosses:
+        hit = np.bincount(self._topic[self._rows.losing_safe_leaders(who)], minlength=len(self._names))
         topics = int(np.count_nonzero(hit))
         order = np.argsort(-hit, kind="stable")[: min(TOPICS, topics)]
         worst = [TopicShare(topic=self._names[int(at)].as_py(), partitions=int(hit[at])) for at in order]
-        return Lost(topics, worst)
+        return TopicLosses(topics, worst)
 
 
-def filled(table: pa.Table, assumed: Assumed) -> pa.Table:
+def filled(table: pa.Table, assumed: Assumptions) -> pa.Table:
     """Partitions as the table of classes that each of them is: what is not known of a topic is taken as assumed."""
     topics = table["topic"].combine_chunks().dictionary_encode()
     facts = [assumed.topics.get(name) for name in topics.dictionary.to_pylist()]
@@ -86,15 +86,17 @@ def filled(table: pa.Table, assumed: Assumed) -> pa.Table:
     return pa.table(columns).cast(GROUPED)
 
 
-def roles(table: pa.Table) -> list[Role]:
+def broker_usage(table: pa.Table) -> list[BrokerUsage]:
     """What each broker that is named anywhere has in a snapshot."""
     leads = _counted(table["leader"].filter(pc.greater_equal(table["leader"], 0)))
-    held = _counted(pc.list_flatten(table["replicas"]))
+    assigned = _counted(pc.list_flatten(table["replicas"]))
     led = table.filter(pc.greater_equal(table["leader"], 0))
     in_sync = _counted(pc.list_flatten(led["isr"]))
-    named = leads.keys() | held.keys() | _counted(pc.list_flatten(table["isr"])).keys()
+    named = leads.keys() | assigned.keys() | _counted(pc.list_flatten(table["isr"])).keys()
     return [
-        Role(broker, held=held.get(broker, 0), leads=leads.get(broker, 0), in_sync=in_sync.get(broker, 0))
+        BrokerUsage(
+            broker, assigned=assigned.get(broker, 0), leads=leads.get(broker, 0), in_sync=in_sync.get(broker, 0)
+        )
         for broker in sorted(named)
     ]
 

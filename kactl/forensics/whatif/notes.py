@@ -1,13 +1,13 @@
 """What to know before one relies on an answer."""
 
 from . import words
-from .prepared_snapshot import Ready
+from .prepared_snapshot import PreparedSnapshot
 from .sweep import Now
 
 
-def notes(ready: Ready, now: Now) -> tuple[str, ...]:
+def notes(snapshot: PreparedSnapshot, now: Now) -> tuple[str, ...]:
     """In sentences; none if there is nothing to beware of."""
-    said = (*ready.notes, _unknown(now), _stuck(now), _unsure(ready), _defaulted(ready, now), _loose(now))
+    said = (*snapshot.notes, _unknown(now), _stuck(now), _unsure(snapshot), _defaulted(snapshot, now), _loose(now))
     return tuple(filter(None, said))
 
 
@@ -27,19 +27,19 @@ def _stuck(now: Now) -> str:
     )
 
 
-def _unsure(ready: Ready) -> str:
-    unsure = ready.engine.world.unsure
+def _unsure(snapshot: PreparedSnapshot) -> str:
+    unsure = snapshot.engine.topology.unsure
     if not unsure:
         return ""
     return f"Taken to be away, as nobody has them in sync: {_ids(unsure)}. If they are alive: --alive {_ids(unsure)}."
 
 
-def _defaulted(ready: Ready, now: Now) -> str:
-    if not ready.defaulted:
+def _defaulted(snapshot: PreparedSnapshot, now: Now) -> str:
+    if not snapshot.defaulted:
         return ""
     return (
-        f"min.insync.replicas is taken to be {now.min_isr} for {words.count(ready.defaulted)}, as nothing is known of "
-        "theirs: say otherwise with --min-isr or --topics."
+        f"min.insync.replicas is taken to be {now.min_isr} for {words.count(snapshot.defaulted)}, as nothing is known "
+        "of theirs: say otherwise with --min-isr or --topics."
     )
 
 

@@ -58,7 +58,7 @@ class TopicFacts:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Assumed:
+class Assumptions:
     """What is taken for true where a snapshot does not say, or says otherwise.
 
     Attributes:

@@ -9,15 +9,14 @@ import pyarrow.compute as pc
 
 from kactl.forensics.coverage import Coverage
 
-from . import local_engine as here
-from . import spark_engine as in_spark
-from .engine import Plan, Who
+from . import local_engine, spark_engine
+from .engine import BrokerPositions, Plan
 from .failure_model import Sums
-from .local_engine import Here, Lost
-from .partitions import Assumed, BadSnapshot
+from .local_engine import LocalEngine, TopicLosses
+from .partitions import Assumptions, BadSnapshot
 from .snapshots import logs
-from .spark_engine import CLASSES_HERE, InSpark
-from .topology import World, world_of
+from .spark_engine import CLASSES_HERE, SparkEngine
+from .topology import Topology, topology_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Engine(Protocol):
-    """What sums up: `Here` or `InSpark`.
+    """What sums up: `LocalEngine` or `SparkEngine`.
 
     Attributes:
         where: where sums are made: here, or by Spark.
@@ -34,7 +33,7 @@ class Engine(Protocol):
         stuck: partitions without a leader although somebody seems to be alive who could lead.
     """
 
-    world: World
+    topology: Topology
     classes: int
     stuck: float
 
@@ -46,13 +45,13 @@ class Engine(Protocol):
 
     def sums(self, plan: Plan) -> Sums: ...
 
-    def lost(self, sets: "Sequence[Who]") -> list[Lost]: ...
+    def lost(self, sets: "Sequence[BrokerPositions]") -> list[TopicLosses]: ...
 
     def close(self) -> None: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Ready:
+class PreparedSnapshot:
     """A snapshot that can be asked.
 
     Attributes:
@@ -64,7 +63,7 @@ class Ready:
     """
 
     engine: Engine
-    assumed: Assumed
+    assumed: Assumptions
     source: str
     partitions: int
     unknown: int
@@ -73,7 +72,7 @@ class Ready:
     notes: tuple[str, ...] = ()
 
 
-def of_table(table: pa.Table, source: str, assumed: Assumed, notes: tuple[str, ...] = ()) -> Ready:
+def of_table(table: pa.Table, source: str, assumed: Assumptions, notes: tuple[str, ...] = ()) -> PreparedSnapshot:
     """From partitions in this process.
 
     Raises:
@@ -83,11 +82,11 @@ def of_table(table: pa.Table, source: str, assumed: Assumed, notes: tuple[str, .
     useful = pc.and_(useful, table["leader"].is_valid())
     kept = table.filter(pc.fill_null(useful, False))
     _check(source, len(kept), len(table))
-    world = world_of(here.roles(kept), assumed)
+    topology = topology_of(local_engine.broker_usage(kept), assumed)
     said = [name for name, facts in assumed.topics.items() if facts.min_isr is not None]
     silent = pc.and_(pc.is_null(kept["min_isr"]), pc.invert(pc.is_in(kept["topic"], pa.array(said, pa.string()))))
-    return Ready(
-        engine=Here(kept, world, assumed),
+    return PreparedSnapshot(
+        engine=LocalEngine(kept, topology, assumed),
         assumed=assumed,
         source=source,
         partitions=len(kept),
@@ -100,7 +99,7 @@ def of_table(table: pa.Table, source: str, assumed: Assumed, notes: tuple[str, .
 def of_frame(
     partitions: "DataFrame",
     source: str,
-    assumed: Assumed,
+    assumed: Assumptions,
     *,
     away: "frozenset[int]" = frozenset(),
     back: "frozenset[int]" = frozenset(),
@@ -108,7 +107,7 @@ def of_frame(
     classes_here: int = CLASSES_HERE,
     keeps: "Sequence[DataFrame]" = (),
     only_named: int = 0,
-) -> Ready:
+) -> PreparedSnapshot:
     """From partitions that Spark has. They are read several times: keep them.
 
     Args:
@@ -133,9 +132,9 @@ def of_frame(
     all_ = counted["all"] + only_named
     _check(source, counted["known"], all_)
     kept = partitions.where(enough)
-    world = world_of(logs.marked(in_spark.roles(kept), back), assumed, away)
-    return Ready(
-        engine=InSpark(kept, world, assumed, classes_here=classes_here, keeps=keeps),
+    topology = topology_of(logs.marked(spark_engine.broker_usage(kept), back), assumed, away)
+    return PreparedSnapshot(
+        engine=SparkEngine(kept, topology, assumed, classes_here=classes_here, keeps=keeps),
         assumed=assumed,
         source=source,
         partitions=counted["known"],
@@ -150,13 +149,13 @@ def of_logs(
     absences: "DataFrame",
     deletions: "DataFrame | None",
     source: str,
-    assumed: Assumed,
+    assumed: Assumptions,
     *,
     at: datetime.datetime | None = None,
     end_us: int | None = None,
     named: "DataFrame | None" = None,
     classes_here: int = CLASSES_HERE,
-) -> Ready:
+) -> PreparedSnapshot:
     """From the tables of an ingest.
 
     Args:

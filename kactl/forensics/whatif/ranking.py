@@ -12,7 +12,7 @@ from .failure_model import LONE, LOSSY, OFFLINE, UNDER_MIN, Sums
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Found:
+class Ranking:
     """n scenarios, by number: what was counted, and who leads most.
 
     Attributes:
@@ -25,16 +25,16 @@ class Found:
     leads: Floats
 
     @staticmethod
-    def of(sums: Sums) -> "Found":
+    def of(sums: Sums) -> "Ranking":
         """Of sums with the scenarios along the first axis."""
         busiest = sums.load.argmax(axis=1) if sums.load.size else np.zeros(len(sums.load), np.intp)
-        return Found(sums.counts, busiest, sums.load[np.arange(len(busiest)), busiest])
+        return Ranking(sums.counts, busiest, sums.load[np.arange(len(busiest)), busiest])
 
     @staticmethod
-    def joined(parts: "Sequence[Found]") -> "Found":
+    def joined(parts: "Sequence[Ranking]") -> "Ranking":
         """One after the other."""
-        names = (each.name for each in dataclasses.fields(Found))
-        return Found(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+        names = (each.name for each in dataclasses.fields(Ranking))
+        return Ranking(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def __len__(self) -> int:
         return len(self.counts)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from .classes import of_table
-from .engine import Plan, Who, measure, packed, shaped, unpacked
-from .failure_model import Deaths, Sums
-from .local_engine import Lost
-from .partitions import GROUPED, SCHEMA, SIGNATURE, Assumed
+from .engine import BrokerPositions, Plan, evaluate, packed, shaped, unpacked
+from .failure_model import FailureModel, Sums
+from .local_engine import TopicLosses
+from .partitions import GROUPED, SCHEMA, SIGNATURE, Assumptions
 from .sweep import TOPICS, TopicShare
-from .topology import Role, World
+from .topology import BrokerUsage, Topology
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Value
@@ -32,7 +32,7 @@ _SAID: Final = {"topic": "topic", "min_isr": "said_min_isr", "unclean": "said_un
 _SUMS: Final = pa.schema([pa.field("counts", pa.binary()), pa.field("load", pa.binary())])
 
 
-class InSpark:
+class SparkEngine:
     """A snapshot as a DataFrame with the columns of `partitions.SCHEMA`, which are filled as far as known.
 
     Args:
@@ -43,31 +43,31 @@ class InSpark:
     def __init__(
         self,
         partitions: "DataFrame",
-        world: World,
-        assumed: Assumed,
+        topology: Topology,
+        assumed: Assumptions,
         *,
         classes_here: int = CLASSES_HERE,
         keeps: "Sequence[DataFrame]" = (),
     ) -> None:
         from pyspark.storagelevel import StorageLevel
 
-        self.world = world
+        self.topology = topology
         self._partitions = filled(partitions, assumed)
         self._classes = grouped(self._partitions).persist(StorageLevel.DISK_ONLY)
         self._keeps = (self._classes, *keeps)
         self.classes = self._classes.count()
-        self._count = len(world.brokers)
-        self._away = world.positions(sorted(world.away & set(world.brokers)))
-        self._deaths: Deaths | None = None
+        self._count = len(topology.brokers)
+        self._away = topology.positions(sorted(topology.away & set(topology.brokers)))
+        self._model: FailureModel | None = None
         if self.classes <= classes_here:
-            classes, self.stuck = of_table(self._classes.toArrow().cast(GROUPED), world.brokers, world.away)
-            self._deaths = Deaths(classes.merged(), self._away, self._count)
+            classes, self.stuck = of_table(self._classes.toArrow().cast(GROUPED), topology.brokers, topology.away)
+            self._model = FailureModel(classes.merged(), self._away, self._count)
         else:
             self.stuck = self._stuck()
 
     @property
     def where(self) -> str:
-        return "Spark" if self._deaths is None else "here"
+        return "Spark" if self._model is None else "here"
 
     @functools.cached_property
     def topics(self) -> int:
@@ -80,23 +80,23 @@ class InSpark:
 
     def sums(self, plan: Plan) -> Sums:
         """What a plan comes to; shapes as in `engine.Plan`."""
-        if self._deaths is not None:
-            return measure(self._deaths, plan)
+        if self._model is not None:
+            return evaluate(self._model, plan)
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        found = self._classes.mapInArrow(_summing(self.world, plan), from_arrow_schema(_SUMS))
+        found = self._classes.mapInArrow(_summing(self.topology, plan), from_arrow_schema(_SUMS))
         count = self._count
         parts = found.rdd.map(lambda row: unpacked(bytes(row.counts), bytes(row.load), count))
         return shaped(parts.treeReduce(lambda one, other: one + other), plan)
 
-    def lost(self, sets: Sequence[Who]) -> list[Lost]:
-        """See `Here.lost`; all sets in one job."""
+    def lost(self, sets: Sequence[BrokerPositions]) -> list[TopicLosses]:
+        """See `LocalEngine.lost`; all sets in one job."""
         if not sets:
             return []
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
-        named = [[self.world.brokers[at] for at in who] for who in sets]
+        named = [[self.topology.brokers[at] for at in who] for who in sets]
         hit = [f.when(f.size(f.array_except("may_lead", _ids(who))) == 0, f.lit(at)) for at, who in enumerate(named)]
         alive = self._may_lead().where(f.size("may_lead") > 0)
         which = f.explode(f.array_compact(f.array(*hit))).alias("set")
@@ -108,11 +108,11 @@ class InSpark:
                 "rank": f.row_number().over(of_set.orderBy(f.desc("partitions"), "topic")),
             }
         ).where(f.col("rank") <= TOPICS)
-        found = [Lost() for _ in sets]
+        found = [TopicLosses() for _ in sets]
         for row in ranked.orderBy("set", "rank").collect():
             before = found[row["set"]].worst
             share = TopicShare(topic=row["topic"], partitions=row["partitions"])
-            found[row["set"]] = Lost(row["topics"], (*before, share))
+            found[row["set"]] = TopicLosses(row["topics"], (*before, share))
         return found
 
     def _may_lead(self) -> "DataFrame":
@@ -122,7 +122,7 @@ class InSpark:
 
         leader = f.when(f.col("leader") >= 0, f.array("leader")).otherwise(_ids([]))
         known = f.array_union(f.coalesce("isr", _ids([])), f.array_union(leader, f.coalesce("elr", _ids([]))))
-        could = f.array_except(f.array_intersect("replicas", known), _ids(sorted(self.world.away)))
+        could = f.array_except(f.array_intersect("replicas", known), _ids(sorted(self.topology.away)))
         return self._partitions.withColumn("could", could).withColumn(
             "may_lead", f.when(f.col("leader") >= 0, f.col("could")).otherwise(_ids([]))
         )
@@ -133,7 +133,7 @@ class InSpark:
         return float(self._may_lead().where((f.col("leader") < 0) & (f.size("could") > 0)).count())
 
 
-def filled(partitions: "DataFrame", assumed: Assumed) -> "DataFrame":
+def filled(partitions: "DataFrame", assumed: Assumptions) -> "DataFrame":
     """Partitions, with what is not known of a topic as it is assumed."""
     from pyspark.sql import functions as f
 
@@ -168,23 +168,27 @@ def grouped(partitions: "DataFrame") -> "DataFrame":
     )
 
 
-def roles(partitions: "DataFrame") -> list[Role]:
+def broker_usage(partitions: "DataFrame") -> list[BrokerUsage]:
     """What each broker that is named anywhere has in a snapshot; one row for each comes here."""
     from pyspark.sql import functions as f
 
     led = f.col("leader") >= 0
-    nobody = _ids([])
+    no_ids = _ids([])
     parts = (
-        partitions.select(f.explode("replicas").alias("broker"), _ones(held=1)),
+        partitions.select(f.explode("replicas").alias("broker"), _ones(assigned=1)),
         partitions.where(led).select(f.col("leader").alias("broker"), _ones(leads=1)),
         partitions.select(
-            f.explode(f.coalesce("isr", nobody)).alias("broker"), _ones(in_sync=f.when(led, 1).otherwise(0))
+            f.explode(f.coalesce("isr", no_ids)).alias("broker"), _ones(in_sync=f.when(led, 1).otherwise(0))
         ),
     )
     united = functools.reduce(lambda one, other: one.unionByName(other), parts)
-    summed = united.groupBy("broker").agg(*(f.sum(f"has.{name}").alias(name) for name in ("held", "leads", "in_sync")))
+    summed = united.groupBy("broker").agg(
+        *(f.sum(f"has.{name}").alias(name) for name in ("assigned", "leads", "in_sync"))
+    )
     rows = sorted(summed.collect(), key=lambda row: int(row["broker"]))
-    return [Role(row["broker"], held=row["held"], leads=row["leads"], in_sync=row["in_sync"]) for row in rows]
+    return [
+        BrokerUsage(row["broker"], assigned=row["assigned"], leads=row["leads"], in_sync=row["in_sync"]) for row in rows
+    ]
 
 
 def _ones(**given: "int | Value") -> "Value":
@@ -194,7 +198,7 @@ def _ones(**given: "int | Value") -> "Value":
         value = given.get(name, 0)
         return (f.lit(value) if isinstance(value, int) else value).cast("long").alias(name)
 
-    return f.struct(*(number(name) for name in ("held", "leads", "in_sync"))).alias("has")
+    return f.struct(*(number(name) for name in ("assigned", "leads", "in_sync"))).alias("has")
 
 
 def _ids(brokers: Iterable[int]) -> "Value":
@@ -203,13 +207,13 @@ def _ids(brokers: Iterable[int]) -> "Value":
     return f.array(*(f.lit(broker) for broker in brokers)).cast("array<int>")
 
 
-def _summing(world: World, plan: Plan) -> Any:
+def _summing(topology: Topology, plan: Plan) -> Any:
     """What runs on the workers: classes in, their sums out, in one row."""
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        classes, _ = of_table(_table(batches), world.brokers, world.away)
-        away = world.positions(sorted(world.away & set(world.brokers)))
-        sums = measure(Deaths(classes, away, len(world.brokers)), plan)
+        classes, _ = of_table(_table(batches), topology.brokers, topology.away)
+        away = topology.positions(sorted(topology.away & set(topology.brokers)))
+        sums = evaluate(FailureModel(classes, away, len(topology.brokers)), plan)
         counts, load = packed(sums)
         yield pa.RecordBatch.from_arrays([pa.array([counts]), pa.array([load])], schema=_SUMS)
 

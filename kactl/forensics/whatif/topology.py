@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 
 from kactl.errors import BadRequest
 
-from .engine import Who
-from .partitions import Assumed
+from .engine import BrokerPositions
+from .partitions import Assumptions
 from .sweep import Scenario
 
 _RACK = "rack="
@@ -26,7 +26,7 @@ class UnknownRack(BadRequest):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Role:
+class BrokerUsage:
     """What a snapshot has of one broker.
 
     Attributes:
@@ -36,14 +36,14 @@ class Role:
     """
 
     broker: int
-    held: int
+    assigned: int
     leads: int
     in_sync: int
     back: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
-class World:
+class Topology:
     """All brokers of a snapshot.
 
     Attributes:
@@ -67,7 +67,7 @@ class World:
     def _position(self) -> dict[int, int]:
         return {broker: at for at, broker in enumerate(self.brokers)}
 
-    def positions(self, brokers: Iterable[int]) -> Who:
+    def positions(self, brokers: Iterable[int]) -> BrokerPositions:
         """Of brokers that there are."""
         return tuple(self._position[broker] for broker in brokers)
 
@@ -117,7 +117,7 @@ class World:
         return name
 
 
-def world_of(roles: Iterable[Role], assumed: Assumed, away: Iterable[int] = ()) -> World:
+def topology_of(broker_usage: Iterable[BrokerUsage], assumed: Assumptions, away: Iterable[int] = ()) -> Topology:
     """The brokers of a snapshot.
 
     Away is who is said to be. Beyond that, who leads nothing and is in no ISR of a partition that has a leader: leaders
@@ -126,7 +126,7 @@ def world_of(roles: Iterable[Role], assumed: Assumed, away: Iterable[int] = ()) 
     Args:
         away: those that the logs say are away; whoever is back by other signs is not.
     """
-    known = {role.broker: role for role in roles}
+    known = {role.broker: role for role in broker_usage}
     gone = {broker for broker in away if broker in known and not known[broker].back}
     unsure = {each.broker for each in known.values() if not each.leads and not each.in_sync} - gone
     gone |= unsure
@@ -134,7 +134,7 @@ def world_of(roles: Iterable[Role], assumed: Assumed, away: Iterable[int] = ()) 
     brokers = tuple(sorted(known))
     by_rack = sorted((assumed.racks[broker], broker) for broker in brokers if broker in assumed.racks)
     racks = {rack: tuple(each for _, each in group) for rack, group in itertools.groupby(by_rack, lambda pair: pair[0])}
-    return World(brokers, frozenset(gone), racks, tuple(sorted((unsure & gone) - assumed.away)))
+    return Topology(brokers, frozenset(gone), racks, tuple(sorted((unsure & gone) - assumed.away)))
 
 
 def _few(names: Iterable[object]) -> str:

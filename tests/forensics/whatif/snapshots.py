@@ -7,9 +7,9 @@ from typing import Final
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from kactl.forensics.whatif import prepared_snapshot as ready
-from kactl.forensics.whatif.partitions import SCHEMA, Assumed
-from kactl.forensics.whatif.prepared_snapshot import Ready
+from kactl.forensics.whatif import prepared_snapshot
+from kactl.forensics.whatif.partitions import SCHEMA, Assumptions
+from kactl.forensics.whatif.prepared_snapshot import PreparedSnapshot
 
 POOL: Final = (1, 2, 3, 5, 8, 40_000)
 
@@ -56,9 +56,9 @@ def table(partitions: Iterable[P]) -> pa.Table:
     return pa.Table.from_pylist([each.row() for each in partitions], SCHEMA)
 
 
-def here(partitions: Iterable[P], assumed: Assumed | None = None) -> Ready:
+def here(partitions: Iterable[P], assumed: Assumptions | None = None) -> PreparedSnapshot:
     """A snapshot that is asked without Spark."""
-    return ready.of_table(table(partitions), "by hand", Assumed() if assumed is None else assumed)
+    return prepared_snapshot.of_table(table(partitions), "by hand", Assumptions() if assumed is None else assumed)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.forensics.whatif.classes import NO_SLOT, Classes, of_table
-from kactl.forensics.whatif.failure_model import COUNTS, Deaths, Moment, die
+from kactl.forensics.whatif.failure_model import COUNTS, FailureModel, FailureState, fail
 from kactl.forensics.whatif.local_engine import filled
-from kactl.forensics.whatif.partitions import Assumed
+from kactl.forensics.whatif.partitions import Assumptions
 from kactl.machines.election import Election
 from kactl.model import NO_LEADER, PartitionState, PartitionView, ReplicaState
 from kactl.outbound.batch import RequestBatch
@@ -25,11 +25,11 @@ SOME = st.sets(st.sampled_from(POOL), max_size=3)
 
 def classes_of(partitions: Collection[P], away: Collection[int] = (), brokers: tuple[int, ...] = POOL) -> Classes:
     """One class for each partition, in their order."""
-    return of_table(filled(table(partitions), Assumed()), brokers, away)[0]
+    return of_table(filled(table(partitions), Assumptions()), brokers, away)[0]
 
 
-def deaths_of(drawn: Drawn) -> Deaths:
-    return Deaths(classes_of(drawn.partitions, drawn.away), at(drawn.away), len(POOL))
+def model_of(drawn: Drawn) -> FailureModel:
+    return FailureModel(classes_of(drawn.partitions, drawn.away), at(drawn.away), len(POOL))
 
 
 def at(brokers: Collection[int]) -> tuple[int, ...]:
@@ -37,7 +37,7 @@ def at(brokers: Collection[int]) -> tuple[int, ...]:
     return tuple(POOL.index(broker) for broker in sorted(brokers))
 
 
-def leaders(moment: Moment) -> list[int]:
+def leaders(moment: FailureState) -> list[int]:
     """Who leads each partition; -1 for nobody."""
     members = [[POOL[each] for each in column if each >= 0] for column in moment.classes.members.T.tolist()]
     return [-1 if slot == NO_SLOT else line[slot] for slot, line in zip(moment.leader.tolist(), members, strict=True)]
@@ -75,12 +75,12 @@ def test_who_leads_and_who_is_in_sync_is_what_the_controller_decides(drawn: Draw
 
     decided = controller_after(drawn, dying)
     before = controller_after(drawn, [])
-    deaths = deaths_of(drawn)
-    counts = dict(zip(COUNTS, deaths.after(at(dying)).counts.tolist(), strict=True))
+    model = model_of(drawn)
+    counts = dict(zip(COUNTS, model.after(at(dying)).counts.tolist(), strict=True))
 
     led_now = {name: view for name, view in decided.items() if view.state == PartitionState.ONLINE}
     expected = [decided[each.name].leader if each.name in led_now else NO_LEADER for each in drawn.partitions]
-    assert leaders(die(deaths.now, at(dying), len(POOL))) == expected
+    assert leaders(fail(model.now, at(dying), len(POOL))) == expected
     in_sync = {name: len(view.isr) for name, view in led_now.items()}
     assert counts["offline"] == len(decided) - len(led_now)
     assert counts["lone"] == sum(size == 1 for size in in_sync.values())
@@ -94,7 +94,7 @@ def test_what_is_lost_and_what_could_be_brought_back(drawn: Drawn, dead: set[int
     dying = sorted(dead - drawn.away)
     gone = set(dying) | drawn.away
 
-    counts = dict(zip(COUNTS, deaths_of(drawn).after(at(dying)).counts.tolist(), strict=True))
+    counts = dict(zip(COUNTS, model_of(drawn).after(at(dying)).counts.tolist(), strict=True))
 
     before, after = controller_after(drawn, []), controller_after(drawn, dying)
     lossy, recoverable = 0, 0
@@ -111,13 +111,13 @@ def test_what_is_lost_and_what_could_be_brought_back(drawn: Drawn, dead: set[int
 
 @given(clusters(), SOME)
 def test_one_more_death_after_some_is_all_of_them_at_once(drawn: Drawn, dead: set[int]) -> None:
-    deaths, first = deaths_of(drawn), at(dead - drawn.away)
+    model, first = model_of(drawn), at(dead - drawn.away)
 
-    found = deaths.each_after(first)
+    found = model.each_after(first)
 
     for more in range(len(POOL)):
         alone = more in first or POOL[more] in drawn.away
-        together = deaths.after(first if alone else (*first, more))
+        together = model.after(first if alone else (*first, more))
         assert found.counts[more].tolist() == together.counts.tolist()
         assert found.load[more] == pytest.approx(together.load)
 
@@ -129,7 +129,7 @@ def test_classes_that_are_equal_are_one(drawn: Drawn, dead: set[int]) -> None:
     merged = many.merged()
     who, away = at(dead - drawn.away), at(drawn.away)
 
-    sums, of_many = (Deaths(each, away, len(POOL)).after(who) for each in (merged, many))
+    sums, of_many = (FailureModel(each, away, len(POOL)).after(who) for each in (merged, many))
 
     assert len(merged) <= len(drawn.partitions)
     assert merged.partitions.sum() == len(twice)
@@ -140,12 +140,12 @@ def test_classes_that_are_equal_are_one(drawn: Drawn, dead: set[int]) -> None:
 @given(clusters(), st.lists(st.sets(st.sampled_from(POOL), min_size=1, max_size=2), max_size=4))
 def test_a_rolling_restart_is_what_it_is_step_by_step(drawn: Drawn, steps: list[set[int]]) -> None:
     calm = Drawn(tuple(dataclasses.replace(each, unclean=False) for each in drawn.partitions), drawn.away)
-    deaths = deaths_of(calm)
+    model = model_of(calm)
     going = [step - drawn.away for step in steps]
 
-    found = deaths.roll([at(step) for step in going])
+    found = model.roll([at(step) for step in going])
 
-    leader = leaders(deaths.now)
+    leader = leaders(model.now)
     stuck = [each == NO_LEADER for each in leader]
     moves = 0
     for number, step in enumerate(going):
@@ -175,26 +175,26 @@ def _first(partition: P, gone: Collection[int]) -> int:
 def test_one_who_is_eligible_leads_before_nobody_does_and_loses_nothing() -> None:
     # KRaft: 3 fell out of the ISR with everything that was committed.
     classes = classes_of([P("a-0", (1, 2, 3), (2,), elr=(3,))])
-    deaths = Deaths(classes, (), len(POOL))
+    model = FailureModel(classes, (), len(POOL))
 
-    sums = dict(zip(COUNTS, deaths.after(at([2])).counts.tolist(), strict=True))
+    sums = dict(zip(COUNTS, model.after(at([2])).counts.tolist(), strict=True))
 
-    assert leaders(die(deaths.now, at([2]), len(POOL))) == [3]
+    assert leaders(fail(model.now, at([2]), len(POOL))) == [3]
     assert (sums["offline"], sums["lossy"], sums["lone"]) == (0, 0, 1)
 
 
 def test_a_leader_that_the_isr_does_not_name_is_in_sync_all_the_same() -> None:
-    deaths = Deaths(classes_of([P("a-0", (1, 2, 3), (2,), leader=3)]), (), len(POOL))
+    model = FailureModel(classes_of([P("a-0", (1, 2, 3), (2,), leader=3)]), (), len(POOL))
 
-    assert leaders(deaths.now) == [3]
-    assert leaders(die(deaths.now, at([3]), len(POOL))) == [2]
-    assert leaders(die(deaths.now, at([2]), len(POOL))) == [3]
+    assert leaders(model.now) == [3]
+    assert leaders(fail(model.now, at([3]), len(POOL))) == [2]
+    assert leaders(fail(model.now, at([2]), len(POOL))) == [3]
 
 
 def test_a_member_of_the_isr_that_is_not_assigned_never_leads() -> None:
-    deaths = Deaths(classes_of([P("a-0", (1, 2), (1, 5))]), (), len(POOL))
+    model = FailureModel(classes_of([P("a-0", (1, 2), (1, 5))]), (), len(POOL))
 
-    assert leaders(die(deaths.now, at([1]), len(POOL))) == [NO_LEADER]
+    assert leaders(fail(model.now, at([1]), len(POOL))) == [NO_LEADER]
 
 
 def test_who_is_in_sync_comes_first_whatever_the_assignment() -> None:
@@ -206,10 +206,10 @@ def test_who_is_in_sync_comes_first_whatever_the_assignment() -> None:
 
 
 def test_nothing_is_the_sum_of_no_classes() -> None:
-    deaths = Deaths(classes_of([]), (), len(POOL))
+    model = FailureModel(classes_of([]), (), len(POOL))
 
-    assert not deaths.after(at([1, 2])).counts.any()
-    assert not deaths.each_after(at([1])).load.any()
-    assert deaths.roll([]).counts.shape == (1, len(COUNTS))
+    assert not model.after(at([1, 2])).counts.any()
+    assert not model.each_after(at([1])).load.any()
+    assert model.roll([]).counts.shape == (1, len(COUNTS))
     assert len(classes_of([]).merged()) == 0
-    assert np.array_equal(deaths.bereft_by(at([1])), [])
+    assert np.array_equal(model.losing_safe_leaders(at([1])), [])

@@ -11,11 +11,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from kactl.forensics.jobs import absences, deletions, states
-from kactl.forensics.whatif import Answer, Kind, advise
-from kactl.forensics.whatif import prepared_snapshot as ready
-from kactl.forensics.whatif.engine import AtOnce, InTurn, OneMore, Plan
-from kactl.forensics.whatif.partitions import SCHEMA, Assumed, BadSnapshot, TopicFacts
-from kactl.forensics.whatif.prepared_snapshot import Ready
+from kactl.forensics.whatif import Answer, Kind, advise, prepared_snapshot
+from kactl.forensics.whatif.engine import InSequence, OneMore, Plan, Simultaneous
+from kactl.forensics.whatif.partitions import SCHEMA, Assumptions, BadSnapshot, TopicFacts
+from kactl.forensics.whatif.prepared_snapshot import PreparedSnapshot
 from kactl.forensics.whatif.snapshots import file, logs
 from kactl.forensics.whatif.sweeps import answer
 from tests.forensics.jobs.tables import moment
@@ -23,7 +22,7 @@ from tests.forensics.jobs.tables import table as job_table
 
 from .snapshots import P, here, table
 
-ASSUMED = Assumed(
+ASSUMED = Assumptions(
     min_isr=2,
     racks={1: "a", 2: "a", 3: "b", 4: "b", 5: "c"},
     topics={"t1": TopicFacts(min_isr=1, unclean=True, weight=2.5), "t2": TopicFacts(weight=1)},
@@ -44,30 +43,32 @@ def a_cluster(count: int = 400, brokers: int = 5) -> list[P]:
 
 
 @pytest.fixture(scope="module")
-def snapshots(spark: SparkSession) -> dict[str, Ready]:
+def snapshots(spark: SparkSession) -> dict[str, PreparedSnapshot]:
     """The same cluster three times: here, in Spark with classes here, and with all sums made by Spark."""
     made = a_cluster()
     frame = spark.createDataFrame(table(made)).repartition(3).persist()
     return {
         "here": here(made, ASSUMED),
-        "few": ready.of_frame(frame, "few", ASSUMED),
-        "many": ready.of_frame(frame, "many", ASSUMED, classes_here=0),
+        "few": prepared_snapshot.of_frame(frame, "few", ASSUMED),
+        "many": prepared_snapshot.of_frame(frame, "many", ASSUMED, classes_here=0),
     }
 
 
 @pytest.mark.parametrize("way", ["few", "many"])
-def test_a_snapshot_is_the_same_wherever_it_is(snapshots: dict[str, Ready], way: str) -> None:
+def test_a_snapshot_is_the_same_wherever_it_is(snapshots: dict[str, PreparedSnapshot], way: str) -> None:
     one, other = snapshots["here"], snapshots[way]
 
     assert other.engine.where == {"few": "here", "many": "Spark"}[way]
-    assert other.engine.world == one.engine.world
+    assert other.engine.topology == one.engine.topology
     assert (other.partitions, other.defaulted, other.unknown) == (one.partitions, one.defaulted, one.unknown)
     assert other.engine.stuck == one.engine.stuck > 0
     assert other.engine.topics == one.engine.topics == 4
 
 
-@pytest.mark.parametrize("plan", [AtOnce(((), (0, 1), (4,))), OneMore(((), (2,), (0, 3))), InTurn(((1,), (2, 3)))])
-def test_sums_made_by_spark_are_the_same(snapshots: dict[str, Ready], plan: Plan) -> None:
+@pytest.mark.parametrize(
+    "plan", [Simultaneous(((), (0, 1), (4,))), OneMore(((), (2,), (0, 3))), InSequence(((1,), (2, 3)))]
+)
+def test_sums_made_by_spark_are_the_same(snapshots: dict[str, PreparedSnapshot], plan: Plan) -> None:
     expected = snapshots["here"].engine.sums(plan)
 
     for way in ("few", "many"):
@@ -76,7 +77,7 @@ def test_sums_made_by_spark_are_the_same(snapshots: dict[str, Ready], plan: Plan
         assert sums.load == pytest.approx(expected.load)
 
 
-def test_the_topics_that_lose_most_are_the_same(snapshots: dict[str, Ready]) -> None:
+def test_the_topics_that_lose_most_are_the_same(snapshots: dict[str, PreparedSnapshot]) -> None:
     sets = [(), (0, 1), (2, 3, 4), (0,)]
     expected = [(each.topics, each.worst) for each in snapshots["here"].engine.lost(sets)]
 
@@ -91,7 +92,7 @@ def test_the_topics_that_lose_most_are_the_same(snapshots: dict[str, Ready]) -> 
             )
 
 
-def test_a_whole_answer_is_the_same(snapshots: dict[str, Ready]) -> None:
+def test_a_whole_answer_is_the_same(snapshots: dict[str, PreparedSnapshot]) -> None:
     def asked(way: str) -> Answer:
         return answer(snapshots[way], sweeps=[Kind.RACKS, Kind.RACK_AND_BROKER], top=3)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kactl.forensics.whatif import Answer, Kind, Outcome, Sweep
-from kactl.forensics.whatif.partitions import Assumed, BadSnapshot, TopicFacts
+from kactl.forensics.whatif.partitions import Assumptions, BadSnapshot, TopicFacts
 from kactl.forensics.whatif.sweeps import answer
 from kactl.forensics.whatif.topology import UnknownBroker, UnknownRack
 
@@ -23,8 +23,8 @@ CLUSTER = (*ORDERS, P("audit-0", (3, 4), (3, 4)), P("lone-0", (4,), (4,)))
 
 
 def asked(*kinds: Kind, kill: str = "", top: int = 10, **assumed: Any) -> Answer:
-    ready = here(CLUSTER, Assumed(racks=RACKS, **assumed))
-    return answer(ready, [ready.engine.world.parse(kill)] if kill else [], kinds, top=top)
+    ready = here(CLUSTER, Assumptions(racks=RACKS, **assumed))
+    return answer(ready, [ready.engine.topology.parse(kill)] if kill else [], kinds, top=top)
 
 
 def swept(kind: Kind, **assumed: Any) -> Sweep:
@@ -211,7 +211,7 @@ def test_who_is_in_sync_with_nobody_is_taken_for_away() -> None:
     partitions = (P("a-0", (1, 2, 3), (1, 2)), P("b-0", (3,), (3,), leader=-1))
 
     answered = answer(here(partitions))
-    corrected = answer(here(partitions, Assumed(alive=frozenset({3}))))
+    corrected = answer(here(partitions, Assumptions(alive=frozenset({3}))))
 
     assert answered.now.away == (3,)
     assert "Taken to be away, as nobody has them in sync: 3. If they are alive: --alive 3." in answered.notes
@@ -233,7 +233,7 @@ def test_a_default_is_said() -> None:
 
 
 def test_brokers_without_a_rack_are_named() -> None:
-    ready = here(CLUSTER, Assumed(racks={1: "a", 2: "b"}))
+    ready = here(CLUSTER, Assumptions(racks={1: "a", 2: "b"}))
 
     assert "Of no known rack: 3,4." in answer(ready).notes
     assert [each.steps for each in answer(ready, (), [Kind.ROLLING]).rolling] == [4, 4, 4]
@@ -257,16 +257,16 @@ def test_a_snapshot_without_a_partition_is_none() -> None:
 )
 def test_who_is_not_there_cannot_be_named(text: str, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
-        here(CLUSTER, Assumed(racks=RACKS)).engine.world.parse(text)
+        here(CLUSTER, Assumptions(racks=RACKS)).engine.topology.parse(text)
 
 
 def test_racks_that_nobody_named_cannot_be_named() -> None:
     with pytest.raises(UnknownRack, match="is not known: say so with --racks"):
-        here(CLUSTER).engine.world.parse("rack=a")
+        here(CLUSTER).engine.topology.parse("rack=a")
 
 
 def test_racks_and_brokers_are_killed_together() -> None:
-    scenario = here(CLUSTER, Assumed(racks=RACKS)).engine.world.parse("rack=a, 4,1")
+    scenario = here(CLUSTER, Assumptions(racks=RACKS)).engine.topology.parse("rack=a, 4,1")
 
     assert (scenario.brokers, scenario.racks, scenario.alone) == ((1, 2, 4), ("a",), (4,))
     assert scenario.name == "rack a and 4"

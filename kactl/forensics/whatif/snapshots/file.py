@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import pyarrow as pa
 
-from kactl.forensics.storage import Place
-from kactl.forensics.tables import reader
+from kactl.forensics.storage import Location
+from kactl.forensics.tables import parquet_reader
 from kactl.forensics.whatif.partitions import REQUIRED, SCHEMA, BadSnapshot
 
 from . import describe, documents
@@ -34,12 +34,12 @@ def rows_of_parquet(name: str) -> int | None:
     Raises:
         BadSnapshot: it is not there, or broken.
     """
-    place = Place(name)
+    place = Location(name)
     try:
         paths = _paths(place)
         if not paths:
             raise BadSnapshot(name, f"the folder is empty: name a file or folder with {_FORMS}")
-        with Place(paths[0]).open() as first:
+        with Location(paths[0]).open() as first:
             if first.read(len(_PARQUET)) != _PARQUET:
                 return None
         return int(_dataset(paths).count_rows())
@@ -56,8 +56,8 @@ def read(name: str) -> tuple[pa.Table, tuple[str, ...]]:
     if rows_of_parquet(name) is not None:
         return read_parquet(name), ()
     try:
-        with Place(name).open() as file:
-            if not Place.is_packed(file):
+        with Location(name).open() as file:
+            if not Location.is_packed(file):
                 return read_stream(file, name)
             with gzip.GzipFile(fileobj=file) as unpacked:
                 return read_stream(unpacked, name)
@@ -92,7 +92,7 @@ def read_parquet(name: str) -> pa.Table:
         BadSnapshot: a column is missing or of another type, a value is missing, or there is no partition.
     """
     try:
-        found = _dataset(_paths(Place(name)))
+        found = _dataset(_paths(Location(name)))
         check_columns(name, found.schema.names)
         table = found.to_table(columns=[each for each in SCHEMA.names if each in found.schema.names])
         filled = {
@@ -121,7 +121,7 @@ def frame(spark: "SparkSession", name: str) -> "DataFrame":
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_type
 
-    found = reader(spark).parquet(Place(name).uri)
+    found = parquet_reader(spark).parquet(Location(name).uri)
     check_columns(name, found.columns)
     there = {field.name: f.col(field.name) if field.name in found.columns else f.lit(None) for field in SCHEMA}
     partitions = found.select(*(there[each.name].cast(from_arrow_type(each.type)).alias(each.name) for each in SCHEMA))
@@ -141,7 +141,7 @@ def check_columns(name: str, there: list[str]) -> None:
         raise BadSnapshot(name, f"it has no column {', '.join(missing)}; it needs {', '.join(REQUIRED)}")
 
 
-def _paths(place: Place) -> list[str]:
+def _paths(place: Location) -> list[str]:
     """The file itself, or what a folder holds: of Parquet there only the parts, as marks of those who wrote them lie
     beside them."""
     found = sorted(each.name for each in place.files())
@@ -153,7 +153,7 @@ def _dataset(paths: list[str]) -> Any:
     import pyarrow.dataset as ds
     from pyarrow import fs
 
-    if not Place(paths[0]).is_remote:
+    if not Location(paths[0]).is_remote:
         return ds.dataset(paths, format="parquet")
     files, first = fs.FileSystem.from_uri(paths[0])
     head = paths[0].removesuffix(first)

@@ -8,7 +8,7 @@ import datetime
 from typing import TYPE_CHECKING, Final
 
 from kactl.forensics.whatif.partitions import SCHEMA
-from kactl.forensics.whatif.topology import Role
+from kactl.forensics.whatif.topology import BrokerUsage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Value
@@ -100,9 +100,9 @@ def returned(found: "DataFrame", gone: dict[int, int | None]) -> frozenset[int]:
     )
 
 
-def marked(found: list[Role], back: frozenset[int]) -> list[Role]:
+def marked(found: list[BrokerUsage], back: frozenset[int]) -> list[BrokerUsage]:
     """Roles, with what is known of those who are back."""
-    return [Role(each.broker, each.held, each.leads, each.in_sync, each.broker in back) for each in found]
+    return [BrokerUsage(each.broker, each.assigned, each.leads, each.in_sync, each.broker in back) for each in found]
 
 
 def _timed_is_later() -> "Value":
