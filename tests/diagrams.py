@@ -1,6 +1,6 @@
-"""docs/state-machines.md, drawn from the tables of moves, so that it cannot lie.
+"""Generator of docs/state-machines.md from the transition tables.
 
-`python -m tests.diagrams` writes it; a test fails while it says anything else than the tables.
+`python -m tests.diagrams` writes the page; a test fails while the page differs from the tables.
 """
 
 from collections.abc import Iterable
@@ -15,39 +15,40 @@ PAGE: Final = ROOT / "docs" / "state-machines.md"
 
 _PARTITION_STATES: Final = {
     PartitionState.ABSENT: "never created, or deleted",
-    PartitionState.NEW: "replicas are assigned, it never had a leader",
-    PartitionState.ONLINE: "a leader was elected",
-    PartitionState.OFFLINE: "the leader is gone, or deletion has begun",
+    PartitionState.NEW: "replicas are assigned, and it never had a leader",
+    PartitionState.ONLINE: "a leader is elected",
+    PartitionState.OFFLINE: "the leader has failed, or deletion has begun",
 }
 _REPLICA_STATES: Final = {
     ReplicaState.ABSENT: "no such replica",
-    ReplicaState.NEW: "just created; it can only be told to follow",
-    ReplicaState.ONLINE: "the normal state; it does not say that the broker is up",
-    ReplicaState.OFFLINE: "its broker or directory failed, or it is being taken out",
-    ReplicaState.DELETION_STARTED: "its broker was asked to delete it",
-    ReplicaState.DELETION_SUCCESSFUL: "its broker has confirmed that",
-    ReplicaState.DELETION_INELIGIBLE: "deleting it failed, or cannot be tried now",
+    ReplicaState.NEW: "just created; it can only become a follower",
+    ReplicaState.ONLINE: "the normal state; it does not imply that the broker is running",
+    ReplicaState.OFFLINE: "its broker or directory failed, or it is being removed",
+    ReplicaState.DELETION_STARTED: "its broker was sent the request to delete it",
+    ReplicaState.DELETION_SUCCESSFUL: "its broker confirmed the deletion",
+    ReplicaState.DELETION_INELIGIBLE: "its deletion failed, or cannot be attempted now",
 }
 
 
 def page() -> str:
-    """The whole page."""
+    """Returns the text of the page."""
     partitions = [(before, after, needs.value) for (before, after), needs in partition.TRANSITIONS.items()]
     replicas = [(before, after, "") for after, befores in replica.TRANSITIONS.items() for before in sorted(befores)]
-    return f"""# The lives of partitions and replicas
+    return f"""# Partition and replica states
 
-Drawn from the tables in `kactl/machines/`. A move that is not drawn is refused, logged, and leaves no trace.
+`python -m tests.diagrams` generates this page from the tables in `kactl/machines/`. A transition that is not drawn is
+rejected and logged, and has no effect.
 
-## A partition
+## Partition
 
 {_meanings(_PARTITION_STATES.items())}
 
 {_diagram(partitions)}
 
-"An election" writes a leader under the next leader epoch, even if it is the same leader; "a first leader" begins at
-epoch 0 with everybody in sync who is online. How a leader is chosen stands in `kactl/machines/election.py`.
+"An election" writes a leader with the next leader epoch, even if the leader stays the same. "A first leader" is written
+with leader epoch 0 and with all live replicas in the ISR. `kactl/machines/election.py` contains the choice of a leader.
 
-## A replica
+## Replica
 
 {_meanings(_REPLICA_STATES.items())}
 
