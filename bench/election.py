@@ -161,7 +161,7 @@ class Bench:
             leader_epoch=rows.leader_epoch + 1,
             writes=np.ones(len(rows), np.bool_),
         )
-        settled = await self.partitions.ledger.commit(change)
+        settled = await self.partitions.committer.commit(change)
         assert settled.kept.all()
         self.cluster.apply(settled.change)
 

@@ -13,12 +13,13 @@ import numpy as np
 
 from kactl.actors.machines.commit import Committer
 from kactl.errors import ControllerMoved, ErrorCode, Remedy, StaleBrokerEpoch, StoreError
+from kactl.machines import reassignment
 from kactl.machines.alter_partition import VERSION_WITH_IDS, Errors, Judged, Proposed, is_ahead, is_same, judge
 from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResult
 from kactl.messages.events import Event, LeadershipWritten
 from kactl.runtime.logs import logger
 from kactl.state.change import Change
-from kactl.state.rows import RowNumbers
+from kactl.state.rows import RowNumbers, some
 from kactl.state.table import NO_ROW, in_sync_of
 
 from .base import ControllerContext, Handler, Handlers
@@ -31,7 +32,7 @@ class IsrProposals(Handlers):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._ledger = Committer(context.cluster, context.store)
+        self._committer = Committer(context.cluster, context.store)
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {AlterPartitionRequested: self.on_alter_partition_requested}
@@ -98,7 +99,7 @@ class IsrProposals(Handlers):
         # A leader may propose somebody who is no replica; it has no slot then.
         table.admit(at, proposed.isr)
         rows = table.rows(at)
-        settled = await self._ledger.commit(
+        settled = await self._committer.commit(
             Change.of(
                 rows,
                 in_sync=in_sync_of(rows.replicas, proposed.isr),
@@ -145,11 +146,15 @@ class IsrProposals(Handlers):
         return results
 
     def _look_at_reassignments(self, at: RowNumbers) -> None:
-        """Replicas that a reassignment waits for may be in sync now. Looked at when the leader has its answer."""
-        if self.cluster.reassigning:
-            for name in self.cluster.table.names(at):
-                if name in self.cluster.reassigning:
-                    self.context.enqueue(LeadershipWritten(name))
+        """Queue the reassignments among some rows: their target may be in sync now. Handled after the response.
+
+        So are partitions whose leader added a replica that is not assigned: that replica is to be stopped.
+        """
+        names = self.cluster.table.names(at)
+        unassigned = some(reassignment.unassigned_in_sync(self.cluster.table.rows(at))).tolist()
+        for name, is_unassigned in zip(names, unassigned, strict=True):
+            if is_unassigned or name in self.cluster.reassigning:
+                self.context.enqueue(LeadershipWritten(name))
 
     def _refused(self, event: AlterPartitionRequested, at: RowNumbers, judged: Judged, error: Errors) -> None:
         """Say what was refused; of each kind one line."""

@@ -108,25 +108,26 @@ class Reassignments(Handlers):
 
     async def take_over(self) -> None:
         """A controller begins: first what was left in the store, then everything else that runs."""
-        self._take_up_strays()
+        self._take_up_strays(self.cluster.table.with_unassigned_in_sync())
         begun = await self._run_stored(await self._waiting.read() or {})
         await self._resume(self.cluster.reassigning - begun)
 
-    def _take_up_strays(self) -> None:
-        """Reassign partitions whose ISR contains replicas that are not assigned: they are to be stopped.
+    def _take_up_strays(self, at: RowNumbers) -> None:
+        """Reassign those of some rows whose ISR contains replicas that are not assigned: they are to be stopped.
 
         A controller leaves such a replica if it ends between storing a target and stopping what the target does not
-        contain. To be stopped the replica needs a state, and its partition counts as being reassigned until then.
+        contain; its leader may add it to the ISR later. To be stopped the replica needs a state, and its partition
+        counts as being reassigned until then.
 
         Where no assigned replica is in sync, the assigned ones copy the records first: to stop the others would delete
         every copy. The classic controller leaves both as they are.
         """
         table = self.cluster.table
-        at = table.with_strangers_in_sync()
+        at = at[some(reassignment.unassigned_in_sync(table.rows(at)))] if len(at) else at
         if not len(at):
             return
         rows = table.rows(at)
-        strays = rows.in_sync & ~rows.assigned
+        strays = reassignment.unassigned_in_sync(rows)
         for slot, position in np.argwhere(strays).tolist():
             table.admit_replica(int(at[position]), int(rows.replicas[slot, position]), ReplicaState.ONLINE)
         log.warning("%d partitions have in-sync replicas that are not assigned; they are reassigned", len(at))
@@ -148,15 +149,19 @@ class Reassignments(Handlers):
         await self._resume(self.cluster.table.names(common(at, self._running())))
 
     async def check_complete(self, at: RowNumbers) -> None:
-        """ISRs have changed: reassignments among the rows that are complete now are brought to their end."""
+        """Complete the reassignments among some rows whose ISRs have changed."""
+        self._take_up_strays(self.cluster.table.not_queued(at))
         at = common(at, self._running())
         await self._resume(self.cluster.table.names(at[reassignment.is_complete(self.cluster.table.rows(at))]))
 
     async def on_leadership_written(self, event: LeadershipWritten) -> None:
         row = self.cluster.table.row(event.partition)
-        if row == NO_ROW or event.partition not in self.cluster.reassigning:
+        if row == NO_ROW:
             return
         at = np.array([row], np.intp)
+        self._take_up_strays(self.cluster.table.not_queued(at))
+        if event.partition not in self.cluster.reassigning:
+            return
         if not self.settings.level.alter_partition:
             # It wrote the store; what it proposes to us instead is known already.
             self.cluster.put_leaderships(at, await self.store.leaderships(self.cluster.table.names(at)))

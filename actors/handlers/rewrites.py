@@ -28,7 +28,7 @@ class Rewrites(Handlers):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._ledger = Committer(context.cluster, context.store)
+        self._committer = Committer(context.cluster, context.store)
 
     async def write(self, at: RowNumbers, plan: Plan) -> tuple[Bytes, Bools]:
         """Write what `plan` makes of some rows, and take over what was kept. Nobody is told.
@@ -49,7 +49,7 @@ class Rewrites(Handlers):
             if not len(waiting):
                 return refusal, written
             change = plan(rows)
-            settled = await self._ledger.commit(change)
+            settled = await self._committer.commit(change)
             self.cluster.apply(settled.change)
             table = self.cluster.table
             self.history.add_partitions(
@@ -63,7 +63,7 @@ class Rewrites(Handlers):
             if not again.any():
                 return refusal, written
             waiting, read = waiting[again], True
-            rows, refused = await self._ledger.reload(rows.take(again))
+            rows, refused = await self._committer.reload(rows.take(again))
             refusal[waiting] = refused
             waiting, rows = waiting[refused == Refusal.NONE], rows.take(refused == Refusal.NONE)
         refusal[waiting] = Refusal.STORE_FAILED

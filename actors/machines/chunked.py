@@ -44,13 +44,13 @@ class ChunkedMove:
     """
 
     def __init__(
-        self, cluster: Cluster, ledger: Committer, outbox: Outbox, *, chunk: int = WHOLE, clock: Clock | None = None
+        self, cluster: Cluster, committer: Committer, outbox: Outbox, *, chunk: int = WHOLE, clock: Clock | None = None
     ) -> None:
         self.chunk = chunk
         self.batch = RequestBatch(cluster)
         self.outbox = outbox
         self._cluster = cluster
-        self._ledger = ledger
+        self._committer = committer
         self._clock = SystemClock() if clock is None else clock
 
     async def run(
@@ -75,7 +75,7 @@ class ChunkedMove:
         Raises:
             ControllerMoved, StoreError: nothing was sent but what was kept in earlier portions.
         """
-        failures = self._ledger.failures
+        failures = self._committer.failures
         portions = SendBuffer(self._clock)
         self.batch.begin()
 
@@ -83,7 +83,7 @@ class ChunkedMove:
             await finish(begun)
             if not whole and portions.is_full():
                 self._send()
-            return self._ledger.failures == failures
+            return self._committer.failures == failures
 
         try:
             count = len(move.at)
@@ -101,7 +101,7 @@ class ChunkedMove:
         finally:
             # Whatever ended the move, the next one begins with an empty batch.
             self.batch.clear()
-        given_up = done < count and self._ledger.failures > failures
+        given_up = done < count and self._committer.failures > failures
         if given_up:
             self._cluster.mark_for_retry(move.at[done:])
         return done, given_up

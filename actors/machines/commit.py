@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from kactl.errors import Remedy, StoreError
-from kactl.model import NO_VERSION, TopicPartition
+from kactl.model import NO_VERSION
 from kactl.runtime.logs import logger
 from kactl.state.change import Change, Refusal
 from kactl.state.cluster import Cluster
@@ -46,8 +46,6 @@ class Committer:
     def __init__(self, cluster: Cluster, store: Store) -> None:
         self._cluster = cluster
         self._store = store
-        # First leaders of which nobody could say whether they were kept, with our epoch of then.
-        self._unsure: dict[TopicPartition, int] = {}
         self.failures = 0  # how many calls have failed as a whole
 
     async def commit(self, change: Change) -> CommitResult:
@@ -93,31 +91,8 @@ class Committer:
         except StoreError as error:
             if error.remedy is not Remedy.READ_BACK:
                 raise
-            try:
-                return await self._read_back(change.take(which), write)
-            except StoreError:
-                self._doubt(write)
-                raise
+            return await self._read_back(change.take(which), write)
         return committed.outcome, committed.version
-
-    def _doubt(self, write: Write) -> None:
-        """Note the first leaders of a write of which nobody can say what became of it."""
-        epoch = self._cluster.fence.epoch
-        self._unsure = {name: then for name, then in self._unsure.items() if then == epoch}
-        self._unsure |= dict.fromkeys(write.names.take(write.expected == NO_VERSION), epoch)
-
-    def unknown_outcomes(self, rows: Rows) -> Bools:
-        """bool[n]: whose first leader we may have written ourselves, under our present epoch, without knowing it."""
-        if not self._unsure:
-            return np.zeros(len(rows), np.bool_)
-        epoch = self._cluster.fence.epoch
-        names = self._cluster.table.names(rows.index)
-        return np.fromiter((self._unsure.get(name) == epoch for name in names), np.bool_, len(rows))
-
-    def forget_outcomes(self, rows: Rows) -> None:
-        """It is known now what became of these."""
-        for name in self._cluster.table.names(rows.index):
-            self._unsure.pop(name, None)
 
     async def _read_back(self, change: Change, write: Write) -> tuple[Bytes, Ints]:
         """Find out what became of a write whose outcome is unknown, before anything follows from it."""

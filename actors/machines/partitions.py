@@ -93,8 +93,8 @@ class Partitions(Actor[Move]):
         self.store = store
         self.history = history
         self.unclean = Unclean(cluster, store, own=unclean_default)
-        self.ledger = Committer(cluster, store)
-        self.course = ChunkedMove(cluster, self.ledger, outbox, chunk=chunk, clock=clock)
+        self.committer = Committer(cluster, store)
+        self.course = ChunkedMove(cluster, self.committer, outbox, chunk=chunk, clock=clock)
         self.batch = self.course.batch
         self.unclean_elections = 0  # decisions, not writes: one that is planned again counts again
 
@@ -186,7 +186,7 @@ class Partitions(Actor[Move]):
     async def _write_first(self, rows: Rows, *, replaces: bool = False) -> tuple[Change, CommitResult]:
         epoch = self.cluster.fence.epoch
         change = partition.initialize(rows, self.cluster.live_brokers, controller_epoch=epoch, replaces=replaces)
-        return change, await self.ledger.commit(change)
+        return change, await self.committer.commit(change)
 
     async def _initialize(self, rows: Rows, written: tuple[Change, CommitResult] | None = None) -> Bytes:
         """Commit first leaders. Where leadership is stored already the partition stays NEW until a controller loads it.
@@ -208,16 +208,16 @@ class Partitions(Actor[Move]):
         return refusal
 
     async def _adopt(self, rows: Rows) -> Bytes:
-        """Adopt stored leadership that we wrote ourselves, and overwrite what we wrote for an earlier topic.
+        """Adopt stored leadership that we wrote, and overwrite what we wrote for an earlier topic of the same name.
 
-        Leadership that a handler has read meanwhile is in the table; only its state is missing.
+        Only a controller writes a first leader. One under our epoch is our own: the answer was lost, or the topic was
+        deleted and created again before we knew. Leadership that a handler has read meanwhile is in the table; only its
+        state is missing.
         """
-        unknown_outcomes = self.ledger.unknown_outcomes(rows)
-        read, why = await self.ledger.reload(rows)
+        read, why = await self.committer.reload(rows)
         ours = (why == Refusal.NONE) & (read.controller_epoch == self.cluster.fence.epoch)
-        # Written after the topic was deleted and created again, and before we knew: no replica of this one is in sync.
         earlier = ours & ~some(read.in_sync & read.assigned)
-        mine = (why == Refusal.NONE) & ~earlier & (rows.has_leadership | (ours & unknown_outcomes))
+        mine = (why == Refusal.NONE) & ~earlier & (rows.has_leadership | ours)
         refusal: Bytes = choose(mine, np.uint8(Refusal.NONE), np.uint8(Refusal.STATE_EXISTS))
         if earlier.any():
             refusal[earlier] = await self._replace(read.take(earlier))
@@ -232,7 +232,6 @@ class Partitions(Actor[Move]):
         change, settled = await self._write_first(read, replaces=True)
         kept = settled.change
         self._online(kept.take(kept.writes), is_new=True)
-        self.ledger.forget_outcomes(read.take(settled.kept & change.writes))
         refusal = change.refusal.copy()
         refusal[settled.conflict] = Refusal.STATE_EXISTS
         refusal[settled.failed] = Refusal.STORE_FAILED
@@ -240,7 +239,6 @@ class Partitions(Actor[Move]):
 
     async def _adopt_read(self, read: Rows) -> Bytes:
         """Take over leadership as it was read; where its leader has died since, elect another."""
-        self.ledger.forget_outcomes(read)
         state = partition.begin(read, self.cluster.live_brokers).state
         # As it was read: all of it is news to the table.
         change = Change.of(read, state=state, leader=read.leader.copy())
@@ -262,7 +260,7 @@ class Partitions(Actor[Move]):
             rows, election, self.cluster.live_brokers, unclean=unclean, controller_epoch=self.cluster.fence.epoch
         )
         self.unclean_elections += int(np.count_nonzero(change.unclean))
-        return _Round(change, unreadable, await self.ledger.commit(change))
+        return _Round(change, unreadable, await self.committer.commit(change))
 
     async def _elect(self, rows: Rows, election: Election, begun: _Round | None = None) -> Bytes:
         """Elections, in rounds: rows that the store refuses are read and elected again from what stands there.
@@ -315,7 +313,7 @@ class Partitions(Actor[Move]):
 
     async def _read_again(self, rows: Rows, which: Bools, refusal: Bytes) -> tuple[Rows, Bytes]:
         """All rows, those of `which` with what is stored now; refusals of those that cannot go on are logged."""
-        read, refused = await self.ledger.reload(rows if which.all() else rows.take(which))
+        read, refused = await self.committer.reload(rows if which.all() else rows.take(which))
         refusal = refusal.copy()
         refusal[which] = refused
         self._refused(Change.of(read, refusal=refused).take(refused != Refusal.NONE), PartitionState.ONLINE)

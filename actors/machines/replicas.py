@@ -86,8 +86,8 @@ class Replicas(Actor[MoveReplicas]):
         super().__init__("replicas")
         self.cluster = cluster
         self.history = history
-        self.ledger = Committer(cluster, store)
-        self.course = ChunkedMove(cluster, self.ledger, outbox, chunk=chunk, clock=clock)
+        self.committer = Committer(cluster, store)
+        self.course = ChunkedMove(cluster, self.committer, outbox, chunk=chunk, clock=clock)
         self.batch = self.course.batch
 
     async def receive(self, message: MoveReplicas) -> int:
@@ -184,7 +184,7 @@ class Replicas(Actor[MoveReplicas]):
         illegal, rows = rows.take(~legal), rows.take(legal)
         unknown = ~rows.has_leadership
         change = self._plan(rows.take(~unknown), broker)
-        return _Leaving(broker, rows, unknown, illegal, change, await self.ledger.commit(change))
+        return _Leaving(broker, rows, unknown, illegal, change, await self.committer.commit(change))
 
     async def _broker_offline(self, leaving: _Leaving) -> None:
         rows, broker = leaving.rows, leaving.broker
@@ -205,7 +205,7 @@ class Replicas(Actor[MoveReplicas]):
             self._refused_rows(rows.take(settled.failed), Refusal.STORE_FAILED)
             if not settled.conflict.any():
                 return
-            rows, refusal = await self.ledger.reload(rows.take(settled.conflict))
+            rows, refusal = await self.committer.reload(rows.take(settled.conflict))
             # Nothing stored is what one finds of a topic whose deletion is nearly done; no failure then.
             vanished = (refusal == Refusal.NO_LEADERSHIP) & rows.queued
             for reason in np.unique(refusal[(refusal != Refusal.NONE) & ~vanished]).tolist():
@@ -214,7 +214,7 @@ class Replicas(Actor[MoveReplicas]):
             if not len(rows):
                 return
             if tried < ROUNDS_MAX:
-                settled = await self.ledger.commit(self._plan(rows, broker))
+                settled = await self.committer.commit(self._plan(rows, broker))
         self._refused_rows(rows, Refusal.STORE_FAILED)
 
     def _plan(self, rows: Rows, broker: int) -> Change:

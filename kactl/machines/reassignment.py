@@ -37,6 +37,12 @@ def is_complete(rows: Rows) -> Bools:
     return complete
 
 
+def unassigned_in_sync(rows: Rows) -> Bools:
+    """bool[W, n]: in-sync replicas that are not assigned."""
+    unassigned: Bools = rows.in_sync & ~rows.assigned
+    return unassigned
+
+
 def led_by_target(rows: Rows, brokers: LiveBrokers) -> Bools:
     """bool[n]: a replica of the target leads, and is online."""
     return some(target_of(rows) & rows.online(brokers.live) & (rows.replicas == rows.leader))

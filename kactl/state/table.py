@@ -126,8 +126,8 @@ class Table(TopicRows):
             return np.flatnonzero(some((replicas == broker) & assigned))
         return np.flatnonzero(some(BrokerSet(ids)[replicas] & assigned))
 
-    def with_strangers_in_sync(self) -> RowNumbers:
-        """Rows with a member in sync that is not assigned, topics that wait for deletion left out."""
+    def with_unassigned_in_sync(self) -> RowNumbers:
+        """Returns the rows whose ISR contains a replica that is not assigned, without topics queued for deletion."""
         return self.not_queued(np.flatnonzero(some(self._column("in_sync") & ~self._column("assigned"))))
 
     def with_leadership(self) -> RowNumbers:

@@ -6,7 +6,7 @@ from kactl.config.protocol_level import ProtocolLevel
 from kactl.errors import ErrorCode, KactlError, NotController, StaleBrokerEpoch, StoreUnavailable, UnknownRecoveryState
 from kactl.messages.admin import ResignRequested
 from kactl.messages.broker import AlterPartitionRequested
-from kactl.messages.control import LeaderAndIsr, UpdateMetadata
+from kactl.messages.control import LeaderAndIsr, StopReplica, UpdateMetadata
 from kactl.messages.events import LeadershipWritten
 from kactl.model import Assignment, Fence, Leadership, TopicPartition, TopicRef
 from kactl.stores.base import Committed, Leaderships, Names, Write
@@ -109,12 +109,17 @@ async def test_a_grown_isr_keeps_leader_and_epoch_and_carries_ours() -> None:
         assert result.leadership == now
 
 
-async def test_a_member_that_is_no_replica_is_kept() -> None:
+async def test_an_isr_member_that_is_not_assigned_is_accepted_and_stopped() -> None:
     async with led(brokers=(1, 2, 3)) as made:
-        await propose(made, proposal((1, 2, 3)))
+        (result,) = await propose(made, proposal((1, 2, 3)))
+        await settle()
 
-        assert (await stored(made)).isr == (1, 2, 3)
+        assert result.leadership is not None
+        assert result.leadership.isr == (1, 2, 3)
+        assert (await stored(made)).isr == (1, 2)
         assert made.known("t-0").replicas == (1, 2)
+        assert made.brokers.of(3, StopReplica)
+        assert not made.controller.cluster.reassigning
 
 
 async def test_of_two_proposals_for_one_partition_the_last_one_counts() -> None:

@@ -54,6 +54,8 @@ FAILED_ONCE: Final = (
     102533,  # the leadership of a partition was read before its first leader was known to be written
     246104,  # a leader added a replica to the ISR that another target stopped meanwhile, and died
     300249,  # a failed election was recorded as if the partition were still NEW
+    600462,  # a first leader was written for a topic that had been deleted and created again, and left it without one
+    601520,  # a leader added replicas to the ISR that the last controller had not stopped when it ended
     504350,  # a later controller stopped every in-sync replica, as none of them was assigned
     349187,  # a first leader was written for a topic that had been deleted and created again
 )  # fmt: skip

@@ -44,14 +44,14 @@ def _planned(bench: Bench, names: Sequence[str]) -> Change:
     return partition.elect(rows, Election.PREFERRED, bench.cluster.live_brokers, unclean=nobody, controller_epoch=50)
 
 
-def _ledger(bench: Bench) -> Committer:
+def _committer(bench: Bench) -> Committer:
     return Committer(bench.cluster, bench.store.promised)
 
 
 async def test_what_was_kept_comes_back_with_its_versions(bench: Bench) -> None:
     change = await _three(bench)
 
-    settled = await _ledger(bench).commit(change)
+    settled = await _committer(bench).commit(change)
 
     assert settled.kept.tolist() == [True, True, True]
     assert settled.change.partition_epoch.tolist() == [5, 5, 5]
@@ -64,7 +64,7 @@ async def test_rows_with_nothing_to_write_are_kept_as_they_are_and_not_sent(benc
     change = await _three(bench)
     writes = np.array([False, True, False])
 
-    settled = await _ledger(bench).commit(change.replace(writes=writes))
+    settled = await _committer(bench).commit(change.replace(writes=writes))
 
     assert settled.kept.tolist() == [True, True, True]
     assert settled.change.partition_epoch.tolist() == [4, 5, 4]
@@ -74,7 +74,7 @@ async def test_rows_with_nothing_to_write_are_kept_as_they_are_and_not_sent(benc
 async def test_nothing_is_sent_where_nothing_is_to_be_written(bench: Bench) -> None:
     change = await _three(bench)
 
-    settled = await _ledger(bench).commit(change.replace(writes=np.zeros(3, np.bool_)))
+    settled = await _committer(bench).commit(change.replace(writes=np.zeros(3, np.bool_)))
 
     assert settled.kept.all()
     assert bench.store.calls == []
@@ -85,7 +85,7 @@ async def test_each_row_is_kept_refused_or_failed(bench: Bench) -> None:
     await bench.leader_writes("b-1", at(6, 3, [6], 5), expected=4)
     bench.store.next("commit", refuses("a-0"))
 
-    settled = await _ledger(bench).commit(change)
+    settled = await _committer(bench).commit(change)
 
     assert settled.failed.tolist() == [True, False, False]
     assert settled.kept.tolist() == [False, True, False]
@@ -118,7 +118,7 @@ async def test_only_what_stands_there_word_for_word_is_taken_for_ours(
 
     bench.store.next("commit", after(write, then=fails(StoreUnavailable("gone"))))
 
-    settled = await _ledger(bench).commit(change)
+    settled = await _committer(bench).commit(change)
 
     assert settled.kept.tolist() == [kept]
     assert settled.conflict.tolist() == [not kept]
@@ -130,7 +130,7 @@ async def test_a_row_that_cannot_be_read_back_is_in_conflict_and_one_that_vanish
     bench.store.next("commit", fails_after(StoreUnavailable("gone")))
     bench.store.next("leaderships", answers(found(Found.FAILED, "a-0"), found(Found.MISSING, "b-0")))
 
-    settled = await _ledger(bench).commit(change)
+    settled = await _committer(bench).commit(change)
 
     assert settled.conflict.tolist() == [True, True, False]
     assert settled.kept.tolist() == [False, False, True]
@@ -144,7 +144,7 @@ async def test_the_end_of_our_session_is_no_failure_of_a_row(bench: Bench, durin
     bench.store.next(during, fails(SessionExpired("over")))
 
     with pytest.raises(SessionExpired):
-        await _ledger(bench).commit(change)
+        await _committer(bench).commit(change)
 
 
 async def test_a_store_that_cannot_be_read_back_has_failed_every_row(bench: Bench) -> None:
@@ -152,7 +152,7 @@ async def test_a_store_that_cannot_be_read_back_has_failed_every_row(bench: Benc
     bench.store.next("commit", fails_between(StoreUnavailable("gone"), "a-0"))
     bench.store.next("leaderships", fails(StoreUnavailable("gone")))
 
-    settled = await _ledger(bench).commit(change)
+    settled = await _committer(bench).commit(change)
 
     assert settled.failed.tolist() == [True, True, True]
     assert len(settled.change) == 0
@@ -164,7 +164,7 @@ async def test_rows_are_read_again_without_touching_the_table(bench: Bench) -> N
     await bench.leader_writes("b-0", at(6, 4, [6], 5, recovering=True), expected=4)
     bench.store.next("leaderships", answers(found(Found.FAILED, "b-1")))
 
-    rows, refusal = await _ledger(bench).reload(bench.cluster.table.rows(bench.rows(*NAMES)))
+    rows, refusal = await _committer(bench).reload(bench.cluster.table.rows(bench.rows(*NAMES)))
 
     assert refusal.tolist() == [Refusal.LATER_CONTROLLER, Refusal.NONE, Refusal.STORE_FAILED]
     assert rows.partition_epoch.tolist() == [5, 5, 4]
@@ -179,7 +179,7 @@ async def test_rows_stay_as_they_were_where_nothing_can_be_read(bench: Bench) ->
     before = bench.cluster.table.rows(bench.rows(*NAMES))
     bench.store.next("leaderships", fails(StoreUnavailable("gone")))
 
-    rows, refusal = await _ledger(bench).reload(before)
+    rows, refusal = await _committer(bench).reload(before)
 
     assert rows is before
     assert refusal.tolist() == [Refusal.STORE_FAILED] * 3

@@ -168,13 +168,13 @@ async def test_a_partition_stays_new_when_the_store_fails(bench: Bench) -> None:
 @pytest.mark.scenario(39)
 async def test_a_partition_stays_new_where_a_leader_is_stored_already(bench: Bench) -> None:
     bench.live(5)
-    await bench.put("t-0", [5], NEW, stored=at(5, 3, [5], 4), known=None)
+    await bench.put("t-0", [5], NEW, stored=at(5, 3, [5], 4, epoch=EPOCH - 1), known=None)
 
     moved = await bench.move("t-0", ONLINE, Election.OFFLINE)
 
     assert refusals(moved) == [Refusal.STATE_EXISTS]
     assert bench.state("t-0") == NEW
-    assert await bench.stored("t-0") == at(5, 3, [5], 4)
+    assert await bench.stored("t-0") == at(5, 3, [5], 4, epoch=EPOCH - 1)
     assert bench.sent.requests == []
 
 
@@ -259,7 +259,7 @@ async def test_first_leaders_fail_one_by_one(bench: Bench) -> None:
     for name in ("t-0", "t-1"):
         await bench.put(name, [5], NEW)
     await bench.put("t-2", [6], NEW)
-    await bench.put("t-3", [5], NEW, stored=at(5, 0, [5], 0), known=None)
+    await bench.put("t-3", [5], NEW, stored=at(5, 0, [5], 1, epoch=EPOCH - 1), known=None)
     bench.store.next("commit", refuses("t-1"))
 
     moved = await bench.move(["t-0", "t-1", "t-2", "t-3"], ONLINE)
@@ -347,7 +347,7 @@ async def test_moves_are_recorded_with_what_came_of_them(bench: Bench) -> None:
     ("state", "stored", "known", "refusal"),
     [
         (NEW, None, None, Refusal.STORE_FAILED),
-        (NEW, at(5, 3, [5], 1), None, Refusal.STATE_EXISTS),
+        (NEW, at(5, 3, [5], 1, epoch=EPOCH - 1), None, Refusal.STATE_EXISTS),
         (OFFLINE, at(6, 3, [5], 1), at(6, 3, [5], 1), Refusal.STORE_FAILED),
     ],
 )

@@ -8,7 +8,7 @@ from kactl.errors import StoreError, StoreUnavailable
 from kactl.machines.election import Election
 from kactl.model import PartitionState
 from kactl.state.change import Refusal
-from tests.actors.bench import Bench, Led, at, open_bench, refusals
+from tests.actors.bench import EPOCH, Bench, Led, at, open_bench, refusals
 from tests.scripted_store import (
     Step,
     after,
@@ -225,7 +225,7 @@ async def test_a_first_leader_that_somebody_else_wrote_meanwhile_stands(bench: B
     await bench.put("t-0", [5, 6], NEW)
 
     async def other() -> None:
-        await bench.seed("t-0", at(6, 0, [6], 1))
+        await bench.seed("t-0", at(6, 0, [6], 1, epoch=EPOCH - 1))
 
     bench.store.next("commit", after(other, then=fails(StoreUnavailable("gone"))))
 
