@@ -20,7 +20,7 @@ from kactl.messages.events import Event, LeadershipWritten, ReassignmentStored
 from kactl.model import Assignment, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.state.row_sets import common
-from kactl.state.rows import Bools, RowNumbers, Rows, some
+from kactl.state.rows import Bools, RowNumbers, Rows, choose, some
 from kactl.state.table import NO_ROW
 
 from .base import ControllerContext, Handler, Handlers
@@ -128,6 +128,9 @@ class Reassignments(Handlers):
             return
         rows = table.rows(at)
         strays = reassignment.unassigned_in_sync(rows)
+        self.history.add_replicas(rows, strays, ReplicaState.NEW, table.refs, controller_epoch=self.epoch)
+        created = rows.replace(replica_state=choose(strays, np.uint8(ReplicaState.NEW), rows.replica_state))
+        self.history.add_replicas(created, strays, ReplicaState.ONLINE, table.refs, controller_epoch=self.epoch)
         for slot, position in np.argwhere(strays).tolist():
             table.admit_replica(int(at[position]), int(rows.replicas[slot, position]), ReplicaState.ONLINE)
         log.warning("%d partitions have in-sync replicas that are not assigned; they are reassigned", len(at))

@@ -38,9 +38,8 @@ def is_complete(rows: Rows) -> Bools:
 
 
 def unassigned_in_sync(rows: Rows) -> Bools:
-    """bool[W, n]: in-sync replicas that are not assigned."""
-    unassigned: Bools = rows.in_sync & ~rows.assigned
-    return unassigned
+    """bool[W, n]: in-sync replicas that are not assigned, and that nothing is about to stop."""
+    return rows.in_sync & rows.stopped
 
 
 def led_by_target(rows: Rows, brokers: LiveBrokers) -> Bools:

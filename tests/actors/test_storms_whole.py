@@ -56,6 +56,7 @@ FAILED_ONCE: Final = (
     300249,  # a failed election was recorded as if the partition were still NEW
     600462,  # a first leader was written for a topic that had been deleted and created again, and left it without one
     601520,  # a leader added replicas to the ISR that the last controller had not stopped when it ended
+    700055,  # a replica that was stopped, and in sync again, moved from a state that was not recorded
     504350,  # a later controller stopped every in-sync replica, as none of them was assigned
     349187,  # a first leader was written for a topic that had been deleted and created again
 )  # fmt: skip
