@@ -1,7 +1,8 @@
-"""Forensics on Spark: logs and events in, answers out.
+"""Forensics on Spark: read the logs of a cluster, analyse them, report incidents.
 
     files ─ text/ ─▶ events ─┬─▶ named jobs ─▶ tables ─▶ report
-                  ingest     └─▶ files: what each file can tell
+                  ingest     └─▶ files: kind, period and coverage of each file
 
-`events.py` is the one table of events, whatever they were read from; `tables.py` opens what `ingest.py` has written.
+`events.py` defines the single table of events, which is independent of the log format. `ingest.py` writes the tables;
+`tables.py` opens them.
 """

@@ -1,26 +1,27 @@
-"""Coverage of an answer: how much of the cluster its evidence knows.
+"""Coverage of an answer: the share of the cluster for which there is evidence.
 
-An answer about a part of a cluster looks like one about all of it. So every answer states its coverage before anything
-else, and a command whose coverage is too low fails unless the caller accepts a partial answer.
+An answer about a part of a cluster looks like an answer about the whole cluster. Every answer therefore begins with its
+coverage, and a command whose coverage is too low fails unless the caller accepts a partial answer.
 """
 
 from typing import Final
 
 import msgspec
 
-# Below it an answer is partial. A few partitions are always between two lines of a log; one broker of twenty is not.
+# Below this share an answer is partial. A few partitions are always between two lines of a log; the partitions of one
+# broker in twenty are more than that.
 ENOUGH: Final = 0.95
 
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True):
-    """The partitions that an answer is about, of those that exist as far as the evidence shows.
+    """The partitions that an answer covers, of all partitions that the evidence names.
 
     Attributes:
-        known: partitions of which leader, replicas and ISR are known.
+        known: partitions whose leader, replicas and ISR are known.
         partitions: all partitions that the evidence names.
-        share: known / partitions, 0 to 1; 1 where there is no partition.
+        share: known / partitions, 0 to 1; 1 if there is no partition.
         is_partial: whether the share is below 0.95, so that the command exits with 1 without `--partial`.
-        stated: the same in words.
+        stated: the coverage as a phrase.
     """
 
     known: int
@@ -31,7 +32,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, *, known: int, unknown: int) -> "Coverage":
-        """The coverage of `known` partitions where `unknown` more are named."""
+        """Return the coverage for `known` partitions and `unknown` other partitions that are only named."""
         partitions = known + unknown
         part = share(known, partitions)
         stated = f"{known:,} of {partitions:,} partition{'' if partitions == 1 else 's'} known"
@@ -39,10 +40,10 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether every named partition is known."""
         return self.known == self.partitions
 
 
 def share(part: int, whole: int) -> float:
-    """part / whole, cut (not rounded) to four digits, so that less than all is never 1; 1 of nothing."""
+    """Return part / whole, truncated to four digits so that it is 1 only for the whole. Returns 1 if `whole` is 0."""
     return 1.0 if part >= whole else int(10_000 * part / whole) / 10_000

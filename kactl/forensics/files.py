@@ -1,7 +1,7 @@
-"""The tables beside the events: what each file is and can tell, and which levels were logged when.
+"""Tables of files and log levels: kind, period and coverage of each file, and the levels that were logged in each hour.
 
-What a log does not have is as important as what it has: a broker that logs at INFO says nothing of partitions that go
-offline, so whoever asks for outages asks these tables first.
+Missing lines matter as much as present ones: a broker that logs at INFO does not log that partitions go offline. Jobs
+that compute outages therefore read these tables first.
 """
 
 from typing import Final
@@ -18,36 +18,36 @@ _IDS: Final = pa.list_(pa.field("element", pa.int32()))
 _TIME: Final = pa.timestamp("us", "UTC")
 
 FILE_COLUMNS: Final = (
-    Column("file_id", _INT, "its number, from 0 on, in the order of paths"),
-    Column("path", _TEXT, "where it was read from"),
-    Column("kind", _TEXT, "what it is, by its content (event_types.Kind)"),
-    Column("layout", _TEXT, "how its lines begin; see text/envelope.py"),
+    Column("file_id", _INT, "its number, starting at 0, in the order of paths"),
+    Column("path", _TEXT, "the path it was read from"),
+    Column("kind", _TEXT, "its kind, by its content (event_types.Kind)"),
+    Column("layout", _TEXT, "the layout of its lines; see text/envelope.py"),
     Column("encoding", _TEXT, "utf-8, latin-1, utf-16"),
     Column("compression", _TEXT, "gzip, or null"),
     Column("bytes", _LONG, "its size as stored"),
-    Column("broker", _INT, "the broker that wrote it; null if none is named, or several wrote it"),
+    Column("broker", _INT, "the broker that wrote it; null if none is named, or if several wrote it"),
     Column("version", _TEXT, "the versions of Kafka that write such lines: 2.6-3.1, 4.1+, ..."),
-    Column("levels", _TEXTS, "the levels that were seen, from the finest on"),
+    Column("levels", _TEXTS, "the levels that occur, the most detailed first"),
     Column("begin", _TIME, "time of its first line that has one"),
     Column("end", _TIME, "time of its last line"),
-    Column("lines", _LONG, "all of its lines"),
-    Column("events", _LONG, "lines that were understood and say something, with what was joined to them"),
-    Column("harmless", _LONG, "lines of controllers and brokers' state changes that are known, and say nothing"),
-    Column("other", _LONG, "lines that say nothing of partitions, replicas, brokers or controllers"),
-    Column("unparsed", _LONG, "lines that should have been understood and were not"),
+    Column("lines", _LONG, "number of lines"),
+    Column("events", _LONG, "lines that became events, with the lines joined to them"),
+    Column("harmless", _LONG, "known lines of controller and state-change loggers without information"),
+    Column("other", _LONG, "lines that are not about partitions, replicas, brokers or controllers"),
+    Column("unparsed", _LONG, "relevant lines that match no known format"),
     Column("coverage", pa.float64(), "events / (events + unparsed), 0 to 1; null if there were neither"),
-    Column("controllers", _IDS, "ids of the controllers that speak or are spoken of, ascending"),
-    Column("samples", _TEXTS, "the first lines that were not understood"),
-    Column("warnings", _TEXTS, "what to know before one relies on it"),
-    Column("error", _TEXT, "why it, or its rest, could not be read; null if all of it was"),
+    Column("controllers", _IDS, "ids of the controllers that wrote or are named in it, ascending"),
+    Column("samples", _TEXTS, "the first lines that match no known format"),
+    Column("warnings", _TEXTS, "limits of the file as evidence"),
+    Column("error", _TEXT, "why it, or the rest of it, could not be read; null if all of it was"),
 )
-FILE_SCHEMA: Final = pa.schema([pa.field(each.name, each.type) for each in FILE_COLUMNS])
+FILE_SCHEMA: Final = pa.schema([pa.field(column.name, column.type) for column in FILE_COLUMNS])
 
 LEVEL_COLUMNS: Final = (
-    Column("speaker", _INT, "the broker; null where no line says whose they are"),
-    Column("kind", _TEXT, "of which kind of file (event_types.Kind)"),
-    Column("role", _TEXT, "as what it spoke (event_types.Role)"),
-    Column("hour", _TIME, "the hour's beginning"),
+    Column("speaker", _INT, "the broker; null if no line names it"),
+    Column("kind", _TEXT, "kind of the files (event_types.Kind)"),
+    Column("role", _TEXT, "role of the writer (event_types.Role)"),
+    Column("hour", _TIME, "beginning of the hour"),
     Column("level", _TEXT, "the level"),
-    Column("lines", _LONG, "how many lines of it"),
+    Column("lines", _LONG, "number of lines"),
 )

@@ -1,7 +1,8 @@
-"""One writer to a folder at a time: whoever is done removes what those before him left who were killed, and would take
-the work of somebody beside him for that.
+"""Exclusive lock on an output folder.
 
-The kernel keeps count, so that nothing is left of a writer who is killed. Behind a URI there is nobody who would.
+At its end a writer removes the work folders of earlier writers that were killed, and cannot tell them from the work
+folder of a concurrent writer. Therefore only one process writes to a folder at a time. The lock is a kernel file lock,
+which is released when the process is killed. Remote storage has no locks.
 """
 
 import contextlib
@@ -15,16 +16,16 @@ from .storage import Location
 
 
 class InUse(BadRequest):
-    """Another process writes into a folder."""
+    """Another process writes to the folder."""
 
 
 @contextlib.contextmanager
 def lock_folder(place: Location) -> Iterator[None]:
-    """Nobody else who asks for it writes into a folder meanwhile; it has to be there.
+    """Hold an exclusive lock on an existing folder.
 
     Raises:
-        InUse: somebody does already. Nothing is waited for: it may take hours.
-        OSError: it is not there, or cannot be opened.
+        InUse: another process holds the lock. This function does not wait, because that may take hours.
+        OSError: the folder does not exist or cannot be opened.
     """
     if place.is_remote:
         yield
@@ -38,7 +39,7 @@ def lock_folder(place: Location) -> Iterator[None]:
                 str(place), "another kactl writes into this folder: wait until it has ended, or name another folder"
             ) from None
         except OSError:
-            pass  # a file system that has no locks; it is as it is behind a URI
+            pass  # the file system has no locks, like remote storage
         yield
     finally:
         os.close(folder)
