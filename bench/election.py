@@ -162,7 +162,7 @@ class Bench:
             writes=np.ones(len(rows), np.bool_),
         )
         settled = await self.partitions.committer.commit(change)
-        assert settled.kept.all()
+        assert settled.committed.all()
         self.cluster.apply(settled.change)
 
 

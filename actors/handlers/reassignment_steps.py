@@ -12,11 +12,12 @@ Source: the classic controller's onPartitionReassignment.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
+from kactl.actors.machines.commit import Committer
 from kactl.actors.machines.messages import Move, Moved, MoveReplicas
 from kactl.errors import BadRequest, ErrorCode, NotFound, Remedy, StoreError
 from kactl.machines import reassignment
@@ -31,7 +32,6 @@ from kactl.stores.base import Assignments
 from .base import ControllerContext, Handlers
 from .deletion import Deletion
 from .reassignment_requests import WaitingRequest
-from .rewrites import Rewrites
 from .topic_entries import TopicEntries, brokers_of
 
 log = logger(__name__)
@@ -54,8 +54,31 @@ class ReassignmentSteps(Handlers):
         super().__init__(context)
         self._deletion = deletion
         self._waiting = waiting
-        self._rewrites = Rewrites(context)
+        self._committer = Committer(context.cluster, context.store)
         self.entries = TopicEntries(context)
+
+    async def _write(self, at: RowNumbers, plan: Callable[[Rows], Change]) -> tuple[Bytes, Bools]:
+        """Commit and apply what `plan` makes of some rows, without a move of a machine. No broker is sent anything.
+
+        Returns:
+            uint8[n] of Refusal, and bool[n]: the row was written.
+
+        Raises:
+            ControllerMoved: a later controller exists.
+            StoreError: the store has ended the session.
+        """
+
+        async def planned(rows: Rows) -> Change:
+            return plan(rows)
+
+        table = self.cluster.table
+        refusal, written = np.zeros(len(at), np.uint8), np.zeros(len(at), np.bool_)
+        async for settled in self._committer.commit_until_settled(table.rows(at), planned):
+            refusal[settled.index], written[settled.index] = settled.refusal, settled.written
+            change = settled.change
+            self.cluster.apply(change)
+            self.history.add_partitions(change, table.refs, controller_epoch=self.epoch, which=change.writes)
+        return refusal, written
 
     # -- a new target --------------------------------------------------------------------------------------------------
 
@@ -77,7 +100,7 @@ class ReassignmentSteps(Handlers):
     async def _announce(self, topic: str, changed: dict[TopicPartition, Assignment]) -> Failures:
         """Store new assignments of one topic, know them, and stop the replicas that are in none of them any more."""
         at = self.cluster.table.rows_named(changed)
-        refusal, handed_over = await self._rewrites.write(at, lambda rows: self._hand_over(rows, changed))
+        refusal, handed_over = await self._write(at, lambda rows: self._hand_over(rows, changed))
         self._tell(at[handed_over])
         failures = _failures(list(changed), refusal)
         changed = {name: held for name, held in changed.items() if name not in failures}
@@ -114,7 +137,7 @@ class ReassignmentSteps(Handlers):
         await self._watch()
         at = self.cluster.table.rows_named(names)
         # One that turns out to be complete when it is read again is not told to go on copying.
-        refusal, copying = await self._rewrites.write(
+        refusal, copying = await self._write(
             at,
             lambda rows: reassignment.raise_epoch(rows, ~reassignment.is_complete(rows), controller_epoch=self.epoch),
         )
@@ -207,7 +230,7 @@ class ReassignmentSteps(Handlers):
             stays = reassignment.led_by_target(rows, self.cluster.live_brokers)
             return reassignment.raise_epoch(rows, stays | ~rows.has_leadership, controller_epoch=self.epoch)
 
-        refusal, leads_on = await self._rewrites.write(at, lead_on)
+        refusal, leads_on = await self._write(at, lead_on)
         self._tell(at[leads_on])
         elected = at[~leads_on & (refusal == Refusal.NONE)]
         if len(elected):
@@ -226,7 +249,7 @@ class ReassignmentSteps(Handlers):
             here = reassignment.target_of(rows) & (rows.replicas == rows.leader) & rows.online(registered)
             return reassignment.raise_epoch(rows, some(here), controller_epoch=self.epoch)
 
-        _, leads_on = await self._rewrites.write(at, lead_on)
+        _, leads_on = await self._write(at, lead_on)
         self._tell(at[leads_on])
 
     async def _end(self, ended: Mapping[TopicPartition, tuple[int, ...]]) -> Failures:

@@ -27,25 +27,12 @@ from kactl.telemetry.event_log import History
 from ..actor import Actor
 from ..chunks import WHOLE
 from .chunked import ChunkedMove
-from .commit import ROUNDS_MAX, CommitResult, Committer
+from .commit import Attempt, Committer
 from .messages import Move, Moved
 from .outbox import Outbox
 from .unclean import Unclean
 
 log = logger(__name__)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Round:
-    """One try to elect leaders for some rows: what was decided, and what the store made of it.
-
-    Attributes:
-        unreadable: bool[n], whether an unclean election is allowed could not be read.
-    """
-
-    change: Change
-    unreadable: Bools
-    settled: CommitResult
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,15 +42,14 @@ class _Begun:
     Attributes:
         at: the rows of the chunk.
         wanted: bool[n], which of them still want the move; `rows` are these.
-        first: first leaders, if all of them are new.
-        round: an election, if all of them are to have one.
+        first: the commit of first leaders if all rows are new, or the first attempt of an election if all are to have
+            one.
     """
 
     at: RowNumbers
     wanted: Bools
     rows: Rows
-    first: tuple[Change, CommitResult] | None = None
-    round: _Round | None = None
+    first: Attempt | None = None
 
 
 class Partitions(Actor[Move]):
@@ -141,9 +127,10 @@ class Partitions(Actor[Move]):
         if message.target != PartitionState.ONLINE or not len(rows):
             return begun
         if (rows.state == PartitionState.NEW).all():
-            return dataclasses.replace(begun, first=await self._write_first(rows))
-        if message.election is not None and (_electable(rows) & rows.has_leadership).all():
-            return dataclasses.replace(begun, round=await self._round(rows, message.election))
+            return dataclasses.replace(begun, first=await self.committer.attempt(rows, self._plan_first))
+        if message.election is not None and _electable(rows).all():
+            plan = functools.partial(self._plan_election, message.election)
+            return dataclasses.replace(begun, first=await self.committer.attempt(rows, plan))
         return begun
 
     async def _finish(self, begun: _Begun, message: Move) -> Moved:
@@ -180,27 +167,31 @@ class Partitions(Actor[Move]):
             log.error("moving %d partitions online failed: %s", int(np.count_nonzero(electable)), error)
             refusal[electable] = Refusal.STORE_FAILED
             return Moved(rows.index, refusal, electable, error)
-        refusal[electable] = await self._elect(rows.take(electable), election, begun.round)
+        refusal[electable] = await self._elect(rows.take(electable), election, begun.first)
         return Moved(rows.index, refusal, electable)
 
-    async def _write_first(self, rows: Rows, *, replaces: bool = False) -> tuple[Change, CommitResult]:
+    async def _plan_first(self, rows: Rows, *, replaces: bool = False) -> Change:
         epoch = self.cluster.fence.epoch
-        change = partition.initialize(rows, self.cluster.live_brokers, controller_epoch=epoch, replaces=replaces)
-        return change, await self.committer.commit(change)
+        return partition.initialize(rows, self.cluster.live_brokers, controller_epoch=epoch, replaces=replaces)
 
-    async def _initialize(self, rows: Rows, written: tuple[Change, CommitResult] | None = None) -> Bytes:
-        """Commit first leaders. Where leadership is stored already the partition stays NEW until a controller loads it.
+    def _settle_first(self, attempt: Attempt) -> Bytes:
+        """Apply first leaders that were committed. Returns uint8[n] of Refusal; STATE_EXISTS for conflicts."""
+        result = attempt.result
+        self._online(result.change.take(result.change.writes), is_new=True)
+        refusal = attempt.change.refusal.copy()
+        refusal[result.conflict] = Refusal.STATE_EXISTS
+        refusal[result.failed] = Refusal.STORE_FAILED
+        return refusal
 
-        Exceptions: leadership that we wrote without receiving the answer, or have read since, is adopted; leadership
-        that we wrote for a deleted topic of the same name is overwritten.
+    async def _initialize(self, rows: Rows, attempt: Attempt | None = None) -> Bytes:
+        """Commit first leaders. A partition whose leadership is stored already stays NEW until a controller loads it.
+
+        Exceptions: leadership that this controller wrote without receiving the response, or has read since, is adopted;
+        leadership that it wrote for a deleted topic of the same name is overwritten.
         """
-        change, settled = written or await self._write_first(rows)
-        refusal = change.refusal.copy()
-        refusal[settled.conflict] = Refusal.STATE_EXISTS
-        refusal[settled.failed] = Refusal.STORE_FAILED
-        kept = settled.change
-        self._online(kept.take(kept.writes), is_new=True)
-        exists = rows.has_leadership | settled.conflict
+        attempt = attempt or await self.committer.attempt(rows, self._plan_first)
+        refusal = self._settle_first(attempt)
+        exists = rows.has_leadership | attempt.result.conflict
         failed = ~exists & (refusal != Refusal.NONE)
         self._refused(Change.of(rows, refusal=refusal).take(failed), PartitionState.ONLINE)
         if exists.any():
@@ -208,16 +199,17 @@ class Partitions(Actor[Move]):
         return refusal
 
     async def _adopt(self, rows: Rows) -> Bytes:
-        """Adopt stored leadership that we wrote, and overwrite what we wrote for an earlier topic of the same name.
+        """Adopt stored leadership that this controller wrote, and overwrite what it wrote for an earlier topic.
 
-        Only a controller writes a first leader. One under our epoch is our own: the answer was lost, or the topic was
-        deleted and created again before we knew. Leadership that a handler has read meanwhile is in the table; only its
-        state is missing.
+        Only a controller writes a first leader. One under the present epoch is therefore our own: the response was
+        lost, or the topic was deleted and created again meanwhile. Leadership that a handler has read since is in the
+        table; only its state is missing.
         """
-        read, why = await self.committer.reload(rows)
-        ours = (why == Refusal.NONE) & (read.controller_epoch == self.cluster.fence.epoch)
+        read, reason = await self.committer.reload(rows)
+        ours = (reason == Refusal.NONE) & (read.controller_epoch == self.cluster.fence.epoch)
+        # Of an earlier topic of the same name: no assigned replica is in sync.
         earlier = ours & ~some(read.in_sync & read.assigned)
-        mine = (why == Refusal.NONE) & ~earlier & (rows.has_leadership | ours)
+        mine = (reason == Refusal.NONE) & ~earlier & (rows.has_leadership | ours)
         refusal: Bytes = choose(mine, np.uint8(Refusal.NONE), np.uint8(Refusal.STATE_EXISTS))
         if earlier.any():
             refusal[earlier] = await self._replace(read.take(earlier))
@@ -228,14 +220,10 @@ class Partitions(Actor[Move]):
         return refusal
 
     async def _replace(self, read: Rows) -> Bytes:
-        """Overwrite leadership of an earlier topic of the same name; by compare-and-set on what was read."""
-        change, settled = await self._write_first(read, replaces=True)
-        kept = settled.change
-        self._online(kept.take(kept.writes), is_new=True)
-        refusal = change.refusal.copy()
-        refusal[settled.conflict] = Refusal.STATE_EXISTS
-        refusal[settled.failed] = Refusal.STORE_FAILED
-        return refusal
+        """Overwrite leadership of an earlier topic of the same name, by compare-and-set on what was read."""
+        return self._settle_first(
+            await self.committer.attempt(read, functools.partial(self._plan_first, replaces=True))
+        )
 
     async def _adopt_read(self, read: Rows) -> Bytes:
         """Take over leadership as it was read; where its leader has died since, elect another."""
@@ -253,77 +241,31 @@ class Partitions(Actor[Move]):
             refusal[~led] = await self._elect(orphans, Election.OFFLINE)
         return refusal
 
-    async def _round(self, rows: Rows, election: Election) -> _Round:
-        """Decide who leads, and write it."""
+    async def _plan_election(self, election: Election, rows: Rows) -> Change:
+        """Plan an election, with the topics' present settings for unclean ones."""
         unclean, unreadable = await self.unclean.allowed(rows, election)
         change = partition.elect(
             rows, election, self.cluster.live_brokers, unclean=unclean, controller_epoch=self.cluster.fence.epoch
         )
         self.unclean_elections += int(np.count_nonzero(change.unclean))
-        return _Round(change, unreadable, await self.committer.commit(change))
+        if not unreadable.any():
+            return change
+        without = unreadable & (change.refusal == Refusal.NO_ELIGIBLE_LEADER)
+        return change.replace(refusal=choose(without, np.uint8(Refusal.CONFIG_UNREADABLE), change.refusal))
 
-    async def _elect(self, rows: Rows, election: Election, begun: _Round | None = None) -> Bytes:
-        """Elections, in rounds: rows that the store refuses are read and elected again from what stands there.
-
-        So are rows for which nobody is found, if they were not read before: a leader may have let somebody into the
-        ISR, and died before we heard of it.
+    async def _elect(self, rows: Rows, election: Election, first: Attempt | None = None) -> Bytes:
+        """Elect leaders for some rows and gather the requests that follow. Returns uint8[n] of Refusal.
 
         Args:
-            begun: the first round, if it was held already.
+            first: the first attempt, if it was made already.
         """
         refusal = np.zeros(len(rows), np.uint8)
-        waiting = np.arange(len(rows))
-        read = ~rows.has_leadership
-        if read.any():
-            rows, refusal = await self._read_again(rows, read, refusal)
-            waiting = np.flatnonzero(refusal == Refusal.NONE)
-        pending, read = rows.take(waiting), read[waiting]
-        for _ in range(ROUNDS_MAX):
-            if not len(waiting):
-                break
-            held, begun = begun or await self._round(pending, election), None
-            change, settled = held.change, held.settled
-            result = change.refusal.copy()
-            result[held.unreadable & (result == Refusal.NO_ELIGIBLE_LEADER)] = Refusal.CONFIG_UNREADABLE
-            result[settled.failed] = Refusal.STORE_FAILED
-            refusal[waiting] = result
-            kept = settled.change
-            self._online(kept.take(kept.writes), is_new=False)
-            doubtful = (change.refusal == Refusal.NO_ELIGIBLE_LEADER) & ~read
-            again = settled.conflict | doubtful
-            self._refused(Change.of(pending, refusal=result).take(~again & (result != 0)), PartitionState.ONLINE)
-            if not again.any():
-                return refusal
-            waiting, known, result = waiting[again], pending.partition_epoch[again], result[again]
-            pending, why = await self._read_again(
-                pending.take(again), np.ones(len(waiting), np.bool_), np.zeros(len(waiting), np.uint8)
-            )
-            confirmed = doubtful[again] & (why == Refusal.NONE) & (pending.partition_epoch == known)
-            why = choose(confirmed, result, why)
-            self._refused(Change.of(pending, refusal=why).take(confirmed), PartitionState.ONLINE)
-            refusal[waiting] = why
-            waiting, pending = waiting[why == Refusal.NONE], pending.take(why == Refusal.NONE)
-            read = np.ones(len(waiting), np.bool_)
-            if len(waiting):
-                log.info("%d partitions changed behind our back; electing leaders (%s) for them again",
-                         len(waiting), election.value)  # fmt: skip
-        refusal[waiting] = Refusal.STORE_FAILED
-        self._refused(Change.of(pending, refusal=refusal[waiting]), PartitionState.ONLINE)
+        plan = functools.partial(self._plan_election, election)
+        async for settled in self.committer.commit_until_settled(rows, plan, first=first):
+            refusal[settled.index] = settled.refusal
+            self._online(settled.change.take(settled.change.writes), is_new=False)
+            self._refused(settled.refused, PartitionState.ONLINE)
         return refusal
-
-    async def _read_again(self, rows: Rows, which: Bools, refusal: Bytes) -> tuple[Rows, Bytes]:
-        """All rows, those of `which` with what is stored now; refusals of those that cannot go on are logged."""
-        read, refused = await self.committer.reload(rows if which.all() else rows.take(which))
-        refusal = refusal.copy()
-        refusal[which] = refused
-        self._refused(Change.of(read, refusal=refused).take(refused != Refusal.NONE), PartitionState.ONLINE)
-        if which.all():
-            return read, refusal
-        # The others are gathered anew: a stored broker may have widened the table's slots.
-        merged = self.cluster.table.rows(rows.index)
-        for name in ("leader", "leader_epoch", "in_sync", "partition_epoch", "controller_epoch", "recovering"):
-            getattr(merged, name)[..., which] = getattr(read, name)
-        return merged, refusal
 
     def _online(self, change: Change, *, is_new: bool) -> None:
         """Take over what the store has kept, and gather who is to be told."""

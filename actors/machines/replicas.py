@@ -27,7 +27,7 @@ from kactl.telemetry.event_log import History
 from ..actor import Actor
 from ..chunks import WHOLE
 from .chunked import ChunkedMove
-from .commit import ROUNDS_MAX, CommitResult, Committer
+from .commit import Attempt, Committer
 from .messages import MoveReplicas
 from .outbox import Outbox
 
@@ -41,15 +41,14 @@ class _Leaving:
     Attributes:
         rows: all of them, as they were; those of which no leadership is known are `unknown`, bool[n].
         illegal: those that may not make the move.
-        change: how the others leave the ISRs, and `settled` what the store made of it.
+        first: the first attempt to commit the ISRs of the others.
     """
 
     broker: int
     rows: Rows
     unknown: Bools
     illegal: Rows
-    change: Change
-    settled: CommitResult
+    first: Attempt
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -177,47 +176,35 @@ class Replicas(Actor[MoveReplicas]):
         self._move(message, rows)
 
     async def _leave(self, message: MoveReplicas, broker: int) -> _Leaving:
-        """Take a broker out of the ISRs, in the store."""
+        """Take a broker out of the ISRs, in the store; one attempt."""
         rows = self.cluster.table.rows(message.at)
         rows = rows.take(some(_named(rows, message) & holds(rows, broker)))
         legal = replica.legal_offline(rows, broker)
         illegal, rows = rows.take(~legal), rows.take(legal)
         unknown = ~rows.has_leadership
-        change = self._plan(rows.take(~unknown), broker)
-        return _Leaving(broker, rows, unknown, illegal, change, await self.committer.commit(change))
+        plan = functools.partial(self._plan, broker)
+        return _Leaving(broker, rows, unknown, illegal, await self.committer.attempt(rows.take(~unknown), plan))
 
     async def _broker_offline(self, leaving: _Leaving) -> None:
+        """Move the replicas on one broker to OFFLINE and gather the requests that follow."""
         rows, broker = leaving.rows, leaving.broker
         self._refused_rows(leaving.illegal, Refusal.ILLEGAL_MOVE)
         # With the epoch from before the ISR is shrunk.
         self.batch.stop(rows, holds(rows, broker), delete=False)
         if leaving.unknown.any():
-            self._offline(self._plan(rows.take(leaving.unknown), broker), broker)
-            # There is nothing to say of them, but brokers are told whatever else is known.
+            self._offline(await self._plan(broker, rows.take(leaving.unknown)), broker)
+            # No leadership is known that could be sent, but brokers receive whatever else is known.
             self.batch.update_metadata(self.cluster.brokers)
-        await self._settle(leaving)
-
-    async def _settle(self, leaving: _Leaving) -> None:
-        """What was kept is taken over; rows that the store refuses are read and planned again, in rounds."""
-        broker, rows, settled = leaving.broker, leaving.change.rows, leaving.settled
-        for tried in range(1, ROUNDS_MAX + 1):
+        rows, plan = leaving.first.change.rows, functools.partial(self._plan, broker)
+        async for settled in self.committer.commit_until_settled(rows, plan, first=leaving.first):
             self._offline(settled.change, broker)
-            self._refused_rows(rows.take(settled.failed), Refusal.STORE_FAILED)
-            if not settled.conflict.any():
-                return
-            rows, refusal = await self.committer.reload(rows.take(settled.conflict))
-            # Nothing stored is what one finds of a topic whose deletion is nearly done; no failure then.
-            vanished = (refusal == Refusal.NO_LEADERSHIP) & rows.queued
-            for reason in np.unique(refusal[(refusal != Refusal.NONE) & ~vanished]).tolist():
-                self._refused_rows(rows.take((refusal == reason) & ~vanished), Refusal(reason))
-            rows = rows.take(refusal == Refusal.NONE)
-            if not len(rows):
-                return
-            if tried < ROUNDS_MAX:
-                settled = await self.committer.commit(self._plan(rows, broker))
-        self._refused_rows(rows, Refusal.STORE_FAILED)
+            refused = settled.refused
+            # The last rows of a topic whose deletion is nearly complete have no leadership; that is no failure.
+            refused = refused.take((refused.refusal != Refusal.NO_LEADERSHIP) | ~refused.rows.queued)
+            for reason in np.unique(refused.refusal).tolist():
+                self._refused_rows(refused.rows.take(refused.refusal == reason), Refusal(reason))
 
-    def _plan(self, rows: Rows, broker: int) -> Change:
+    async def _plan(self, broker: int, rows: Rows) -> Change:
         return replica.go_offline(rows, broker, controller_epoch=self.cluster.fence.epoch)
 
     def _offline(self, change: Change, broker: int) -> None:

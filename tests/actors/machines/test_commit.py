@@ -1,4 +1,4 @@
-"""The ledger: what is known of each row after a write, and what is found when rows are read again."""
+"""The committer: what is known of each row after a write, and what is found when rows are read again."""
 
 from collections.abc import Sequence
 
@@ -53,7 +53,7 @@ async def test_what_was_kept_comes_back_with_its_versions(bench: Bench) -> None:
 
     settled = await _committer(bench).commit(change)
 
-    assert settled.kept.tolist() == [True, True, True]
+    assert settled.committed.tolist() == [True, True, True]
     assert settled.change.partition_epoch.tolist() == [5, 5, 5]
     assert bench.store.commits == [[Written(name, 5, 4, (5, 6), 4) for name in NAMES]]
     assert bench.store.fences == [bench.cluster.fence]
@@ -66,7 +66,7 @@ async def test_rows_with_nothing_to_write_are_kept_as_they_are_and_not_sent(benc
 
     settled = await _committer(bench).commit(change.replace(writes=writes))
 
-    assert settled.kept.tolist() == [True, True, True]
+    assert settled.committed.tolist() == [True, True, True]
     assert settled.change.partition_epoch.tolist() == [4, 5, 4]
     assert [[row.name for row in rows] for rows in bench.store.commits] == [["b-0"]]
 
@@ -76,7 +76,7 @@ async def test_nothing_is_sent_where_nothing_is_to_be_written(bench: Bench) -> N
 
     settled = await _committer(bench).commit(change.replace(writes=np.zeros(3, np.bool_)))
 
-    assert settled.kept.all()
+    assert settled.committed.all()
     assert bench.store.calls == []
 
 
@@ -88,7 +88,7 @@ async def test_each_row_is_kept_refused_or_failed(bench: Bench) -> None:
     settled = await _committer(bench).commit(change)
 
     assert settled.failed.tolist() == [True, False, False]
-    assert settled.kept.tolist() == [False, True, False]
+    assert settled.committed.tolist() == [False, True, False]
     assert settled.conflict.tolist() == [False, False, True]
     assert settled.change.rows.index.tolist() == bench.rows("b-0").tolist()
 
@@ -120,7 +120,7 @@ async def test_only_what_stands_there_word_for_word_is_taken_for_ours(
 
     settled = await _committer(bench).commit(change)
 
-    assert settled.kept.tolist() == [kept]
+    assert settled.committed.tolist() == [kept]
     assert settled.conflict.tolist() == [not kept]
     assert settled.change.partition_epoch.tolist() == ([5] if kept else [])
 
@@ -133,7 +133,7 @@ async def test_a_row_that_cannot_be_read_back_is_in_conflict_and_one_that_vanish
     settled = await _committer(bench).commit(change)
 
     assert settled.conflict.tolist() == [True, True, False]
-    assert settled.kept.tolist() == [False, False, True]
+    assert settled.committed.tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize("during", ["commit", "leaderships"])

@@ -188,7 +188,7 @@ async def test_the_imbalance_counter_follows_a_row_that_was_read_again(bench: Be
 async def test_a_row_that_never_stands_still_is_given_up_after_a_number_of_rounds(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kactl.actors.machines.partitions.ROUNDS_MAX", 3)
+    monkeypatch.setattr("kactl.actors.machines.commit.ROUNDS_MAX", 3)
     bench.live(5)
     await bench.put("t-0", [5], ONLINE, stored=at(5, 0, [5], 0))
     await bench.put("t-1", [5], ONLINE, stored=at(5, 0, [5], 0))

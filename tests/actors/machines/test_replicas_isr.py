@@ -156,7 +156,7 @@ async def test_a_write_that_fails_fails_its_row_alone(bench: Bench, caplog: pyte
 async def test_a_row_that_never_stands_still_is_given_up_after_a_number_of_rounds(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("kactl.actors.machines.replicas.ROUNDS_MAX", 3)
+    monkeypatch.setattr("kactl.actors.machines.commit.ROUNDS_MAX", 3)
     bench.live(1, 2)
     await bench.put("t-0", [1, 2], LED, stored=at(1, 3, [1, 2], 0))
 
