@@ -1,7 +1,7 @@
 """The broker side in the same process: registers, leads and follows as it is told, and tells the application."""
 
 from .group import Participants
-from .hosted import HostedPartition, Role
+from .hosted_replicas import HostedPartition, Role
 from .hub import Handler, Hub
 from .listener import Listener
 from .metadata import CachedPartition

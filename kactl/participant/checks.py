@@ -29,8 +29,8 @@ from kactl.messages.control import (
 from kactl.model import EPOCH_DURING_DELETE, NO_EPOCH
 from kactl.state.rows import Bools, RowNumbers, choose, some
 
-from .hosted import Hosted, Role, ids_of, names_of
-from .index import ABSENT
+from .hosted_replicas import Hosted, Role, ids_of, names_of
+from .row_index import ABSENT
 
 UNCHECKED_BROKER_EPOCH = -1
 

@@ -13,12 +13,12 @@ from kactl.messages import arguments
 from kactl.runtime.background import BlockStack
 from kactl.stores.base import Store
 
-from .hand_over import ATTEMPTS
+from .controlled_shutdown import ATTEMPTS
 from .hub import Hub
-from .laggards import LAG_MS
+from .isr_update import InSync
+from .lagging_replicas import LAG_MS
 from .listener import Listener
 from .participant import SESSION_TIMEOUT_MS, Participant
-from .words import InSync
 
 # Each costs three tasks and a registration; a process that wants more of them has another purpose than this one.
 PARTICIPANTS_MAX: Final = 1_000

@@ -29,17 +29,17 @@ from kactl.stores.base import Names, Session, Store
 
 from . import checks
 from .columns import one_list
-from .hosted import Hosted, Role
+from .controller_client import ToController
+from .hosted_replicas import Hosted, Role
 from .hub import Hub
-from .index import ABSENT
 from .isr import IsrKeeper
 from .isr_proposer import IsrProposer
+from .isr_update import InSync, Way
 from .isr_writer import IsrWriter
 from .listener import Listener, overrides, tell
 from .metadata import MetadataCache
-from .pause import Pause
-from .to_controller import ToController
-from .words import InSync, Way
+from .pause_gate import Pause
+from .row_index import ABSENT
 
 log = logger(__name__)
 

@@ -23,11 +23,11 @@ from kactl.runtime.logs import logger
 from kactl.state.rows import Bools, BrokerSet, Ints, RowNumbers, members, some
 from kactl.stores.base import Names
 
-from .hosted import Hosted, Role
-from .index import ABSENT
-from .laggards import LOOKS_PER_LAG, Laggards
-from .pause import Pause
-from .words import Follows, InSync, Wanted, Way
+from .hosted_replicas import Hosted, Role
+from .isr_update import Follows, InSync, Wanted, Way
+from .lagging_replicas import LOOKS_PER_LAG, Laggards
+from .pause_gate import Pause
+from .row_index import ABSENT
 
 log = logger(__name__)
 

@@ -15,11 +15,11 @@ from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResul
 from kactl.model import ZERO_ID, Leadership, TopicPartition, TopicRef
 from kactl.runtime.logs import logger
 
-from .hosted import Hosted, Role
+from .controller_client import ToController
+from .hosted_replicas import Hosted, Role
+from .isr_update import Brought, Wanted
 from .metadata import MetadataCache
-from .pause import Pause
-from .to_controller import ToController
-from .words import Brought, Wanted
+from .pause_gate import Pause
 
 log = logger(__name__)
 

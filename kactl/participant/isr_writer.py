@@ -16,9 +16,9 @@ from kactl.model import Leadership, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.stores.base import Names, Store
 
-from .hosted import Hosted
-from .pause import Pause
-from .words import Brought, Wanted
+from .hosted_replicas import Hosted
+from .isr_update import Brought, Wanted
+from .pause_gate import Pause
 
 log = logger(__name__)
 

@@ -9,8 +9,8 @@ from kactl.state.rows import Bools, BrokerSet, Ints
 from kactl.stores.base import Names
 
 from .columns import lengthened, one_list, put_lists
-from .hosted import names_of
-from .index import ABSENT, Index
+from .hosted_replicas import names_of
+from .row_index import ABSENT, Index
 
 
 class CachedPartition(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,15 +29,15 @@ from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.logs import logger
 from kactl.stores.base import Session, Store
 
-from .hand_over import ATTEMPTS, hand_over
-from .hosted import HostedPartition
+from .controlled_shutdown import ATTEMPTS, hand_over
+from .hosted_replicas import HostedPartition
 from .hub import Hub
 from .incarnation import Incarnation
-from .laggards import LAG_MS
+from .isr_update import InSync
+from .lagging_replicas import LAG_MS
 from .listener import Listener
 from .metadata import CachedPartition
-from .pause import Pause
-from .words import InSync
+from .pause_gate import Pause
 
 log = logger(__name__)
 

@@ -10,7 +10,7 @@ from kactl.errors import ErrorCode
 from kactl.messages.control import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
 from kactl.model import EPOCH_DURING_DELETE, NO_EPOCH, ZERO_ID, TopicPartition
 from kactl.participant import checks
-from kactl.participant.hosted import Hosted, Role
+from kactl.participant.hosted_replicas import Hosted, Role
 
 from .requests import (
     BILLS_0,

@@ -14,7 +14,7 @@ from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResul
 from kactl.model import Leadership, TopicPartition, TopicRef
 from kactl.participant import Participants
 from kactl.participant.isr import RETRY_MS, RETRY_MS_MAX
-from kactl.participant.laggards import LAG_MS
+from kactl.participant.lagging_replicas import LAG_MS
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
 from tests.clocks import ManualClock, settle

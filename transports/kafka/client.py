@@ -23,7 +23,7 @@ from kactl.messages.control import Request, Response, StopReplica
 from kactl.model import Broker, Endpoint
 
 from .codec import Decoder, Encoder, Frame, Versions, endpoint_of, versions_for
-from .pace import Pace
+from .write_pacing import Pace
 
 # Kafka's controller.socket.timeout.ms and request.timeout.ms.
 CONNECT_TIMEOUT_MS: Final = 30_000

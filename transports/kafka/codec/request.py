@@ -19,10 +19,10 @@ from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopR
 from kactl.model import Broker, Endpoint
 from kactl.outbound.fan_out import PartitionStatesView
 
-from .group import Groups, columns_of
-from .heading import Headings, HeadingsKept
+from .fan_out_bodies import Groups, columns_of
 from .primitive import NO_TAGS, array, nullable_string, string
 from .row import BOOL, INT8, INT32, LIST, Layout, topics_in_bytes
+from .topic_header import Headings, HeadingsKept
 from .version import Versions
 
 LEADER_AND_ISR: Final = 4

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from kactl.model import NO_BROKER
 from kactl.state.rows import Ints, RowNumbers
 
-from .heading import Headings, Sizes
 from .primitive import EMPTY_ARRAY, NO_TAGS, uvarint
+from .topic_header import Headings, Sizes
 
 # (name of the column, numpy type), in the order of the wire. The tagged fields at a record's end are not named.
 Layout = tuple[tuple[str, str], ...]

@@ -12,7 +12,7 @@ from typing import Final
 
 from kactl.runtime.logs import logger
 
-from .tally import Refused, Tally
+from .counters import Refused, Tally
 
 log = logger(__name__)
 

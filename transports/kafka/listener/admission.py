@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable, Container
 from typing import Final
 
+from .counters import Refused
 from .limits import Limits
-from .tally import Refused
 
 # Of all connections, a tenth is kept for brokers, or this many for each of them, but at most half. A broker has one
 # each for ISRs, forwarded requests and its shutdown, and old ones while it reconnects.

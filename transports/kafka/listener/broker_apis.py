@@ -6,7 +6,7 @@ Source: the protocol's message definitions, as of Kafka 3.9.
 from typing import Final
 
 from .api import THROTTLE, Api
-from .keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN
+from .api_keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN
 from .schema import INT8, INT16, INT32, INT64, STRING, UUID, Array, Field, Message
 
 CONTROLLED_SHUTDOWN_API: Final = Api(

@@ -19,23 +19,23 @@ from kactl.errors import ErrorCode, MalformedMessage
 from kactl.transports.kafka.codec.primitive import NO_TAGS
 
 from .admission import Admission, Slot
-from .answers import Answer, result
 from .api import Api
+from .api_keys import API_KEY_MAX, API_VERSIONS, CONTROLLED_SHUTDOWN, REFUSED, RELAYED_FIRST
 from .apis import APIS
 from .config_apis import CONFIG_APIS
+from .config_handlers import OwnConfigs
+from .counters import Refused, Tally
 from .discovery_apis import API_VERSIONS_API
+from .discovery_handlers import UNSUPPORTED
+from .fair_queue import Turn, Turns
 from .frames import Frames, Head, drained
 from .identity import PREFIX_SIZE, BrokerAddresses, Claim, claim_of, is_broker_request
-from .keys import API_KEY_MAX, API_VERSIONS, CONTROLLED_SHUTDOWN, REFUSED, RELAYED_FIRST
 from .limits import ELEMENT_COST, FREE_SIZE, KIB, MIB, Limits
-from .own_answers import UNSUPPORTED
-from .own_configs import OwnConfigs
 from .pools import Pools, Share
 from .relay import Relay
+from .responses import Answer, result
 from .schema import STRING, Elements, Reader, Steps, TooManyElements, Values
 from .stream import Stream
-from .tally import Refused, Tally
-from .turns import Turn, Turns
 
 _INT32: Final = struct.Struct(">i")
 # Requests about configs that are larger than this are relayed unread: those that are about kactl name one broker.

@@ -6,7 +6,7 @@ Source: the protocol's message definitions, as of Kafka 3.9.
 from typing import Final
 
 from .api import Api
-from .keys import API_VERSIONS, METADATA
+from .api_keys import API_VERSIONS, METADATA
 from .schema import BOOL, INT16, INT32, STRING, UUID, Array, Field, Message
 
 # Its answer has a header without tagged fields in every version, and is in version 0 where the version is unknown.

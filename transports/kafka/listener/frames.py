@@ -11,10 +11,10 @@ import struct
 from collections.abc import AsyncIterator, Iterator
 from typing import Final, NamedTuple
 
+from .counters import Refused
 from .limits import EXPANSION, FREE_SIZE, Limits
 from .pools import Share
 from .stream import PIECE_SIZE, Stream
-from .tally import Refused
 
 # The first part of every header: key, version, correlation id.
 _FIXED: Final = struct.Struct(">hhi")

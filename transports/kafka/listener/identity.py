@@ -28,8 +28,8 @@ from kactl.errors import MalformedMessage
 from kactl.model import NO_EPOCH, Broker
 from kactl.runtime.logs import logger
 
+from .api_keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN
 from .frames import Head
-from .keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN
 from .schema import STRING, Elements, Reader
 
 log = logger(__name__)

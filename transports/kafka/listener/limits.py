@@ -8,7 +8,7 @@ bytes; numbers of elements bound what is made of them, because one byte on the w
 from typing import Final, NamedTuple
 
 from .api import Api
-from .keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, API_VERSIONS, CONTROLLED_SHUTDOWN, UPDATE_FEATURES
+from .api_keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, API_VERSIONS, CONTROLLED_SHUTDOWN, UPDATE_FEATURES
 
 KIB: Final = 1024
 MIB: Final = 1024 * 1024

@@ -6,7 +6,7 @@ Source: the protocol's message definitions, as of Kafka 3.9.
 from typing import Final
 
 from .api import ERROR, THROTTLE, Api
-from .keys import (
+from .api_keys import (
     ALTER_PARTITION_REASSIGNMENTS,
     ALTER_USER_SCRAM_CREDENTIALS,
     ELECT_LEADERS,

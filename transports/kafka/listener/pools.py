@@ -11,8 +11,8 @@ import asyncio
 from collections import Counter, deque
 from typing import Final, NamedTuple
 
+from .counters import Refused
 from .limits import BROKER_POOL_REQUESTS, CLIENT_POOL_REQUESTS, EXPANSION, FREE_COST, Limits
-from .tally import Refused
 
 Owner = str | int
 

@@ -16,10 +16,10 @@ from kactl.model import Broker, Endpoint
 from kactl.runtime.logs import logger
 from kactl.transports.kafka.codec import endpoint_of
 
+from .counters import Refused
 from .frames import Head, drained
 from .limits import Limits
 from .stream import PIECE_SIZE, Stream
-from .tally import Refused
 
 log = logger(__name__)
 

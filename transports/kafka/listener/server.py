@@ -19,21 +19,21 @@ from kactl.runtime.logs import logger
 
 from .acceptor import Acceptor
 from .admission import Admission, Slot
-from .answers import Answer
-from .broker import BrokerAnswers
-from .cluster import Ruled
+from .broker_handlers import BrokerAnswers
+from .config_handlers import OwnConfigs
 from .connection import Connection, Shared
+from .counters import Refused, Tally
+from .discovery_handlers import OwnAnswers
+from .fair_queue import Turns
 from .identity import BrokerAddresses, Claim, Network, plain_address
 from .limits import Limits
-from .own_answers import OwnAnswers
-from .own_configs import OwnConfigs
-from .partitions import PartitionAnswers
+from .partition_handlers import PartitionAnswers
 from .pools import Pools
 from .relay import Relay
+from .responses import Answer
+from .served_controller import Ruled
 from .stream import Stream, shared_buffer
-from .tally import Refused, Tally
-from .topics import TopicAnswers
-from .turns import Turns
+from .topic_handlers import TopicAnswers
 
 log = logger(__name__)
 

@@ -6,7 +6,7 @@ Source: the protocol's message definitions, as of Kafka 3.9.
 from typing import Final
 
 from .api import ERROR, THROTTLE, Api
-from .keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from .api_keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from .schema import BOOL, INT8, INT16, INT32, STRING, UUID, Array, Field, Message
 
 CREATE_TOPICS_API: Final = Api(

@@ -24,15 +24,15 @@ from kactl.errors import BadRequest, MalformedMessage
 from kactl.transports.kafka.codec.primitive import uvarint
 from kactl.transports.kafka.listener.api import Api
 from kactl.transports.kafka.listener.apis import APIS
-from kactl.transports.kafka.listener.broker import BrokerAnswers
+from kactl.transports.kafka.listener.broker_handlers import BrokerAnswers
 from kactl.transports.kafka.listener.config_apis import CONFIG_APIS
+from kactl.transports.kafka.listener.config_handlers import OwnConfigs
+from kactl.transports.kafka.listener.discovery_handlers import OwnAnswers
 from kactl.transports.kafka.listener.frames import Head
 from kactl.transports.kafka.listener.identity import claim_of, is_broker_request
-from kactl.transports.kafka.listener.own_answers import OwnAnswers
-from kactl.transports.kafka.listener.own_configs import OwnConfigs
-from kactl.transports.kafka.listener.partitions import PartitionAnswers
+from kactl.transports.kafka.listener.partition_handlers import PartitionAnswers
 from kactl.transports.kafka.listener.schema import Elements
-from kactl.transports.kafka.listener.topics import TopicAnswers
+from kactl.transports.kafka.listener.topic_handlers import TopicAnswers
 
 from .desk import Desk
 from .hostile import body, hostile

@@ -6,7 +6,7 @@ from typing import Any
 
 from kactl.transports.kafka.codec.primitive import uvarint
 from kactl.transports.kafka.listener.api import Api
-from kactl.transports.kafka.listener.keys import CONTROLLED_SHUTDOWN
+from kactl.transports.kafka.listener.api_keys import CONTROLLED_SHUTDOWN
 from kactl.transports.kafka.listener.limits import Limits
 from kactl.transports.kafka.listener.schema import TAGS_MAX, Array, Field, Fixed, Varying
 

@@ -3,9 +3,9 @@
 import pytest
 
 from kactl.transports.kafka.listener.admission import BROKER_CONNECTIONS_MAX, GRACE_S, RATE_MAX_S, Admission, Slot
+from kactl.transports.kafka.listener.counters import Refused
 from kactl.transports.kafka.listener.limits import Limits
 from kactl.transports.kafka.listener.server import connections_for
-from kactl.transports.kafka.listener.tally import Refused
 
 BROKER = "10.0.0.1"
 

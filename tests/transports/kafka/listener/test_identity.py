@@ -5,11 +5,11 @@ import ipaddress
 import pytest
 
 from kactl.model import Broker, Endpoint
+from kactl.transports.kafka.listener.counters import Refused
 from kactl.transports.kafka.listener.frames import Head
 from kactl.transports.kafka.listener.identity import BrokerAddresses, Claim, claim_of, plain_address
 from kactl.transports.kafka.listener.limits import EXPANSION, MIB, Limits
 from kactl.transports.kafka.listener.pools import Pools, Share
-from kactl.transports.kafka.listener.tally import Refused
 
 from .client import connected, frame, part, request_class
 from .desk import Desk, listening, until

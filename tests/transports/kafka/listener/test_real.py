@@ -22,7 +22,7 @@ from kactl.transports.memory import MemoryHub
 
 from .client import Client, connected, request_class
 from .desk import KACTL, listening
-from .test_broker import alter
+from .test_broker_handlers import alter
 
 pytestmark = pytest.mark.anyio
 

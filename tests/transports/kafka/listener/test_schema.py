@@ -9,9 +9,9 @@ from kio.index import load_request_schema, load_response_schema
 
 from kactl.errors import MalformedMessage
 from kactl.transports.kafka.listener.api import Api
+from kactl.transports.kafka.listener.api_keys import API_VERSIONS, CREATE_TOPICS, METADATA
 from kactl.transports.kafka.listener.apis import APIS
 from kactl.transports.kafka.listener.config_apis import CONFIG_APIS
-from kactl.transports.kafka.listener.keys import API_VERSIONS, CREATE_TOPICS, METADATA
 from kactl.transports.kafka.listener.schema import INT8, INT16, STRING, Array, Field, Message
 
 from .client import encoded

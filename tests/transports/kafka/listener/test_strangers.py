@@ -15,9 +15,9 @@ from kio.schema.errors import ErrorCode as KioError
 from kactl.errors import BadRequest
 from kactl.messages.broker import ControlledShutdownRequested
 from kactl.telemetry.metrics import COUNTERS, GAUGES
-from kactl.transports.kafka.listener.keys import REFUSED
+from kactl.transports.kafka.listener.api_keys import REFUSED
+from kactl.transports.kafka.listener.counters import LOG_PAUSE_S, Refused, Tally
 from kactl.transports.kafka.listener.limits import EXPANSION, Limits
-from kactl.transports.kafka.listener.tally import LOG_PAUSE_S, Refused, Tally
 
 from .client import Client, connected, frame, request_class
 from .desk import Desk, listening, until

@@ -5,7 +5,7 @@ import dataclasses
 
 import pytest
 
-from kactl.transports.kafka.pace import PIECE_BYTES, TURN_BYTES, Buffer, Pace
+from kactl.transports.kafka.write_pacing import PIECE_BYTES, TURN_BYTES, Buffer, Pace
 
 pytestmark = pytest.mark.anyio
 

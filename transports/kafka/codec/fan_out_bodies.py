@@ -13,8 +13,8 @@ from typing import Any, Final
 from kactl.outbound.fan_out import FanOut, PartitionStatesView
 from kactl.state.rows import Ints
 
-from .heading import Headings
 from .row import Columns, Layout, Records
+from .topic_header import Headings
 
 # Rows that are copied into bodies at a time, unless a single broker is told more; a row takes 0.07 microseconds.
 ROWS_AT_ONCE: Final = 1 << 14

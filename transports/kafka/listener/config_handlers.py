@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from kactl.errors import ErrorCode
 
-from .answers import Answer, result
 from .config_apis import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from .responses import Answer, result
 from .schema import Values
 
 # Of resources, as the protocol numbers them.

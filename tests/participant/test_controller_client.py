@@ -10,7 +10,7 @@ from kactl.errors import BadRequest, ControllerUnreachable, NotController
 from kactl.messages.admin import ControllerRequest, ResignRequested
 from kactl.messages.broker import ProducerIdsRequested
 from kactl.model import NO_BROKER
-from kactl.participant.to_controller import REQUEST_TIMEOUT_MS, ToController
+from kactl.participant.controller_client import REQUEST_TIMEOUT_MS, ToController
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
 from tests.clocks import ManualClock, settle

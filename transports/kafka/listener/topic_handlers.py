@@ -17,10 +17,10 @@ from kactl.errors import ActionTimedOut, BadConfig, BadRequest, ErrorCode, NotFo
 from kactl.messages.admin import PartitionsRequested, TopicCreationRequested, TopicDeletionRequested
 from kactl.model import ZERO_ID, Assignment, TopicRef
 
-from .answers import Answer, result, said
-from .cluster import Ruled
-from .keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from .api_keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from .responses import Answer, result, said
 from .schema import Values
+from .served_controller import Ruled
 
 # Of a number that the client leaves to us.
 _DEFAULT: Final = -1

@@ -13,7 +13,7 @@ from kactl.messages.broker import ControlledShutdownRequested
 from kactl.messages.log import BrokerEvent
 from kactl.model import NO_EPOCH, NO_LEADER, TopicPartition
 from kactl.participant import Participant
-from kactl.participant.hand_over import ATTEMPTS, BACKOFF_MS, hand_over
+from kactl.participant.controlled_shutdown import ATTEMPTS, BACKOFF_MS, hand_over
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
 from tests.clocks import ManualClock, settle

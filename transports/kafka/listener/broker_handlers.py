@@ -18,10 +18,10 @@ from kactl.messages.broker import (
 )
 from kactl.model import NO_EPOCH, NO_LEADER, TopicRef
 
-from .answers import Answer, said
-from .cluster import Ruled
-from .keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN
+from .api_keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN
+from .responses import Answer, said
 from .schema import Values
+from .served_controller import Ruled
 
 _RECOVERING: Final = 1
 # Of one event. The controller takes some 20 microseconds for each proposal, and nothing else happens meanwhile.

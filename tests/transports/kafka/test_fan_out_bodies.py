@@ -12,7 +12,7 @@ from kactl.messages.control import LeaderAndIsr, PartitionStates
 from kactl.model import TopicRef
 from kactl.outbound.fan_out import FanOut, PartitionStatesView
 from kactl.state.topics import Topics
-from kactl.transports.kafka.codec import group
+from kactl.transports.kafka.codec import fan_out_bodies as group
 
 from . import by_kio
 from .strategies import LISTENER

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kactl.model import TopicPartition
-from kactl.participant.index import ABSENT, Index
+from kactl.participant.row_index import ABSENT, Index
 from kactl.stores.base import Names
 
 names = st.builds(TopicPartition, st.sampled_from(["a", "b", "c"]), st.integers(0, 4) | st.just(2**31 - 1))

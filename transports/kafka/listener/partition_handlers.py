@@ -22,16 +22,16 @@ from kactl.messages.admin import (
 )
 from kactl.model import Assignment, TopicPartition
 
-from .answers import Answer, result, said
-from .cluster import Ruled
-from .keys import (
+from .api_keys import (
     ALTER_PARTITION_REASSIGNMENTS,
     ALTER_USER_SCRAM_CREDENTIALS,
     ELECT_LEADERS,
     LIST_PARTITION_REASSIGNMENTS,
     UPDATE_FEATURES,
 )
+from .responses import Answer, result, said
 from .schema import Values
+from .served_controller import Ruled
 
 _ELECTIONS: Final = {0: ElectionKind.PREFERRED, 1: ElectionKind.UNCLEAN}
 

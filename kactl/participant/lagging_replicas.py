@@ -17,8 +17,8 @@ from kactl.model import NO_BROKER, TopicPartition
 from kactl.state.rows import Bools, Ints, RowNumbers, some
 from kactl.stores.base import Names
 
-from .hosted import Hosted, Role
-from .words import Follows, InSync
+from .hosted_replicas import Hosted, Role
+from .isr_update import Follows, InSync
 
 # Kafka's default (replica.lag.time.max.ms).
 LAG_MS: Final = 30_000

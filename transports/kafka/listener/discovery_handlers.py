@@ -10,12 +10,12 @@ from kactl.errors import ErrorCode
 from kactl.model import ZERO_ID, Broker
 from kactl.transports.kafka.codec import endpoint_of
 
-from .answers import Answer
+from .api_keys import API_VERSIONS, METADATA
 from .apis import APIS
-from .cluster import Ruled
 from .discovery_apis import API_VERSIONS_API
-from .keys import API_VERSIONS, METADATA
+from .responses import Answer
 from .schema import Values
+from .served_controller import Ruled
 
 _KEYS: Final = [
     {"api_key": api.key, "min_version": 0, "max_version": api.version_max}

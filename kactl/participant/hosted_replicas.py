@@ -14,7 +14,7 @@ from kactl.state.rows import Bools, Bytes, Ints, RowNumbers
 from kactl.stores.base import Names
 
 from .columns import lengthened, one_list, put_lists
-from .index import ABSENT, Index
+from .row_index import ABSENT, Index
 
 Ids = npt.NDArray[np.bytes_]
 
