@@ -1,8 +1,8 @@
-"""What every transport promises.
+"""Protocol of all transports.
 
-A transport makes a connection to one registration of one broker. A connection delivers one request at a time and
-brings its answer. Nothing is sent twice by the transport itself: whether to try again is for the channel to decide.
-One contract suite runs over every transport.
+A transport opens connections, each to one registration of one broker. A connection delivers one request at a time and
+returns its response. The transport itself never sends a request twice: the channel decides whether to retry. One
+contract suite runs over every transport.
 """
 
 from typing import Protocol
@@ -12,24 +12,25 @@ from kactl.model import Broker
 
 
 class Connection(Protocol):
-    """A way to one broker. Connects on the first delivery, and again on the first one after a failure."""
+    """Connection to one broker. It connects on the first delivery, and again on the first delivery after a failure."""
 
     async def deliver(self, request: Request) -> Response:
-        """Send `request` and wait for its answer. Called by one task at a time.
+        """Send a request and wait. Returns the broker's response. Called by one task at a time.
 
-        Cancelling it closes the connection; the broker may or may not have acted on the request.
+        Cancelling the call closes the connection; the broker may or may not have carried out the request.
 
         Raises:
-            BrokerUnreachable: it could not be sent, no answer came within the transport's time limit, or what came
-                was no answer. The broker may have acted on it. The connection is closed and can be used again.
+            BrokerUnreachable: the request could not be sent, no response arrived within the transport's time limit, or
+                the response was malformed. The broker may have carried out the request. The connection is closed and
+                can be used again.
         """
 
     async def close(self) -> None:
-        """Give up the connection. Nothing can be delivered afterwards."""
+        """Close the connection for good: `deliver` raises afterwards."""
 
 
 class Transport(Protocol):
-    """How brokers are reached."""
+    """Factory of connections to brokers."""
 
     def connect(self, broker: Broker) -> Connection:
-        """A connection to that registration. No I/O happens yet."""
+        """Returns a connection to that registration. No I/O happens yet."""

@@ -1,6 +1,6 @@
-"""The way to participants of the same process: a call in place of a connection.
+"""Transport to participants of the same process: a function call in place of a connection.
 
-Nothing is encoded, so whoever handles a request gets the sender's own columns: neither side writes into them.
+Nothing is encoded. The handler of a request receives the sender's own columns, and neither side may write to them.
 """
 
 from typing import Final
@@ -18,42 +18,45 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 
 
 class MemoryHub:
-    """Who answers for each broker id, and who is asked for each controller id. Of one process and one event loop."""
+    """The `Hub` of one process and one event loop."""
 
     def __init__(self) -> None:
         self._handlers: dict[int, Handler] = {}
         self._controllers: dict[int, Ask] = {}
 
     def attach(self, broker: int, handler: Handler) -> None:
-        """Answer under that id from now on; whoever answered under it before does so no more."""
+        """Register the handler of a broker id; it replaces an earlier one."""
         self._handlers[broker] = handler
 
     def detach(self, broker: int, handler: Handler) -> None:
-        """Answer no more under that id, if this handler still does."""
+        """Remove the handler of a broker id, unless another handler has replaced it."""
         if self._handlers.get(broker) is handler:
             del self._handlers[broker]
 
     def find(self, broker: int) -> Handler | None:
-        """Who answers under that id now."""
+        """Returns the handler of a broker id."""
         return self._handlers.get(broker)
 
     def attach_controller(self, controller: int, ask: Ask) -> None:
-        """A controller instance runs under that id, active or not; an earlier one of the id is asked no more."""
+        """Register a controller instance, active or not; it replaces an earlier one of the same id."""
         self._controllers[controller] = ask
 
     def detach_controller(self, controller: int, ask: Ask) -> None:
-        """It runs no more, if this is still the way to it."""
+        """Remove a controller instance, unless another one has replaced it."""
         if self._controllers.get(controller) == ask:
             del self._controllers[controller]
 
     def controller(self, controller: int) -> Ask | None:
-        """The way to the controller instance of that id; None if none runs in this process."""
+        """Returns the function that sends requests to a controller instance; None if none runs in this process."""
         return self._controllers.get(controller)
 
 
 class MemoryConnection:
-    """To an id, not to a registration: a broker that registered again sees by the broker epoch whom a request was
-    for, as one does that listens on the same port as before."""
+    """Connection to a broker id, not to one registration.
+
+    A broker that has registered again compares the broker epoch of each request with its own, as a Kafka broker does
+    that listens on the same port as before.
+    """
 
     def __init__(self, hub: MemoryHub, broker: int, *, clock: Clock, request_timeout_ms: float) -> None:
         self._hub = hub
@@ -65,32 +68,32 @@ class MemoryConnection:
     async def deliver(self, request: Request) -> Response:
         """See `Connection`."""
         if self._closed:
-            raise BrokerUnreachable(self._broker, "the connection was closed: make a new one")
+            raise BrokerUnreachable(self._broker, "the connection was closed: open a new one")
         handler = self._hub.find(self._broker)
         if handler is None:
             raise BrokerUnreachable(self._broker, "no participant with that id runs in this process")
-        answer: Response | Exception = BrokerUnreachable(
-            self._broker, f"no answer came within {self._request_timeout_ms:.0f} ms"
+        response: Response | Exception = BrokerUnreachable(
+            self._broker, f"no response within {self._request_timeout_ms:.0f} ms"
         )
 
-        async def ask(handler: Handler) -> None:
-            nonlocal answer
+        async def handle(handler: Handler) -> None:
+            nonlocal response
             try:
-                answer = await handler.handle(request)
+                response = await handler.handle(request)
             except Exception as error:
-                answer = error
+                response = error
             timed.cancel_scope.cancel()
 
-        # The clock is handed in, so that time limits are ours to keep and not the event loop's.
+        # The clock is a parameter, so this class keeps the time limit itself instead of using the event loop's.
         async with anyio.create_task_group() as timed:
-            timed.start_soon(ask, handler)
+            timed.start_soon(handle, handler)
             await self._clock.sleep_ms(self._request_timeout_ms)
             timed.cancel_scope.cancel()
-        if isinstance(answer, BrokerUnreachable):
-            raise answer
-        if isinstance(answer, Exception):
-            raise BrokerUnreachable(self._broker, f"it failed over the request: {answer!r}") from answer
-        return answer
+        if isinstance(response, BrokerUnreachable):
+            raise response
+        if isinstance(response, Exception):
+            raise BrokerUnreachable(self._broker, f"its handler raised {response!r}") from response
+        return response
 
     async def close(self) -> None:
         """See `Connection`."""
@@ -98,10 +101,10 @@ class MemoryConnection:
 
 
 class MemoryTransport:
-    """See the module.
+    """The `Transport` to the participants attached to one hub.
 
     Args:
-        request_timeout_ms: how long an answer may take.
+        request_timeout_ms: the time limit for a response.
     """
 
     def __init__(

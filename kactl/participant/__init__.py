@@ -1,4 +1,7 @@
-"""The broker side in the same process: registers, leads and follows as it is told, and tells the application."""
+"""The broker side in the same process.
+
+A participant registers, carries out the controller's requests, and calls the application's listener.
+"""
 
 from .group import Participants
 from .hosted_replicas import HostedPartition, Role

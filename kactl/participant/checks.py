@@ -1,9 +1,10 @@
-"""What a broker does with a request from a controller: the epochs that it compares, and what it answers.
+"""Checks of the controller's requests: the epochs that a broker compares, and the error of each partition.
 
-Nothing is changed here. A verdict says for each row what is to be done and what to answer if that succeeds; only what
-has been done counts as seen, so that an instruction whose execution failed is taken again when it comes again.
+These functions change nothing. A plan contains for each row the action, and the error code to return if the action
+succeeds. The broker stores the state of a row only after its action has succeeded, so a request that has failed is
+accepted when it is repeated.
 
-Source: KafkaApis.handle*Request, ReplicaManager.becomeLeaderOrFollower, ReplicaManager.stopReplicas, and the answers
+Source: KafkaApis.handle*Request, ReplicaManager.becomeLeaderOrFollower, ReplicaManager.stopReplicas, and the responses
 of real brokers.
 """
 
@@ -29,19 +30,21 @@ from kactl.messages.control import (
 from kactl.model import EPOCH_DURING_DELETE, NO_EPOCH
 from kactl.state.rows import Bools, RowNumbers, choose, some
 
-from .hosted_replicas import Hosted, Role, ids_of, names_of
+from .hosted_replicas import HostedReplicas, Role, ids_of, names_of
 from .row_index import ABSENT
 
 UNCHECKED_BROKER_EPOCH = -1
 
 
-def refusal(request: Request, *, broker_epoch: int, controller_epoch: int) -> ErrorCode:
-    """Why the whole request is refused; NONE if it is not. Equal epochs are taken, and so is a higher broker epoch:
-    the controller may have seen a registration before the broker has its answer.
+def request_error(request: Request, *, broker_epoch: int, controller_epoch: int) -> ErrorCode:
+    """Returns the error with which the whole request is rejected; NONE if it is accepted.
+
+    Equal epochs are accepted. So is a higher broker epoch: the controller may have seen a registration before the
+    broker has received the response to it.
 
     Args:
-        broker_epoch: of the registration that the broker lives by.
-        controller_epoch: the highest that the broker has seen.
+        broker_epoch: the epoch of the broker's current registration.
+        controller_epoch: the highest controller epoch that the broker has received.
     """
     if request.broker_epoch != UNCHECKED_BROKER_EPOCH and request.broker_epoch < broker_epoch:
         return ErrorCode.STALE_BROKER_EPOCH
@@ -50,8 +53,11 @@ def refusal(request: Request, *, broker_epoch: int, controller_epoch: int) -> Er
     return ErrorCode.NONE
 
 
-def refuse(request: Request, error: ErrorCode) -> Response:
-    """The answer to a request that is refused as a whole: LeaderAndIsr says it of each row, StopReplica of none."""
+def error_response(request: Request, error: ErrorCode) -> Response:
+    """Returns the response to a request that is rejected as a whole.
+
+    The response to LeaderAndIsr repeats the error for each row, the response to StopReplica has no rows.
+    """
     match request:
         case LeaderAndIsr(states=states):
             errors = np.full(len(states), error, np.int16)
@@ -63,13 +69,13 @@ def refuse(request: Request, error: ErrorCode) -> Response:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Instructed:
-    """What a LeaderAndIsr makes of each of its rows.
+class LeaderAndIsrPlan:
+    """Actions and errors for the n rows of a LeaderAndIsr.
 
     Attributes:
-        error: int16[n], what to answer; 0 for those that are to be done.
-        lead, follow: bool[n], to be done.
-        id_only: bool[n], nothing but the topic's id is new.
+        error: int16[n], the error code to return; 0 for rows with an action.
+        lead, follow: bool[n], the rows for which the broker becomes leader or follower.
+        id_only: bool[n], the rows in which only the topic id is new.
     """
 
     error: Shorts
@@ -78,8 +84,8 @@ class Instructed:
     id_only: Bools
 
 
-def instruct(states: PartitionStates, hosted: Hosted, broker: int) -> Instructed:
-    """Compare a LeaderAndIsr with what is hosted, row by row."""
+def plan_leader_and_isr(states: PartitionStates, hosted: HostedReplicas, broker: int) -> LeaderAndIsrPlan:
+    """Compare a LeaderAndIsr with the hosted replicas, row by row. Returns the plan."""
     rows = hosted.index.find(names_of(states.topics), states.topic, states.partition)
     known = rows != ABSENT
     ids = ids_of(states.topics)[states.topic]
@@ -105,37 +111,38 @@ def instruct(states: PartitionStates, hosted: Hosted, broker: int) -> Instructed
         ErrorCode.NONE,
         ErrorCode.STALE_CONTROLLER_EPOCH,
     ).astype(np.int16)
-    # An older version of the leadership under a newer epoch: answered as if done, and passed over.
-    done = (
+    # An older version of the leadership under a newer epoch is skipped, without an error.
+    accepted = (
         (error == ErrorCode.NONE) & newer & (states.partition_epoch >= _local(hosted.partition_epoch, rows, NO_EPOCH))
     )
     leads = states.leader == broker
-    return Instructed(error=error, lead=done & leads, follow=done & ~leads, id_only=id_only)
+    return LeaderAndIsrPlan(error=error, lead=accepted & leads, follow=accepted & ~leads, id_only=id_only)
 
 
-def instructed(states: PartitionStates, error: Shorts) -> LeaderAndIsrResponse:
-    """The answer to a LeaderAndIsr that was not refused."""
+def leader_and_isr_response(states: PartitionStates, error: Shorts) -> LeaderAndIsrResponse:
+    """Returns the response to a LeaderAndIsr that was accepted."""
     return LeaderAndIsrResponse(error=0, partitions=_of(states, error))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Stopped:
-    """What a StopReplica makes of each of its rows.
+class StopReplicaPlan:
+    """Actions and errors for the n rows of a StopReplica.
 
     Attributes:
-        error: int16[n], what to answer; 0 for those that are to be done.
-        stop: bool[n], to be told to whoever serves the replica: it is served now, or its data is to be deleted.
+        error: int16[n], the error code to return; 0 for rows that are accepted.
+        stop: bool[n], the rows for which the listener is called: the replica is served now, or its data is to be
+            deleted.
     """
 
     error: Shorts
     stop: Bools
 
 
-def stop(request: StopReplica, hosted: Hosted) -> Stopped:
-    """Compare a StopReplica with what is hosted, row by row.
+def plan_stop_replica(request: StopReplica, hosted: HostedReplicas) -> StopReplicaPlan:
+    """Compare a StopReplica with the hosted replicas, row by row. Returns the plan.
 
-    A replica that is not hosted can still have data that an earlier life of the broker left behind: deleting it is
-    told as well.
+    A replica that is not hosted may still have data of an earlier registration of the broker, so its deletion is
+    planned as well.
     """
     rows = hosted.index.find(names_of(request.topics), request.topic, request.partition)
     epoch = request.leader_epoch
@@ -150,11 +157,11 @@ def stop(request: StopReplica, hosted: Hosted) -> Stopped:
     ).astype(np.int16)
     role = _local(hosted.role, rows, Role.NONE)
     served = (role == Role.LEADER) | (role == Role.FOLLOWER)
-    return Stopped(error=error, stop=(error == ErrorCode.NONE) & (served | request.delete))
+    return StopReplicaPlan(error=error, stop=(error == ErrorCode.NONE) & (served | request.delete))
 
 
-def stopped(request: StopReplica, error: Shorts) -> StopReplicaResponse:
-    """The answer to a StopReplica that was not refused."""
+def stop_replica_response(request: StopReplica, error: Shorts) -> StopReplicaResponse:
+    """Returns the response to a StopReplica that was accepted."""
     topics = tuple(names_of(request.topics))
     return StopReplicaResponse(error=0, partitions=PartitionErrors(topics, request.topic, request.partition, error))
 
@@ -164,7 +171,7 @@ def _of(states: PartitionStates, error: Shorts) -> PartitionErrors:
 
 
 def _local(column: npt.NDArray[Any], rows: RowNumbers, otherwise: object) -> npt.NDArray[Any]:
-    """The values of some rows; `otherwise` where a row is ABSENT."""
+    """Returns the values of some rows; `otherwise` where a row is ABSENT."""
     if not len(column):
         return np.full(len(rows), otherwise, column.dtype)
     return np.where(rows == ABSENT, np.array(otherwise, column.dtype), column[rows])

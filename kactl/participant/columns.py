@@ -1,4 +1,4 @@
-"""Columns that grow, for values that are kept by row number."""
+"""Columns that grow, for values that are stored by row number."""
 
 from typing import Final, TypeVar
 
@@ -13,9 +13,11 @@ T = TypeVar("T", bound=np.generic)
 ROWS_MIN: Final = 16
 
 
-def lengthened(column: npt.NDArray[T], capacity: int, fill: object) -> npt.NDArray[T]:
-    """`column`, [..., n], or a longer one that begins with it if it is shorter than `capacity`. Twice as long at
-    least, so that rows that come one by one do not copy it each time."""
+def grow(column: npt.NDArray[T], capacity: int, fill: object) -> npt.NDArray[T]:
+    """Returns `column`, [..., n]; if it is shorter than `capacity`, a longer copy with `fill` in the new rows.
+
+    The copy is at least twice as long, so that adding rows one by one does not copy the column each time.
+    """
     length = column.shape[-1]
     if length >= capacity:
         return column
@@ -25,9 +27,10 @@ def lengthened(column: npt.NDArray[T], capacity: int, fill: object) -> npt.NDArr
 
 
 def put_lists(column: Ints, rows: RowNumbers, lists: Ints) -> Ints:
-    """`column`, [W, n], with `lists`, [K, m], in m of its rows; a wider column if they need one.
+    """Write `lists`, [K, m], to m rows of `column`, [W, n]; free slots contain NO_BROKER.
 
-    Free places hold NO_BROKER.
+    Returns:
+        the column, or a wider copy if K > W.
     """
     width = lists.shape[0]
     if width > column.shape[0]:
@@ -39,7 +42,7 @@ def put_lists(column: Ints, rows: RowNumbers, lists: Ints) -> Ints:
     return column
 
 
-def one_list(column: Ints, row: int) -> tuple[int, ...]:
-    """The brokers of one row, in their order."""
+def broker_list(column: Ints, row: int) -> tuple[int, ...]:
+    """Returns the brokers of one row, in their order."""
     brokers = column[:, row]
     return tuple(brokers[brokers != NO_BROKER].tolist())

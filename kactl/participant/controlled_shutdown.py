@@ -1,4 +1,4 @@
-"""What a broker does before it stops: it asks the controller to lead elsewhere what it leads.
+"""Controlled shutdown: before a broker stops, it requests that the controller moves its leaderships.
 
 Source: KafkaServer.controlledShutdown.
 """
@@ -15,19 +15,19 @@ from kactl.runtime.logs import logger
 
 log = logger(__name__)
 
-# Kafka's default (controlled.shutdown.max.retries), which counts the first try too.
+# Kafka's default (controlled.shutdown.max.retries), which counts the first attempt too.
 ATTEMPTS: Final = 3
-# Kafka's brokers wait for five seconds. In one process a controller that goes is followed by the next within less.
+# Kafka's brokers wait for five seconds. In one process the next controller takes over in less time.
 BACKOFF_MS: Final = 500
 
 
 class Controller(Protocol):
-    """The way to whoever is the controller; found anew for each try."""
+    """Client of the active controller, which is looked up for each attempt."""
 
-    async def ask(self, asked: ControllerRequest) -> list[TopicPartition]: ...
+    async def ask(self, request: ControllerRequest) -> list[TopicPartition]: ...
 
 
-async def hand_over(
+async def controlled_shutdown(
     broker: int,
     *,
     epoch: Callable[[], int],
@@ -36,13 +36,16 @@ async def hand_over(
     attempts: int = ATTEMPTS,
     backoff_ms: float = BACKOFF_MS,
 ) -> bool:
-    """Ask until nothing is left that this broker leads, or `attempts` times. Never fails: it stops anyway.
+    """Request the shutdown until the broker leads no partition, at most `attempts` times.
+
+    Never raises a failure of the controller: the broker stops anyway.
 
     Args:
-        epoch: of its registration, at each call; NO_EPOCH once it has none, and nothing to hand over.
+        epoch: returns the epoch of the broker's registration; NO_EPOCH if the broker is not registered any more and
+            leads nothing.
 
     Returns:
-        whether it leads nothing any more that somebody else could lead.
+        whether the broker leads no partition any more that another broker could lead.
     """
     for attempt in range(attempts):
         if attempt:
@@ -52,16 +55,16 @@ async def hand_over(
             break
         try:
             remaining = await controller.ask(ControlledShutdownRequested(broker, registered))
-        except KactlError as refused:
-            log.info("broker %d could not hand over what it leads: %s", broker, refused)
+        except KactlError as rejected:
+            log.info("the controller did not move the leaderships of broker %d: %s", broker, rejected)
             continue
         except Exception:
-            # A bug of a controller in this process is no reason to stay.
-            log.exception("broker %d could not hand over what it leads", broker)
+            # A bug of a controller in this process must not prevent the shutdown.
+            log.exception("the controller did not move the leaderships of broker %d", broker)
             continue
         if not remaining:
             return True
         log.info("broker %d still leads %d partitions, such as %s", broker, len(remaining), remaining[0])
     if attempts:
-        log.warning("broker %d stops without having handed over all that it leads", broker)
+        log.warning("broker %d stops while it still leads partitions", broker)
     return False

@@ -1,6 +1,6 @@
-"""The way from a broker to whoever is the controller.
+"""Client for requests from a broker to the active controller.
 
-Source: NodeToControllerChannelManager, which finds the controller anew before each try.
+Source: NodeToControllerChannelManager, which looks the controller up before each attempt.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,12 @@ from .hub import Hub
 REQUEST_TIMEOUT_MS: Final = 30_000
 
 
-class ToController:
-    """Asks the controller that the broker has been told of last.
+class ControllerClient:
+    """Sends requests to the controller from which the broker received metadata last.
 
     Args:
-        controller_id: who it is, at each call; NO_BROKER if nobody has been told of yet.
-        timeout_ms: how long an answer may take.
+        controller_id: returns the controller's id; NO_BROKER if no metadata has been received yet.
+        timeout_ms: the time limit for a response.
     """
 
     def __init__(
@@ -40,38 +40,38 @@ class ToController:
         self._clock = clock
         self._timeout_ms = timeout_ms
 
-    async def ask(self, asked: ControllerRequest) -> Any:
-        """Ask once; what the kind of `asked` says is the answer.
+    async def ask(self, request: ControllerRequest) -> Any:
+        """Send a request once. Returns the response that the type of `request` documents.
 
         Raises:
-            ControllerUnreachable: nobody could be asked, or no answer came in time; what was asked for may have
-                been done. Ask again after a pause: another controller may have been told of by then.
-            KactlError: the controller has refused it; NotController if it is none any more.
+            ControllerUnreachable: no controller could be reached, or no response arrived in time; the request may
+                have been carried out. Retry after a pause: the metadata may name another controller by then.
+            KactlError: the controller has rejected the request; NotController if it is not active any more.
         """
         controller = self._controller_id()
         if controller == NO_BROKER:
-            raise ControllerUnreachable("nobody has said yet who it is")
+            raise ControllerUnreachable("its id is not known yet; wait for the first UpdateMetadata request")
         ask = self._hub.controller(controller)
         if ask is None:
-            raise ControllerUnreachable(f"it is {controller}, and no controller of that id runs on this network")
-        answer: Any = None
+            raise ControllerUnreachable(f"its id is {controller}, and no controller with that id runs on this network")
+        response: Any = None
         failure: Exception | None = ControllerUnreachable(
-            f"{controller} gave no answer within {self._timeout_ms:.0f} ms"
+            f"{controller} sent no response within {self._timeout_ms:.0f} ms"
         )
 
         async def wait() -> None:
-            nonlocal answer, failure
+            nonlocal response, failure
             try:
-                answer, failure = await ask(asked), None
+                response, failure = await ask(request), None
             except Exception as error:
                 failure = error
             timed.cancel_scope.cancel()
 
-        # The clock is handed in, so that the time limit is ours to keep and not the event loop's.
+        # The clock is a parameter, so this class keeps the time limit itself instead of using the event loop's.
         async with anyio.create_task_group() as timed:
             timed.start_soon(wait)
             await self._clock.sleep_ms(self._timeout_ms)
             timed.cancel_scope.cancel()
         if failure is not None:
             raise failure
-        return answer
+        return response

@@ -1,4 +1,4 @@
-"""Some participants of one process under one name, as the server and most programs want them."""
+"""A group of participants in one process, as the server and most programs use them."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from .lagging_replicas import LAG_MS
 from .listener import Listener
 from .participant import SESSION_TIMEOUT_MS, Participant
 
-# Each costs three tasks and a registration; a process that wants more of them has another purpose than this one.
+# Each participant costs three tasks and a registration. This bound is far above any useful number in one process.
 PARTICIPANTS_MAX: Final = 1_000
 
 
@@ -28,9 +28,10 @@ class Participants:
     """Participants with the ids 1 to `count`. They start together, and end in reverse order.
 
     Args:
-        listener: makes the listener of the participant with that id.
-        shutdown_attempts: how often the controller is asked when one of them is stopped; once when all of them are.
-        alter_partition, lag_ms: see `Participant`, as with the others.
+        listener: returns the listener of the participant with that id.
+        shutdown_attempts: the attempts of a controlled shutdown if one participant is stopped; at most one if the
+            whole group ends.
+        alter_partition, lag_ms, and the others: see `Participant`.
 
     Raises:
         BadRequest: `count` is negative, or more than PARTICIPANTS_MAX.
@@ -51,9 +52,9 @@ class Participants:
         shutdown_attempts: int = ATTEMPTS,
     ) -> None:
         if not 0 <= arguments.whole(count, "count") <= PARTICIPANTS_MAX:
-            raise BadRequest("count", f"{count} participants cannot be: ask for 0 to {PARTICIPANTS_MAX}")
+            raise BadRequest("count", f"{count} participants are not possible: choose 0 to {PARTICIPANTS_MAX}")
         self._open = BlockStack("the participants")
-        # Those that it hands over to go next, and nothing would change by asking again.
+        # The brokers that take over its leaderships end next, so a second attempt would change nothing.
         self._attempts_at_end = min(shutdown_attempts, 1)
         self._members = {
             broker: Participant(
@@ -75,7 +76,8 @@ class Participants:
         """Start all of them.
 
         Raises:
-            BrokerIdTaken, StoreError: of the first that could not start; none runs then.
+            BrokerIdTaken, StoreError: the error of the first participant that could not start; no participant runs
+                then.
         """
         failures: list[Exception] = []
 
@@ -118,14 +120,14 @@ class Participants:
         return iter(self._members.values())
 
     def __getitem__(self, broker: int) -> Participant:
-        """The participant of that id. Raises NotFound if there is none."""
-        found = self._members.get(broker)
-        if found is None:
+        """Returns the participant with that id. Raises NotFound if there is none."""
+        participant = self._members.get(broker)
+        if participant is None:
             raise NotFound("participant", broker)
-        return found
+        return participant
 
     async def kill(self, broker: int) -> None:
-        """See `Participant.kill`; NotFound if there is none of that id, as with the others."""
+        """See `Participant.kill`. This method and those below raise NotFound if no participant has that id."""
         await self[broker].kill()
 
     async def restart(self, broker: int) -> None:

@@ -1,4 +1,4 @@
-"""The replicas that a broker hosts: what it was told last about each, and has done."""
+"""The replicas that a broker hosts, with the last state of each that the broker has received and carried out."""
 
 import enum
 from collections.abc import Iterable, Sequence
@@ -13,30 +13,30 @@ from kactl.model import NO_EPOCH, NO_LEADER, NO_VERSION, ZERO_ID, Leadership, To
 from kactl.state.rows import Bools, Bytes, Ints, RowNumbers
 from kactl.stores.base import Names
 
-from .columns import lengthened, one_list, put_lists
-from .row_index import ABSENT, Index
+from .columns import broker_list, grow, put_lists
+from .row_index import ABSENT, RowIndex
 
 Ids = npt.NDArray[np.bytes_]
 
-# Bytes of one topic id; ids compare as columns, ZERO_ID as the empty string.
+# 16 bytes of one topic id, so that columns of ids can be compared; ZERO_ID is the empty string.
 _ID: Final = "S16"
 
 
 class Role(enum.IntEnum):
-    """What the broker does for a partition."""
+    """Role of the broker for a partition."""
 
-    NONE = 0  # nothing; only that its directory has failed is known
+    NONE = 0  # only the failure of its directory is known
     LEADER = 1
     FOLLOWER = 2
-    STOPPED = 3  # it was told to stop, and kept the data and the epoch
+    STOPPED = 3  # stopped by a StopReplica request; the data and the epoch remain
 
 
 class HostedPartition(msgspec.Struct, frozen=True, kw_only=True):
     """One replica as its broker knows it.
 
     Attributes:
-        isr: as the instruction said it, or as the leader has written it since.
-        failed: its directory has failed.
+        isr: the ISR of the last LeaderAndIsr, or the one that the leader has committed since.
+        failed: the replica's directory has failed.
     """
 
     name: TopicPartition
@@ -51,11 +51,11 @@ class HostedPartition(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool
 
 
-class Hosted:
-    """Columns over all replicas of one broker; `index` has their rows."""
+class HostedReplicas:
+    """Columns over all replicas of one broker; `index` maps partitions to rows."""
 
     def __init__(self) -> None:
-        self.index = Index()
+        self.index = RowIndex()
         self.role: Bytes = np.zeros(0, np.uint8)
         self.leader: Ints = np.zeros(0, np.int32)
         self.leader_epoch: Ints = np.zeros(0, np.int32)
@@ -73,10 +73,10 @@ class Hosted:
     # -- reading
 
     def in_role(self, role: Role) -> RowNumbers:
-        """The rows that have a role and a directory that works."""
+        """Returns the rows that have that role and no failed directory."""
         rows = self.index.rows
-        chosen: RowNumbers = rows[(self.role[rows] == role) & ~self.failed[rows]]
-        return chosen
+        matching: RowNumbers = rows[(self.role[rows] == role) & ~self.failed[rows]]
+        return matching
 
     def view(self, name: TopicPartition) -> HostedPartition | None:
         row = self.index.find_one(name)
@@ -87,8 +87,8 @@ class Hosted:
             role=Role(int(self.role[row])),
             leader=int(self.leader[row]),
             leader_epoch=int(self.leader_epoch[row]),
-            isr=one_list(self.isr, row),
-            replicas=one_list(self.replicas, row),
+            isr=broker_list(self.isr, row),
+            replicas=broker_list(self.replicas, row),
             partition_epoch=int(self.partition_epoch[row]),
             controller_epoch=int(self.controller_epoch[row]),
             recovering=bool(self.recovering[row]),
@@ -98,7 +98,7 @@ class Hosted:
     # -- changing
 
     def apply(self, states: PartitionStates, chosen: Bools, role: Role) -> None:
-        """Keep what an instruction said about the rows of `states` that are chosen, now that it has been done."""
+        """Store the chosen rows of a request's `states`, after they have been carried out."""
         if not chosen.any():
             return
         rows = self._rows_of(states.topics, states.topic[chosen], states.partition[chosen])
@@ -110,32 +110,31 @@ class Hosted:
         self.recovering[rows] = False if states.recovering is None else states.recovering[chosen]
         self.replicas = put_lists(self.replicas, rows, states.replicas[:, chosen])
         self.isr = put_lists(self.isr, rows, states.isr[:, chosen])
-        self.learn_ids(states, chosen)
+        self.update_topic_ids(states, chosen)
 
-    def learn_ids(self, states: PartitionStates, chosen: Bools) -> None:
-        """Keep the topic ids of rows that are chosen and hosted; a topic that comes without one keeps its own."""
+    def update_topic_ids(self, states: PartitionStates, chosen: Bools) -> None:
+        """Store the topic ids of rows that are chosen and hosted. A topic without an id in `states` keeps its id."""
         ids = ids_of(states.topics)[states.topic[chosen]]
         rows = self.index.find(names_of(states.topics), states.topic[chosen], states.partition[chosen])
         known = (rows != ABSENT) & (ids != b"")
         self.topic_id[rows[known]] = ids[known]
 
     def stop(self, rows: RowNumbers) -> None:
-        """Serve some replicas no more, and keep their data and epochs."""
+        """Mark replicas as stopped; their data and epochs remain."""
         self.role[rows] = Role.STOPPED
 
-    def forget(self, rows: RowNumbers) -> None:
-        """The data of some replicas has been deleted; as if they had never been here."""
+    def remove(self, rows: RowNumbers) -> None:
+        """Remove replicas after their data has been deleted."""
         self.index.remove(rows)
 
     def fail(self, names: Iterable[TopicPartition]) -> None:
-        """The directory of some replicas has failed, be they hosted already or not."""
-        wanted = Names.of(list(dict.fromkeys(names)))
-        rows = self._rows_of(wanted.topics, wanted.topic, wanted.partition)
+        """Mark the directory of some replicas as failed, whether they are hosted already or not."""
+        unique = Names.of(list(dict.fromkeys(names)))
+        rows = self._rows_of(unique.topics, unique.topic, unique.partition)
         self.failed[rows] = True
 
-    def keep_isr(self, name: TopicPartition, state: Leadership) -> None:
-        """The leader's own write of `state` stands in the store: go on from there, unless an instruction has come
-        meanwhile that makes it void."""
+    def apply_isr(self, name: TopicPartition, state: Leadership) -> None:
+        """Apply an ISR that this leader has committed, unless a LeaderAndIsr has ended the leadership meanwhile."""
         row = self.index.find_one(name)
         if row == ABSENT or self.role[row] != Role.LEADER or self.leader_epoch[row] != state.leader_epoch:
             return
@@ -149,24 +148,24 @@ class Hosted:
         rows = self.index.find(names, topic, partition)
         absent = rows == ABSENT
         if absent.any():
-            fresh = self.index.add(names, topic[absent], partition[absent])
-            self._lengthen()
-            self._clear(fresh)
-            rows[absent] = fresh
+            added = self.index.add(names, topic[absent], partition[absent])
+            self._grow()
+            self._clear(added)
+            rows[absent] = added
         return rows
 
-    def _lengthen(self) -> None:
+    def _grow(self) -> None:
         capacity = self.index.capacity
-        self.role = lengthened(self.role, capacity, Role.NONE)
-        self.leader = lengthened(self.leader, capacity, NO_LEADER)
-        self.leader_epoch = lengthened(self.leader_epoch, capacity, NO_EPOCH)
-        self.partition_epoch = lengthened(self.partition_epoch, capacity, NO_VERSION)
-        self.controller_epoch = lengthened(self.controller_epoch, capacity, NO_EPOCH)
-        self.recovering = lengthened(self.recovering, capacity, False)
-        self.failed = lengthened(self.failed, capacity, False)
-        self.topic_id = lengthened(self.topic_id, capacity, b"")
-        self.replicas = lengthened(self.replicas, capacity, NO_LEADER)
-        self.isr = lengthened(self.isr, capacity, NO_LEADER)
+        self.role = grow(self.role, capacity, Role.NONE)
+        self.leader = grow(self.leader, capacity, NO_LEADER)
+        self.leader_epoch = grow(self.leader_epoch, capacity, NO_EPOCH)
+        self.partition_epoch = grow(self.partition_epoch, capacity, NO_VERSION)
+        self.controller_epoch = grow(self.controller_epoch, capacity, NO_EPOCH)
+        self.recovering = grow(self.recovering, capacity, False)
+        self.failed = grow(self.failed, capacity, False)
+        self.topic_id = grow(self.topic_id, capacity, b"")
+        self.replicas = grow(self.replicas, capacity, NO_LEADER)
+        self.isr = grow(self.isr, capacity, NO_LEADER)
 
     def _clear(self, rows: RowNumbers) -> None:
         self.role[rows] = Role.NONE
@@ -186,5 +185,5 @@ def names_of(topics: Iterable[TopicRef]) -> list[str]:
 
 
 def ids_of(topics: Sequence[TopicRef]) -> Ids:
-    """The ids of some topics, as a column; empty where a topic has none."""
+    """Returns the ids of some topics as a column; empty where a topic has none."""
     return np.array([b"" if topic.id == ZERO_ID else topic.id for topic in topics], _ID)

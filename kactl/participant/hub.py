@@ -1,4 +1,4 @@
-"""How participants and controllers of one process are found: by transports, and by one another."""
+"""Interfaces through which the participants and controllers of one process find each other."""
 
 from typing import Any, Protocol
 
@@ -7,52 +7,50 @@ from kactl.messages.control import Request, Response
 
 
 class Handler(Protocol):
-    """Whoever answers requests under a broker id."""
+    """Handler of the requests to one broker id."""
 
     async def handle(self, request: Request) -> Response:
-        """Carry out `request` and answer it; requests are carried out in the order in which they came, one at a time.
+        """Carry out a request. Returns the response.
 
-        A caller that gives up does not take its request back.
+        Requests are carried out one at a time, in the order of the calls. Cancelling the call does not cancel the
+        request.
 
         Raises:
-            BrokerUnreachable: it ended before it could answer.
+            BrokerUnreachable: the broker ended before it sent a response.
         """
 
 
 class Ask(Protocol):
-    """The way to a controller."""
+    """Function that sends a request to a controller."""
 
-    async def __call__(self, asked: ControllerRequest, /) -> Any:
-        """Leave a request, and wait for what its kind says is the answer.
+    async def __call__(self, request: ControllerRequest, /) -> Any:
+        """Queue a request and wait. Returns the response that the type of the request documents.
 
-        A caller that gives up does not take its request back.
+        Cancelling the call does not cancel the request.
 
         Raises:
-            NotController: it is not the controller, or no longer.
-            KactlError: it has refused the request, or takes none now; the kind of the request says why.
+            NotController: the instance is not the active controller, or not any more.
+            KactlError: the controller has rejected the request, or accepts none now; see the type of the request.
         """
 
 
 class Hub(Protocol):
-    """One hub is one network: who is attached to it can be reached over it.
-
-    Broker id -> handler, and controller id -> the way to that controller.
-    """
+    """One network: a registry of broker id -> handler, and of controller id -> function that sends it requests."""
 
     def attach(self, broker: int, handler: Handler) -> None:
-        """Answer under that id from now on; whoever answered under it before does so no more."""
+        """Register the handler of a broker id; it replaces an earlier one."""
 
     def detach(self, broker: int, handler: Handler) -> None:
-        """Answer no more under that id, if this handler still does."""
+        """Remove the handler of a broker id, unless another handler has replaced it."""
 
     def find(self, broker: int) -> Handler | None:
-        """Who answers under that id now."""
+        """Returns the handler of a broker id."""
 
     def attach_controller(self, controller: int, ask: Ask) -> None:
-        """A controller instance runs under that id, active or not; an earlier one of the id is asked no more."""
+        """Register a controller instance, active or not; it replaces an earlier one of the same id."""
 
     def detach_controller(self, controller: int, ask: Ask) -> None:
-        """It runs no more, if this is still the way to it."""
+        """Remove a controller instance, unless another one has replaced it."""
 
     def controller(self, controller: int) -> Ask | None:
-        """The way to the controller instance of that id; None if none runs on this network."""
+        """Returns the function that sends requests to a controller instance; None if none runs on this network."""

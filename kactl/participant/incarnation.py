@@ -1,7 +1,8 @@
-"""One life of a broker: what it knows and does under one registration.
+"""State and tasks of a broker under one registration.
 
-It takes requests one at a time in the order in which they came, keeps its session alive, and keeps the ISRs of what it
-leads. When the session is lost, all of it is void: the broker registers again and begins with nothing.
+An incarnation carries out requests one at a time, in the order of their arrival, keeps the broker's session alive, and
+keeps the ISRs of the partitions that the broker leads. When the session is lost, the incarnation ends with all of its
+state: the broker registers again and starts a new one.
 """
 
 import collections
@@ -28,30 +29,30 @@ from kactl.state.rows import Bools, Ints
 from kactl.stores.base import Names, Session, Store
 
 from . import checks
-from .columns import one_list
-from .controller_client import ToController
-from .hosted_replicas import Hosted, Role
+from .columns import broker_list
+from .controller_client import ControllerClient
+from .hosted_replicas import HostedReplicas, Role
 from .hub import Hub
 from .isr import IsrKeeper
 from .isr_proposer import IsrProposer
-from .isr_update import InSync, Way
+from .isr_update import InSync, IsrUpdater
 from .isr_writer import IsrWriter
-from .listener import Listener, overrides, tell
+from .listener import Listener, call_listener, overrides
 from .metadata import MetadataCache
-from .pause_gate import Pause
+from .pause_gate import PauseGate
 from .row_index import ABSENT
 
 log = logger(__name__)
 
-# A sender has one request under way and gives up after half a minute: more than these can only pile up in front of a
-# broker that hangs for most of an hour.
+# A sender has one request in flight, with a timeout of half a minute. More requests than this can accumulate only if
+# the broker hangs for most of an hour.
 INBOX_LIMIT: Final = 100
 # A third of the timeout leaves time for two attempts that fail.
 KEEP_ALIVES_PER_TIMEOUT: Final = 3
 
 
 class _Pending:
-    """A request that waits for its answer; None once done means that there will be none."""
+    """A queued request. If `response` is None when `done` is set, no response will follow."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -60,12 +61,14 @@ class _Pending:
 
 
 class Incarnation:
-    """See the module. `handle` may be called as soon as it is made; requests wait until it has its epoch.
+    """A broker under one registration.
+
+    `handle` may be called before the registration; the requests are queued until `run` is called.
 
     Attributes:
-        epoch: the broker epoch; NO_EPOCH until it is registered.
-        controller_epoch: the highest seen.
-        controller: the way to whoever is the controller.
+        epoch: the broker epoch; NO_EPOCH until the broker is registered.
+        controller_epoch: the highest controller epoch received.
+        controller: client of the active controller.
     """
 
     def __init__(
@@ -75,7 +78,7 @@ class Incarnation:
         store: Store,
         hub: Hub,
         clock: Clock,
-        pause: Pause,
+        pause: PauseGate,
         listener: Listener,
         in_sync: InSync | None,
         alter_partition: bool,
@@ -84,18 +87,18 @@ class Incarnation:
         self.broker = broker
         self.epoch = NO_EPOCH
         self.controller_epoch = NO_EPOCH
-        self.hosted = Hosted()
+        self.hosted = HostedReplicas()
         self.metadata = MetadataCache()
-        self.controller = ToController(hub, controller_id=lambda: self.metadata.controller_id, clock=clock)
+        self.controller = ControllerClient(hub, controller_id=lambda: self.metadata.controller_id, clock=clock)
         self._hub = hub
         self._clock = clock
         self._pause = pause
         self._listener = listener
         self._inbox: collections.deque[_Pending] = collections.deque()
         self._wake = anyio.Event()
-        self._working_on: _Pending | None = None
+        self._current: _Pending | None = None
         self._ended = False
-        way: Way = (
+        updater: IsrUpdater = (
             IsrProposer(
                 broker,
                 self.hosted,
@@ -111,20 +114,20 @@ class Incarnation:
         self.isr = IsrKeeper(
             broker,
             self.hosted,
-            way=way,
+            updater=updater,
             clock=clock,
             pause=pause,
             live=lambda: self.metadata.live,
             offline=self.metadata.offline_replicas,
-            follows=self._ask_follower,
+            follows=self._follows,
             in_sync=in_sync,
             lag_ms=lag_ms,
         )
 
-    # -- its life
+    # -- lifecycle
 
     async def run(self, session: Session) -> None:
-        """Serve until the session is lost."""
+        """Carry out requests until the session is lost."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._work)
             tasks.start_soon(self.isr.run)
@@ -132,33 +135,33 @@ class Incarnation:
             tasks.cancel_scope.cancel()
 
     def end(self) -> None:
-        """Answer nothing any more; whoever waits for an answer learns that there will be none."""
+        """Stop sending responses. Calls of `handle` that wait for a response raise BrokerUnreachable."""
         self._ended = True
         self._hub.detach(self.broker, self)
-        waiting = [*self._inbox] if self._working_on is None else [self._working_on, *self._inbox]
+        unanswered = [*self._inbox] if self._current is None else [self._current, *self._inbox]
         self._inbox.clear()
-        for pending in waiting:
+        for pending in unanswered:
             pending.done.set()
 
-    async def let_go(self) -> None:
-        """Tell the listener that nothing is served any more."""
+    async def notify_stopped(self) -> None:
+        """Call the listener's `stopped` for every replica that is served."""
         served = np.concatenate((self.hosted.in_role(Role.LEADER), self.hosted.in_role(Role.FOLLOWER)))
         if len(served) and overrides(self._listener, "stopped"):
-            everything = np.ones(len(served), np.bool_)
+            chosen = np.ones(len(served), np.bool_)
             errors = np.zeros(len(served), np.int16)
             names = self.hosted.index.names(served)
-            await tell(lambda name, _: self._listener.stopped(name, deleted=False), names, everything, errors)
+            await call_listener(lambda name, _: self._listener.stopped(name, deleted=False), names, chosen, errors)
 
     async def _keep_alive(self, session: Session) -> None:
         while True:
             await self._clock.sleep_ms(session.timeout_ms / KEEP_ALIVES_PER_TIMEOUT)
-            await self._pause.over()
+            await self._pause.wait_open()
             try:
                 await session.keep_alive()
             except SessionExpired:
                 return
             except StoreError as error:
-                log.warning("broker %d could not keep its session alive, and will try again: %s", self.broker, error)
+                log.warning("broker %d could not keep its session alive, and retries: %s", self.broker, error)
 
     # -- requests
 
@@ -167,54 +170,54 @@ class Incarnation:
         if self._ended:
             raise BrokerUnreachable(self.broker, "it has ended")
         if len(self._inbox) >= INBOX_LIMIT:
-            raise BrokerUnreachable(self.broker, f"it has left {INBOX_LIMIT} requests unread and takes no more")
+            raise BrokerUnreachable(self.broker, f"its queue is full with {INBOX_LIMIT} requests")
         pending = _Pending(request)
         self._inbox.append(pending)
         self._wake.set()
         await pending.done.wait()
         if pending.response is None:
-            raise BrokerUnreachable(self.broker, "it ended, or failed, before it answered")
+            raise BrokerUnreachable(self.broker, "it ended or failed before it sent a response")
         return pending.response
 
     async def _work(self) -> None:
         while True:
-            self._working_on = pending = await self._take()
+            self._current = pending = await self._take()
             try:
-                pending.response = await self._answer(pending.request)
+                pending.response = await self._carry_out(pending.request)
             except Exception:
-                log.exception("broker %d failed over a request and leaves it unanswered", self.broker)
-            self._working_on = None
+                log.exception("broker %d could not carry out a request, and sends no response", self.broker)
+            self._current = None
             pending.done.set()
 
     async def _take(self) -> _Pending:
         while True:
-            await self._pause.over()
+            await self._pause.wait_open()
             if self._inbox:
                 return self._inbox.popleft()
             self._wake = anyio.Event()
             await self._wake.wait()
 
-    async def _answer(self, request: Request) -> Response:
-        refusal = checks.refusal(request, broker_epoch=self.epoch, controller_epoch=self.controller_epoch)
-        if refusal is not ErrorCode.NONE:
-            log.info("broker %d refuses a %s: %s", self.broker, type(request).__name__, refusal.name)
-            return checks.refuse(request, refusal)
+    async def _carry_out(self, request: Request) -> Response:
+        request_error = checks.request_error(request, broker_epoch=self.epoch, controller_epoch=self.controller_epoch)
+        if request_error is not ErrorCode.NONE:
+            log.info("broker %d rejects a %s: %s", self.broker, type(request).__name__, request_error.name)
+            return checks.error_response(request, request_error)
         self.controller_epoch = request.controller_epoch
         match request:
             case LeaderAndIsr(states=states):
-                return await self._lead_and_follow(states)
+                return await self._on_leader_and_isr(states)
             case UpdateMetadata():
-                return self._update(request)
+                return self._on_update_metadata(request)
             case StopReplica():
-                return await self._stop(request)
+                return await self._on_stop_replica(request)
 
-    async def _lead_and_follow(self, states: PartitionStates) -> Response:
-        told = checks.instruct(states, self.hosted, self.broker)
+    async def _on_leader_and_isr(self, states: PartitionStates) -> Response:
+        plan = checks.plan_leader_and_isr(states, self.hosted, self.broker)
         names = Names(states.topics, states.topic, states.partition)
         listener = self._listener
 
         def lead(name: TopicPartition, row: int) -> Awaitable[None] | None:
-            isr = one_list(states.isr, row)
+            isr = broker_list(states.isr, row)
             return listener.became_leader(name, leader_epoch=int(states.leader_epoch[row]), isr=isr)
 
         def follow(name: TopicPartition, row: int) -> Awaitable[None] | None:
@@ -222,62 +225,62 @@ class Incarnation:
             return listener.became_follower(name, leader=leader, leader_epoch=leader_epoch)
 
         if overrides(listener, "became_leader"):
-            await tell(lead, names, told.lead, told.error)
-        self.hosted.apply(states, told.lead, Role.LEADER)
+            await call_listener(lead, names, plan.lead, plan.error)
+        self.hosted.apply(states, plan.lead, Role.LEADER)
         if overrides(listener, "became_follower"):
-            await tell(follow, names, told.follow, told.error)
-        self.hosted.apply(states, told.follow, Role.FOLLOWER)
-        self.hosted.learn_ids(states, told.id_only)
-        if told.lead.any():
-            self.isr.look()
-        self._announce(np.unique(states.leader[told.follow]).tolist())
-        return checks.instructed(states, told.error)
+            await call_listener(follow, names, plan.follow, plan.error)
+        self.hosted.apply(states, plan.follow, Role.FOLLOWER)
+        self.hosted.update_topic_ids(states, plan.id_only)
+        if plan.lead.any():
+            self.isr.schedule()
+        self._announce(np.unique(states.leader[plan.follow]).tolist())
+        return checks.leader_and_isr_response(states, plan.error)
 
-    def _update(self, request: UpdateMetadata) -> Response:
+    def _on_update_metadata(self, request: UpdateMetadata) -> Response:
         before = self.metadata.live_brokers
         self.metadata.update(request)
-        self.isr.look()
+        self.isr.schedule()
         if before.keys() != self.metadata.live_brokers.keys():
             self.announce()
         return UpdateMetadataResponse(error=0)
 
-    async def _stop(self, request: StopReplica) -> Response:
-        told = checks.stop(request, self.hosted)
+    async def _on_stop_replica(self, request: StopReplica) -> Response:
+        plan = checks.plan_stop_replica(request, self.hosted)
         names = Names(request.topics, request.topic, request.partition)
         if overrides(self._listener, "stopped"):
-            await tell(
+            await call_listener(
                 lambda name, row: self._listener.stopped(name, deleted=bool(request.delete[row])),
                 names,
-                told.stop,
-                told.error,
+                plan.stop,
+                plan.error,
             )
         rows = self.hosted.index.find([topic.name for topic in request.topics], request.topic, request.partition)
-        hosted = told.stop & (rows != ABSENT)
+        hosted = plan.stop & (rows != ABSENT)
         self.hosted.stop(rows[hosted & ~request.delete])
-        self.hosted.forget(rows[hosted & request.delete])
-        return checks.stopped(request, told.error)
+        self.hosted.remove(rows[hosted & request.delete])
+        return checks.stop_replica_response(request, plan.error)
 
-    # -- leaders and followers among themselves
+    # -- between leaders and followers
 
     def announce(self) -> None:
-        """Have the leaders look at what follows them here."""
+        """Schedule an ISR check at every leader that this broker follows."""
         self._announce(np.unique(self.hosted.leader[self.hosted.in_role(Role.FOLLOWER)]).tolist())
 
     def _announce(self, leaders: list[int]) -> None:
         for leader in leaders:
             peer = self._hub.find(leader)
             if isinstance(peer, Incarnation) and peer is not self:
-                peer.isr.look()
+                peer.isr.schedule()
 
-    def _ask_follower(self, broker: int, names: Names, leader_epoch: Ints) -> Bools:
+    def _follows(self, broker: int, names: Names, leader_epoch: Ints) -> Bools:
         peer = self._hub.find(broker)
         if not isinstance(peer, Incarnation):
-            return np.zeros(len(names), np.bool_)  # it is not of this process, or gone
+            return np.zeros(len(names), np.bool_)  # the broker is not in this process, or has ended
         following: Bools = peer.follows(self.broker, names, leader_epoch)
         return following
 
     def _epoch_of(self, broker: int) -> int:
-        """The registration of a broker of this process, or the one that the controller named last."""
+        """Returns the epoch of a broker of this process, or else the one that the metadata contain."""
         peer = self._hub.find(broker)
         if isinstance(peer, Incarnation):
             return peer.epoch
@@ -285,21 +288,22 @@ class Incarnation:
         return NO_EPOCH if known is None else known.epoch
 
     def follows(self, leader: int, names: Names, leader_epoch: Ints) -> Bools:
-        """bool[n]: which of some partitions this broker follows, from that leader under that leader epoch.
+        """Returns bool[n]: the partitions that this broker follows from that leader under that leader epoch.
 
-        None while it hangs, and none as long as it has not been told that the leader lives: it could not fetch.
+        A paused broker follows no partition. Neither does a broker that does not know the leader as live: it could
+        not fetch.
         """
         if self._pause.paused or leader not in self.metadata.live:
             return np.zeros(len(names), np.bool_)
         hosted = self.hosted
         rows = hosted.index.find([topic.name for topic in names.topics], names.topic, names.partition)
         known = rows != ABSENT
-        at = rows[known]
+        found = rows[known]
         following = np.zeros(len(names), np.bool_)
         following[known] = (
-            (hosted.role[at] == Role.FOLLOWER)
-            & ~hosted.failed[at]
-            & (hosted.leader[at] == leader)
-            & (hosted.leader_epoch[at] == leader_epoch[known])
+            (hosted.role[found] == Role.FOLLOWER)
+            & ~hosted.failed[found]
+            & (hosted.leader[found] == leader)
+            & (hosted.leader_epoch[found] == leader_epoch[known])
         )
         return following

@@ -1,9 +1,11 @@
-"""How a leader keeps its ISRs: it takes followers in that have caught up, and drops those that have not for too long.
+"""Keeping the ISRs of the partitions that this broker leads.
 
-As long as participants keep no log, a follower is caught up as soon as it follows this leader under this leader epoch;
-an application may ask for more. The leader asks each time anew and remembers no word of a follower, so that none from a
-dead one is left over. How an ISR then comes about, by asking the controller or by writing the store, is the way's
-affair: `isr_proposer`, `isr_writer`.
+A leader adds followers that have caught up, and removes members that have lagged for too long.
+
+Participants keep no log yet, so a follower has caught up as soon as it follows this leader under this leader epoch; an
+application may require more. The leader queries the followers each time and caches no answer, so that no answer of a
+dead follower remains. An `IsrUpdater` commits the change: `isr_proposer` sends it to the controller, `isr_writer`
+writes it to the store.
 
 Source: Partition.maybeExpandIsr, Partition.maybeShrinkIsr.
 """
@@ -23,28 +25,28 @@ from kactl.runtime.logs import logger
 from kactl.state.rows import Bools, BrokerSet, Ints, RowNumbers, members, some
 from kactl.stores.base import Names
 
-from .hosted_replicas import Hosted, Role
-from .isr_update import Follows, InSync, Wanted, Way
-from .lagging_replicas import LOOKS_PER_LAG, Laggards
-from .pause_gate import Pause
+from .hosted_replicas import HostedReplicas, Role
+from .isr_update import Follows, InSync, IsrUpdate, IsrUpdater
+from .lagging_replicas import CHECKS_PER_LAG, LaggingReplicas
+from .pause_gate import PauseGate
 from .row_index import ABSENT
 
 log = logger(__name__)
 
-# After a failure, and between two looks at an application's own measure of being caught up. It is also the first pause
-# after the controller has called a member ineligible; each further pause is twice as long.
+# Pause after a failure, and between two calls of the application's `in_sync`. Also the first pause after the controller
+# has rejected a member as ineligible; each further pause is twice as long.
 RETRY_MS: Final = 500
-# The longest of these: a little more than the time after which a member that does not follow is dropped (`LAG_MS`).
+# The longest pause: a little more than the time after which a member that does not follow is removed (`LAG_MS`).
 RETRY_MS_MAX: Final = 32_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Candidates:
-    """n partitions that this broker leads and whose ISR may grow.
+    """n partitions that this broker leads with an ISR that may grow.
 
     Attributes:
         replicas: int32[W, n].
-        missing: bool[W, n], assigned, live and not in sync.
+        missing: bool[W, n]; the replica is assigned, live and not in sync.
         recovering: bool[n].
     """
 
@@ -60,23 +62,26 @@ class Candidates:
         return Candidates(**{f.name: getattr(self, f.name)[..., which] for f in dataclasses.fields(self)})
 
     def without(self, offline: Ints, broker: int) -> "Candidates":
-        """Those that are left if int32[W, n] `offline` may not be in an ISR. If the leader `broker` may not be in one
-        itself, nobody is left: what it proposes contains it."""
+        """Returns the candidates that remain if the brokers int32[W, n] `offline` may not be in an ISR.
+
+        If the leader `broker` may not be in the ISR, no replica remains: every proposal of the leader contains the
+        leader itself.
+        """
         missing = self.missing & ~some(offline == broker)
-        for line in offline:
-            missing &= self.replicas != line
-        left = dataclasses.replace(self, missing=missing)
-        return left.take(some(missing) | self.recovering)
+        for brokers in offline:
+            missing &= self.replicas != brokers
+        remaining = dataclasses.replace(self, missing=missing)
+        return remaining.take(some(missing) | self.recovering)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Postponed:
-    """A wish with a member that the controller called ineligible.
+    """An update with a member that the controller rejected as ineligible.
 
     Attributes:
-        state: what was wished.
-        pause_ms: the pause after it was refused last.
-        until_ms: when it may be wished again.
+        state: the requested leadership.
+        pause_ms: the pause after the last rejection.
+        until_ms: the time at which the update may be submitted again.
     """
 
     state: Leadership
@@ -84,8 +89,8 @@ class _Postponed:
     until_ms: float
 
 
-def candidates(hosted: Hosted, live: BrokerSet) -> Candidates:
-    """Where a leader may have somebody to take in, or a recovery to end: live replicas are out of sync."""
+def candidates(hosted: HostedReplicas, live: BrokerSet) -> Candidates:
+    """Returns the led partitions that have a live replica out of sync, or a recovery to end."""
     rows = hosted.in_role(Role.LEADER)
     replicas, isr = hosted.replicas[:, rows], hosted.isr[:, rows]
     in_sync = np.zeros(replicas.shape, np.bool_)
@@ -96,9 +101,11 @@ def candidates(hosted: Hosted, live: BrokerSet) -> Candidates:
     return Candidates(rows, replicas, missing, recovering).take(some(missing) | recovering)
 
 
-def wish(hosted: Hosted, row: int, *, taken_in: Sequence[int] = (), dropped: Sequence[int] = ()) -> Leadership:
-    """The leadership that a leader wants for one row: members in assignment order, others behind them."""
-    isr = {int(broker) for broker in hosted.isr[:, row] if broker != NO_BROKER}.union(taken_in).difference(dropped)
+def updated_leadership(
+    hosted: HostedReplicas, row: int, *, added: Sequence[int] = (), removed: Sequence[int] = ()
+) -> Leadership:
+    """Returns the leadership to request for one row: members in assignment order, then members not assigned."""
+    isr = {int(broker) for broker in hosted.isr[:, row] if broker != NO_BROKER}.union(added).difference(removed)
     assigned = [int(broker) for broker in hosted.replicas[:, row] if broker in isr]
     others = [int(broker) for broker in hosted.isr[:, row] if broker in isr and broker not in assigned]
     return Leadership(
@@ -107,28 +114,29 @@ def wish(hosted: Hosted, row: int, *, taken_in: Sequence[int] = (), dropped: Seq
         isr=(*assigned, *others),
         partition_epoch=int(hosted.partition_epoch[row]),
         controller_epoch=int(hosted.controller_epoch[row]),
-        recovering=False,  # there is no log yet that would have to recover
+        recovering=False,  # participants keep no log yet that would have to recover
     )
 
 
 class IsrKeeper:
-    """Looks at what this broker leads whenever something may have changed, and now and then at who still follows.
+    """Checks the led partitions after every possible change, and the members of their ISRs at intervals.
 
     Args:
-        live: the brokers that the metadata call live, at each call.
-        offline: (partitions) -> int32[W, n], the replicas that the metadata call offline; those of a broker that is
-            shutting down are among them, and may not be in an ISR.
-        lag_ms: for how long a member may not follow before it is dropped.
+        updater: commits the updates.
+        live: returns the brokers that are live according to the metadata.
+        offline: (partitions) -> int32[W, n], the replicas that are offline according to the metadata. They include
+            those of a broker that is shutting down, which may not be in an ISR.
+        lag_ms: the time for which a member may fail to follow before it is removed.
     """
 
     def __init__(
         self,
         broker: int,
-        hosted: Hosted,
+        hosted: HostedReplicas,
         *,
-        way: Way,
+        updater: IsrUpdater,
         clock: Clock,
-        pause: Pause,
+        pause: PauseGate,
         live: Callable[[], BrokerSet],
         offline: Callable[[Names], Ints],
         follows: Follows,
@@ -137,7 +145,7 @@ class IsrKeeper:
     ) -> None:
         self._broker = broker
         self._hosted = hosted
-        self._way = way
+        self._updater = updater
         self._clock = clock
         self._pause = pause
         self._live = live
@@ -145,65 +153,65 @@ class IsrKeeper:
         self._follows = follows
         self._in_sync = in_sync
         self._lag_ms = lag_ms
-        self._laggards = Laggards(broker, hosted, clock=clock, follows=follows, in_sync=in_sync, lag_ms=lag_ms)
-        self._wanted = anyio.Event()
-        # Under which (leader epoch, version) a wish was refused: the same would be refused for ever.
-        self._refused: dict[TopicPartition, tuple[int, int]] = {}
+        self._lagging = LaggingReplicas(broker, hosted, clock=clock, follows=follows, in_sync=in_sync, lag_ms=lag_ms)
+        self._scheduled = anyio.Event()
+        # The (leader epoch, version) of each rejected update: the same update would be rejected for ever.
+        self._rejected: dict[TopicPartition, tuple[int, int]] = {}
         self._postponed: dict[TopicPartition, _Postponed] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
 
-    def look(self) -> None:
-        """Something may have changed: look again soon. Many calls may become one look."""
-        self._wanted.set()
+    def schedule(self) -> None:
+        """Schedule a check, because something may have changed. Many calls may result in one check."""
+        self._scheduled.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
-            tasks.start_soon(self._look_at_members)
+            tasks.start_soon(self._check_members)
             while True:
-                await self._wanted.wait()
-                self._wanted = anyio.Event()
-                await self._pause.over()
-                if not await self._keep():
+                await self._scheduled.wait()
+                self._scheduled = anyio.Event()
+                await self._pause.wait_open()
+                if not await self._update():
                     await self._clock.sleep_ms(RETRY_MS)
-                    self.look()
+                    self.schedule()
 
-    async def _look_at_members(self) -> None:
+    async def _check_members(self) -> None:
         while True:
-            await self._clock.sleep_ms(self._lag_ms / LOOKS_PER_LAG)
-            await self._pause.over()
-            self._laggards.look()
-            self.look()
+            await self._clock.sleep_ms(self._lag_ms / CHECKS_PER_LAG)
+            await self._pause.wait_open()
+            self._lagging.check()
+            self.schedule()
 
-    async def _keep(self) -> bool:
-        """Bring about what is wanted. False if it is worth another look later."""
+    async def _update(self) -> bool:
+        """Submit all updates that are due. Returns False if another check is needed later."""
         try:
-            return await self._bring_all()
+            return await self._submit_all()
         except KactlError as error:
-            log.info("a leader could not change its ISRs, and will try again: %s", error)
+            log.info("broker %d could not update its ISRs, and retries: %s", self._broker, error)
         except Exception:
-            # Its outcome is unknown; the next look compares with what is stored.
-            log.exception("a leader could not change its ISRs, and will try again")
+            # The outcome is unknown; the next check compares with the stored state.
+            log.exception("broker %d could not update its ISRs, and retries", self._broker)
         return False
 
-    async def _bring_all(self) -> bool:
-        """Go on until nothing is left that can be brought about now. True if nothing waits for anything either."""
-        self._way.catch_up()
-        self._forget_refused()
-        later: set[TopicPartition] = set()
+    async def _submit_all(self) -> bool:
+        """Submit updates until none is left that can succeed now. Returns True if none is waiting either."""
+        self._updater.reconcile()
+        self._forget_rejected()
+        retryable: set[TopicPartition] = set()
         while True:
-            wanted, waiting = self._look(later)
-            brought = await self._way.bring(wanted)
-            if not wanted:
-                return not (waiting or later)
-            for name, state in brought.refused:
-                self._refused[name] = (state.leader_epoch, state.partition_epoch)
-            self._postpone(brought.ineligible)
-            later |= {name for name, _ in brought.later}
+            updates, waiting = self._plan(retryable)
+            result = await self._updater.submit(updates)
+            if not updates:
+                return not (waiting or retryable)
+            for name, state in result.rejected:
+                self._rejected[name] = (state.leader_epoch, state.partition_epoch)
+            self._postpone(result.ineligible)
+            retryable |= {name for name, _ in result.retryable}
 
-    def _postpone(self, ineligible: Sequence[Wanted]) -> None:
-        """Wish the same again after a pause, the longer the more often it was refused."""
+    def _postpone(self, ineligible: Sequence[IsrUpdate]) -> None:
+        """Submit the same updates again after a pause, which doubles with every rejection."""
         now_ms, pauses = self._clock.monotonic_ms(), set()
         for name, state in ineligible:
             before = self._postponed.get(name)
@@ -212,14 +220,14 @@ class IsrKeeper:
             pauses.add(pause_ms)
         for pause_ms in sorted(pauses):
             assert self._tasks is not None
-            self._tasks.start_soon(self._look_in, pause_ms)
+            self._tasks.start_soon(self._schedule_in, pause_ms)
 
-    async def _look_in(self, pause_ms: float) -> None:
+    async def _schedule_in(self, pause_ms: float) -> None:
         await self._clock.sleep_ms(pause_ms)
-        self.look()
+        self.schedule()
 
     def _is_postponed(self, name: TopicPartition, state: Leadership) -> bool:
-        """Whether this wish has to wait. Another one need not: its members may all be eligible."""
+        """Returns whether this update has to wait. A different one need not: its members may all be eligible."""
         postponed = self._postponed.get(name)
         if postponed is None:
             return False
@@ -228,61 +236,76 @@ class IsrKeeper:
             return False
         return self._clock.monotonic_ms() < postponed.until_ms
 
-    def _forget_refused(self) -> None:
-        """What was refused may be wished again under another version."""
-        for name, known in list(self._refused.items()):
-            held = self._hosted.view(name)
-            if held is None or held.role is not Role.LEADER or (held.leader_epoch, held.partition_epoch) != known:
-                del self._refused[name]
+    def _forget_rejected(self) -> None:
+        """Forget rejections of versions that are not current any more: the next update has another version."""
+        for name, version in list(self._rejected.items()):
+            replica = self._hosted.view(name)
+            if (
+                replica is None
+                or replica.role is not Role.LEADER
+                or (replica.leader_epoch, replica.partition_epoch) != version
+            ):
+                del self._rejected[name]
 
-    def _look(self, later: set[TopicPartition]) -> tuple[list[Wanted], bool]:
-        """What is wanted now, at most as much as the way takes; and whether followers wait for the application's word
-        that they are in sync."""
+    def _plan(self, retryable: set[TopicPartition]) -> tuple[list[IsrUpdate], bool]:
+        """Plan the updates that are due.
+
+        Returns:
+            the updates, at most `IsrUpdater.limit`; and whether followers are waiting until the application's
+            `in_sync` returns true.
+        """
         hosted = self._hosted
-        found = candidates(hosted, self._live())
-        found = found.without(self._offline(hosted.index.names(found.rows)), self._broker)
-        taken_in, waiting = self._caught_up(found)
-        dropped = self._laggards.to_drop()
-        left_out = len(self._refused) + len(later) + len(self._postponed)
-        which = np.flatnonzero(some(taken_in) | found.recovering)[: self._way.limit + left_out]
-        grown = members(taken_in, found.replicas)[:, which]
-        wanted = {}
-        for position, name in enumerate(hosted.index.names(found.rows[which])):
-            added = [broker for broker in grown[:, position].tolist() if broker != NO_BROKER]
-            row = int(found.rows[which[position]])
-            wanted[name] = wish(hosted, row, taken_in=added, dropped=tuple(dropped.get(name, ())))
-        for name, row in _rows_of(hosted, dropped, but=wanted):
-            wanted[name] = wish(hosted, row, dropped=tuple(dropped[name]))
-        # What is not wished any more is not refused either.
-        self._postponed = {name: each for name, each in self._postponed.items() if name in wanted}
-        made = [
+        eligible = candidates(hosted, self._live())
+        eligible = eligible.without(self._offline(hosted.index.names(eligible.rows)), self._broker)
+        caught_up, waiting = self._caught_up(eligible)
+        removed = self._lagging.expired()
+        skipped = len(self._rejected) + len(retryable) + len(self._postponed)
+        positions = np.flatnonzero(some(caught_up) | eligible.recovering)[: self._updater.limit + skipped]
+        added = members(caught_up, eligible.replicas)[:, positions]
+        planned = {}
+        for column, name in enumerate(hosted.index.names(eligible.rows[positions])):
+            planned[name] = updated_leadership(
+                hosted,
+                int(eligible.rows[positions[column]]),
+                added=[broker for broker in added[:, column].tolist() if broker != NO_BROKER],
+                removed=tuple(removed.get(name, ())),
+            )
+        for name, row in _rows_of(hosted, removed, but=planned):
+            planned[name] = updated_leadership(hosted, row, removed=tuple(removed[name]))
+        # An update that is not planned any more is not postponed either.
+        self._postponed = {name: postponed for name, postponed in self._postponed.items() if name in planned}
+        updates = [
             (name, state)
-            for name, state in wanted.items()
-            if name not in later
-            and self._refused.get(name) != (state.leader_epoch, state.partition_epoch)
+            for name, state in planned.items()
+            if name not in retryable
+            and self._rejected.get(name) != (state.leader_epoch, state.partition_epoch)
             and not self._is_postponed(name, state)
         ]
-        return made[: self._way.limit], waiting
+        return updates[: self._updater.limit], waiting
 
-    def _caught_up(self, found: Candidates) -> tuple[Bools, bool]:
-        """bool[W, n]: who is to be taken in; and whether somebody follows of whom the application says that he has not
-        caught up."""
+    def _caught_up(self, eligible: Candidates) -> tuple[Bools, bool]:
+        """Find the replicas to add.
+
+        Returns:
+            bool[W, n], the replicas that have caught up; and whether any replica follows and has not caught up
+            according to the application.
+        """
         hosted = self._hosted
-        names, epochs = hosted.index.names(found.rows), hosted.leader_epoch[found.rows]
-        caught_up = np.zeros(found.missing.shape, np.bool_)
-        for broker in np.unique(found.replicas[found.missing]).tolist():
-            asked = found.missing & (found.replicas == broker)
-            partitions = some(asked)
-            following = np.zeros(len(found), np.bool_)
+        names, epochs = hosted.index.names(eligible.rows), hosted.leader_epoch[eligible.rows]
+        caught_up = np.zeros(eligible.missing.shape, np.bool_)
+        for broker in np.unique(eligible.replicas[eligible.missing]).tolist():
+            replicas = eligible.missing & (eligible.replicas == broker)
+            partitions = some(replicas)
+            following = np.zeros(len(eligible), np.bool_)
             following[partitions] = self._follows(broker, names.take(partitions), epochs[partitions])
-            caught_up |= asked & following
+            caught_up |= replicas & following
         followed = int(np.count_nonzero(caught_up))
         if self._in_sync is not None:
-            self._ask_application(names, found.replicas, caught_up)
+            self._remove_out_of_sync(names, eligible.replicas, caught_up)
         return caught_up, int(np.count_nonzero(caught_up)) < followed
 
-    def _ask_application(self, names: Names, replicas: Ints, caught_up: Bools) -> None:
-        """Take out of `caught_up` whom the application does not call in sync."""
+    def _remove_out_of_sync(self, names: Names, replicas: Ints, caught_up: Bools) -> None:
+        """Remove from `caught_up` the replicas for which the application's `in_sync` returns false."""
         assert self._in_sync is not None
         partitions = list(names)
         for slot, position in np.argwhere(caught_up).tolist():
@@ -290,8 +313,8 @@ class IsrKeeper:
 
 
 def _rows_of(
-    hosted: Hosted, names: Mapping[TopicPartition, set[int]], *, but: Mapping[TopicPartition, Leadership]
+    hosted: HostedReplicas, names: Mapping[TopicPartition, set[int]], *, but: Mapping[TopicPartition, Leadership]
 ) -> list[tuple[TopicPartition, int]]:
-    """The rows of some partitions, those of `but` left out."""
-    found = [(name, hosted.index.find_one(name)) for name in names if name not in but]
-    return [(name, row) for name, row in found if row != ABSENT]
+    """Returns the rows of some partitions, except those of `but`."""
+    rows = [(name, hosted.index.find_one(name)) for name in names if name not in but]
+    return [(name, row) for name, row in rows if row != ABSENT]

@@ -1,8 +1,8 @@
-"""The way of brokers from protocol level 2.7 on: the leader proposes, and the controller writes (AlterPartition).
+"""ISR updates from protocol level 2.7 on: the leader proposes them, and the controller writes them (AlterPartition).
 
-What is taken is kept as the answer says it. What is refused because the controller knows another version is left alone
-until that is heard of: from an instruction, or from the metadata that the controller sends after each proposal. So it
-is with a proposal that got no answer, which may have been taken.
+An accepted proposal is applied as the response states it. If the controller rejects a proposal because it knows another
+version, the leader waits until it receives that version: in a LeaderAndIsr, or in the metadata that the controller
+sends after each proposal. A proposal without a response is treated alike, because it may have been accepted.
 
 Source: DefaultAlterPartitionManager, Partition.handleAlterPartitionError.
 """
@@ -15,20 +15,20 @@ from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResul
 from kactl.model import ZERO_ID, Leadership, TopicPartition, TopicRef
 from kactl.runtime.logs import logger
 
-from .controller_client import ToController
-from .hosted_replicas import Hosted, Role
-from .isr_update import Brought, Wanted
+from .controller_client import ControllerClient
+from .hosted_replicas import HostedReplicas, Role
+from .isr_update import IsrUpdate, IsrUpdateResult
 from .metadata import MetadataCache
-from .pause_gate import Pause
+from .pause_gate import PauseGate
 
 log = logger(__name__)
 
-# As many partitions as a broker commonly leads: after it has taken over from another all of them may change at once.
+# The number of partitions that a broker commonly leads: after the failure of a peer all of them may change at once.
 PROPOSED_MAX: Final = 10_000
-# Of the request: the last one that names topics, and the one that names their ids.
+# Versions of the request: the last one that contains topic names, and the one that contains topic ids.
 _BY_NAME: Final = 1
 _BY_ID: Final = 3
-# The leadership is another than we know, or cannot be this: the same proposal would always be refused.
+# The leadership differs from the one that this leader knows, or the proposal is invalid: it would always be rejected.
 _FINAL: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -38,17 +38,20 @@ _FINAL: Final = frozenset(
         ErrorCode.INVALID_REQUEST,
     }
 )
-# A member is not registered, registered anew, or shutting down; the second code is that of versions by name.
+# A member is not registered, has registered again, or is shutting down. Versions with topic names use the second code.
 _INELIGIBLE: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 
 
 class IsrProposer:
-    """See the module, and `Way`.
+    """An `IsrUpdater` that sends AlterPartition requests to the controller.
 
     Args:
-        epoch: under which the broker is registered, at each call.
-        epoch_of: the same of another broker, as far as it is known here; NO_EPOCH if it is not. The keeper asks
-            followers and calls `bring` without a pause, so that it is the registration that was found to follow.
+        epoch: returns the epoch of this broker's registration.
+        epoch_of: returns the epoch of another broker's registration, NO_EPOCH if it is not known. `IsrKeeper` queries
+            followers and calls `submit` without a pause, so that the epoch is that of the registration that follows.
+
+    Attributes:
+        limit: see `IsrUpdater`.
     """
 
     limit = PROPOSED_MAX
@@ -56,13 +59,13 @@ class IsrProposer:
     def __init__(
         self,
         broker: int,
-        hosted: Hosted,
+        hosted: HostedReplicas,
         metadata: MetadataCache,
         *,
         epoch: Callable[[], int],
         epoch_of: Callable[[int], int],
-        controller: ToController,
-        pause: Pause,
+        controller: ControllerClient,
+        pause: PauseGate,
     ) -> None:
         self._epoch_of = epoch_of
         self._broker = broker
@@ -71,59 +74,59 @@ class IsrProposer:
         self._epoch = epoch
         self._controller = controller
         self._pause = pause
-        self._behind: set[TopicPartition] = set()  # a proposal was made, and not taken as far as we know
+        self._unresolved: set[TopicPartition] = set()  # proposed, and not known to be accepted
 
-    def catch_up(self) -> None:
-        """See `Way`."""
-        for name in list(self._behind):
-            known, told = self._hosted.view(name), self._metadata.partition(name)
-            if known is None or known.role is not Role.LEADER:
-                self._behind.discard(name)
-            elif told is None or (told.leader, told.leader_epoch) != (self._broker, known.leader_epoch):
-                continue  # it speaks of another leadership, an earlier or a later one
-            elif told.partition_epoch > known.partition_epoch:
-                self._behind.discard(name)
-                self._hosted.keep_isr(
+    def reconcile(self) -> None:
+        """See `IsrUpdater`."""
+        for name in list(self._unresolved):
+            replica, cached = self._hosted.view(name), self._metadata.partition(name)
+            if replica is None or replica.role is not Role.LEADER:
+                self._unresolved.discard(name)
+            elif cached is None or (cached.leader, cached.leader_epoch) != (self._broker, replica.leader_epoch):
+                continue  # the metadata describe an earlier or a later leadership
+            elif cached.partition_epoch > replica.partition_epoch:
+                self._unresolved.discard(name)
+                self._hosted.apply_isr(
                     name,
                     Leadership(
-                        told.leader,
-                        told.leader_epoch,
-                        told.isr,
-                        told.partition_epoch,
-                        told.controller_epoch,
-                        known.recovering,
+                        cached.leader,
+                        cached.leader_epoch,
+                        cached.isr,
+                        cached.partition_epoch,
+                        cached.controller_epoch,
+                        replica.recovering,
                     ),
                 )
 
-    async def bring(self, wanted: Sequence[Wanted]) -> Brought:
-        """See `Way`."""
-        if not wanted:
-            return Brought()
-        proposals = tuple(self._proposal(name, state) for name, state in wanted)
-        # Whatever becomes of it, and even if nobody says so: the metadata will.
-        self._behind.update(name for name, _ in wanted)
+    async def submit(self, updates: Sequence[IsrUpdate]) -> IsrUpdateResult:
+        """See `IsrUpdater`."""
+        if not updates:
+            return IsrUpdateResult()
+        proposals = tuple(self._proposal(name, state) for name, state in updates)
+        # If no response arrives, the metadata will show the outcome.
+        self._unresolved.update(name for name, _ in updates)
         by_id = all(proposal.topic.id != ZERO_ID for proposal in proposals)
-        answer: list[IsrResult] = await self._controller.ask(
+        results: list[IsrResult] = await self._controller.ask(
             AlterPartitionRequested(self._broker, self._epoch(), proposals, _BY_ID if by_id else _BY_NAME)
         )
-        await self._pause.over()
-        refused: list[Wanted] = []
-        later: list[Wanted] = []
-        ineligible: list[Wanted] = []
-        for (name, state), result in zip(wanted, answer, strict=True):
+        await self._pause.wait_open()
+        rejected: list[IsrUpdate] = []
+        retryable: list[IsrUpdate] = []
+        ineligible: list[IsrUpdate] = []
+        for (name, state), result in zip(updates, results, strict=True):
             if result.leadership is not None:
-                self._hosted.keep_isr(name, result.leadership)
-                self._behind.discard(name)
+                self._hosted.apply_isr(name, result.leadership)
+                self._unresolved.discard(name)
                 continue
-            of_its_kind = refused if result.error in _FINAL else ineligible if result.error in _INELIGIBLE else later
-            of_its_kind.append((name, state))
-        _explain(self._broker, answer)
-        return Brought(refused, later, ineligible)
+            outcome = rejected if result.error in _FINAL else ineligible if result.error in _INELIGIBLE else retryable
+            outcome.append((name, state))
+        _log_rejected(self._broker, results)
+        return IsrUpdateResult(rejected, retryable, ineligible)
 
     def _proposal(self, name: TopicPartition, state: Leadership) -> IsrProposal:
-        """With the topic's name and its id, where it has one; which of them counts the version says."""
+        """Returns the proposal with the topic's name, and its id if it has one; the version decides which is sent."""
         row = self._hosted.index.find_one(name)
-        # As a column an id loses the zeros at its end.
+        # A numpy byte string loses the zeros at its end.
         topic_id = bytes(self._hosted.topic_id[row]).ljust(len(ZERO_ID), b"\0")
         return IsrProposal(
             TopicRef(name.topic, topic_id),
@@ -136,11 +139,11 @@ class IsrProposer:
         )
 
 
-def _explain(broker: int, answer: Sequence[IsrResult]) -> None:
-    """Say what was refused, the first of it by name."""
-    refused = [result for result in answer if result.error is not ErrorCode.NONE]
-    if refused:
+def _log_rejected(broker: int, results: Sequence[IsrResult]) -> None:
+    """Log how many proposals were rejected, and the first of them by name."""
+    rejected = [result for result in results if result.error is not ErrorCode.NONE]
+    if rejected:
         log.info(
-            "%d ISRs that broker %d proposed were refused; the first: %s-%d, %s",
-            len(refused), broker, refused[0].topic.name, refused[0].partition, refused[0].error.name,
+            "%d ISR proposals of broker %d were rejected; the first: %s-%d, %s",
+            len(rejected), broker, rejected[0].topic.name, rejected[0].partition, rejected[0].error.name,
         )  # fmt: skip

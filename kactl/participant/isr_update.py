@@ -1,4 +1,4 @@
-"""What a leader asks others about its followers, and how an ISR that it wants comes about."""
+"""ISR updates: the interface between a leader that decides them and an updater that commits them."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -8,46 +8,47 @@ from kactl.model import Leadership, TopicPartition
 from kactl.state.rows import Bools, Ints
 from kactl.stores.base import Names
 
-# (partition, follower) -> whether the follower has caught up. Asked only about followers that follow.
+# (partition, follower) -> whether the follower has caught up. Called only for followers that follow this leader.
 InSync = Callable[[TopicPartition, int], bool]
-# (broker, partitions, leader epochs) -> bool[n], which of them that broker follows from us under these epochs.
+# (broker, partitions, leader epochs) -> bool[n]: the partitions that the broker follows from this leader under these
+# epochs.
 Follows = Callable[[int, Names, Ints], Bools]
 
-# What a leader wants a partition to be; `partition_epoch` is the version that this is built upon.
-Wanted = tuple[TopicPartition, Leadership]
+# A partition and its requested leadership; `partition_epoch` is the version that the update is based on.
+IsrUpdate = tuple[TopicPartition, Leadership]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Brought:
-    """What became of some wishes; those that are not named have come true.
+class IsrUpdateResult:
+    """Result of a batch of ISR updates. Updates not listed succeeded.
 
     Attributes:
-        refused: not to be wished again before another version, or another instruction, has come.
-        later: refused now; what stands in the way may pass.
-        ineligible: refused, as a member may not be in any ISR at present. That may last for as long as a broker is
-            drained.
+        rejected: not to be submitted again until another version or another LeaderAndIsr has arrived.
+        retryable: rejected now; the cause may pass.
+        ineligible: rejected, because a member may not be in any ISR at present. This may last for as long as a broker
+            is being drained.
     """
 
-    refused: Sequence[Wanted] = ()
-    later: Sequence[Wanted] = ()
-    ineligible: Sequence[Wanted] = ()
+    rejected: Sequence[IsrUpdate] = ()
+    retryable: Sequence[IsrUpdate] = ()
+    ineligible: Sequence[IsrUpdate] = ()
 
 
-class Way(Protocol):
-    """How what a leader wants is brought about.
+class IsrUpdater(Protocol):
+    """Commits the ISR updates of a leader.
 
     Attributes:
-        limit: how many wishes may be given at one time.
+        limit: the number of updates that one call accepts.
     """
 
     limit: int
 
-    async def bring(self, wanted: Sequence[Wanted]) -> Brought:
-        """Bring some wishes about, no partition twice, and whatever an earlier call has left to do.
+    async def submit(self, updates: Sequence[IsrUpdate]) -> IsrUpdateResult:
+        """Submit some updates, at most one for each partition, and finish the work that an earlier call has left.
 
         Raises:
-            KactlError: some may have come true, and some not. Look again after a pause.
+            KactlError: some of the updates may have been committed. Compare with the current state after a pause.
         """
 
-    def catch_up(self) -> None:
-        """Go on from what has been heard of meanwhile, of partitions for which a wish was refused."""
+    def reconcile(self) -> None:
+        """Apply newer versions that have become known of partitions with a rejected update."""

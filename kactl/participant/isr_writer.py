@@ -1,7 +1,8 @@
-"""The way of brokers below protocol level 2.7: the leader itself writes the partition's state.
+"""ISR updates below protocol level 2.7: the leader itself writes the partition's state to the store.
 
-By compare-and-set on the version it knows; and then it leaves one notification for the controller, for all that it
-wrote. Where another version stands the store is read: if the leadership there is still ours, it was our own write.
+Each write is a compare-and-set on the version that the leader knows. One notification to the controller follows for all
+partitions written. If the store holds another version, it is read: if the stored leadership is still that of this
+leader, an earlier write of the leader itself has been committed.
 
 Source: ZkAlterPartitionManager.
 """
@@ -16,50 +17,54 @@ from kactl.model import Leadership, TopicPartition
 from kactl.runtime.logs import logger
 from kactl.stores.base import Names, Store
 
-from .hosted_replicas import Hosted
-from .isr_update import Brought, Wanted
-from .pause_gate import Pause
+from .hosted_replicas import HostedReplicas
+from .isr_update import IsrUpdate, IsrUpdateResult
+from .pause_gate import PauseGate
 
 log = logger(__name__)
 
-# One notification is one entry of the store: as many names fit well below a megabyte.
+# One notification is one entry of the store. This many names fit well below a megabyte.
 NOTIFIED_MAX: Final = 3_000
-# As many unanswered writes as Kafka allows itself by default (zookeeper.max.in.flight.requests).
+# Kafka's default (zookeeper.max.in.flight.requests).
 WRITES_IN_FLIGHT: Final = 10
 
 
 class IsrWriter:
-    """See the module, and `Way`."""
+    """An `IsrUpdater` that writes to the store.
+
+    Attributes:
+        limit: see `IsrUpdater`.
+    """
 
     limit = NOTIFIED_MAX
 
-    def __init__(self, hosted: Hosted, *, store: Store, pause: Pause) -> None:
+    def __init__(self, hosted: HostedReplicas, *, store: Store, pause: PauseGate) -> None:
         self._hosted = hosted
         self._store = store
         self._pause = pause
         self._unnotified: dict[TopicPartition, None] = {}
 
-    def catch_up(self) -> None:
-        """See `Way`: the store was read when it refused."""
+    def reconcile(self) -> None:
+        """Do nothing: `submit` has read the store after each conflict."""
 
-    async def bring(self, wanted: Sequence[Wanted]) -> Brought:
-        """See `Way`."""
-        conflicts = await self._write(wanted)
-        refused = await self._read_back(conflicts)
+    async def submit(self, updates: Sequence[IsrUpdate]) -> IsrUpdateResult:
+        """See `IsrUpdater`."""
+        conflicts = await self._write(updates)
+        rejected = await self._read_back(conflicts)
         await self._notify()
-        return Brought(refused)
+        return IsrUpdateResult(rejected)
 
-    async def _write(self, wanted: Sequence[Wanted]) -> list[Wanted]:
-        """Write some wishes, some at a time. Returns those under which another version stood."""
-        conflicts: list[Wanted] = []
+    async def _write(self, updates: Sequence[IsrUpdate]) -> list[IsrUpdate]:
+        """Write the updates, WRITES_IN_FLIGHT at a time. Returns those for which the store holds another version."""
+        conflicts: list[IsrUpdate] = []
         failures: list[StoreError] = []
-        left = iter(wanted)
+        pending = iter(updates)
 
         async def write() -> None:
-            for name, state in left:
-                await self._pause.over()
+            for name, state in pending:
+                await self._pause.wait_open()
                 if failures:
-                    return  # the store is in trouble; the rest is for the next look
+                    return  # the store fails; the next check submits the remaining updates
                 try:
                     version = await self._store.write_isr(name, state, expected=state.partition_epoch)
                 except StoreError as error:
@@ -68,51 +73,55 @@ class IsrWriter:
                 if version is None:
                     conflicts.append((name, state))
                 else:
-                    self._keep(name, state, version)
+                    self._apply(name, state, version)
 
         async with anyio.create_task_group() as tasks:
-            for _ in range(min(WRITES_IN_FLIGHT, len(wanted))):
+            for _ in range(min(WRITES_IN_FLIGHT, len(updates))):
                 tasks.start_soon(write)
         if failures:
             await self._read_back(conflicts)
             raise failures[0]
         return conflicts
 
-    async def _read_back(self, conflicts: list[Wanted]) -> list[Wanted]:
-        """Where the stored leadership is still ours, a write of ours had gone through unseen: go on from there.
+    async def _read_back(self, conflicts: list[IsrUpdate]) -> list[IsrUpdate]:
+        """Read the partitions with a rejected write.
+
+        If the stored leadership is still that of this leader, an earlier write had been committed without a response:
+        apply the stored state.
 
         Returns:
-            all of them: none is to be tried again under the same version.
+            all conflicts: none may be retried with the same version.
         """
         if not conflicts:
             return conflicts
         stored = await self._store.leaderships(Names.of([name for name, _ in conflicts]))
         ended = []
         for position, (name, state) in enumerate(conflicts):
-            there = stored.one(position)
-            if there is None or (there.leader, there.leader_epoch) != (state.leader, state.leader_epoch):
+            current = stored.one(position)
+            if current is None or (current.leader, current.leader_epoch) != (state.leader, state.leader_epoch):
                 ended.append(name)
             else:
-                self._keep(name, there, there.partition_epoch)
+                self._apply(name, current, current.partition_epoch)
         if ended:
             log.info(
-                "%d ISRs were not written, the first that of %s: an instruction that ends the leadership is coming",
+                "%d ISRs were not written, the first that of %s: the leadership has ended, and a LeaderAndIsr will "
+                "follow",
                 len(ended),
                 ended[0],
             )
         return conflicts
 
-    def _keep(self, name: TopicPartition, state: Leadership, version: int) -> None:
+    def _apply(self, name: TopicPartition, state: Leadership, version: int) -> None:
         self._unnotified[name] = None
         written = Leadership(
             state.leader, state.leader_epoch, state.isr, version, state.controller_epoch, state.recovering
         )
-        self._hosted.keep_isr(name, written)
+        self._hosted.apply_isr(name, written)
 
     async def _notify(self) -> None:
-        """Tell the controller what was written."""
+        """Notify the controller of the partitions that were written."""
         while self._unnotified:
-            await self._pause.over()
+            await self._pause.wait_open()
             names = list(self._unnotified)[:NOTIFIED_MAX]
             await self._store.notify_isr(names)
             for name in names:

@@ -1,8 +1,8 @@
-"""Which members of an ISR should leave it: those that have not followed, or caught up, for too long.
+"""Detection of ISR members that have not followed, or not caught up, for too long.
 
-A follower that is told of a new leader needs a moment to follow it, and one that hangs may go on. So nobody is dropped
-before a time limit, and a new leader epoch gives everybody that time anew. Of a broker that is gone the controller
-takes care much sooner.
+A follower that receives a new leader needs a moment to follow it, and a follower that hangs may recover. No member is
+therefore removed before a time limit, and a new leader epoch restarts the time of every member. If a broker has failed,
+the controller removes it from the ISRs much sooner.
 
 Source: Partition.maybeShrinkIsr.
 """
@@ -17,22 +17,22 @@ from kactl.model import NO_BROKER, TopicPartition
 from kactl.state.rows import Bools, Ints, RowNumbers, some
 from kactl.stores.base import Names
 
-from .hosted_replicas import Hosted, Role
+from .hosted_replicas import HostedReplicas, Role
 from .isr_update import Follows, InSync
 
 # Kafka's default (replica.lag.time.max.ms).
 LAG_MS: Final = 30_000
-# As often as in Kafka the members are looked at in that time.
-LOOKS_PER_LAG: Final = 2
+# Checks of the members within that time, as in Kafka.
+CHECKS_PER_LAG: Final = 2
 
 
-class Laggards:
-    """See the module. It knows what was found at the last look, and since when."""
+class LaggingReplicas:
+    """The ISR members that lagged at the last check, and the time since which each has lagged."""
 
     def __init__(
         self,
         broker: int,
-        hosted: Hosted,
+        hosted: HostedReplicas,
         *,
         clock: Clock,
         follows: Follows,
@@ -48,8 +48,8 @@ class Laggards:
         # By partition, leader epoch and member.
         self._since: dict[tuple[TopicPartition, int, int], float] = {}
 
-    def look(self) -> None:
-        """See who follows now."""
+    def check(self) -> None:
+        """Check which members follow now."""
         rows = self._hosted.in_role(Role.LEADER)
         names, isr = self._hosted.index.names(rows), self._hosted.isr[:, rows]
         epochs = self._hosted.leader_epoch[rows]
@@ -61,36 +61,36 @@ class Laggards:
             key = (partitions[position], int(epochs[position]), int(isr[slot, position]))
             self._since[key] = before.get(key, now_ms)
 
-    def to_drop(self) -> Mapping[TopicPartition, set[int]]:
-        """The members that lag for too long, and still do, by partition."""
-        dropped: dict[TopicPartition, set[int]] = {}
+    def expired(self) -> Mapping[TopicPartition, set[int]]:
+        """Returns the members that have lagged for too long and still lag, by partition."""
+        members: dict[TopicPartition, set[int]] = {}
         if not self._expired():
-            return dropped
-        # Somebody may have left the ISR since then, or follow again.
-        self.look()
+            return members
+        # A member may have left the ISR since then, or follow again.
+        self.check()
         for name, _, member in self._expired():
-            dropped.setdefault(name, set()).add(member)
-        return dropped
+            members.setdefault(name, set()).add(member)
+        return members
 
     def _expired(self) -> list[tuple[TopicPartition, int, int]]:
         limit_ms = self._clock.monotonic_ms() - self._lag_ms
         return [key for key, since_ms in self._since.items() if since_ms <= limit_ms]
 
     def _lagging(self, names: Names, isr: Ints, epochs: Ints) -> Bools:
-        """bool[K, n]: the members of int32[K, n] `isr` that do not follow, or of whom the application says that they
-        have not caught up."""
+        """Returns bool[K, n]: the members of int32[K, n] `isr` that do not follow, or that have not caught up according
+        to the application."""
         others = (isr != NO_BROKER) & (isr != self._broker)
         lagging = np.zeros(isr.shape, np.bool_)
         for member in np.unique(isr[others]).tolist():
-            here = isr == member
-            at: RowNumbers = np.flatnonzero(some(here))
+            slots = isr == member
+            positions: RowNumbers = np.flatnonzero(some(slots))
             following = np.ones(len(names), np.bool_)
-            which = np.zeros(len(names), np.bool_)
-            which[at] = True
-            following[at] = self._follows(member, names.take(which), epochs[at])
-            lagging |= here & ~following
+            partitions = np.zeros(len(names), np.bool_)
+            partitions[positions] = True
+            following[positions] = self._follows(member, names.take(partitions), epochs[positions])
+            lagging |= slots & ~following
         if self._in_sync is not None:
-            partitions = list(names)
+            by_position = list(names)
             for slot, position in np.argwhere(others & ~lagging).tolist():
-                lagging[slot, position] = not self._in_sync(partitions[position], int(isr[slot, position]))
+                lagging[slot, position] = not self._in_sync(by_position[position], int(isr[slot, position]))
         return lagging

@@ -1,4 +1,4 @@
-"""What an application is told of its replicas."""
+"""Callbacks through which an application follows the state of its replicas."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -15,56 +15,56 @@ from kactl.stores.base import Names
 
 log = logger(__name__)
 
-# After so many calls that did not wait, others get their turn: the session must be kept alive meanwhile.
+# The event loop runs other tasks after this many calls: the session must be kept alive meanwhile.
 CALLS_PER_TURN: Final = 1_000
 
 
 class Listener:
-    """Derive from this and override what you want to be told; every method may be `async` as well.
+    """Base class for an application's callbacks. Override those that you need; every method may be `async` as well.
 
-    The participant does one instruction after the other and waits for each call: a call that hangs makes a broker
-    that hangs. A call that raises has not happened: the controller is told that the replica's storage failed, what
-    the participant knew of the replica stays as it was, and the same instruction is taken when it comes again. So
-    every call has to bear being repeated.
+    The participant carries out one request at a time and waits for each call, so a call that hangs makes the broker
+    hang. If a call raises, the participant reports a storage failure of the replica to the controller, leaves its state
+    of the replica unchanged, and accepts the same request again. Every call must therefore be idempotent.
     """
 
     def became_leader(self, name: TopicPartition, *, leader_epoch: int, isr: tuple[int, ...]) -> Awaitable[None] | None:
-        """Lead from now on. Called again under a higher epoch if this broker stays the leader."""
+        """Lead the partition from now on. Called again with a higher epoch if this broker remains the leader."""
         return None
 
     def became_follower(self, name: TopicPartition, *, leader: int, leader_epoch: int) -> Awaitable[None] | None:
-        """Follow from now on. `leader` may be NO_LEADER: there is nobody to follow then."""
+        """Follow `leader` from now on. If it is NO_LEADER, the partition has no leader to follow."""
         return None
 
     def stopped(self, name: TopicPartition, *, deleted: bool) -> Awaitable[None] | None:
-        """Serve the replica no more: it was stopped, or the broker's registration has ended.
+        """Stop serving the replica: it was stopped, or the broker's registration has ended.
 
-        With `deleted` its data is to be deleted; this may come for a replica of which an earlier life of the broker
-        has left nothing, or something.
+        If `deleted` is true, delete the replica's data. The call may also concern a replica that this registration has
+        never served, and of which an earlier registration of the broker may have left data.
         """
         return None
 
 
 def overrides(listener: Listener, method: str) -> bool:
-    """Whether the listener wants to be told; asking each of a hundred thousand rows would be dear."""
+    """Returns whether the listener overrides a method; otherwise the calls for up to 100,000 rows are skipped."""
     return getattr(type(listener), method, None) is not getattr(Listener, method)
 
 
-async def tell(
+async def call_listener(
     call: Callable[[TopicPartition, int], Awaitable[None] | None], names: Names, chosen: Bools, error: Shorts
 ) -> None:
-    """Make one call for each chosen row, with its name and its position, in order.
+    """Call `call` for each chosen row in order, with its name and its position.
 
-    Rows whose call raised are marked as failed in `error`, int16[n], and are chosen no more.
+    If a call raises, the row's error in int16[n] `error` is set to KAFKA_STORAGE_ERROR, and the row is not chosen any
+    more.
     """
     positions = np.flatnonzero(chosen).tolist()
     for count, (position, name) in enumerate(zip(positions, names.take(chosen), strict=True), start=1):
         try:
-            waited = call(name, position)
-            if waited is not None:
-                await waited
+            pending = call(name, position)
+            if pending is not None:
+                await pending
         except Exception:
-            log.exception("the listener failed for %s: the instruction counts as not carried out", name)
+            log.exception("the listener failed for %s: the request is not carried out for this partition", name)
             error[position] = ErrorCode.KAFKA_STORAGE_ERROR
             chosen[position] = False
         if count % CALLS_PER_TURN == 0:

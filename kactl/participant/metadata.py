@@ -1,4 +1,4 @@
-"""The cluster as a broker knows it: who leads what, and who is alive, as UpdateMetadata said it."""
+"""A broker's metadata cache: the partition leaders and live brokers received with UpdateMetadata."""
 
 import msgspec
 import numpy as np
@@ -8,13 +8,13 @@ from kactl.model import LEADER_DURING_DELETE, NO_BROKER, NO_EPOCH, ZERO_ID, Brok
 from kactl.state.rows import Bools, BrokerSet, Ints
 from kactl.stores.base import Names
 
-from .columns import lengthened, one_list, put_lists
+from .columns import broker_list, grow, put_lists
 from .hosted_replicas import names_of
-from .row_index import ABSENT, Index
+from .row_index import ABSENT, RowIndex
 
 
 class CachedPartition(msgspec.Struct, frozen=True, kw_only=True):
-    """One partition as the broker has been told about it."""
+    """One partition as the broker received it."""
 
     name: TopicPartition
     leader: int
@@ -27,13 +27,13 @@ class CachedPartition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetadataCache:
-    """What was said about partitions is merged, the list of live brokers is replaced."""
+    """Cache of the cluster's metadata. An update merges partitions, and replaces the list of live brokers."""
 
     def __init__(self) -> None:
         self.controller_id = NO_BROKER
         self.live_brokers: dict[int, Broker] = {}
         self.live = BrokerSet()
-        self._index = Index()
+        self._index = RowIndex()
         self._ids: dict[str, bytes] = {}
         self._leader: Ints = np.zeros(0, np.int32)
         self._leader_epoch: Ints = np.zeros(0, np.int32)
@@ -44,7 +44,7 @@ class MetadataCache:
         self._offline: Ints = np.zeros((0, 0), np.int32)
 
     def __len__(self) -> int:
-        """How many partitions are known."""
+        """Returns the number of known partitions."""
         return len(self._index)
 
     @property
@@ -52,11 +52,11 @@ class MetadataCache:
         return self._index.topics
 
     def topic_id(self, topic: str) -> bytes:
-        """ZERO_ID where it has none, or is not known."""
+        """Returns the id of a topic; ZERO_ID if it has none, or is not known."""
         return self._ids.get(topic, ZERO_ID)
 
     def leader(self, name: TopicPartition) -> int | None:
-        """The leader of a partition, NO_LEADER if it has none; None if the partition is not known."""
+        """Returns the leader of a partition, NO_LEADER if it has none; None if the partition is not known."""
         row = self._index.find_one(name)
         return None if row == ABSENT else int(self._leader[row])
 
@@ -68,16 +68,18 @@ class MetadataCache:
             name=name,
             leader=int(self._leader[row]),
             leader_epoch=int(self._leader_epoch[row]),
-            isr=one_list(self._isr, row),
-            replicas=one_list(self._replicas, row),
-            offline_replicas=one_list(self._offline, row),
+            isr=broker_list(self._isr, row),
+            replicas=broker_list(self._replicas, row),
+            offline_replicas=broker_list(self._offline, row),
             partition_epoch=int(self._partition_epoch[row]),
             controller_epoch=int(self._controller_epoch[row]),
         )
 
     def offline_replicas(self, names: Names) -> Ints:
-        """int32[W, n]: the replicas of some partitions that cannot serve, or whose brokers are shutting down;
-        NO_BROKER in free places, and where a partition is not known."""
+        """Returns int32[W, n]: the replicas of some partitions that are offline, or on brokers that are shutting down.
+
+        Free slots, and the slots of unknown partitions, contain NO_BROKER.
+        """
         rows = self._index.find(names_of(names.topics), names.topic, names.partition)
         offline = np.full((len(self._offline), len(names)), NO_BROKER, np.int32)
         known = rows != ABSENT
@@ -85,20 +87,20 @@ class MetadataCache:
         return offline
 
     def update(self, request: UpdateMetadata) -> None:
-        """Take over what the controller says."""
+        """Apply an UpdateMetadata request."""
         self.controller_id = request.controller_id
         self.live_brokers = {broker.id: broker for broker in request.live_brokers}
         self.live = BrokerSet(self.live_brokers)
         states = request.states
         if not len(states):
             return
-        gone = states.leader == LEADER_DURING_DELETE
-        self._put(states, ~gone)
-        if gone.any():
-            rows = self._index.find(names_of(states.topics), states.topic[gone], states.partition[gone])
+        deleted = states.leader == LEADER_DURING_DELETE
+        self._put(states, ~deleted)
+        if deleted.any():
+            rows = self._index.find(names_of(states.topics), states.topic[deleted], states.partition[deleted])
             for topic in self._index.remove(rows[rows != ABSENT]):
                 self._ids.pop(topic, None)
-        self._learn_ids(states)
+        self._update_topic_ids(states)
 
     def _put(self, states: PartitionStates, chosen: Bools) -> None:
         names = names_of(states.topics)
@@ -107,7 +109,7 @@ class MetadataCache:
         absent = rows == ABSENT
         if absent.any():
             rows[absent] = self._index.add(names, topic[absent], partition[absent])
-            self._lengthen()
+            self._grow()
         self._leader[rows] = states.leader[chosen]
         self._leader_epoch[rows] = states.leader_epoch[chosen]
         self._partition_epoch[rows] = states.partition_epoch[chosen]
@@ -118,20 +120,20 @@ class MetadataCache:
         self._replicas = put_lists(self._replicas, rows, states.replicas[:, chosen])
         self._offline = put_lists(self._offline, rows, none if offline is None else offline[:, chosen])
 
-    def _learn_ids(self, states: PartitionStates) -> None:
-        """A topic that comes without an id loses the one it had, as in Kafka."""
+    def _update_topic_ids(self, states: PartitionStates) -> None:
+        """Store the topics' ids. A topic without an id in the request loses the id it had, as in Kafka."""
         for topic in states.topics:
             if topic.id == ZERO_ID or not self._index.has_topic(topic.name):
                 self._ids.pop(topic.name, None)
             else:
                 self._ids[topic.name] = topic.id
 
-    def _lengthen(self) -> None:
+    def _grow(self) -> None:
         capacity = self._index.capacity
-        self._leader = lengthened(self._leader, capacity, NO_BROKER)
-        self._leader_epoch = lengthened(self._leader_epoch, capacity, NO_EPOCH)
-        self._partition_epoch = lengthened(self._partition_epoch, capacity, NO_EPOCH)
-        self._controller_epoch = lengthened(self._controller_epoch, capacity, NO_EPOCH)
-        self._isr = lengthened(self._isr, capacity, NO_BROKER)
-        self._replicas = lengthened(self._replicas, capacity, NO_BROKER)
-        self._offline = lengthened(self._offline, capacity, NO_BROKER)
+        self._leader = grow(self._leader, capacity, NO_BROKER)
+        self._leader_epoch = grow(self._leader_epoch, capacity, NO_EPOCH)
+        self._partition_epoch = grow(self._partition_epoch, capacity, NO_EPOCH)
+        self._controller_epoch = grow(self._controller_epoch, capacity, NO_EPOCH)
+        self._isr = grow(self._isr, capacity, NO_BROKER)
+        self._replicas = grow(self._replicas, capacity, NO_BROKER)
+        self._offline = grow(self._offline, capacity, NO_BROKER)

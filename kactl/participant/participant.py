@@ -1,12 +1,12 @@
-"""A broker in this process: it registers, takes what the controller says, and tells the application.
+"""A broker in this process, which registers, carries out the controller's requests and calls the application.
 
     NEW ─start─▶ RUNNING ─pause─▶ PAUSED ─resume─▶ RUNNING
                     │ kill, stop     │ kill, stop
                     ▼                ▼
                   ENDED ─────restart, start─────▶ RUNNING
 
-A participant that was paused for longer than its session's timeout finds, when it resumes, that its registration is
-gone: it tells the application that nothing is served any more, and registers again under a higher broker epoch.
+If a participant was paused for longer than its session's timeout, its registration has expired when it resumes. It then
+calls the listener's `stopped` for every replica, and registers again with a higher broker epoch.
 """
 
 import enum
@@ -29,7 +29,7 @@ from kactl.runtime.background import Background, BlockStack
 from kactl.runtime.logs import logger
 from kactl.stores.base import Session, Store
 
-from .controlled_shutdown import ATTEMPTS, hand_over
+from .controlled_shutdown import ATTEMPTS, controlled_shutdown
 from .hosted_replicas import HostedPartition
 from .hub import Hub
 from .incarnation import Incarnation
@@ -37,23 +37,24 @@ from .isr_update import InSync
 from .lagging_replicas import LAG_MS
 from .listener import Listener
 from .metadata import CachedPartition
-from .pause_gate import Pause
+from .pause_gate import PauseGate
 
 log = logger(__name__)
 
 # Kafka's default for a broker's session (zookeeper.session.timeout.ms).
 SESSION_TIMEOUT_MS: Final = 18_000
-# Pause before the store is asked again for a session or a registration.
+# Pause before the next attempt to open a session or to register.
 RETRY_MS: Final = 500
-# How many times the session timeout a start waits for an earlier registration to expire: a server may end a session
-# somewhat late, and twice as late is somebody else's live session.
+# How many session timeouts a start waits for an earlier registration to expire. A server may expire a session somewhat
+# late; a session that lasts twice as long is the live session of another broker.
 PATIENCE: Final = 2
-# How long each of two goodbyes may take, to a controller and to a store that hang; the session then ends by itself.
+# Time limit of each of the two requests at the end, the controlled shutdown and the end of the session, in case the
+# controller or the store hangs; the session then expires.
 CLOSE_S: Final = 5.0
 
 
 class Life(enum.Enum):
-    """Where a participant is; see the module."""
+    """State of a participant; the module's diagram shows the transitions."""
 
     NEW = "new"
     RUNNING = "running"
@@ -62,24 +63,24 @@ class Life(enum.Enum):
 
 
 class Participant:
-    """See the module.
+    """A broker in this process.
 
         async with Participant(1, store=store, hub=hub, listener=MyBroker()) as participant:
             ...
 
     Args:
-        broker_id: not negative, and nobody else's.
-        hub: what the controller's memory transport and the other participants of this process share.
-        endpoints: where clients find the broker, for its registration; nothing listens there by this.
-        listener: is told what to lead, to follow and to stop.
-        in_sync: (partition, follower) -> whether the follower has caught up with this leader. Asked again and again
-            about followers that follow and are out of sync, and now and then about those in sync. None: whoever
-            follows has caught up.
-        alter_partition: whether a leader proposes its ISR to the controller, which has to run on the same hub, or, as
-            brokers below protocol level 2.7 do, writes it into the store itself.
-        lag_ms: for how long a member of an ISR may not follow, or not have caught up, before its leader drops it.
-        shutdown_attempts: how often the controller is asked to lead elsewhere what this leads, before it stops in
-            order; 0 to stop at once.
+        broker_id: not negative, and not used by another broker.
+        hub: the hub that this participant shares with the controller's memory transport and the other participants of
+            this process.
+        endpoints: the addresses of the broker for its registration. The participant does not listen on them.
+        listener: the callbacks for partitions to lead, to follow and to stop.
+        in_sync: (partition, follower) -> whether the follower has caught up with this leader. Called repeatedly for
+            followers that are out of sync, and at intervals for those in sync. None: every follower has caught up.
+        alter_partition: whether a leader proposes its ISR to the controller, which has to run on the same hub. If not,
+            the leader writes the ISR to the store itself, as brokers below protocol level 2.7 do.
+        lag_ms: the time for which a member of an ISR may fail to follow or to catch up before its leader removes it.
+        shutdown_attempts: how often a stopping participant requests that the controller moves its leaderships; 0 to
+            stop at once.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class Participant:
         self._alter_partition = alter_partition
         self._lag_ms = lag_ms
         self._shutdown_attempts = shutdown_attempts
-        self._pause = Pause()
+        self._pause = PauseGate()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._stack: BlockStack | None = None  # what is closed at the end of the block
         self._scope: anyio.CancelScope | None = None  # of the life that runs now
@@ -120,14 +121,14 @@ class Participant:
         self._incarnation: Incarnation | None = None
         self._started_before = False
 
-    # -- its life; not to be called from a listener's call, which ends with the life that made it
+    # -- lifecycle; not to be called from a listener's method, because its task is cancelled with the incarnation
 
     async def __aenter__(self) -> Self:
         """Register, and serve until the end of the block.
 
         Raises:
-            BrokerIdTaken: another live session holds the id, and kept it for twice the session's timeout.
-            StoreError: the store could not be asked in that time.
+            BrokerIdTaken: another live session has held the id for twice the session timeout.
+            StoreError: the store was not available in that time.
         """
         await self.open()
         try:
@@ -143,15 +144,15 @@ class Participant:
         return await self.leave(kind, error, trace)
 
     async def open(self) -> None:
-        """Get ready to be started, and do nothing yet; `close` has to be called by the same task."""
+        """Prepare for `start`, without any I/O; the same task has to call `close`."""
         if self._stack is not None:
-            raise IllegalState(f"participant {self.id} is open already: use one object for each block")
+            raise IllegalState(f"participant {self.id} is already open: use one object for each block")
         stack = BlockStack(f"participant {self.id}")
         self._tasks = await stack.enter_async_context(Background(f"participant {self.id}"))
         self._stack = stack
 
     async def close(self) -> None:
-        """Stop, and be done."""
+        """Stop for good; the participant has to be opened again before it can start."""
         await self.leave(None, None, None)
 
     async def leave(
@@ -162,10 +163,11 @@ class Participant:
         *,
         shutdown_attempts: int | None = None,
     ) -> bool | None:
-        """Stop at the end of a block, which may have raised; see `kactl.runtime.background` for what leaves it.
+        """Stop at the end of a block, which may have raised; `kactl.runtime.background` defines the exception that
+        leaves it.
 
         Args:
-            shutdown_attempts: in place of those that this was made with.
+            shutdown_attempts: overrides the value passed to the constructor.
         """
         if self._stack is None:
             return False
@@ -176,14 +178,14 @@ class Participant:
 
     async def _shut_down(self, attempts: int) -> None:
         with anyio.move_on_after(CLOSE_S, shield=True):
-            await self._hand_over(attempts)
+            await self._controlled_shutdown(attempts)
         with anyio.move_on_after(CLOSE_S, shield=True):
-            await self._leave()
+            await self._stop()
 
     async def start(self) -> None:
-        """Register and serve; returns as soon as it is registered. Nothing happens if it runs.
+        """Register and serve. Returns as soon as the broker is registered, or at once if it runs already.
 
-        An earlier registration of the id is waited for until it expires.
+        If the id has an earlier registration, this waits until it expires.
 
         Raises:
             BrokerIdTaken, StoreError: see `__aenter__`.
@@ -197,22 +199,26 @@ class Participant:
             await self._tasks.start(self._live, self._scope, self._ended)
 
     async def kill(self) -> None:
-        """End as a process does that is killed: at once, without a word, and registered until the session expires."""
+        """End as a killed process does: at once, without any request; the broker stays registered until the session
+        expires."""
         self._session = None
         await self._end()
 
     async def stop(self) -> None:
-        """End in order: the controller is asked to lead elsewhere what this leads, the listener is told that nothing
-        is served any more, and the registration ends at once."""
-        await self._hand_over(self._shutdown_attempts)
-        await self._leave()
+        """Stop with a controlled shutdown.
 
-    async def _hand_over(self, attempts: int) -> None:
-        """Nothing is done by one that hangs, or that no controller ever spoke to."""
+        The controller moves the leaderships to other brokers, the listener's `stopped` is called for every replica,
+        and the registration ends at once.
+        """
+        await self._controlled_shutdown(self._shutdown_attempts)
+        await self._stop()
+
+    async def _controlled_shutdown(self, attempts: int) -> None:
+        """Request a controlled shutdown, unless the participant is paused or no controller has contacted it."""
         incarnation = self._incarnation
         if incarnation is None or self._pause.paused or incarnation.metadata.controller_id == NO_BROKER:
             return
-        await hand_over(
+        await controlled_shutdown(
             self.id,
             epoch=lambda: incarnation.epoch if self._incarnation is incarnation else NO_EPOCH,
             controller=incarnation.controller,
@@ -220,17 +226,17 @@ class Participant:
             attempts=attempts,
         )
 
-    async def _leave(self) -> None:
+    async def _stop(self) -> None:
         session, self._session = self._session, None
         incarnation = await self._end()
         try:
             if incarnation is not None:
-                await incarnation.let_go()
+                await incarnation.notify_stopped()
         finally:
-            await self._goodbye(session)
+            await self._close_session(session)
 
     async def restart(self) -> None:
-        """Stop if it runs, and start anew: nothing is remembered, and the broker epoch is a higher one.
+        """Stop if the participant runs, and start again without any state and with a higher broker epoch.
 
         After `kill` this waits until the old registration has expired.
 
@@ -241,15 +247,15 @@ class Participant:
         await self.start()
 
     def pause(self) -> None:
-        """Hang: answer nothing, keep nothing alive, write nothing. What a listener's call does now goes on."""
+        """Hang: send no response, no keep-alive and no write. A listener's call in progress is not interrupted."""
         if self._scope is not None:
             self._pause.pause()
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Continue after `pause`."""
         self._pause.resume()
         if self._incarnation is not None:
-            self._incarnation.isr.look()
+            self._incarnation.isr.schedule()
             self._incarnation.announce()
 
     @property
@@ -258,63 +264,65 @@ class Participant:
             return Life.ENDED if self._started_before else Life.NEW
         return Life.PAUSED if self._pause.paused else Life.RUNNING
 
-    # -- what it knows
+    # -- state
 
     @property
     def epoch(self) -> int:
-        """The broker epoch; NO_EPOCH while it is not registered."""
+        """The broker epoch; NO_EPOCH while the broker is not registered."""
         return NO_EPOCH if self._incarnation is None else self._incarnation.epoch
 
     @property
     def controller_epoch(self) -> int:
-        """The highest that it has seen, NO_EPOCH if none."""
+        """The highest controller epoch received, NO_EPOCH if none."""
         return NO_EPOCH if self._incarnation is None else self._incarnation.controller_epoch
 
     def hosted(self, name: AnyPartition) -> HostedPartition | None:
-        """What it does for a partition; None if it has no replica of it."""
+        """Returns the replica of a partition; None if the broker has none."""
         return None if self._incarnation is None else self._incarnation.hosted.view(arguments.partition(name))
 
     @property
     def hosts(self) -> list[TopicPartition]:
-        """The partitions of which it has a replica, those of one topic side by side."""
+        """The partitions of which the broker has a replica, grouped by topic."""
         if self._incarnation is None:
             return []
         index = self._incarnation.hosted.index
         return list(index.names(index.rows))
 
     def leader(self, name: AnyPartition) -> int | None:
-        """Who leads a partition as far as it has been told; NO_LEADER if nobody, None if it does not know of it."""
+        """Returns the leader of a partition in the broker's metadata; NO_LEADER if it has none, None if the partition
+        is not known."""
         return None if self._incarnation is None else self._incarnation.metadata.leader(arguments.partition(name))
 
     def partition(self, name: AnyPartition) -> CachedPartition | None:
-        """What it has been told about a partition of the cluster."""
+        """Returns the broker's metadata of a partition; None if the partition is not known."""
         return None if self._incarnation is None else self._incarnation.metadata.partition(arguments.partition(name))
 
     @property
     def live_brokers(self) -> Mapping[int, Broker]:
-        """The brokers that it has been told of, by id."""
+        """The live brokers in the broker's metadata, by id."""
         return {} if self._incarnation is None else self._incarnation.metadata.live_brokers
 
-    # -- what the application says
+    # -- called by the application
 
     async def fail_directory(self, partitions: Iterable[AnyPartition]) -> None:
-        """The directory of some replicas has failed: serve them no more, refuse what concerns them until the next
-        restart, and tell the controller.
+        """Report the failure of the directory of some replicas to the controller.
+
+        The participant stops serving the replicas, and rejects requests that concern them until the next restart.
 
         Raises:
-            StoreError: the controller could not be told; call it again.
+            StoreError: the controller could not be notified; call this again.
         """
         if self._incarnation is None:
-            raise IllegalState(f"participant {self.id} does not run: it has no replicas that could fail")
+            raise IllegalState(f"participant {self.id} is not running: it has no replicas that could fail")
         self._incarnation.hosted.fail(arguments.partitions(partitions))
         await self._store.notify_log_dir(self.id)
 
     def look_at_isr(self) -> None:
-        """Ask `in_sync` again now: something has changed."""
+        """Call `in_sync` again now, because its result may have changed."""
         if self._incarnation is not None:
-            self._incarnation.isr.look()
+            self._incarnation.isr.schedule()
 
-    # -- one life after the other
+    # -- incarnations, one after the other
 
     async def _live(
         self, scope: anyio.CancelScope, ended: anyio.Event, *, task_status: anyio.abc.TaskStatus[None]
@@ -331,14 +339,14 @@ class Participant:
                         await incarnation.run(session)
                         log.warning("broker %d has lost its registration and registers again", self.id)
                     except Exception:
-                        log.exception("broker %d has failed; it begins a new life", self.id)
+                        log.exception("broker %d has failed, and registers again", self.id)
                     incarnation.end()
                     self._incarnation = self._session = None
-                    await self._goodbye(session)
-                    await incarnation.let_go()
+                    await self._close_session(session)
+                    await incarnation.notify_stopped()
                     incarnation, session = await self._register(math.inf)
             if not known:
-                task_status.started()  # it was killed before it was registered
+                task_status.started()  # killed before it was registered
         finally:
             if self._incarnation is not None:
                 self._incarnation.end()
@@ -346,22 +354,22 @@ class Participant:
             ended.set()
 
     async def _end(self) -> Incarnation | None:
-        """Cancel the life that runs, if one does, and wait for its end. Returns what it knew last."""
+        """Cancel the current incarnation, if any, and wait for its end. Returns it."""
         if self._scope is None:
             return None
         ended = self._ended
         self._scope.cancel()
         if self._incarnation is not None:
-            self._incarnation.end()  # nothing is answered from here on, whatever its tasks still have to unwind
+            self._incarnation.end()  # no response is sent from here on, while its tasks still end
         await ended.wait()
         incarnation, self._incarnation = self._incarnation, None
         return incarnation
 
     async def _register(self, patience_ms: float) -> tuple[Incarnation, Session]:
-        """A session, a registration in it, and the life that begins with it."""
+        """Open a session and register. Returns the new incarnation and its session."""
         give_up_at = self._clock.monotonic_ms() + patience_ms
         while True:
-            await self._pause.over()
+            await self._pause.wait_open()
             incarnation = Incarnation(
                 self.id,
                 store=self._store,
@@ -376,17 +384,17 @@ class Participant:
             try:
                 return incarnation, await self._try_to_register(incarnation)
             except StoreError as error:
-                hopeless = error.remedy is Remedy.REPORT and patience_ms < math.inf
-                if hopeless or self._clock.monotonic_ms() >= give_up_at:
+                is_permanent = error.remedy is Remedy.REPORT and patience_ms < math.inf
+                if is_permanent or self._clock.monotonic_ms() >= give_up_at:
                     raise
                 level = logging.INFO if isinstance(error, BrokerIdTaken) else logging.WARNING
-                log.log(level, "broker %d could not register, and will try again: %s", self.id, error)
+                log.log(level, "broker %d could not register, and retries: %s", self.id, error)
             await self._clock.sleep_ms(RETRY_MS)
 
     async def _try_to_register(self, incarnation: Incarnation) -> Session:
         session = await self._store.new_session(self._session_timeout_ms)
-        # Attached first, since the controller may answer to the registration before we learn of it. But not in the
-        # place of somebody whose registration may still hold.
+        # Attach first, because the controller may send requests before the response to the registration arrives here.
+        # But do not replace a participant with a registration that may still be valid.
         if self._hub.find(self.id) is None:
             self._hub.attach(self.id, incarnation)
         try:
@@ -394,14 +402,14 @@ class Participant:
         except BaseException:
             incarnation.end()
             with anyio.move_on_after(CLOSE_S, shield=True):
-                await self._goodbye(session)
+                await self._close_session(session)
             raise
         self._hub.attach(self.id, incarnation)
         self._session, self._incarnation = session, incarnation
         return session
 
-    async def _goodbye(self, session: Session | None) -> None:
-        """End a session, as far as the store lets us."""
+    async def _close_session(self, session: Session | None) -> None:
+        """Close a session; log a failure of the store."""
         if session is None:
             return
         try:
@@ -409,4 +417,4 @@ class Participant:
         except SessionExpired:
             return
         except StoreError as error:
-            log.warning("broker %d could not end its session; it will expire: %s", self.id, error)
+            log.warning("broker %d could not close its session, which will expire: %s", self.id, error)

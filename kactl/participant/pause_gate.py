@@ -1,10 +1,10 @@
-"""A process that can be made to hang."""
+"""Gate that makes a participant hang, as a stopped process does."""
 
 import anyio
 
 
-class Pause:
-    """Everything that a participant does passes here first, and waits while the participant is paused."""
+class PauseGate:
+    """Gate before every action of a participant; the action waits while the participant is paused."""
 
     def __init__(self) -> None:
         self._open = anyio.Event()
@@ -21,7 +21,7 @@ class Pause:
     def resume(self) -> None:
         self._open.set()
 
-    async def over(self) -> None:
-        """Wait until the participant runs; at once if it does."""
+    async def wait_open(self) -> None:
+        """Wait until the participant is not paused; return at once if it is not."""
         while self.paused:
             await self._open.wait()

@@ -1,8 +1,8 @@
-"""Partitions by name, as row numbers of columns that somebody else keeps.
+"""Index from partition names to the row numbers of columns that the caller owns.
 
-A whole column of names is looked up at once, so that a request over a hundred thousand partitions costs a search and
-not a hundred thousand look-ups. A row number belongs to one partition until it is removed, and may be given to another
-one afterwards: nobody keeps row numbers across an `await`.
+A whole column of names is looked up in one search, so that a request with 100,000 partitions does not need 100,000
+look-ups. A row number belongs to one partition until the partition is removed, and may be reused for another one
+afterwards: callers must not keep row numbers across an `await`.
 """
 
 from collections.abc import Sequence
@@ -17,15 +17,19 @@ from kactl.stores.base import Names
 
 ABSENT: Final = -1
 
-# A key is topic number * 2^32 + partition, so that all keys of a topic stand side by side.
+# A key is topic number * 2^32 + partition, so that the keys of one topic are adjacent.
 _SPAN: Final = 1 << 32
 _HALF: Final = 1 << 31
 
 _Keys = npt.NDArray[np.int64]
 
 
-class Index:
-    """See the module. `capacity` is how long the columns have to be: above every row number in use."""
+class RowIndex:
+    """Sorted keys of partitions, and the row of each.
+
+    Attributes:
+        capacity: the length that the caller's columns must have; above every row number in use.
+    """
 
     def __init__(self) -> None:
         self.capacity = 0
@@ -42,39 +46,40 @@ class Index:
 
     @property
     def rows(self) -> RowNumbers:
-        """All rows in use, those of one topic side by side, by partition number."""
+        """All rows in use, grouped by topic, in the order of the partition numbers."""
         return self._rows
 
     @property
     def topics(self) -> list[str]:
-        """The topics that have a row, in the order in which they came."""
+        """The topics that have a row, in the order in which they were added."""
         return list(self._numbers)
 
     def has_topic(self, topic: str) -> bool:
-        """Whether a partition of the topic has a row."""
+        """Returns whether a partition of the topic has a row."""
         return topic in self._numbers
 
     def find(self, topics: Sequence[str], topic: Ints, partition: Ints) -> RowNumbers:
-        """The row of each of n partitions, ABSENT where there is none; `topics[topic[i]]` names the topic of i."""
-        found = np.full(len(partition), ABSENT, np.intp)
+        """Returns the row of each of n partitions, or ABSENT; `topics[topic[i]]` is the topic name of partition i."""
+        rows = np.full(len(partition), ABSENT, np.intp)
         if not len(self._keys) or not len(partition):
-            return found
+            return rows
         keys = self._as_keys(topics, topic, partition)
-        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        np.copyto(found, self._rows[at], where=self._keys[at] == keys)
-        return found
+        positions = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        np.copyto(rows, self._rows[positions], where=self._keys[positions] == keys)
+        return rows
 
     def find_one(self, name: TopicPartition) -> int:
-        """The row of one partition, or ABSENT."""
+        """Returns the row of one partition, or ABSENT."""
         number = self._numbers.get(name.topic)
         if number is None:
             return ABSENT
         key = number * _SPAN + name.partition
-        at = int(np.searchsorted(self._keys, key))
-        return int(self._rows[at]) if at < len(self._keys) and int(self._keys[at]) == key else ABSENT
+        position = int(np.searchsorted(self._keys, key))
+        is_known = position < len(self._keys) and int(self._keys[position]) == key
+        return int(self._rows[position]) if is_known else ABSENT
 
     def add(self, topics: Sequence[str], topic: Ints, partition: Ints) -> RowNumbers:
-        """Rows for n partitions that have none; no partition twice."""
+        """Allocate rows for n partitions that have none, no partition twice. Returns the rows."""
         for position in np.unique(topic).tolist():
             name = topics[position]
             if name not in self._numbers:
@@ -91,20 +96,20 @@ class Index:
         return rows
 
     def remove(self, rows: RowNumbers) -> list[str]:
-        """Forget some rows that are in use, none twice.
+        """Release rows that are in use, none twice.
 
         Returns:
-            the topics that have no row left; they are forgotten too.
+            the topics that have no row left; they are removed too.
         """
-        gone = np.zeros(self.capacity, np.bool_)
-        gone[rows] = True
-        kept = ~gone[self._rows]
-        self._keys, self._rows = self._keys[kept], self._rows[kept]
+        removed = np.zeros(self.capacity, np.bool_)
+        removed[rows] = True
+        remaining = ~removed[self._rows]
+        self._keys, self._rows = self._keys[remaining], self._rows[remaining]
         self._free = np.concatenate((self._free, rows))
-        return [self._forget(number) for number in self._numbers_of(rows) if not self._has_rows(number)]
+        return [self._remove_topic(number) for number in self._numbers_of(rows) if not self._has_rows(number)]
 
     def names(self, rows: RowNumbers) -> Names:
-        """The partitions of some rows that are in use, in their order."""
+        """Returns the partitions of some rows that are in use, in their order."""
         keys = self._key_of_row[rows]
         numbers, topic = np.unique((keys + _HALF) // _SPAN, return_inverse=True)
         partition = keys - numbers[topic] * _SPAN
@@ -132,10 +137,10 @@ class Index:
 
     def _has_rows(self, number: int) -> bool:
         lowest = number * _SPAN - _HALF
-        at = int(np.searchsorted(self._keys, lowest))
-        return at < len(self._keys) and int(self._keys[at]) < lowest + _SPAN
+        position = int(np.searchsorted(self._keys, lowest))
+        return position < len(self._keys) and int(self._keys[position]) < lowest + _SPAN
 
-    def _forget(self, number: int) -> str:
+    def _remove_topic(self, number: int) -> str:
         name = self._topics.pop(number)
         del self._numbers[name]
         return name

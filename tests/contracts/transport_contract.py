@@ -237,7 +237,7 @@ class TransportContract:
         transport, broker = await reached(respond)
         connection = transport.connect(broker)
 
-        with anyio.fail_after(PATIENCE_S), pytest.raises(BrokerUnreachable, match="no answer"):
+        with anyio.fail_after(PATIENCE_S), pytest.raises(BrokerUnreachable, match="no response"):
             await connection.deliver(UPDATE)
         answers.append(UpdateMetadataResponse(0))
 

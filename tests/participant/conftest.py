@@ -1,4 +1,4 @@
-"""A small network: a store, a hub, a clock that stands still, and somebody who plays the controller."""
+"""A small network: a store, a hub, a manual clock, and a fake controller."""
 
 from collections.abc import AsyncIterator
 
@@ -19,7 +19,7 @@ SESSION_MS = 9_000
 
 
 class Network:
-    """What the tests of participants play with."""
+    """The store, hub and clock that participants share, and the requests of a fake controller."""
 
     def __init__(self, store: Store, clock: ManualClock) -> None:
         self.store = store
@@ -35,18 +35,18 @@ class Network:
             clock=self.clock,
             listener=listener,
             session_timeout_ms=SESSION_MS,
-            shutdown_attempts=0,  # nobody plays that part of a controller
+            shutdown_attempts=0,  # the fake controller has no controlled shutdown
         )
 
     async def send(self, broker: int, request: Request) -> Response:
         return await MemoryTransport(self.hub, clock=self.clock).connect(Broker(broker, 0)).deliver(request)
 
     async def lead_and_follow(self, broker: int, *rows: State, epoch: int = 1) -> list[int]:
-        """The answers, row by row."""
+        """Send a LeaderAndIsr. Returns the error code of each row."""
         response = await self.send(broker, leader_and_isr(*rows, epoch=epoch))
         assert isinstance(response, LeaderAndIsrResponse)
-        answered = errors(response.partitions)
-        return [answered[row.name] for row in rows]
+        codes = errors(response.partitions)
+        return [codes[row.name] for row in rows]
 
     async def registered(self) -> list[int]:
         return sorted(await self.store.brokers())
@@ -60,18 +60,18 @@ class Network:
     async def elect(
         self, *, leader: int = 1, isr: tuple[int, ...] = (1, 3), leader_epoch: int = 0, expected: int = -1
     ) -> State:
-        """Have a leader of orders-0 stored, and the row that says so."""
+        """Store a leader of orders-0. Returns its row for a LeaderAndIsr."""
         if self.fence is None:
             await self.store.create_topic(TopicRef("orders"), {0: Assignment((1, 2, 3))}, {})
             self.fence = await self.store.contest(100)
         row = write([ORDERS_0], leader=leader, isr=isr, leader_epoch=leader_epoch, expected=expected)
-        kept = await self.store.commit(row, self.fence)
-        assert kept.kept.all()
-        version = int(kept.version[0])
+        committed = await self.store.commit(row, self.fence)
+        assert committed.kept.all()
+        version = int(committed.version[0])
         return State(ORDERS_0, leader=leader, leader_epoch=leader_epoch, isr=isr, partition_epoch=version)
 
-    async def tell_all(self, row: State, *, live: tuple[int, ...] = (1, 2, 3)) -> None:
-        """Metadata and instruction to all live brokers, as after an election."""
+    async def send_to_all(self, row: State, *, live: tuple[int, ...] = (1, 2, 3)) -> None:
+        """Send UpdateMetadata and LeaderAndIsr to all live brokers, as after an election."""
         for broker in live:
             await self.send(broker, update_metadata(row, live=live))
             await self.lead_and_follow(broker, row)
@@ -84,23 +84,23 @@ async def network() -> AsyncIterator[Network]:
         yield Network(store, clock)
 
 
-class Notes(Listener):
-    """Writes down what it is told; fails for partitions that it is told to fail for."""
+class Recorder(Listener):
+    """Records its calls; raises for the partitions in `failing`."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self.failing: set[TopicPartition] = set()
 
     def became_leader(self, name: TopicPartition, *, leader_epoch: int, isr: tuple[int, ...]) -> None:
-        self._note(name, f"leads {name} at {leader_epoch} with {isr}")
+        self._record(name, f"leads {name} at {leader_epoch} with {isr}")
 
     def became_follower(self, name: TopicPartition, *, leader: int, leader_epoch: int) -> None:
-        self._note(name, f"follows {leader} for {name} at {leader_epoch}")
+        self._record(name, f"follows {leader} for {name} at {leader_epoch}")
 
     def stopped(self, name: TopicPartition, *, deleted: bool) -> None:
-        self._note(name, f"{'deletes' if deleted else 'stops'} {name}")
+        self._record(name, f"{'deletes' if deleted else 'stops'} {name}")
 
-    def _note(self, name: TopicPartition, what: str) -> None:
+    def _record(self, name: TopicPartition, call: str) -> None:
         if name in self.failing:
             raise OSError("disk full")
-        self.told.append(what)
+        self.calls.append(call)

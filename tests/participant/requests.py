@@ -1,4 +1,4 @@
-"""Requests of a controller, written down row by row."""
+"""Control requests built from rows."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -33,14 +33,14 @@ class State(msgspec.Struct, frozen=True):
 
 
 def gone(name: TopicPartition) -> State:
-    """What UpdateMetadata says of a partition that is being deleted."""
+    """Returns the UpdateMetadata row of a partition that is being deleted."""
     return State(name, leader=LEADER_DURING_DELETE, isr=())
 
 
 def lists(rows: Sequence[tuple[int, ...]]) -> Ints:
     column = np.full((max(map(len, rows), default=0), len(rows)), NO_BROKER, np.int32)
-    for at, row in enumerate(rows):
-        column[: len(row), at] = row
+    for position, row in enumerate(rows):
+        column[: len(row), position] = row
     return column
 
 
@@ -97,7 +97,7 @@ def stop_replica(
 
 
 def errors(partitions: PartitionErrors) -> dict[TopicPartition, int]:
-    """What was answered, by partition."""
+    """Returns the error codes by partition."""
     return {
         TopicPartition(partitions.topics[topic], partition): error
         for topic, partition, error in zip(

@@ -1,4 +1,4 @@
-"""Which epochs a broker takes, and what it answers."""
+"""Epochs that a broker accepts, and the error codes of its responses."""
 
 import msgspec
 import numpy as np
@@ -10,7 +10,7 @@ from kactl.errors import ErrorCode
 from kactl.messages.control import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
 from kactl.model import EPOCH_DURING_DELETE, NO_EPOCH, ZERO_ID, TopicPartition
 from kactl.participant import checks
-from kactl.participant.hosted_replicas import Hosted, Role
+from kactl.participant.hosted_replicas import HostedReplicas, Role
 
 from .requests import (
     BILLS_0,
@@ -29,44 +29,44 @@ from .requests import (
 SELF = 1
 
 
-def hosting(*rows: State, role: Role = Role.LEADER) -> Hosted:
-    hosted = Hosted()
-    kept = states(*rows)
-    hosted.apply(kept, np.ones(len(kept), np.bool_), role)
+def hosting(*rows: State, role: Role = Role.LEADER) -> HostedReplicas:
+    hosted = HostedReplicas()
+    applied = states(*rows)
+    hosted.apply(applied, np.ones(len(applied), np.bool_), role)
     return hosted
 
 
-def instruct(hosted: Hosted, row: State) -> tuple[int, bool, bool]:
-    """The answer for one row, and whether it is to be led or followed."""
-    told = checks.instruct(states(row), hosted, SELF)
-    return int(told.error[0]), bool(told.lead[0]), bool(told.follow[0])
+def plan_row(hosted: HostedReplicas, row: State) -> tuple[int, bool, bool]:
+    """Returns the error code of one row, and whether the broker becomes leader or follower."""
+    plan = checks.plan_leader_and_isr(states(row), hosted, SELF)
+    return int(plan.error[0]), bool(plan.lead[0]), bool(plan.follow[0])
 
 
 @pytest.mark.parametrize("broker_epoch", [-1, 50, 51])
-def test_a_request_for_this_registration_is_taken(broker_epoch: int) -> None:
+def test_request_for_this_registration_is_accepted(broker_epoch: int) -> None:
     request = update_metadata(epoch=7, broker_epoch=broker_epoch)
 
-    assert checks.refusal(request, broker_epoch=50, controller_epoch=7) is ErrorCode.NONE
+    assert checks.request_error(request, broker_epoch=50, controller_epoch=7) is ErrorCode.NONE
 
 
-def test_the_broker_epoch_is_looked_at_before_the_controller_epoch() -> None:
+def test_broker_epoch_is_checked_before_the_controller_epoch() -> None:
     request = update_metadata(epoch=6, broker_epoch=49)
 
-    assert checks.refusal(request, broker_epoch=50, controller_epoch=7) is ErrorCode.STALE_BROKER_EPOCH
+    assert checks.request_error(request, broker_epoch=50, controller_epoch=7) is ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_an_older_controller_is_refused() -> None:
+def test_older_controller_is_rejected() -> None:
     assert (
-        checks.refusal(update_metadata(epoch=6), broker_epoch=50, controller_epoch=7)
+        checks.request_error(update_metadata(epoch=6), broker_epoch=50, controller_epoch=7)
         is ErrorCode.STALE_CONTROLLER_EPOCH
     )
 
 
 @pytest.mark.parametrize("error", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.STALE_CONTROLLER_EPOCH])
-def test_a_refusal_is_said_of_each_row_by_leader_and_isr_alone(error: ErrorCode) -> None:
-    led = checks.refuse(leader_and_isr(State(ORDERS_0), State(BILLS_0)), error)
-    stopped = checks.refuse(stop_replica(ORDERS_0), error)
-    updated = checks.refuse(update_metadata(State(ORDERS_0)), error)
+def test_only_leader_and_isr_repeats_a_rejection_for_each_row(error: ErrorCode) -> None:
+    led = checks.error_response(leader_and_isr(State(ORDERS_0), State(BILLS_0)), error)
+    stopped = checks.error_response(stop_replica(ORDERS_0), error)
+    updated = checks.error_response(update_metadata(State(ORDERS_0)), error)
 
     assert isinstance(led, LeaderAndIsrResponse)
     assert isinstance(stopped, StopReplicaResponse)
@@ -77,7 +77,7 @@ def test_a_refusal_is_said_of_each_row_by_leader_and_isr_alone(error: ErrorCode)
 
 
 @pytest.mark.parametrize(
-    ("row", "answer"),
+    ("row", "expected"),
     [
         (State(ORDERS_0, leader=1, leader_epoch=6), (0, True, False)),
         (State(ORDERS_0, leader=2, leader_epoch=6), (0, False, True)),
@@ -95,84 +95,84 @@ def test_a_refusal_is_said_of_each_row_by_leader_and_isr_alone(error: ErrorCode)
     ids=[
         "newer, to lead",
         "newer, to follow",
-        "newer, nobody to follow",
+        "newer, no leader",
         "the same epoch",
         "an older epoch",
         "not a replica",
         "another topic of that name",
-        "no topic id says nothing",
-        "an older partition epoch is passed over",
+        "no topic id in the request",
+        "an older partition epoch is skipped",
         "the same partition epoch",
         "a new replica",
         "a new replica with an id",
     ],
 )
-def test_rows_are_compared_with_what_is_hosted(row: State, answer: tuple[int, bool, bool]) -> None:
+def test_rows_are_compared_with_hosted_replicas(row: State, expected: tuple[int, bool, bool]) -> None:
     if row.partition_epoch == 0:
         row = row.but(partition_epoch=3)
     hosted = hosting(State(ORDERS_0, leader_epoch=5, partition_epoch=3, topic_id=ID_A))
 
-    assert instruct(hosted, row) == answer
+    assert plan_row(hosted, row) == expected
 
 
-def test_a_topic_id_that_is_new_is_learnt_under_the_same_epoch() -> None:
+def test_new_topic_id_is_stored_under_the_same_epoch() -> None:
     hosted = hosting(State(ORDERS_0, leader_epoch=5))
 
-    told = checks.instruct(states(State(ORDERS_0, leader_epoch=5, topic_id=ID_A)), hosted, SELF)
-    hosted.learn_ids(states(State(ORDERS_0, leader_epoch=5, topic_id=ID_A)), told.id_only)
+    plan = checks.plan_leader_and_isr(states(State(ORDERS_0, leader_epoch=5, topic_id=ID_A)), hosted, SELF)
+    hosted.update_topic_ids(states(State(ORDERS_0, leader_epoch=5, topic_id=ID_A)), plan.id_only)
 
-    assert told.error.tolist() == [0]
-    assert not told.lead.any()
-    assert not told.follow.any()
-    assert instruct(hosted, State(ORDERS_0, leader_epoch=6, topic_id=ID_B))[0] == 103
+    assert plan.error.tolist() == [0]
+    assert not plan.lead.any()
+    assert not plan.follow.any()
+    assert plan_row(hosted, State(ORDERS_0, leader_epoch=6, topic_id=ID_B))[0] == 103
 
 
-def test_a_failed_directory_comes_before_everything_else() -> None:
+def test_failed_directory_takes_precedence_over_other_errors() -> None:
     hosted = hosting(State(ORDERS_0, leader_epoch=5, topic_id=ID_A))
     hosted.fail([ORDERS_0, BILLS_0])
 
-    assert instruct(hosted, State(ORDERS_0, leader_epoch=6, topic_id=ID_B)) == (56, False, False)
-    assert instruct(hosted, State(BILLS_0)) == (56, False, False)
-    assert instruct(hosted, State(ORDERS_1)) == (0, True, False)
-    assert checks.stop(stop_replica(ORDERS_0, delete=True), hosted).error.tolist() == [56]
+    assert plan_row(hosted, State(ORDERS_0, leader_epoch=6, topic_id=ID_B)) == (56, False, False)
+    assert plan_row(hosted, State(BILLS_0)) == (56, False, False)
+    assert plan_row(hosted, State(ORDERS_1)) == (0, True, False)
+    assert checks.plan_stop_replica(stop_replica(ORDERS_0, delete=True), hosted).error.tolist() == [56]
 
 
 @pytest.mark.parametrize(("leader_epoch", "error"), [(6, 0), (5, 0), (4, 74), (NO_EPOCH, 0), (EPOCH_DURING_DELETE, 0)])
 @pytest.mark.parametrize("delete", [False, True])
-def test_a_stop_compares_leader_epochs(leader_epoch: int, error: int, delete: bool) -> None:
+def test_stop_replica_compares_leader_epochs(leader_epoch: int, error: int, delete: bool) -> None:
     hosted = hosting(State(ORDERS_0, leader_epoch=5))
 
-    told = checks.stop(stop_replica(ORDERS_0, leader_epoch=leader_epoch, delete=delete), hosted)
+    plan = checks.plan_stop_replica(stop_replica(ORDERS_0, leader_epoch=leader_epoch, delete=delete), hosted)
 
-    assert told.error.tolist() == [error]
-    assert told.stop.tolist() == [error == 0]
-
-
-@pytest.mark.parametrize("delete", [False, True])
-def test_a_stop_of_an_unknown_replica_succeeds_and_still_deletes(delete: bool) -> None:
-    told = checks.stop(stop_replica(ORDERS_0, leader_epoch=3, delete=delete), Hosted())
-
-    assert told.error.tolist() == [0]
-    assert told.stop.tolist() == [delete]
+    assert plan.error.tolist() == [error]
+    assert plan.stop.tolist() == [error == 0]
 
 
 @pytest.mark.parametrize("delete", [False, True])
-def test_what_is_stopped_is_not_stopped_again_but_can_be_deleted(delete: bool) -> None:
+def test_stop_of_an_unknown_replica_succeeds_and_deletes(delete: bool) -> None:
+    plan = checks.plan_stop_replica(stop_replica(ORDERS_0, leader_epoch=3, delete=delete), HostedReplicas())
+
+    assert plan.error.tolist() == [0]
+    assert plan.stop.tolist() == [delete]
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_stopped_replica_is_not_stopped_again_but_can_be_deleted(delete: bool) -> None:
     hosted = hosting(State(ORDERS_0, leader_epoch=5))
     hosted.stop(hosted.index.rows)
 
-    told = checks.stop(stop_replica(ORDERS_0, delete=delete), hosted)
+    plan = checks.plan_stop_replica(stop_replica(ORDERS_0, delete=delete), hosted)
 
-    assert told.error.tolist() == [0]
-    assert told.stop.tolist() == [delete]
-    assert instruct(hosted, State(ORDERS_0, leader_epoch=5))[0] == 11  # its epoch is remembered
+    assert plan.error.tolist() == [0]
+    assert plan.stop.tolist() == [delete]
+    assert plan_row(hosted, State(ORDERS_0, leader_epoch=5))[0] == 11  # its epoch is remembered
 
 
 # -- against one replica after the other -------------------------------------------------------------------------------
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """What the oracle remembers of a replica."""
+    """State of a replica in the oracle."""
 
     leader_epoch: int
     partition_epoch: int
@@ -181,7 +181,7 @@ class Replica(msgspec.Struct, frozen=True):
 
 
 def oracle(row: State, local: Replica | None) -> int:
-    """The rules as one reads them."""
+    """The rules for one row, as documented. Returns the error code."""
     if local is not None and local.failed:
         return 56
     epoch = -1 if local is None else local.leader_epoch
@@ -190,8 +190,8 @@ def oracle(row: State, local: Replica | None) -> int:
         return 103
     if row.leader_epoch > epoch:
         return 0 if SELF in row.replicas else 3
-    learns = local is not None and row.leader_epoch == epoch and local_id == ZERO_ID and row.topic_id != ZERO_ID
-    return 0 if learns else 11
+    is_id_only = local is not None and row.leader_epoch == epoch and local_id == ZERO_ID and row.topic_id != ZERO_ID
+    return 0 if is_id_only else 11
 
 
 rows = st.builds(
@@ -216,7 +216,7 @@ def by_name(row: State) -> TopicPartition:
     st.lists(rows, unique_by=by_name, max_size=6),
     ids,
 )
-def test_columns_and_single_replicas_say_the_same(
+def test_columns_agree_with_the_oracle(
     local: list[State], failed: set[int], local_id: bytes, sent: list[State], sent_id: bytes
 ) -> None:
     hosted = hosting(*[row.but(topic_id=local_id) for row in local])
@@ -227,29 +227,29 @@ def test_columns_and_single_replicas_say_the_same(
         known[name] = msgspec.structs.replace(known.get(name, Replica(-1, -1, ZERO_ID, False)), failed=True)
     sent = [row.but(topic_id=sent_id) for row in sent]
 
-    told = checks.instruct(states(*sent), hosted, SELF)
+    plan = checks.plan_leader_and_isr(states(*sent), hosted, SELF)
 
-    assert told.error.tolist() == [oracle(row, known.get(row.name)) for row in sent]
+    assert plan.error.tolist() == [oracle(row, known.get(row.name)) for row in sent]
     for position, row in enumerate(sent):
         before = known.get(row.name, Replica(-1, -1, ZERO_ID, False))
-        fresh = row.leader_epoch > before.leader_epoch and row.partition_epoch >= before.partition_epoch
-        done = told.error[position] == 0 and fresh
-        assert (told.lead[position], told.follow[position]) == (
-            done and row.leader == SELF,
-            done and row.leader != SELF,
+        is_newer = row.leader_epoch > before.leader_epoch and row.partition_epoch >= before.partition_epoch
+        accepted = plan.error[position] == 0 and is_newer
+        assert (plan.lead[position], plan.follow[position]) == (
+            accepted and row.leader == SELF,
+            accepted and row.leader != SELF,
         )
 
 
 @given(st.lists(rows, unique_by=by_name, max_size=6), st.lists(rows, unique_by=by_name, max_size=6))
-def test_the_same_instruction_again_is_refused_and_changes_nothing(local: list[State], sent: list[State]) -> None:
+def test_repeated_request_is_rejected_and_changes_nothing(local: list[State], sent: list[State]) -> None:
     hosted = hosting(*local)
     request = states(*sent)
-    first = checks.instruct(request, hosted, SELF)
+    first = checks.plan_leader_and_isr(request, hosted, SELF)
     hosted.apply(request, first.lead, Role.LEADER)
     hosted.apply(request, first.follow, Role.FOLLOWER)
     before = [hosted.view(row.name) for row in sent]
 
-    again = checks.instruct(request, hosted, SELF)
+    again = checks.plan_leader_and_isr(request, hosted, SELF)
 
     assert not (again.lead | again.follow).any()
     assert (again.error[first.lead | first.follow] == 11).all()

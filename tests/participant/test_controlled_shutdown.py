@@ -1,4 +1,4 @@
-"""What a broker does before it stops: how often it asks, whom, and what it does about the answer."""
+"""Controlled shutdown of a participant: attempts, retries, and the resulting election."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,7 +13,7 @@ from kactl.messages.broker import ControlledShutdownRequested
 from kactl.messages.log import BrokerEvent
 from kactl.model import NO_EPOCH, NO_LEADER, TopicPartition
 from kactl.participant import Participant
-from kactl.participant.controlled_shutdown import ATTEMPTS, BACKOFF_MS, hand_over
+from kactl.participant.controlled_shutdown import ATTEMPTS, BACKOFF_MS, controlled_shutdown
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
 from tests.clocks import ManualClock, settle
@@ -23,67 +23,67 @@ pytestmark = pytest.mark.anyio
 T_0 = TopicPartition("t", 0)
 
 
-class Answers:
-    """A way to the controller that gives one answer after the other."""
+class FakeController:
+    """A client of the controller that returns or raises the given responses in order."""
 
-    def __init__(self, clock: ManualClock, *answers: list[TopicPartition] | Exception) -> None:
+    def __init__(self, clock: ManualClock, *responses: list[TopicPartition] | Exception) -> None:
         self.clock = clock
-        self.answers = list(answers)
-        self.asked: list[tuple[float, ControllerRequest]] = []
+        self.responses = list(responses)
+        self.requests: list[tuple[float, ControllerRequest]] = []
 
-    async def ask(self, asked: ControllerRequest) -> list[TopicPartition]:
-        self.asked.append((self.clock.monotonic_ms(), asked))
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    async def ask(self, request: ControllerRequest) -> list[TopicPartition]:
+        self.requests.append((self.clock.monotonic_ms(), request))
+        response = self.responses.pop(0)
+        if isinstance(response, Exception):
+            raise response
+        return response
 
 
-AWAY = ControllerUnreachable("it is away")
+UNREACHABLE = ControllerUnreachable("it is away")
 
 
 @pytest.mark.parametrize(
-    ("answers", "tries", "done"),
+    ("responses", "attempts", "result"),
     [
         ([[]], 1, True),
         ([[T_0], []], 2, True),
-        ([AWAY, [T_0], []], 3, True),
-        ([[T_0], AWAY, [T_0]], 3, False),
+        ([UNREACHABLE, [T_0], []], 3, True),
+        ([[T_0], UNREACHABLE, [T_0]], 3, False),
         ([ZeroDivisionError("a bug"), []], 2, True),
     ],
 )
-async def test_it_asks_until_nothing_is_left_and_no_more_than_three_times(
-    answers: list[list[TopicPartition] | Exception], tries: int, done: bool
+async def test_shutdown_is_requested_until_nothing_is_led_at_most_three_times(
+    responses: list[list[TopicPartition] | Exception], attempts: int, result: bool
 ) -> None:
     clock = ManualClock()
-    controller = Answers(clock, *answers)
+    controller = FakeController(clock, *responses)
     results: list[bool] = []
 
     async def ask() -> None:
-        results.append(await hand_over(3, epoch=lambda: 8, controller=controller, clock=clock))
+        results.append(await controlled_shutdown(3, epoch=lambda: 8, controller=controller, clock=clock))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ask)
         await clock.advance(ATTEMPTS * BACKOFF_MS)
 
-    assert results == [done]
-    assert controller.asked == [(at * BACKOFF_MS, ControlledShutdownRequested(3, 8)) for at in range(tries)]
+    assert results == [result]
+    assert controller.requests == [(n * BACKOFF_MS, ControlledShutdownRequested(3, 8)) for n in range(attempts)]
 
 
-async def test_one_whose_registration_has_ended_has_nothing_to_hand_over() -> None:
+async def test_unregistered_broker_sends_no_request() -> None:
     clock = ManualClock()
-    controller = Answers(clock)
+    controller = FakeController(clock)
 
-    assert not await hand_over(3, epoch=lambda: NO_EPOCH, controller=controller, clock=clock)
+    assert not await controlled_shutdown(3, epoch=lambda: NO_EPOCH, controller=controller, clock=clock)
 
-    assert controller.asked == []
+    assert controller.requests == []
 
 
 # -- with a controller -------------------------------------------------------------------------------------------------
 
 
 class Net:
-    """A controller, and what participants need to find it."""
+    """A controller, and the store, hub and clock that participants share with it."""
 
     def __init__(self, controller: Controller, store: MemoryStore, hub: MemoryHub, clock: ManualClock) -> None:
         self.controller, self.store, self.hub, self.clock = controller, store, hub, clock
@@ -98,9 +98,9 @@ class Net:
         assert view is not None
         return view.leader, view.leader_epoch, view.isr
 
-    def happened(self) -> list[tuple[str, int]]:
-        found, _ = self.controller.history.read(0, limit=1_000, kinds=("broker",))
-        return [(each.what, each.broker) for each in found if isinstance(each, BrokerEvent)]
+    def broker_events(self) -> list[tuple[str, int]]:
+        events, _ = self.controller.history.read(0, limit=1_000, kinds=("broker",))
+        return [(event.what, event.broker) for event in events if isinstance(event, BrokerEvent)]
 
 
 @asynccontextmanager
@@ -119,7 +119,7 @@ async def create(n: Net, *replicas: int) -> None:
     await settle()
 
 
-async def test_a_participant_that_leaves_its_block_hands_over_before_it_goes() -> None:
+async def test_end_of_the_block_moves_leaderships_first() -> None:
     async with net() as n, n.participant(1):
         async with n.participant(2) as leaving:
             await create(n, 2, 1)
@@ -127,12 +127,12 @@ async def test_a_participant_that_leaves_its_block_hands_over_before_it_goes() -
             assert leaving.hosted(T_0) is not None
         await settle()
 
-        # The election of a controlled shutdown, and none for a failure.
+        # Only the election of the controlled shutdown took place, none for the failure.
         assert n.led() == (1, 1, (1,))
-        assert n.happened()[-2:] == [("shutting-down", 2), ("failed", 2)]
+        assert n.broker_events()[-2:] == [("shutting-down", 2), ("failed", 2)]
 
 
-async def test_so_does_one_that_is_stopped_or_restarted_and_comes_back_as_any_other() -> None:
+async def test_restart_moves_leaderships_and_registers_again() -> None:
     async with net() as n, n.participant(1), n.participant(2) as second:
         await create(n, 2, 1)
 
@@ -140,7 +140,7 @@ async def test_so_does_one_that_is_stopped_or_restarted_and_comes_back_as_any_ot
         await settle()
 
         assert n.led()[:2] == (1, 1)
-        assert [what for what, broker in n.happened() if broker == 2] == [
+        assert [kind for kind, broker in n.broker_events() if broker == 2] == [
             "started",
             "shutting-down",
             "failed",
@@ -149,7 +149,7 @@ async def test_so_does_one_that_is_stopped_or_restarted_and_comes_back_as_any_ot
         assert n.controller.cluster.shutting_down == frozenset()
 
 
-async def test_one_that_is_killed_does_not() -> None:
+async def test_killed_participant_moves_no_leadership() -> None:
     async with net() as n, n.participant(1), n.participant(2) as second:
         await create(n, 2, 1)
 
@@ -157,10 +157,10 @@ async def test_one_that_is_killed_does_not() -> None:
         await settle()
 
         assert n.led() == (2, 0, (2, 1))
-        assert ("shutting-down", 2) not in n.happened()
+        assert ("shutting-down", 2) not in n.broker_events()
 
 
-async def test_one_that_has_nobody_to_hand_over_to_tries_for_a_while_and_goes() -> None:
+async def test_last_replica_retries_and_then_stops() -> None:
     async with net() as n, n.participant(1, shutdown_attempts=ATTEMPTS) as first:
         async with n.participant(2):
             await create(n, 1, 2)
@@ -178,19 +178,19 @@ async def test_one_that_has_nobody_to_hand_over_to_tries_for_a_while_and_goes() 
         assert sorted(await n.store.brokers()) == []
 
 
-async def test_one_that_was_told_not_to_goes_at_once() -> None:
+async def test_zero_attempts_stop_without_a_controlled_shutdown() -> None:
     async with net() as n, n.participant(1), n.participant(2, shutdown_attempts=0) as second:
         await create(n, 2, 1)
 
         await second.stop()
         await settle()
 
-        assert n.happened()[-1] == ("failed", 2)
-        assert ("shutting-down", 2) not in n.happened()
+        assert n.broker_events()[-1] == ("failed", 2)
+        assert ("shutting-down", 2) not in n.broker_events()
         assert n.led()[:2] == (1, 1)
 
 
-async def test_one_that_hangs_is_ended_without_a_word() -> None:
+async def test_paused_participant_stops_without_a_controlled_shutdown() -> None:
     async with net() as n, n.participant(1), n.participant(2) as second:
         await create(n, 2, 1)
         second.pause()
@@ -198,4 +198,4 @@ async def test_one_that_hangs_is_ended_without_a_word() -> None:
         await second.stop()
         await settle()
 
-        assert ("shutting-down", 2) not in n.happened()
+        assert ("shutting-down", 2) not in n.broker_events()

@@ -1,4 +1,4 @@
-"""How a broker finds the controller, and what it hears."""
+"""Requests from a broker to the active controller."""
 
 from typing import Any
 
@@ -10,18 +10,18 @@ from kactl.errors import BadRequest, ControllerUnreachable, NotController
 from kactl.messages.admin import ControllerRequest, ResignRequested
 from kactl.messages.broker import ProducerIdsRequested
 from kactl.model import NO_BROKER
-from kactl.participant.controller_client import REQUEST_TIMEOUT_MS, ToController
+from kactl.participant.controller_client import REQUEST_TIMEOUT_MS, ControllerClient
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
 from tests.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
 
-WHATEVER = ProducerIdsRequested(1, 1)
+REQUEST = ProducerIdsRequested(1, 1)
 
 
-class FanOut:
-    """Whom the broker has been told of."""
+class Metadata:
+    """The controller that the broker's metadata contain."""
 
     controller = NO_BROKER
 
@@ -36,26 +36,26 @@ def hub() -> MemoryHub:
     return MemoryHub()
 
 
-def way(hub: MemoryHub, clock: ManualClock, told: FanOut) -> ToController:
-    return ToController(hub, controller_id=lambda: told.controller, clock=clock)
+def client(hub: MemoryHub, clock: ManualClock, metadata: Metadata) -> ControllerClient:
+    return ControllerClient(hub, controller_id=lambda: metadata.controller, clock=clock)
 
 
-async def test_nobody_is_asked_before_anybody_was_told_of(hub: MemoryHub, clock: ManualClock) -> None:
-    with pytest.raises(ControllerUnreachable, match="nobody has said yet"):
-        await way(hub, clock, FanOut()).ask(WHATEVER)
+async def test_request_before_the_first_metadata_raises(hub: MemoryHub, clock: ManualClock) -> None:
+    with pytest.raises(ControllerUnreachable, match="not known yet"):
+        await client(hub, clock, Metadata()).ask(REQUEST)
 
 
-async def test_a_controller_of_another_network_cannot_be_asked(hub: MemoryHub, clock: ManualClock) -> None:
-    told = FanOut()
-    told.controller = 7
+async def test_controller_on_another_network_is_unreachable(hub: MemoryHub, clock: ManualClock) -> None:
+    metadata = Metadata()
+    metadata.controller = 7
 
-    with pytest.raises(ControllerUnreachable, match="it is 7, and no controller of that id runs"):
-        await way(hub, clock, told).ask(WHATEVER)
+    with pytest.raises(ControllerUnreachable, match="its id is 7, and no controller with that id runs"):
+        await client(hub, clock, metadata).ask(REQUEST)
 
 
-async def test_a_controller_is_asked_while_it_runs_and_says_if_it_is_none(hub: MemoryHub, clock: ManualClock) -> None:
-    told = FanOut()
-    ask = way(hub, clock, told).ask
+async def test_running_controller_answers_and_standby_raises_not_controller(hub: MemoryHub, clock: ManualClock) -> None:
+    metadata = Metadata()
+    ask = client(hub, clock, metadata).ask
     async with MemoryStore(clock=clock) as store:
         async with (
             Controller(7, store=store.another(), hub=hub, clock=clock) as active,
@@ -64,54 +64,54 @@ async def test_a_controller_is_asked_while_it_runs_and_says_if_it_is_none(hub: M
             await active.wait_active()
             await settle()
             epoch = active.snapshot().epoch
-            told.controller = 8
+            metadata.controller = 8
             with pytest.raises(NotController) as standby:
-                await ask(WHATEVER)
+                await ask(REQUEST)
             assert standby.value.active_id == 7
 
-            told.controller = 7
+            metadata.controller = 7
             with pytest.raises(BadRequest, match=f"controller epoch, which is {epoch}"):
                 await ask(ResignRequested(expected_epoch=epoch + 1))
             assert await ask(ResignRequested(expected_epoch=epoch)) is None
             assert not active.is_active or active.snapshot().epoch > epoch
 
-        with pytest.raises(ControllerUnreachable, match="no controller of that id"):
-            await ask(WHATEVER)
+        with pytest.raises(ControllerUnreachable, match="no controller with that id"):
+            await ask(REQUEST)
 
 
-async def test_a_controller_that_came_later_under_an_id_is_the_one_that_is_asked(hub: MemoryHub) -> None:
-    async def earlier(asked: ControllerRequest, /) -> Any:
+async def test_later_controller_of_an_id_replaces_the_earlier_one(hub: MemoryHub) -> None:
+    async def earlier(request: ControllerRequest, /) -> Any:
         return "earlier"
 
-    async def later(asked: ControllerRequest, /) -> Any:
+    async def later(request: ControllerRequest, /) -> Any:
         return "later"
 
     hub.attach_controller(7, earlier)
     hub.attach_controller(7, later)
-    hub.detach_controller(7, earlier)  # too late: it does not take the later one's place away
+    hub.detach_controller(7, earlier)  # too late: the later one stays attached
 
-    found = hub.controller(7)
-    assert found is not None
-    assert await found(WHATEVER) == "later"
+    ask = hub.controller(7)
+    assert ask is not None
+    assert await ask(REQUEST) == "later"
 
 
-async def test_an_answer_that_does_not_come_is_given_up_in_time(hub: MemoryHub, clock: ManualClock) -> None:
-    told, heard = FanOut(), []
-    told.controller = 7
+async def test_request_without_a_response_times_out(hub: MemoryHub, clock: ManualClock) -> None:
+    metadata, timeouts_ms = Metadata(), []
+    metadata.controller = 7
 
-    async def hangs(asked: ControllerRequest, /) -> Any:
+    async def hangs(request: ControllerRequest, /) -> Any:
         await anyio.sleep_forever()
 
     async def ask() -> None:
-        with pytest.raises(ControllerUnreachable, match="gave no answer within 30000 ms"):
-            await way(hub, clock, told).ask(WHATEVER)
-        heard.append(clock.monotonic_ms())
+        with pytest.raises(ControllerUnreachable, match="sent no response within 30000 ms"):
+            await client(hub, clock, metadata).ask(REQUEST)
+        timeouts_ms.append(clock.monotonic_ms())
 
     hub.attach_controller(7, hangs)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ask)
         await clock.advance(REQUEST_TIMEOUT_MS - 1)
-        assert heard == []
+        assert timeouts_ms == []
 
         await clock.advance(1)
-    assert heard == [REQUEST_TIMEOUT_MS]
+    assert timeouts_ms == [REQUEST_TIMEOUT_MS]

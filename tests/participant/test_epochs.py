@@ -1,4 +1,4 @@
-"""Whatever controllers say, in whatever order and however often: epochs never go back."""
+"""Epochs never decrease, for any order and repetition of requests."""
 
 from collections.abc import Awaitable, Callable
 
@@ -12,7 +12,7 @@ from kactl.participant import CachedPartition, HostedPartition, Participant
 from kactl.stores.memory import MemoryStore
 from tests.clocks import ManualClock
 
-from .conftest import Network, Notes
+from .conftest import Network, Recorder
 from .requests import BILLS_0, ORDERS_0, ORDERS_1, State, leader_and_isr, stop_replica, update_metadata
 
 NAMES = (ORDERS_0, ORDERS_1, BILLS_0)
@@ -43,35 +43,35 @@ requests: st.SearchStrategy[Request] = st.one_of(
 
 
 def play(story: Callable[[Network], Awaitable[None]]) -> None:
-    """Tell a story on an event loop, a store and a network of its own."""
+    """Run a test function with its own event loop, store and network."""
 
-    async def told() -> None:
+    async def run() -> None:
         clock = ManualClock()
         async with MemoryStore(clock=clock) as store:
             await story(Network(store, clock))
 
-    anyio.run(told)
+    anyio.run(run)
 
 
 def known(participant: Participant) -> list[tuple[HostedPartition | None, CachedPartition | None]]:
-    """All that it knows of partitions."""
+    """The participant's replicas and metadata."""
     return [(participant.hosted(name), participant.partition(name)) for name in NAMES]
 
 
 @given(sent=st.lists(requests, max_size=12))
 @settings(max_examples=60)
-def test_no_epoch_ever_goes_back(sent: list[Request]) -> None:
+def test_epochs_never_decrease(sent: list[Request]) -> None:
     async def story(network: Network) -> None:
-        async with network.participant(listener=(notes := Notes())) as participant:
+        async with network.participant(listener=(recorder := Recorder())) as participant:
             highest: dict[TopicPartition, int] = {}
             for request in sent:
                 before = participant.controller_epoch
-                told = len(notes.told)
+                calls = len(recorder.calls)
                 response = await network.send(1, request)
 
                 if request.controller_epoch < before:
                     assert response.error == 11
-                    assert len(notes.told) == told
+                    assert len(recorder.calls) == calls
                 assert participant.controller_epoch == max(before, request.controller_epoch)
                 for name in participant.hosts:
                     hosted = participant.hosted(name)
@@ -84,17 +84,17 @@ def test_no_epoch_ever_goes_back(sent: list[Request]) -> None:
 
 @given(sent=st.lists(requests, max_size=8))
 @settings(max_examples=60)
-def test_every_request_twice_is_every_request_once(sent: list[Request]) -> None:
+def test_repeated_request_changes_nothing(sent: list[Request]) -> None:
     async def story(network: Network) -> None:
-        async with network.participant(listener=(notes := Notes())) as participant:
+        async with network.participant(listener=(recorder := Recorder())) as participant:
             for request in sent:
                 await network.send(1, request)
-                told = len(notes.told)
+                calls = len(recorder.calls)
                 before = known(participant)
 
                 await network.send(1, request)
 
-                assert len(notes.told) == told
+                assert len(recorder.calls) == calls
                 assert known(participant) == before
 
     play(story)

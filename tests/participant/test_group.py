@@ -1,4 +1,4 @@
-"""Some participants under one name."""
+"""A group of participants in one process."""
 
 import anyio
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from kactl.errors import BadRequest, BrokerIdTaken, NotFound
 from kactl.participant import Life, Participants
 
-from .conftest import SESSION_MS, Network, Notes
+from .conftest import SESSION_MS, Network, Recorder
 
 pytestmark = pytest.mark.anyio
 
@@ -17,12 +17,12 @@ def group(network: Network, count: int) -> Participants:
         store=network.store,
         hub=network.hub,
         clock=network.clock,
-        listener=lambda broker: Notes(),
+        listener=lambda broker: Recorder(),
         session_timeout_ms=SESSION_MS,
     )
 
 
-async def test_they_live_and_end_together(network: Network) -> None:
+async def test_participants_start_and_end_together(network: Network) -> None:
     async with group(network, 3) as brokers:
         assert brokers.ids == (1, 2, 3)
         assert len(brokers) == 3
@@ -31,7 +31,7 @@ async def test_they_live_and_end_together(network: Network) -> None:
     assert await network.registered() == []
 
 
-async def test_each_has_a_life_of_its_own(network: Network) -> None:
+async def test_participants_are_controlled_one_by_one(network: Network) -> None:
     async with group(network, 3) as brokers:
         epoch = brokers[3].epoch
         await brokers.kill(1)
@@ -46,30 +46,30 @@ async def test_each_has_a_life_of_its_own(network: Network) -> None:
 
 
 @pytest.mark.parametrize("call", ["kill", "restart"])
-async def test_nobody_has_that_id(network: Network, call: str) -> None:
+async def test_unknown_id_raises_not_found(network: Network, call: str) -> None:
     async with group(network, 1) as brokers:
         with pytest.raises(NotFound, match="there is no participant 2"):
             await getattr(brokers, call)(2)
 
 
-async def test_if_one_cannot_start_none_runs(network: Network) -> None:
-    refused = []
+async def test_no_participant_runs_if_one_cannot_start(network: Network) -> None:
+    rejected = []
 
     async def start() -> None:
         with pytest.raises(BrokerIdTaken):
             async with group(network, 3):
                 pass
-        refused.append(True)
+        rejected.append(True)
 
     async with network.participant(2), anyio.create_task_group() as tasks:
         tasks.start_soon(start)
         await network.clock.advance(3 * SESSION_MS)
 
-        assert refused
+        assert rejected
         assert await network.registered() == [2]
 
 
-async def test_after_a_crash_they_wait_for_their_old_registrations(network: Network) -> None:
+async def test_start_after_a_crash_waits_for_old_registrations(network: Network) -> None:
     async with group(network, 2) as crashed:
         for broker in crashed.ids:
             await crashed.kill(broker)
@@ -87,6 +87,6 @@ async def test_after_a_crash_they_wait_for_their_old_registrations(network: Netw
 
 
 @pytest.mark.parametrize("count", [-1, 1_001])
-async def test_a_number_that_cannot_be_is_refused(network: Network, count: int) -> None:
+async def test_invalid_count_is_rejected(network: Network, count: int) -> None:
     with pytest.raises(BadRequest, match="count"):
         group(network, count)

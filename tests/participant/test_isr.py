@@ -1,4 +1,4 @@
-"""How leaders take followers in, as they write it themselves; see test_isr_proposer for the other way."""
+"""ISR updates that the leader writes to the store; test_isr_proposer covers the updates through the controller."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -36,9 +36,9 @@ async def isr(network: Network) -> tuple[int, ...]:
     return stored.isr
 
 
-async def test_a_follower_that_follows_is_taken_in(network: Network) -> None:
+async def test_following_replica_joins_the_isr(network: Network) -> None:
     async with group(network) as brokers:
-        await network.tell_all(await network.elect(isr=(3, 1)))
+        await network.send_to_all(await network.elect(isr=(3, 1)))
         await settle()
 
         stored = await network.stored()
@@ -51,9 +51,9 @@ async def test_a_follower_that_follows_is_taken_in(network: Network) -> None:
         assert (hosted.isr, hosted.partition_epoch) == ((1, 2, 3), 1)
 
 
-async def test_a_complete_isr_is_left_alone(network: Network) -> None:
+async def test_complete_isr_is_not_written(network: Network) -> None:
     async with group(network):
-        await network.tell_all(await network.elect(isr=(1, 2, 3)))
+        await network.send_to_all(await network.elect(isr=(1, 2, 3)))
         await settle()
 
         stored = await network.stored()
@@ -62,27 +62,27 @@ async def test_a_complete_isr_is_left_alone(network: Network) -> None:
         assert await network.notified() == []
 
 
-async def test_the_order_in_which_leader_and_follower_hear_of_it_does_not_matter(network: Network) -> None:
+async def test_request_order_of_leader_and_follower_does_not_matter(network: Network) -> None:
     async with group(network):
         row = await network.elect()
         for broker in (2, 1, 3):
             await network.lead_and_follow(broker, row)
         await settle()
-        assert await isr(network) == (1, 3)  # nobody is known to live yet
+        assert await isr(network) == (1, 3)  # no broker is known as live yet
 
         await network.send(1, update_metadata(row))
         await settle()
-        assert await isr(network) == (1, 3)  # broker 2 does not know that its leader lives
+        assert await isr(network) == (1, 3)  # broker 2 does not know its leader as live
 
         await network.send(2, update_metadata(row))
         await settle()
         assert await isr(network) == (1, 2, 3)
 
 
-async def test_one_that_the_metadata_does_not_call_live_is_not_taken_in(network: Network) -> None:
+async def test_replica_not_live_in_the_metadata_does_not_join(network: Network) -> None:
     async with group(network):
         row = await network.elect()
-        await network.tell_all(row, live=(1, 3))
+        await network.send_to_all(row, live=(1, 3))
         await network.send(2, update_metadata(row))
         await network.lead_and_follow(2, row)
         await settle()
@@ -90,27 +90,27 @@ async def test_one_that_the_metadata_does_not_call_live_is_not_taken_in(network:
         assert await isr(network) == (1, 3)
 
 
-async def test_one_that_follows_under_an_older_epoch_is_not_taken_in(network: Network) -> None:
+async def test_replica_following_an_older_epoch_does_not_join(network: Network) -> None:
     async with group(network):
-        await network.tell_all(await network.elect(isr=(1, 2, 3)))
-        later = await network.elect(isr=(1, 3), leader_epoch=1, expected=0)
-        await network.send(1, update_metadata(later))
-        await network.lead_and_follow(1, later)
+        await network.send_to_all(await network.elect(isr=(1, 2, 3)))
+        newer = await network.elect(isr=(1, 3), leader_epoch=1, expected=0)
+        await network.send(1, update_metadata(newer))
+        await network.lead_and_follow(1, newer)
         await settle()
         assert await isr(network) == (1, 3)
 
-        await network.lead_and_follow(2, later)
+        await network.lead_and_follow(2, newer)
         await settle()
         assert await isr(network) == (1, 2, 3)
 
 
-async def test_one_that_hangs_is_taken_in_when_it_goes_on(network: Network) -> None:
+async def test_paused_follower_joins_after_resume(network: Network) -> None:
     async with group(network) as brokers:
         row = await network.elect()
         await network.send(2, update_metadata(row))
         await network.lead_and_follow(2, row)
         brokers.pause(2)
-        await network.tell_all(row, live=(1,))
+        await network.send_to_all(row, live=(1,))
         await network.send(1, update_metadata(row))
         await settle()
         assert await isr(network) == (1, 3)
@@ -120,7 +120,7 @@ async def test_one_that_hangs_is_taken_in_when_it_goes_on(network: Network) -> N
         assert await isr(network) == (1, 2, 3)
 
 
-async def test_a_leader_that_hangs_writes_nothing(network: Network) -> None:
+async def test_paused_leader_writes_nothing(network: Network) -> None:
     async with group(network) as brokers:
         row = await network.elect()
         await network.lead_and_follow(1, row)
@@ -136,23 +136,23 @@ async def test_a_leader_that_hangs_writes_nothing(network: Network) -> None:
         assert await isr(network) == (1, 2, 3)
 
 
-async def test_a_killed_one_is_not_taken_in_although_it_still_counts_as_live(network: Network) -> None:
+async def test_killed_follower_does_not_join_while_registered(network: Network) -> None:
     async with group(network) as brokers:
         row = await network.elect()
         await network.lead_and_follow(2, row)
         await network.send(2, update_metadata(row))
         await brokers.kill(2)
-        await network.tell_all(row, live=(1,))
+        await network.send_to_all(row, live=(1,))
         await network.send(1, update_metadata(row))
         await settle()
 
         assert await isr(network) == (1, 3)
 
 
-async def test_a_failed_directory_does_not_follow(network: Network) -> None:
+async def test_replica_with_a_failed_directory_does_not_join(network: Network) -> None:
     async with group(network) as brokers:
         row = await network.elect()
-        await network.tell_all(row, live=(2, 3))
+        await network.send_to_all(row, live=(2, 3))
         await network.send(2, update_metadata(row))
         await brokers[2].fail_directory([ORDERS_0])
         await network.send(1, update_metadata(row))
@@ -162,7 +162,7 @@ async def test_a_failed_directory_does_not_follow(network: Network) -> None:
         assert await isr(network) == (1, 3)
 
 
-async def test_what_a_controller_wrote_meanwhile_is_not_overwritten(network: Network) -> None:
+async def test_newer_leadership_in_the_store_is_not_overwritten(network: Network) -> None:
     async with group(network):
         row = await network.elect()
         for broker in (2, 3):
@@ -179,10 +179,10 @@ async def test_what_a_controller_wrote_meanwhile_is_not_overwritten(network: Net
         assert await network.notified() == []
 
 
-async def test_a_leader_ends_its_recovery(network: Network) -> None:
+async def test_leader_ends_its_recovery(network: Network) -> None:
     async with group(network):
         row = await network.elect(isr=(1, 2, 3))
-        await network.tell_all(row.but(recovering=True))
+        await network.send_to_all(row.but(recovering=True))
         await settle()
 
         stored = await network.stored()
@@ -190,20 +190,20 @@ async def test_a_leader_ends_its_recovery(network: Network) -> None:
         assert (stored.isr, stored.recovering, stored.partition_epoch) == ((1, 2, 3), False, 1)
 
 
-async def test_an_application_says_when_a_follower_has_caught_up(network: Network) -> None:
-    asked: list[tuple[TopicPartition, int]] = []
+async def test_follower_joins_when_the_application_reports_it_in_sync(network: Network) -> None:
+    calls: list[tuple[TopicPartition, int]] = []
     caught_up = False
 
     def in_sync(name: TopicPartition, follower: int) -> bool:
-        asked.append((name, follower))
+        calls.append((name, follower))
         return caught_up
 
     async with Participants(
         3, store=network.store, hub=network.hub, clock=network.clock, in_sync=in_sync, alter_partition=False
     ):
-        await network.tell_all(await network.elect())
+        await network.send_to_all(await network.elect())
         await settle()
-        assert set(asked) == {(ORDERS_0, 2)}
+        assert set(calls) == {(ORDERS_0, 2)}
         assert await isr(network) == (1, 3)
 
         caught_up = True
@@ -212,9 +212,9 @@ async def test_an_application_says_when_a_follower_has_caught_up(network: Networ
 
 
 class Unreliable(MemoryStore):
-    """Does what it is asked for, and fails to say so, as often as it is told."""
+    """Commits the next `lost_responses` writes, and raises instead of confirming them."""
 
-    silent = 0
+    lost_responses = 0
 
     async def write_isr(self, name: TopicPartition, state: Leadership, *, expected: int) -> int | None:
         version = await super().write_isr(name, state, expected=expected)
@@ -226,17 +226,17 @@ class Unreliable(MemoryStore):
         await super().notify_isr(partitions)
 
     def _maybe_fail(self) -> None:
-        if self.silent:
-            self.silent -= 1
+        if self.lost_responses:
+            self.lost_responses -= 1
             raise StoreUnavailable("the connection broke")
 
 
 @pytest.mark.parametrize("failures", [1, 2, 3])
-async def test_a_write_that_nobody_confirmed_is_found_and_told(failures: int) -> None:
+async def test_unconfirmed_write_is_read_back_and_notified(failures: int) -> None:
     clock = ManualClock()
     async with Unreliable(clock=clock) as store, group(network := Network(store, clock)) as brokers:
-        store.silent = failures
-        await network.tell_all(await network.elect())
+        store.lost_responses = failures
+        await network.send_to_all(await network.elect())
         await clock.advance(4 * RETRY_MS)
 
         stored = await network.stored()
@@ -252,7 +252,7 @@ BILLS = [TopicPartition("bills", number) for number in range(50)]
 
 
 async def elect_many(network: Network) -> None:
-    """Fifty partitions that broker 1 leads, and that broker 2 follows without being in sync."""
+    """Create fifty partitions that broker 1 leads, and that broker 2 follows without being in sync."""
     await network.store.create_topic(TopicRef("bills"), {name.partition: Assignment((1, 2)) for name in BILLS}, {})
     first = await network.elect()  # for the fence
     assert network.fence is not None
@@ -264,37 +264,37 @@ async def elect_many(network: Network) -> None:
     await settle()
 
 
-async def test_many_are_told_in_one_notification(network: Network) -> None:
+async def test_one_notification_covers_many_partitions(network: Network) -> None:
     async with group(network):
         await elect_many(network)
 
         notifications = await network.store.isr_notifications()
-        assert [sorted(told.partitions) for told in notifications] == [BILLS]
+        assert [sorted(notification.partitions) for notification in notifications] == [BILLS]
 
 
 class Interrupted(MemoryStore):
-    """Something happens when a leader's first write has been kept and it does not know that yet."""
+    """Calls `interrupt` after the first write has been committed, before it returns."""
 
     writes = 0
-    happens: Callable[[], Awaitable[None]]
+    interrupt: Callable[[], Awaitable[None]]
 
     async def write_isr(self, name: TopicPartition, state: Leadership, *, expected: int) -> int | None:
         self.writes += 1
         first = self.writes == 1
         version = await super().write_isr(name, state, expected=expected)
         if first:
-            await self.happens()
+            await self.interrupt()
         return version
 
 
-async def test_a_leader_that_hangs_in_the_midst_stops_writing() -> None:
+async def test_leader_paused_during_writes_stops_writing() -> None:
     clock = ManualClock()
     async with Interrupted(clock=clock) as store, group(network := Network(store, clock)) as brokers:
 
         async def hang() -> None:
             brokers.pause(1)
 
-        store.happens = hang
+        store.interrupt = hang
         await elect_many(network)
         assert 0 < store.writes <= 2 * WRITES_IN_FLIGHT
         assert await network.notified() == []
@@ -305,16 +305,16 @@ async def test_a_leader_that_hangs_in_the_midst_stops_writing() -> None:
         assert sorted(await network.notified()) == BILLS
 
 
-async def test_an_instruction_that_comes_during_a_write_is_not_undone_by_it() -> None:
+async def test_leader_and_isr_during_a_write_is_not_undone() -> None:
     clock = ManualClock()
     async with Interrupted(clock=clock) as store, group(network := Network(store, clock)) as brokers:
 
         async def elect_again() -> None:
-            later = await network.elect(isr=(1, 3), leader_epoch=1, expected=1)
-            await network.lead_and_follow(1, later)
+            newer = await network.elect(isr=(1, 3), leader_epoch=1, expected=1)
+            await network.lead_and_follow(1, newer)
 
-        store.happens = elect_again
-        await network.tell_all(await network.elect())
+        store.interrupt = elect_again
+        await network.send_to_all(await network.elect())
         await settle()
 
         hosted = brokers[1].hosted(ORDERS_0)

@@ -1,4 +1,4 @@
-"""How leaders keep their ISRs by proposing them: with somebody who plays the controller, and with a real one."""
+"""ISR updates proposed to the controller: with a fake controller, and with a real one."""
 
 import dataclasses
 from collections.abc import AsyncIterator, Callable
@@ -26,50 +26,50 @@ pytestmark = pytest.mark.anyio
 
 
 @dataclasses.dataclass
-class Desk:
-    """Plays the controller: notes what is proposed, and answers as it is told; takes everything if it is told nothing.
+class FakeController:
+    """Records proposals, and accepts them unless `outcomes` is not empty.
 
     Attributes:
-        says: for each request to come: an error for all of its proposals, or what to raise.
+        outcomes: for each request to come: an error for all of its proposals, or an exception to raise.
     """
 
-    says: list[ErrorCode | Exception] = dataclasses.field(default_factory=list)
-    asked: list[AlterPartitionRequested] = dataclasses.field(default_factory=list)
+    outcomes: list[ErrorCode | Exception] = dataclasses.field(default_factory=list)
+    requests: list[AlterPartitionRequested] = dataclasses.field(default_factory=list)
 
-    async def ask(self, asked: ControllerRequest, /) -> Any:
-        assert isinstance(asked, AlterPartitionRequested)
-        self.asked.append(asked)
-        said = self.says.pop(0) if self.says else ErrorCode.NONE
-        if isinstance(said, Exception):
-            raise said
-        return [self._result(proposal, said) for proposal in asked.proposals]
+    async def ask(self, request: ControllerRequest, /) -> Any:
+        assert isinstance(request, AlterPartitionRequested)
+        self.requests.append(request)
+        outcome = self.outcomes.pop(0) if self.outcomes else ErrorCode.NONE
+        if isinstance(outcome, Exception):
+            raise outcome
+        return [self._result(proposal, outcome) for proposal in request.proposals]
 
-    def _result(self, proposal: IsrProposal, said: ErrorCode) -> IsrResult:
-        taken = Leadership(1, proposal.leader_epoch, proposal.isr, proposal.partition_epoch + 1, 1)
-        leadership = taken if said is ErrorCode.NONE else None
-        return IsrResult(proposal.topic, proposal.partition, said, leadership)
+    def _result(self, proposal: IsrProposal, error: ErrorCode) -> IsrResult:
+        accepted = Leadership(1, proposal.leader_epoch, proposal.isr, proposal.partition_epoch + 1, 1)
+        leadership = accepted if error is ErrorCode.NONE else None
+        return IsrResult(proposal.topic, proposal.partition, error, leadership)
 
     @property
     def proposed(self) -> list[tuple[tuple[int, ...], int]]:
         """ISR and version of each proposal."""
-        return [(each.isr, each.partition_epoch) for asked in self.asked for each in asked.proposals]
+        return [(proposal.isr, proposal.partition_epoch) for request in self.requests for proposal in request.proposals]
 
 
 @pytest.fixture
-def desk(network: Network) -> Desk:
-    made = Desk()
-    network.hub.attach_controller(CONTROLLER, made.ask)
-    return made
+def fake(network: Network) -> FakeController:
+    controller = FakeController()
+    network.hub.attach_controller(CONTROLLER, controller.ask)
+    return controller
 
 
 def group(network: Network, **options: Any) -> Participants:
     options.setdefault("session_timeout_ms", SESSION_MS)
-    options.setdefault("shutdown_attempts", 0)  # nobody plays that part of a controller
+    options.setdefault("shutdown_attempts", 0)  # the fake controller has no controlled shutdown
     return Participants(3, store=network.store, hub=network.hub, clock=network.clock, **options)
 
 
-def held(brokers: Participants) -> tuple[tuple[int, ...], int]:
-    """What broker 1 knows of orders-0: ISR and version."""
+def local_state(brokers: Participants) -> tuple[tuple[int, ...], int]:
+    """Returns the ISR and version of orders-0 at broker 1."""
     hosted = brokers[1].hosted(ORDERS_0)
     assert hosted is not None
     return hosted.isr, hosted.partition_epoch
@@ -81,65 +81,67 @@ ROW = State(ORDERS_0, leader=1, leader_epoch=0, isr=(3, 1), partition_epoch=0)
 # -- growing -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_follower_that_follows_is_proposed_and_nothing_is_written(network: Network, desk: Desk) -> None:
+async def test_following_replica_is_proposed_and_nothing_is_written(network: Network, fake: FakeController) -> None:
     async with group(network) as brokers:
         row = await network.elect(isr=(3, 1))
-        await network.tell_all(row)
+        await network.send_to_all(row)
         await settle()
 
-        (asked,) = desk.asked
-        assert (asked.broker, asked.broker_epoch) == (1, brokers[1].epoch)
-        assert desk.proposed == [((1, 2, 3), 0)]
-        assert held(brokers) == ((1, 2, 3), 1)
+        (request,) = fake.requests
+        assert (request.broker, request.broker_epoch) == (1, brokers[1].epoch)
+        assert fake.proposed == [((1, 2, 3), 0)]
+        assert local_state(brokers) == ((1, 2, 3), 1)
         stored = await network.stored()
         assert stored is not None
         assert stored.partition_epoch == 0
         assert await network.notified() == []
 
 
-async def test_the_registrations_that_follow_are_named(network: Network, desk: Desk) -> None:
+async def test_proposal_contains_the_epochs_of_the_followers(network: Network, fake: FakeController) -> None:
     async with group(network) as brokers:
         row = await network.elect(isr=(3, 1))
-        await network.tell_all(row)
+        await network.send_to_all(row)
         await settle()
         before = brokers[2].epoch
-        assert desk.asked[-1].proposals[0].isr == (1, 2, 3)
-        assert desk.asked[-1].proposals[0].broker_epochs == (brokers[1].epoch, before, brokers[3].epoch)
+        assert fake.requests[-1].proposals[0].isr == (1, 2, 3)
+        assert fake.requests[-1].proposals[0].broker_epochs == (brokers[1].epoch, before, brokers[3].epoch)
 
         await brokers.kill(2)
         await network.clock.advance(SESSION_MS)
-        later = row.but(leader_epoch=1, partition_epoch=4)
-        await network.tell_all(later, live=(1, 3))
+        newer = row.but(leader_epoch=1, partition_epoch=4)
+        await network.send_to_all(newer, live=(1, 3))
         await brokers.restart(2)
-        await network.tell_all(later)
+        await network.send_to_all(newer)
         await settle()
 
         assert brokers[2].epoch > before
-        assert desk.asked[-1].proposals[0].isr == (1, 2, 3)
-        assert desk.asked[-1].proposals[0].broker_epochs == (brokers[1].epoch, brokers[2].epoch, brokers[3].epoch)
+        assert fake.requests[-1].proposals[0].isr == (1, 2, 3)
+        assert fake.requests[-1].proposals[0].broker_epochs == (brokers[1].epoch, brokers[2].epoch, brokers[3].epoch)
 
 
-@pytest.mark.parametrize("topic_id", [ID_A, b"a" * 14 + bytes(2), bytes(16)], ids=["id", "zeros at its end", "none"])
-async def test_topics_are_named_by_id_where_they_have_one(network: Network, desk: Desk, topic_id: bytes) -> None:
+@pytest.mark.parametrize("topic_id", [ID_A, b"a" * 14 + bytes(2), bytes(16)], ids=["id", "trailing zeros", "none"])
+async def test_proposal_contains_the_topic_id_if_there_is_one(
+    network: Network, fake: FakeController, topic_id: bytes
+) -> None:
     async with group(network):
-        await network.tell_all(ROW.but(topic_id=topic_id))
+        await network.send_to_all(ROW.but(topic_id=topic_id))
         await settle()
 
-        (asked,) = desk.asked
-        assert asked.version == (3 if any(topic_id) else 1)
-        assert [each.topic for each in asked.proposals] == [TopicRef("orders", topic_id)]
+        (request,) = fake.requests
+        assert request.version == (3 if any(topic_id) else 1)
+        assert [proposal.topic for proposal in request.proposals] == [TopicRef("orders", topic_id)]
 
 
-async def test_a_leader_proposes_the_end_of_its_recovery(network: Network, desk: Desk) -> None:
+async def test_leader_proposes_the_end_of_its_recovery(network: Network, fake: FakeController) -> None:
     async with group(network):
-        await network.tell_all(ROW.but(isr=(1, 2, 3), recovering=True))
+        await network.send_to_all(ROW.but(isr=(1, 2, 3), recovering=True))
         await settle()
 
-        assert [each.recovering for each in desk.asked[0].proposals] == [False]
-        assert desk.proposed == [((1, 2, 3), 0)]
+        assert [proposal.recovering for proposal in fake.requests[0].proposals] == [False]
+        assert fake.proposed == [((1, 2, 3), 0)]
 
 
-async def test_a_leader_that_hangs_proposes_nothing(network: Network, desk: Desk) -> None:
+async def test_paused_leader_proposes_nothing(network: Network, fake: FakeController) -> None:
     async with group(network) as brokers:
         await network.lead_and_follow(1, ROW)
         await network.send(1, update_metadata(ROW))
@@ -147,14 +149,14 @@ async def test_a_leader_that_hangs_proposes_nothing(network: Network, desk: Desk
         await network.send(2, update_metadata(ROW))
         await network.lead_and_follow(2, ROW)
         await settle()
-        assert desk.asked == []
+        assert fake.requests == []
 
         brokers.resume(1)
         await settle()
-        assert desk.proposed == [((1, 2, 3), 0)]
+        assert fake.proposed == [((1, 2, 3), 0)]
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------------
+# -- rejections -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -167,38 +169,38 @@ async def test_a_leader_that_hangs_proposes_nothing(network: Network, desk: Desk
         ErrorCode.INVALID_REQUEST,
     ],
 )
-async def test_what_is_refused_for_good_waits_for_an_instruction(
-    network: Network, desk: Desk, error: ErrorCode
+async def test_final_rejection_waits_for_a_leader_and_isr(
+    network: Network, fake: FakeController, error: ErrorCode
 ) -> None:
-    desk.says = [error]
+    fake.outcomes = [error]
     async with group(network) as brokers:
-        await network.tell_all(ROW)
-        await network.send(1, update_metadata(ROW))  # as the controller sends it after each proposal, taken or not
+        await network.send_to_all(ROW)
+        await network.send(1, update_metadata(ROW))  # as the controller sends it after each proposal, accepted or not
         await network.clock.advance(10 * RETRY_MS)
-        assert desk.proposed == [((1, 2, 3), 0)]
-        assert held(brokers) == ((3, 1), 0)
+        assert fake.proposed == [((1, 2, 3), 0)]
+        assert local_state(brokers) == ((3, 1), 0)
 
-        await network.tell_all(ROW.but(leader_epoch=1, partition_epoch=4))
+        await network.send_to_all(ROW.but(leader_epoch=1, partition_epoch=4))
         await settle()
-        assert desk.proposed[1:] == [((1, 2, 3), 4)]
+        assert fake.proposed[1:] == [((1, 2, 3), 4)]
 
 
-async def test_who_learns_from_the_metadata_what_he_has_missed_goes_on_from_there(network: Network, desk: Desk) -> None:
-    desk.says = [ErrorCode.INVALID_UPDATE_VERSION]
+async def test_newer_version_in_the_metadata_is_the_next_base(network: Network, fake: FakeController) -> None:
+    fake.outcomes = [ErrorCode.INVALID_UPDATE_VERSION]
     async with group(network) as brokers:
-        await network.tell_all(ROW)
+        await network.send_to_all(ROW)
         await settle()
-        assert held(brokers) == ((3, 1), 0)
+        assert local_state(brokers) == ((3, 1), 0)
 
         await network.send(1, update_metadata(ROW.but(isr=(1,), partition_epoch=7)))
         await settle()
 
-        assert desk.proposed[1:] == [((1, 2, 3), 7)]
-        assert held(brokers) == ((1, 2, 3), 8)
+        assert fake.proposed[1:] == [((1, 2, 3), 7)]
+        assert local_state(brokers) == ((1, 2, 3), 8)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "outcome",
     [
         ErrorCode.INELIGIBLE_REPLICA,
         ErrorCode.OPERATION_NOT_ATTEMPTED,
@@ -210,150 +212,149 @@ async def test_who_learns_from_the_metadata_what_he_has_missed_goes_on_from_ther
     ],
     ids=repr,
 )
-async def test_what_may_pass_is_proposed_again_after_a_pause(
-    network: Network, desk: Desk, said: ErrorCode | Exception
+async def test_retryable_rejection_is_proposed_again_after_a_pause(
+    network: Network, fake: FakeController, outcome: ErrorCode | Exception
 ) -> None:
-    desk.says = [said, said]
+    fake.outcomes = [outcome, outcome]
     async with group(network) as brokers:
-        await network.tell_all(ROW)
+        await network.send_to_all(ROW)
         await network.send(1, update_metadata(ROW))
         await settle()
-        assert len(desk.asked) == 1
+        assert len(fake.requests) == 1
 
         await network.clock.advance(RETRY_MS)
-        assert len(desk.asked) == 2
-        assert held(brokers) == ((3, 1), 0)
+        assert len(fake.requests) == 2
+        assert local_state(brokers) == ((3, 1), 0)
 
         await network.clock.advance(2 * RETRY_MS)
-        assert len(desk.asked) == 3
-        assert held(brokers) == ((1, 2, 3), 1)
+        assert len(fake.requests) == 3
+        assert local_state(brokers) == ((1, 2, 3), 1)
 
 
-@pytest.mark.parametrize("said", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
-async def test_an_ineligible_member_is_proposed_at_growing_intervals(
-    network: Network, desk: Desk, said: ErrorCode
+@pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
+async def test_ineligible_member_is_proposed_at_growing_intervals(
+    network: Network, fake: FakeController, error: ErrorCode
 ) -> None:
-    desk.says = [said] * 100
+    fake.outcomes = [error] * 100
     async with group(network) as brokers:
-        await network.tell_all(ROW)
+        await network.send_to_all(ROW)
         await network.send(1, update_metadata(ROW))
         await settle()
-        asked = len(desk.asked)
+        count = len(fake.requests)
         pauses = [min(RETRY_MS << doubled, RETRY_MS_MAX) for doubled in range(9)]
         assert pauses[-2:] == [RETRY_MS_MAX] * 2
 
         for pause_ms in pauses:
             await network.clock.advance(pause_ms - 1)
-            await network.send(1, update_metadata(ROW))  # news of other things
-            assert len(desk.asked) == asked
+            await network.send(1, update_metadata(ROW))  # metadata about other partitions
+            assert len(fake.requests) == count
             await network.clock.advance(1)
-            asked += 1
-            assert len(desk.asked) == asked
+            count += 1
+            assert len(fake.requests) == count
 
-        desk.says = []
-        await network.tell_all(ROW.but(leader_epoch=1, partition_epoch=4))
+        fake.outcomes = []
+        await network.send_to_all(ROW.but(leader_epoch=1, partition_epoch=4))
         await settle()
-        assert held(brokers) == ((1, 2, 3), 5)  # another instruction is another proposal
+        assert local_state(brokers) == ((1, 2, 3), 5)  # a new LeaderAndIsr results in a new proposal
 
 
-async def test_a_drained_broker_is_not_proposed_until_it_is_restored() -> None:
+async def test_drained_broker_is_not_proposed_until_it_is_restored() -> None:
     async with cluster(session_timeout_ms=10 * LAG_MS) as (controller, _, _, clock):
-        asked: list[AlterPartitionRequested] = []
+        requests: list[AlterPartitionRequested] = []
         ask = controller.hub.controller(CONTROLLER)
         assert ask is not None
 
-        async def noted(request: ControllerRequest, /) -> Any:
+        async def record(request: ControllerRequest, /) -> Any:
             if isinstance(request, AlterPartitionRequested):
-                asked.append(request)
+                requests.append(request)
             return await ask(request)
 
-        controller.hub.attach_controller(CONTROLLER, noted)
-        # It follows whoever leads now what it led until then.
+        controller.hub.attach_controller(CONTROLLER, record)
+        # It follows the new leaders of the partitions that it led.
         await controller.drain(2)
         await settle()
         assert isrs(controller) == [(1, 3), (3, 1)]
         await clock.advance(120_000)
-        assert len(asked) <= 1  # the new leader may have heard of its leadership first
+        assert len(requests) <= 1  # the new leader may have received its leadership before the metadata
 
         await controller.ask(UndrainRequested(2))
         await clock.advance(RETRY_MS)
 
         assert isrs(controller) == [(1, 2, 3), (2, 3, 1)]
-        assert len(asked) <= 3
+        assert len(requests) <= 3
 
 
-async def test_a_drained_leader_proposes_nobody_else() -> None:
-    """It is in every ISR that it could propose."""
+async def test_drained_leader_proposes_no_other_member() -> None:
+    """Every ISR that it could propose would contain the drained leader itself."""
     async with cluster(session_timeout_ms=10 * LAG_MS) as (controller, brokers, _, clock):
         brokers.pause(2)
         brokers.pause(3)
         await clock.advance(1.5 * LAG_MS)
         assert isrs(controller)[0] == (1,)
-        ask, asked = controller.hub.controller(CONTROLLER), []
+        ask, requests = controller.hub.controller(CONTROLLER), []
         assert ask is not None
 
-        async def noted(request: ControllerRequest, /) -> Any:
-            asked.append(request)
+        async def record(request: ControllerRequest, /) -> Any:
+            requests.append(request)
             return await ask(request)
 
-        controller.hub.attach_controller(CONTROLLER, noted)
+        controller.hub.attach_controller(CONTROLLER, record)
         await controller.drain(1)
         brokers.resume(2)
         brokers.resume(3)
         await clock.advance(60_000)
 
         assert isrs(controller)[0] == (1,)
-        # It learns from the metadata that follow its first proposal.
-        assert len([each for each in asked if isinstance(each, AlterPartitionRequested) and each.broker == 1]) <= 2
+        # The metadata after its first proposal contain the drained brokers.
+        proposals = [request for request in requests if isinstance(request, AlterPartitionRequested)]
+        assert len([request for request in proposals if request.broker == 1]) <= 2
         await controller.ask(UndrainRequested(1))
         await clock.advance(RETRY_MS)
         assert isrs(controller) == [(1, 2, 3), (2, 3, 1)]
 
 
-async def test_the_controller_that_was_told_of_last_is_asked(network: Network, desk: Desk) -> None:
-    desk.says = [NotController(7)]
-    later = Desk()
+async def test_proposals_go_to_the_controller_of_the_last_metadata(network: Network, fake: FakeController) -> None:
+    fake.outcomes = [NotController(7)]
+    later = FakeController()
     network.hub.attach_controller(7, later.ask)
     async with group(network):
-        await network.tell_all(ROW)
+        await network.send_to_all(ROW)
         await settle()
-        assert (len(desk.asked), len(later.asked)) == (1, 0)
+        assert (len(fake.requests), len(later.requests)) == (1, 0)
 
-        told = dataclasses.replace(update_metadata(ROW, epoch=2), controller_id=7)
-        await network.send(1, told)
+        metadata = dataclasses.replace(update_metadata(ROW, epoch=2), controller_id=7)
+        await network.send(1, metadata)
         await network.clock.advance(RETRY_MS)
-        assert (len(desk.asked), len(later.asked)) == (1, 1)
+        assert (len(fake.requests), len(later.requests)) == (1, 1)
 
 
 # -- shrinking ---------------------------------------------------------------------------------------------------------
 
 
 async def complete(network: Network) -> None:
-    """Everybody is in sync, and follows."""
-    await network.tell_all(ROW.but(isr=(1, 2, 3)))
+    """Send a state in which all replicas are in sync and follow."""
+    await network.send_to_all(ROW.but(isr=(1, 2, 3)))
     await settle()
 
 
-async def test_a_follower_that_hangs_is_dropped_in_time_and_taken_in_when_it_goes_on(
-    network: Network, desk: Desk
-) -> None:
+async def test_paused_follower_leaves_the_isr_and_joins_after_resume(network: Network, fake: FakeController) -> None:
     async with group(network, session_timeout_ms=10 * LAG_MS) as brokers:
         await complete(network)
         brokers.pause(2)
         await network.clock.advance(LAG_MS)
-        assert desk.asked == []  # seen to lag after half of it, and since then for half of it only
+        assert fake.requests == []  # found lagging after half of LAG_MS, so it has lagged for half of it only
 
         await network.clock.advance(LAG_MS / 2)
-        assert desk.proposed == [((1, 3), 0)]
+        assert fake.proposed == [((1, 3), 0)]
 
         brokers.resume(2)
         await settle()
-        assert desk.proposed == [((1, 3), 0), ((1, 2, 3), 1)]
+        assert fake.proposed == [((1, 3), 0), ((1, 2, 3), 1)]
         await network.clock.advance(2 * LAG_MS)
-        assert held(brokers) == ((1, 2, 3), 2)
+        assert local_state(brokers) == ((1, 2, 3), 2)
 
 
-async def test_a_follower_that_hangs_for_a_moment_stays(network: Network, desk: Desk) -> None:
+async def test_briefly_paused_follower_stays_in_sync(network: Network, fake: FakeController) -> None:
     async with group(network, session_timeout_ms=10 * LAG_MS) as brokers:
         await complete(network)
         for _ in range(4):
@@ -362,10 +363,10 @@ async def test_a_follower_that_hangs_for_a_moment_stays(network: Network, desk: 
             brokers.resume(2)
             await network.clock.advance(LAG_MS * 0.8)
 
-        assert desk.asked == []
+        assert fake.requests == []
 
 
-async def test_a_new_leader_gives_everybody_the_time_anew(network: Network, desk: Desk) -> None:
+async def test_new_leader_epoch_restarts_the_lag_time(network: Network, fake: FakeController) -> None:
     async with group(network, session_timeout_ms=10 * LAG_MS) as brokers:
         await complete(network)
         brokers.pause(2)
@@ -373,13 +374,13 @@ async def test_a_new_leader_gives_everybody_the_time_anew(network: Network, desk
         await network.lead_and_follow(1, ROW.but(isr=(1, 2, 3), leader_epoch=1, partition_epoch=3))
         await network.lead_and_follow(3, ROW.but(isr=(1, 2, 3), leader_epoch=1, partition_epoch=3))
         await network.clock.advance(LAG_MS)
-        assert desk.asked == []
+        assert fake.requests == []
 
         await network.clock.advance(LAG_MS / 2)
-        assert desk.proposed == [((1, 3), 3)]
+        assert fake.proposed == [((1, 3), 3)]
 
 
-async def test_a_follower_that_lags_by_the_word_of_the_application_is_dropped(network: Network, desk: Desk) -> None:
+async def test_follower_out_of_sync_by_the_application_is_removed(network: Network, fake: FakeController) -> None:
     behind: set[int] = set()
 
     def in_sync(name: TopicPartition, follower: int) -> bool:
@@ -389,35 +390,35 @@ async def test_a_follower_that_lags_by_the_word_of_the_application_is_dropped(ne
         await complete(network)
         behind.add(3)
         await network.clock.advance(1.5 * LAG_MS)
-        assert desk.proposed == [((1, 2), 0)]
+        assert fake.proposed == [((1, 2), 0)]
 
         behind.clear()
         await network.clock.advance(RETRY_MS)
-        assert desk.proposed == [((1, 2), 0), ((1, 2, 3), 1)]
+        assert fake.proposed == [((1, 2), 0), ((1, 2, 3), 1)]
 
 
-async def test_one_is_dropped_and_another_taken_in_at_once(network: Network, desk: Desk) -> None:
-    told = {3}
+async def test_one_proposal_removes_and_adds_members(network: Network, fake: FakeController) -> None:
+    behind = {3}
 
     async with group(
-        network, in_sync=lambda name, follower: follower not in told, session_timeout_ms=10 * LAG_MS
+        network, in_sync=lambda name, follower: follower not in behind, session_timeout_ms=10 * LAG_MS
     ) as brokers:
-        await network.tell_all(ROW.but(isr=(1, 2)))
+        await network.send_to_all(ROW.but(isr=(1, 2)))
         brokers.pause(2)
         await network.clock.advance(LAG_MS * 1.4)
-        assert desk.asked == []
+        assert fake.requests == []
 
         brokers.pause(1)
         await network.clock.advance(LAG_MS / 2)
-        told.clear()
+        behind.clear()
         brokers.resume(1)
         await settle()
-        assert desk.proposed == [((1, 3), 0)]
+        assert fake.proposed == [((1, 3), 0)]
 
 
-async def test_who_writes_itself_drops_laggards_too(network: Network) -> None:
+async def test_leader_that_writes_itself_removes_lagging_members_too(network: Network) -> None:
     async with group(network, alter_partition=False, session_timeout_ms=10 * LAG_MS) as brokers:
-        await network.tell_all(await network.elect(isr=(1, 2, 3)))
+        await network.send_to_all(await network.elect(isr=(1, 2, 3)))
         brokers.pause(2)
         await network.clock.advance(1.5 * LAG_MS)
 
@@ -430,8 +431,8 @@ async def test_who_writes_itself_drops_laggards_too(network: Network) -> None:
 # -- with a real controller --------------------------------------------------------------------------------------------
 
 
-class Watched(MemoryStore):
-    """Notes whether a leader wrote by itself."""
+class RecordingStore(MemoryStore):
+    """Records whether a leader has written an ISR itself."""
 
     wrote = False
 
@@ -443,20 +444,20 @@ class Watched(MemoryStore):
 @asynccontextmanager
 async def cluster(
     *, lose: Callable[[], bool] = lambda: False, **options: Any
-) -> AsyncIterator[tuple[Controller, Participants, Watched, ManualClock]]:
-    """A controller and three participants. Where `lose` says so an answer is lost on the way."""
+) -> AsyncIterator[tuple[Controller, Participants, RecordingStore, ManualClock]]:
+    """A controller and three participants. If `lose` returns true, the response to a proposal is lost."""
     clock, hub = ManualClock(), MemoryHub()
-    async with Watched(clock=clock) as store:
+    async with RecordingStore(clock=clock) as store:
         controller = Controller(CONTROLLER, store=store.another(), hub=hub, clock=clock)
         async with controller, Participants(3, store=store, hub=hub, clock=clock, **options) as brokers:
-            found = hub.controller(CONTROLLER)
-            assert found is not None
+            original = hub.controller(CONTROLLER)
+            assert original is not None
 
-            async def ask(asked: ControllerRequest, /) -> Any:
-                answer = await found(asked)
-                if isinstance(asked, AlterPartitionRequested) and lose():
-                    raise ControllerUnreachable("the answer was lost")
-                return answer
+            async def ask(request: ControllerRequest, /) -> Any:
+                response = await original(request)
+                if isinstance(request, AlterPartitionRequested) and lose():
+                    raise ControllerUnreachable("the response was lost")
+                return response
 
             hub.attach_controller(CONTROLLER, ask)
             await settle()
@@ -469,7 +470,7 @@ def isrs(controller: Controller) -> list[tuple[int, ...]]:
     return [view.isr for view in controller.partitions_of("orders")]
 
 
-async def test_a_follower_that_comes_back_is_in_sync_again_without_a_word_to_the_store() -> None:
+async def test_restarted_follower_rejoins_without_a_write_by_its_leader() -> None:
     async with cluster(session_timeout_ms=SESSION_MS) as (controller, brokers, store, clock):
         await brokers.kill(3)
         await clock.advance(SESSION_MS)
@@ -486,7 +487,7 @@ async def test_a_follower_that_comes_back_is_in_sync_again_without_a_word_to_the
             assert (hosted.isr, hosted.partition_epoch) == (view.isr, view.partition_epoch)
 
 
-async def test_a_follower_that_hangs_while_its_session_lives_leaves_and_returns() -> None:
+async def test_paused_follower_with_a_session_leaves_and_rejoins() -> None:
     async with cluster(session_timeout_ms=10 * LAG_MS) as (controller, brokers, store, clock):
         brokers.pause(3)
         await clock.advance(1.5 * LAG_MS)
@@ -499,7 +500,7 @@ async def test_a_follower_that_hangs_while_its_session_lives_leaves_and_returns(
         assert not store.wrote
 
 
-async def test_a_lost_answer_is_made_good_by_proposing_again() -> None:
+async def test_lost_response_is_followed_by_a_new_proposal() -> None:
     losses = 2
 
     def lose() -> bool:
@@ -509,9 +510,9 @@ async def test_a_lost_answer_is_made_good_by_proposing_again() -> None:
 
     async with cluster(session_timeout_ms=10 * LAG_MS, lose=lose) as (controller, brokers, _, clock):
         brokers.pause(3)
-        await clock.advance(1.5 * LAG_MS)  # both leaders drop it, and neither hears so
+        await clock.advance(1.5 * LAG_MS)  # both leaders remove it, and neither receives the response
         assert losses == 0
-        brokers.resume(3)  # what they want now is not what was taken
+        brokers.resume(3)  # the leaders now propose another ISR than the accepted one
         await clock.advance(4 * RETRY_MS)
 
         assert isrs(controller) == [(1, 2, 3), (2, 3, 1)]
@@ -521,14 +522,14 @@ async def test_a_lost_answer_is_made_good_by_proposing_again() -> None:
             assert (hosted.isr, hosted.partition_epoch) == (view.isr, view.partition_epoch)
 
 
-async def test_the_next_controller_is_found() -> None:
+async def test_proposals_reach_the_next_controller() -> None:
     async with (
         cluster(session_timeout_ms=10 * LAG_MS) as (controller, brokers, store, clock),
         Controller(7, store=store.another(), hub=controller.hub, clock=clock) as other,
     ):
         brokers.pause(3)
         await clock.advance(1.5 * LAG_MS)
-        await store.contest(7, take_over=True)  # an instance with the id of the other one, which then goes
+        await store.contest(7, take_over=True)  # an instance with the id of the other one, which resigns below
         await store.resign(await store.contest(7, take_over=True))
         await settle()
         active = other if other.is_active else controller
@@ -539,5 +540,5 @@ async def test_the_next_controller_is_found() -> None:
 
         assert active is other
         assert isrs(other) == [(1, 2, 3), (2, 3, 1)]
-        assert [view.partition_epoch for view in other.partitions_of("orders")] == [each + 1 for each in before]
+        assert [view.partition_epoch for view in other.partitions_of("orders")] == [epoch + 1 for epoch in before]
         assert not store.wrote

@@ -1,4 +1,4 @@
-"""What a broker knows of the cluster."""
+"""Metadata cache of a broker."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from kactl.participant.metadata import MetadataCache
 from .requests import BILLS_0, CONTROLLER, ID_A, ORDERS_0, ORDERS_1, State, gone, update_metadata
 
 
-def test_partitions_are_merged_and_brokers_replaced() -> None:
+def test_update_merges_partitions_and_replaces_brokers() -> None:
     cache = MetadataCache()
 
     cache.update(update_metadata(State(ORDERS_0, leader=1), State(ORDERS_1, leader=2), live=(1, 2, 3)))
@@ -24,7 +24,7 @@ def test_partitions_are_merged_and_brokers_replaced() -> None:
     assert (known.leader_epoch, known.isr, known.replicas) == (4, (3,), (1, 2, 3))
 
 
-def test_an_update_without_partitions_forgets_none() -> None:
+def test_update_without_partitions_keeps_all() -> None:
     cache = MetadataCache()
 
     cache.update(update_metadata(State(ORDERS_0)))
@@ -34,7 +34,7 @@ def test_an_update_without_partitions_forgets_none() -> None:
     assert cache.live_brokers == {}
 
 
-def test_a_deleted_partition_is_not_known_any_more() -> None:
+def test_deleted_partition_is_removed() -> None:
     cache = MetadataCache()
 
     cache.update(update_metadata(State(ORDERS_0, topic_id=ID_A), State(ORDERS_1, topic_id=ID_A)))
@@ -48,7 +48,7 @@ def test_a_deleted_partition_is_not_known_any_more() -> None:
     assert cache.topic_id("orders") == ZERO_ID
 
 
-def test_a_topic_that_comes_without_an_id_loses_its_own() -> None:
+def test_topic_without_an_id_loses_its_earlier_id() -> None:
     cache = MetadataCache()
 
     cache.update(update_metadata(State(ORDERS_0, topic_id=ID_A)))
@@ -60,11 +60,11 @@ def test_a_topic_that_comes_without_an_id_loses_its_own() -> None:
 
 names = st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 3))
 brokers = st.lists(st.integers(1, 6), unique=True, max_size=5).map(tuple)
-said = st.builds(State, names, st.integers(-2, 3), st.integers(0, 5), brokers, brokers)
+received = st.builds(State, names, st.integers(-2, 3), st.integers(0, 5), brokers, brokers)
 
 
-@given(st.lists(st.lists(said, unique_by=lambda row: row.name, max_size=5), max_size=6))
-def test_the_cache_says_what_was_said_last(story: list[list[State]]) -> None:
+@given(st.lists(st.lists(received, unique_by=lambda row: row.name, max_size=5), max_size=6))
+def test_cache_contains_the_last_update_of_each_partition(story: list[list[State]]) -> None:
     cache = MetadataCache()
     last: dict[TopicPartition, State] = {}
 
@@ -76,8 +76,8 @@ def test_the_cache_says_what_was_said_last(story: list[list[State]]) -> None:
                 last[row.name] = row
 
     for name in {row.name for rows in story for row in rows}:
-        known, expected = cache.partition(name), last.get(name)
-        assert (known is None) == (expected is None)
-        if known is not None and expected is not None:
-            assert (known.leader, known.leader_epoch) == (expected.leader, expected.leader_epoch)
-            assert (known.isr, known.replicas) == (expected.isr, expected.replicas)
+        cached, expected = cache.partition(name), last.get(name)
+        assert (cached is None) == (expected is None)
+        if cached is not None and expected is not None:
+            assert (cached.leader, cached.leader_epoch) == (expected.leader, expected.leader_epoch)
+            assert (cached.isr, cached.replicas) == (expected.isr, expected.replicas)

@@ -1,4 +1,4 @@
-"""The life of a broker in this process."""
+"""Lifecycle of a participant."""
 
 import anyio
 import pytest
@@ -12,13 +12,13 @@ from kactl.stores.memory import MemoryStore
 from kactl.stores.memory_state import MemorySession
 from tests.clocks import ManualClock, settle
 
-from .conftest import SESSION_MS, Network, Notes
+from .conftest import SESSION_MS, Network, Recorder
 from .requests import ORDERS_0, State, leader_and_isr, update_metadata
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_it_is_registered_while_it_runs(network: Network) -> None:
+async def test_participant_is_registered_during_its_block(network: Network) -> None:
     endpoint = Endpoint("PLAINTEXT", "localhost", 9092)
     participant = Participant(
         7, store=network.store, hub=network.hub, clock=network.clock, rack="r2", endpoints=(endpoint,)
@@ -36,7 +36,7 @@ async def test_it_is_registered_while_it_runs(network: Network) -> None:
     assert [*lives, participant.life] == [Life.NEW, Life.RUNNING, Life.ENDED]
 
 
-async def test_it_stays_registered_for_as_long_as_it_runs(network: Network) -> None:
+async def test_keep_alives_preserve_the_registration(network: Network) -> None:
     async with network.participant() as participant:
         epoch = participant.epoch
         for _ in range(30):
@@ -46,8 +46,8 @@ async def test_it_stays_registered_for_as_long_as_it_runs(network: Network) -> N
         assert participant.epoch == epoch
 
 
-async def test_a_killed_one_answers_no_more_and_is_registered_until_its_session_expires(network: Network) -> None:
-    async with network.participant(listener=(notes := Notes())) as participant:
+async def test_killed_participant_is_registered_until_its_session_expires(network: Network) -> None:
+    async with network.participant(listener=(recorder := Recorder())) as participant:
         await network.lead_and_follow(1, State(ORDERS_0))
         await participant.kill()
 
@@ -55,13 +55,13 @@ async def test_a_killed_one_answers_no_more_and_is_registered_until_its_session_
         with pytest.raises(BrokerUnreachable):
             await network.send(1, update_metadata())
         assert participant.life is Life.ENDED
-        assert notes.told == ["leads orders-0 at 0 with (1, 2, 3)"]  # not a word
+        assert recorder.calls == ["leads orders-0 at 0 with (1, 2, 3)"]  # `stopped` is not called
 
         await network.clock.advance(SESSION_MS + 1_000)
         assert await network.registered() == []
 
 
-async def test_killing_it_leaves_nobody_waiting(network: Network) -> None:
+async def test_kill_fails_pending_requests(network: Network) -> None:
     async with network.participant() as participant, anyio.create_task_group() as tasks:
         participant.pause()
         unreachable = []
@@ -79,16 +79,16 @@ async def test_killing_it_leaves_nobody_waiting(network: Network) -> None:
         assert unreachable
 
 
-async def test_a_stopped_one_is_gone_at_once_and_lets_go_of_what_it_served(network: Network) -> None:
-    async with network.participant(listener=(notes := Notes())) as participant:
+async def test_stop_unregisters_at_once_and_calls_stopped(network: Network) -> None:
+    async with network.participant(listener=(recorder := Recorder())) as participant:
         await network.lead_and_follow(1, State(ORDERS_0))
         await participant.stop()
 
         assert await network.registered() == []
-        assert notes.told[-1] == "stops orders-0"
+        assert recorder.calls[-1] == "stops orders-0"
 
 
-async def test_a_restarted_one_has_a_higher_epoch_and_remembers_nothing(network: Network) -> None:
+async def test_restart_raises_the_epoch_and_clears_all_state(network: Network) -> None:
     async with network.participant() as participant:
         first = participant.epoch
         await network.lead_and_follow(1, State(ORDERS_0, leader_epoch=5), epoch=9)
@@ -100,7 +100,7 @@ async def test_a_restarted_one_has_a_higher_epoch_and_remembers_nothing(network:
         assert await network.lead_and_follow(1, State(ORDERS_0, leader_epoch=5), epoch=2) == [0]
 
 
-async def test_after_a_kill_a_restart_waits_for_the_old_registration(network: Network) -> None:
+async def test_restart_after_kill_waits_for_the_old_registration(network: Network) -> None:
     async with network.participant() as participant, anyio.create_task_group() as tasks:
         first = participant.epoch
         await participant.kill()
@@ -114,25 +114,25 @@ async def test_after_a_kill_a_restart_waits_for_the_old_registration(network: Ne
         assert await network.send(1, update_metadata()) == UpdateMetadataResponse(error=0)
 
 
-async def test_an_id_that_somebody_holds_is_not_taken_from_him(network: Network) -> None:
+async def test_id_of_a_live_participant_is_not_taken_over(network: Network) -> None:
     async with network.participant() as first, anyio.create_task_group() as tasks:
-        refused = []
+        rejected = []
 
         async def second() -> None:
             with pytest.raises(BrokerIdTaken):
                 async with network.participant():
                     pass
-            refused.append(True)
+            rejected.append(True)
 
         tasks.start_soon(second)
         await network.clock.advance(3 * SESSION_MS)
 
-        assert refused
+        assert rejected
         assert await network.lead_and_follow(1, State(ORDERS_0)) == [0]
         assert first.hosts == [ORDERS_0]
 
 
-async def test_a_paused_one_answers_when_it_goes_on(network: Network) -> None:
+async def test_paused_participant_responds_after_resume(network: Network) -> None:
     async with network.participant() as participant, anyio.create_task_group() as tasks:
         answers: list[Response] = []
 
@@ -150,7 +150,7 @@ async def test_a_paused_one_answers_when_it_goes_on(network: Network) -> None:
         assert answers == [UpdateMetadataResponse(error=0)]
 
 
-async def test_a_short_pause_costs_nothing(network: Network) -> None:
+async def test_short_pause_keeps_registration_and_replicas(network: Network) -> None:
     async with network.participant() as participant:
         epoch = participant.epoch
         await network.lead_and_follow(1, State(ORDERS_0))
@@ -164,8 +164,8 @@ async def test_a_short_pause_costs_nothing(network: Network) -> None:
         assert participant.hosts == [ORDERS_0]
 
 
-async def test_a_long_pause_costs_the_registration(network: Network) -> None:
-    async with network.participant(listener=(notes := Notes())) as participant:
+async def test_long_pause_loses_registration_and_replicas(network: Network) -> None:
+    async with network.participant(listener=(recorder := Recorder())) as participant:
         first = participant.epoch
         await network.lead_and_follow(1, State(ORDERS_0))
 
@@ -178,10 +178,10 @@ async def test_a_long_pause_costs_the_registration(network: Network) -> None:
         assert await network.registered() == [1]
         assert participant.epoch > first
         assert participant.hosts == []
-        assert notes.told[-1] == "stops orders-0"
+        assert recorder.calls[-1] == "stops orders-0"
 
 
-async def test_whoever_waits_when_the_registration_is_lost_learns_of_it(network: Network) -> None:
+async def test_lost_registration_fails_pending_requests(network: Network) -> None:
     class Hanging(Listener):
         async def became_leader(self, name: TopicPartition, *, leader_epoch: int, isr: tuple[int, ...]) -> None:
             await anyio.sleep_forever()
@@ -206,7 +206,7 @@ async def test_whoever_waits_when_the_registration_is_lost_learns_of_it(network:
         assert await network.send(1, update_metadata()) == UpdateMetadataResponse(error=0)
 
 
-async def test_what_was_meant_for_an_earlier_life_is_refused(network: Network) -> None:
+async def test_request_for_an_earlier_registration_is_rejected(network: Network) -> None:
     async with network.participant() as participant:
         late = leader_and_isr(State(ORDERS_0), broker_epoch=participant.epoch)
         await participant.restart()
@@ -217,7 +217,7 @@ async def test_what_was_meant_for_an_earlier_life_is_refused(network: Network) -
         assert participant.hosts == []
 
 
-async def test_a_request_whose_sender_gave_up_is_carried_out_all_the_same(network: Network) -> None:
+async def test_cancelled_request_is_still_carried_out(network: Network) -> None:
     async with network.participant() as participant:
         participant.pause()
         with anyio.move_on_after(0):
@@ -233,15 +233,15 @@ async def test_a_request_whose_sender_gave_up_is_carried_out_all_the_same(networ
         assert participant.hosts == [ORDERS_0]
 
 
-class Unsure(MemoryStore):
-    """Keeps the first registration, and does not say so."""
+class LostResponse(MemoryStore):
+    """Commits the first registration, and raises instead of confirming it."""
 
-    unsure = True
+    loses_response = True
 
     async def new_session(self, timeout_ms: int) -> MemorySession:
         session = await super().new_session(timeout_ms)
-        if self.unsure:
-            self.unsure = False
+        if self.loses_response:
+            self.loses_response = False
             await session.register(Broker(1, 0))
             session.register = fail  # type: ignore[method-assign]
         return session
@@ -251,25 +251,25 @@ async def fail(broker: Broker) -> int:
     raise StoreUnavailable("the connection broke")
 
 
-async def test_a_registration_that_nobody_confirmed_does_not_stand_in_the_way() -> None:
+async def test_unconfirmed_registration_does_not_block_the_next_one() -> None:
     clock = ManualClock()
-    async with Unsure(clock=clock) as store, anyio.create_task_group() as tasks:
+    async with LostResponse(clock=clock) as store, anyio.create_task_group() as tasks:
         participant = Network(store, clock).participant()
         await participant.open()
         tasks.start_soon(participant.start)
 
-        await clock.advance(RETRY_MS)  # and not as long as a session
+        await clock.advance(RETRY_MS)  # less than a session timeout
 
         assert await store.broker(1) == Broker(1, participant.epoch)
         await participant.close()
 
 
-async def test_it_cannot_start_outside_of_its_block(network: Network) -> None:
+async def test_start_outside_of_a_block_raises(network: Network) -> None:
     with pytest.raises(IllegalState, match="enter it first"):
         await network.participant().start()
 
 
-async def test_an_error_of_the_block_comes_out_as_it_is(network: Network) -> None:
+async def test_error_of_the_block_is_raised_unchanged(network: Network) -> None:
     with pytest.raises(ValueError, match="mine"):
         async with network.participant():
             raise ValueError("mine")

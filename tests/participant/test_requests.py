@@ -1,4 +1,4 @@
-"""What a broker does with the three requests, and what the application is told."""
+"""Execution of the three control requests, and the calls of the listener."""
 
 import anyio
 import pytest
@@ -7,7 +7,7 @@ from kactl.messages.control import StopReplicaResponse
 from kactl.model import EPOCH_DURING_DELETE, TopicPartition
 from kactl.participant import Listener, Role
 
-from .conftest import Network, Notes
+from .conftest import Network, Recorder
 from .requests import (
     BILLS_0,
     ORDERS_0,
@@ -22,8 +22,8 @@ from .requests import (
 pytestmark = pytest.mark.anyio
 
 
-async def test_leaders_are_told_before_followers(network: Network) -> None:
-    async with network.participant(listener=(notes := Notes())) as participant:
+async def test_became_leader_is_called_before_became_follower(network: Network) -> None:
+    async with network.participant(listener=(recorder := Recorder())) as participant:
         answers = await network.lead_and_follow(
             1,
             State(BILLS_0, leader=2, leader_epoch=3),
@@ -32,7 +32,7 @@ async def test_leaders_are_told_before_followers(network: Network) -> None:
         )
 
         assert answers == [0, 0, 0]
-        assert notes.told == [
+        assert recorder.calls == [
             "leads orders-0 at 1 with (1,)",
             "follows 2 for bills-0 at 3",
             "follows -1 for orders-1 at 2",
@@ -42,42 +42,42 @@ async def test_leaders_are_told_before_followers(network: Network) -> None:
         assert (hosted.role, hosted.leader, hosted.leader_epoch) == (Role.FOLLOWER, 2, 3)
 
 
-async def test_a_listener_may_wait(network: Network) -> None:
+async def test_async_listener_is_awaited(network: Network) -> None:
     class Slow(Listener):
         async def became_leader(self, name: TopicPartition, *, leader_epoch: int, isr: tuple[int, ...]) -> None:
             await network.clock.sleep_ms(1_000)
-            told.append(name)
+            calls.append(name)
 
-    told: list[TopicPartition] = []
+    calls: list[TopicPartition] = []
     async with network.participant(listener=Slow()) as participant, anyio.create_task_group() as tasks:
         tasks.start_soon(network.lead_and_follow, 1, State(ORDERS_0))
         await network.clock.advance(999)
         assert participant.hosts == []
 
         await network.clock.advance(1)
-        assert told == participant.hosts == [ORDERS_0]
+        assert calls == participant.hosts == [ORDERS_0]
 
 
-async def test_an_instruction_that_comes_three_times_is_carried_out_once(network: Network) -> None:
-    async with network.participant(listener=(notes := Notes())):
+async def test_repeated_request_is_carried_out_once(network: Network) -> None:
+    async with network.participant(listener=(recorder := Recorder())):
         row = State(ORDERS_0, leader=2)
         answers = [await network.lead_and_follow(1, row) for _ in range(3)]
         for _ in range(3):
             await network.send(1, stop_replica(ORDERS_0))
 
         assert answers == [[0], [11], [11]]
-        assert notes.told == ["follows 2 for orders-0 at 0", "stops orders-0"]
+        assert recorder.calls == ["follows 2 for orders-0 at 0", "stops orders-0"]
 
 
 @pytest.mark.parametrize("leader", [1, 2])
-async def test_an_instruction_that_failed_is_taken_when_it_comes_again(network: Network, leader: int) -> None:
-    async with network.participant(listener=(notes := Notes())) as participant:
-        notes.failing.add(ORDERS_0)
+async def test_failed_leader_and_isr_is_accepted_when_repeated(network: Network, leader: int) -> None:
+    async with network.participant(listener=(recorder := Recorder())) as participant:
+        recorder.failing.add(ORDERS_0)
         rows = State(ORDERS_0, leader=leader, leader_epoch=4), State(ORDERS_1, leader=leader, leader_epoch=4)
         assert await network.lead_and_follow(1, *rows) == [56, 0]
         assert participant.hosts == [ORDERS_1]
 
-        notes.failing.clear()
+        recorder.failing.clear()
         assert await network.lead_and_follow(1, *rows) == [0, 11]
 
         hosted = participant.hosted(ORDERS_0)
@@ -85,43 +85,43 @@ async def test_an_instruction_that_failed_is_taken_when_it_comes_again(network: 
         assert hosted.leader_epoch == 4
 
 
-async def test_a_stop_that_failed_is_taken_when_it_comes_again(network: Network) -> None:
-    async with network.participant(listener=(notes := Notes())) as participant:
+async def test_failed_stop_replica_is_accepted_when_repeated(network: Network) -> None:
+    async with network.participant(listener=(recorder := Recorder())) as participant:
         await network.lead_and_follow(1, State(ORDERS_0), State(BILLS_0))
-        notes.failing.add(ORDERS_0)
+        recorder.failing.add(ORDERS_0)
 
         first = await network.send(1, stop_replica(ORDERS_0, BILLS_0, delete=True))
         assert isinstance(first, StopReplicaResponse)
         assert errors(first.partitions) == {ORDERS_0: 56, BILLS_0: 0}
         assert participant.hosts == [ORDERS_0]
 
-        notes.failing.clear()
+        recorder.failing.clear()
         await network.send(1, stop_replica(ORDERS_0, BILLS_0, delete=True))
         assert participant.hosts == []
 
 
-async def test_a_stopped_replica_keeps_its_epoch_and_a_deleted_one_does_not(network: Network) -> None:
+async def test_stopped_replica_keeps_its_epoch_deleted_one_does_not(network: Network) -> None:
     async with network.participant() as participant:
         await network.lead_and_follow(1, State(ORDERS_0, leader_epoch=4), State(BILLS_0, leader_epoch=4))
         await network.send(1, stop_replica(ORDERS_0, leader_epoch=4))
         await network.send(1, stop_replica(BILLS_0, leader_epoch=EPOCH_DURING_DELETE, delete=True))
 
-        kept = participant.hosted(ORDERS_0)
-        assert kept is not None
-        assert kept.role is Role.STOPPED
+        replica = participant.hosted(ORDERS_0)
+        assert replica is not None
+        assert replica.role is Role.STOPPED
         assert await network.lead_and_follow(1, State(ORDERS_0, leader_epoch=4)) == [11]
         assert await network.lead_and_follow(1, State(BILLS_0, leader_epoch=0)) == [0]
 
 
-async def test_what_an_earlier_life_left_behind_is_deleted(network: Network) -> None:
-    async with network.participant(listener=(notes := Notes())):
+async def test_data_of_an_earlier_registration_is_deleted(network: Network) -> None:
+    async with network.participant(listener=(recorder := Recorder())):
         await network.send(1, stop_replica(ORDERS_0))
         await network.send(1, stop_replica(ORDERS_0, delete=True))
 
-        assert notes.told == ["deletes orders-0"]
+        assert recorder.calls == ["deletes orders-0"]
 
 
-async def test_metadata_can_be_asked_for(network: Network) -> None:
+async def test_metadata_is_readable(network: Network) -> None:
     async with network.participant() as participant:
         assert participant.leader(ORDERS_0) is None
 
@@ -136,13 +136,13 @@ async def test_metadata_can_be_asked_for(network: Network) -> None:
         assert participant.leader(ORDERS_0) is None
 
 
-async def test_a_failed_directory_is_told_to_the_controller_and_refuses(network: Network) -> None:
+async def test_failed_directory_is_reported_and_its_replicas_are_rejected(network: Network) -> None:
     async with network.participant() as participant:
         await network.lead_and_follow(1, State(ORDERS_0), State(ORDERS_1))
 
         await participant.fail_directory([ORDERS_0, BILLS_0])
 
-        assert [told.broker for told in await network.store.log_dir_notifications()] == [1]
+        assert [notification.broker for notification in await network.store.log_dir_notifications()] == [1]
         assert await network.lead_and_follow(
             1, State(ORDERS_0, leader_epoch=1), State(BILLS_0), State(ORDERS_1, leader_epoch=1)
         ) == [56, 56, 0]

@@ -139,7 +139,7 @@ class KafkaConnection:
             with anyio.fail_after(self._transport.request_timeout_ms / 1000):
                 data = await self._exchange(reader, writer, frame)
         except TimeoutError as error:
-            raise self._unreachable(f"no answer within {self._transport.request_timeout_ms:g} ms") from error
+            raise self._unreachable(f"no response within {self._transport.request_timeout_ms:g} ms") from error
         except asyncio.IncompleteReadError as error:
             who = "the connection to it was given up" if self._is_closed else "it closed the connection"
             raise self._unreachable(f"{who} before it had answered") from error

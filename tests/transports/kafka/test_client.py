@@ -124,7 +124,7 @@ async def test_a_broker_that_does_not_answer_in_time_loses_the_connection() -> N
     async with listening(never, VERSIONS) as peer:
         connection = transport(request_timeout_ms=50).connect(peer.broker)
 
-        with pytest.raises(BrokerUnreachable, match="no answer within 50 ms"):
+        with pytest.raises(BrokerUnreachable, match="no response within 50 ms"):
             await connection.deliver(UPDATE)
 
         with anyio.fail_after(10):
