@@ -13,8 +13,7 @@ from kactl.messages.events import Event, IsrNotified, LeaderAndIsrAnswered, LogD
 from kactl.model import ReplicaState
 from kactl.runtime.logs import logger
 from kactl.state.change import Change
-from kactl.state.row_sets import common
-from kactl.state.rows import RowNumbers
+from kactl.state.rows import RowNumbers, common
 from kactl.state.table import NO_ROW
 from kactl.stores.base import Found
 

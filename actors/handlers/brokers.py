@@ -17,8 +17,7 @@ from kactl.messages.log import BrokerEvent
 from kactl.model import PartitionState
 from kactl.runtime.logs import logger
 from kactl.state.change import Change
-from kactl.state.row_sets import common, without
-from kactl.state.rows import RowNumbers
+from kactl.state.rows import RowNumbers, common, without
 
 from .base import ControllerContext, Handler, Handlers
 from .controller_replicas import Hosting

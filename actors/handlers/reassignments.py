@@ -19,8 +19,7 @@ from kactl.messages.admin import ReassignmentRequested, ReassignmentResult, Reas
 from kactl.messages.events import Event, LeadershipWritten, ReassignmentStored
 from kactl.model import Assignment, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.state.row_sets import common
-from kactl.state.rows import Bools, RowNumbers, Rows, choose, some
+from kactl.state.rows import Bools, RowNumbers, Rows, choose, common, some
 from kactl.state.table import NO_ROW
 
 from .base import ControllerContext, Handler, Handlers

@@ -26,8 +26,7 @@ from kactl.messages.broker import ControlledShutdownRequested
 from kactl.messages.events import Event, ShutdownOverdue
 from kactl.model import NO_EPOCH, Broker, PartitionState, ReplicaState, TopicPartition
 from kactl.runtime.logs import logger
-from kactl.state.row_sets import common
-from kactl.state.rows import RowNumbers, holds
+from kactl.state.rows import RowNumbers, common, holds
 
 from .base import ControllerContext, Handler, Handlers
 from .timers import Timers

@@ -21,8 +21,7 @@ from kactl.messages.events import DefaultConfigChanged, Event, TopicConfigChange
 from kactl.messages.log import TopicEvent
 from kactl.model import Assignment, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.runtime.logs import logger
-from kactl.state.row_sets import common
-from kactl.state.rows import some
+from kactl.state.rows import common, some
 from kactl.stores.base import Assignments, Names
 
 from .base import ControllerContext, Handler, Handlers

@@ -12,8 +12,7 @@ import numpy as np
 from kactl.machines import partition, replica
 from kactl.state.change import Refusal
 from kactl.state.cluster import Cluster
-from kactl.state.row_sets import common
-from kactl.state.rows import Bools, BrokerSet, Ints, LiveBrokers, RowNumbers, Rows, holds, some
+from kactl.state.rows import Bools, BrokerSet, Ints, LiveBrokers, RowNumbers, Rows, common, holds, some
 
 from .election import Election
 

@@ -33,8 +33,7 @@ from kactl.model import (
 from .change import Change
 from .deletion_blockers import DeletionBlocker
 from .records import Assignments, Leaderships, Names
-from .row_sets import common
-from .rows import Bools, BrokerSet, Ints, LiveBrokers, RowNumbers, Rows, choose, preferred_imbalance
+from .rows import Bools, BrokerSet, Ints, LiveBrokers, RowNumbers, Rows, choose, common, preferred_imbalance
 from .table import NO_ROW, Table
 
 NOT_ACTIVE: Final = Fence(epoch=0, version=0)

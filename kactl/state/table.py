@@ -1,124 +1,266 @@
-"""The partition table: one row per partition, one column per thing known of it.
+"""The partition table: one row per partition, one column per attribute.
 
-The only place that does arithmetic on rows, together with the files it is laid upon: `columns`, `slots`, `topic_rows`.
-Everybody else asks for row numbers by what they mean (`led_by`, `in_state`, `with_replica_on`), gathers them as `Rows`,
-and gives back a `Change`. Rows of a topic that was removed are free and are used again; a free row has no topic, no
-replicas, no leadership, and state ABSENT.
+Row arithmetic is confined to this module, `columns` and `topic_index`. Other modules ask for row numbers by meaning
+(`led_by`, `in_state`, `with_replica_on`), gather them as `Rows`, and return a `Change`. The rows of a removed topic are
+free and are reused. A free row has no topic, no replicas, no leadership, and the state ABSENT.
 """
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, PartitionState, PartitionView, ReplicaState
+from kactl.model import (
+    NO_BROKER,
+    NO_EPOCH,
+    NO_LEADER,
+    ZERO_ID,
+    Assignment,
+    PartitionState,
+    PartitionView,
+    ReplicaState,
+    TopicPartition,
+)
 
 from .change import CHANGED_COLUMNS, Change
-from .records import Leaderships
+from .columns import ROWS_MIN, Columns
+from .records import Assignments, Leaderships, Names
 from .rows import Bools, BrokerSet, Ints, RowNumbers, Rows, some
-from .topic_index import NO_ROW, Topic, TopicRows
+from .topic_index import NO_ROW, Topic, TopicIndex, rows_of_all
+from .topics import AllTopics, Topics
 
 __all__ = ["NO_ROW", "Table", "Topic", "in_sync_of"]
 
-# Taken over whole: a row that was read again may differ from the table in any of them.
+# Applied together: a row that was reloaded from the store may differ from the table in any of these columns.
 _LEADERSHIP: Final = frozenset(
     ("leader", "leader_epoch", "in_sync", "recovering", "partition_epoch", "controller_epoch")
 )
 
 
-class Table(TopicRows):
-    """Columns over all partitions, and the topics that they belong to."""
+class Table(Columns):
+    """Columns over all partitions, and the index of the topics that the partitions belong to."""
 
     def __init__(self, *, width: int = 3) -> None:
         super().__init__(width=width)
-        self._dirs_offline = False  # whether a failed directory is marked anywhere; spares a column where not
+        self._index = TopicIndex()
+        self._queued = np.zeros(0, np.bool_)  # by topic number: the topic is queued for deletion
+        self._dirs_offline = False  # whether any row has a failed directory; if not, the column is not read
 
-    # -- what is loaded and marked -------------------------------------------------------------------------------------
+    @property
+    def nbytes(self) -> int:
+        """Allocated size in bytes of the columns and of the rows by partition number."""
+        return super().nbytes + self._index.nbytes
 
-    def put_leaderships(self, at: RowNumbers, loaded: Leaderships) -> None:
-        """Put what the store holds of the rows `at`; rows of which nothing readable is stored stay as they are."""
-        found = loaded.found
-        rows, some_loaded = (at, loaded) if found.all() else (at[found], loaded.take(found))
-        self.admit(rows, some_loaded.isr)
-        columns = self._columns
-        columns["in_sync"][:, rows] = in_sync_of(columns["replicas"][:, rows], some_loaded.isr)
-        for name in ("leader", "leader_epoch", "partition_epoch", "controller_epoch", "recovering"):
-            columns[name][rows] = getattr(some_loaded, name)
+    # -- topics --------------------------------------------------------------------------------------------------------
 
-    def set_states(self, at: RowNumbers, state: Any) -> None:
-        """Put partition states directly: no check, no counting. Only for start-up and tests."""
-        self._columns["state"][at] = state
+    @property
+    def refs(self) -> AllTopics:
+        """Every topic that the table ever had, by number, including removed ones."""
+        return self._index.refs
 
-    def set_replica_states(self, at: RowNumbers, state: Any) -> None:
-        """Put replica states directly, uint8[W, n] or one for all slots. Only for start-up and tests.
+    def topic(self, name: str) -> Topic | None:
+        return self._index.named(name)
 
-        Free slots keep none: a broker that is given one later has to begin without a state.
+    def topic_with_id(self, topic_id: bytes) -> Topic | None:
+        """Returns the topic with an id; None for ZERO_ID, which no topic has."""
+        return self._index.with_id(topic_id)
+
+    def topics(self) -> Iterable[Topic]:
+        """Returns all topics in the order in which they were added."""
+        return self._index.all()
+
+    def topic_count(self) -> int:
+        return len(self._index)
+
+    def topic_at(self, number: int) -> Topic:
+        return self._index.numbered(number)
+
+    def topics_of(self, numbers: Ints) -> tuple[Topics, Ints]:
+        """Returns the distinct topics in a column of topic numbers, and for each row the position of its topic.
+
+        If the column ascends, as it does in table order, the topics are in the order of the rows.
         """
-        taken = self._columns["replicas"][:, at] != NO_BROKER
-        self._columns["replica_state"][:, at] = np.where(taken, state, np.uint8(ReplicaState.ABSENT))
+        return self._index.topics_of(numbers)
+
+    def add_topic(self, name: str, topic_id: bytes = ZERO_ID) -> Topic:
+        """Returns the topic of that name; adds it if it is unknown. ZERO_ID does not replace a known id.
+
+        Raises:
+            IllegalState: the topic is known under another id.
+        """
+        topic = self._index.add(name, topic_id)
+        if topic.number >= len(self._queued):
+            self._queued = np.concatenate([self._queued, np.zeros(max(64, len(self._queued)), np.bool_)])
+        return topic
+
+    def remove_topics(self, names: Iterable[str]) -> None:
+        """Remove topics and their partitions; unknown names are ignored."""
+        removed = self._index.remove(names)
+        for topic in removed:
+            self._queued[topic.number] = False
+        if removed:
+            self._release(rows_of_all(removed))
+
+    def queue_topic(self, name: str, queued: bool) -> None:
+        """Mark a topic as queued for deletion, or remove the mark."""
+        topic = self.topic(name)
+        if topic is not None:
+            self._queued[topic.number] = queued
+
+    # -- assignments, leadership, states -------------------------------------------------------------------------------
+
+    def put_assignments(self, loaded: Assignments) -> RowNumbers:
+        """Store assignments in bulk. Known partitions keep their leadership, and their states by broker.
+
+        Returns:
+            The row of each of the n assignments.
+        """
+        if len(loaded.replicas) > self.width:
+            self._widen(len(loaded.replicas))
+        if not self._used and len(loaded) > ROWS_MIN:
+            self._resize(len(loaded))
+        numbers = np.array([self.add_topic(ref.name, ref.id).number for ref in loaded.topics], np.int32)
+        rows, new = self._index.place(loaded, numbers, self._allocate)
+        self._columns["topic"][rows[new]] = numbers[loaded.topic[new]]
+        self._columns["partition"][rows[new]] = loaded.partition[new]
+        self._assign(rows, loaded)
+        return rows
+
+    def put_assignment(self, name: TopicPartition, assignment: Assignment) -> int:
+        """Store one assignment and return its row. Slots take the new order; leadership and states stay."""
+        return int(self.put_assignments(Assignments.of({name: assignment}, self._index.ids_of([name.topic])))[0])
+
+    def put_leaderships(self, rows: RowNumbers, loaded: Leaderships) -> None:
+        """Store the leadership that was loaded for `rows`. Rows without readable leadership do not change."""
+        found = loaded.found
+        if not found.all():
+            rows, loaded = rows[found], loaded.take(found)
+        self.admit(rows, loaded.isr)
+        columns = self._columns
+        columns["in_sync"][:, rows] = in_sync_of(columns["replicas"][:, rows], loaded.isr)
+        for name in ("leader", "leader_epoch", "partition_epoch", "controller_epoch", "recovering"):
+            columns[name][rows] = getattr(loaded, name)
+
+    def set_states(self, rows: RowNumbers, state: Any) -> None:
+        """Set partition states without a check or a counter. Only for start-up and tests."""
+        self._columns["state"][rows] = state
+
+    def set_replica_states(self, rows: RowNumbers, state: Any) -> None:
+        """Set replica states, uint8[W, n] or one state for all slots, without a check. Only for start-up and tests.
+
+        Free slots stay without a state, because a broker that is admitted later must start without one.
+        """
+        taken = self._columns["replicas"][:, rows] != NO_BROKER
+        self._columns["replica_state"][:, rows] = np.where(taken, state, np.uint8(ReplicaState.ABSENT))
 
     def admit_replica(self, row: int, broker: int, state: ReplicaState) -> None:
-        """Give one replica a state, with a slot of its own if the assignment does not name it."""
+        """Set the state of one replica, in a new slot if the broker has none."""
         self.admit(np.array([row], np.intp), np.array([[broker]], np.int32))
         slot = int(np.argmax(self._columns["replicas"][:, row] == broker))
         self._columns["replica_state"][slot, row] = state
 
-    def mark_dirs(self, broker: int, at: RowNumbers, offline: bool) -> None:
-        """Note that the directory of a broker's replicas failed, or that it serves again."""
-        slots = self._columns["replicas"][:, at] == broker
-        marks = self._columns["dir_offline"][:, at]
-        self._columns["dir_offline"][:, at] = np.where(slots, offline, marks)
+    def mark_dirs(self, broker: int, rows: RowNumbers, offline: bool) -> None:
+        """Mark the log directory of a broker's replicas as failed, or as working again."""
+        slots = self._columns["replicas"][:, rows] == broker
+        marks = self._columns["dir_offline"][:, rows]
+        self._columns["dir_offline"][:, rows] = np.where(slots, offline, marks)
         self._dirs_offline |= offline
 
     def dirs_offline(self, broker: int) -> RowNumbers:
-        """The rows of which `broker` has said that its replica's directory failed."""
+        """Returns the rows whose replica on `broker` is in a failed log directory."""
         if not self._dirs_offline:
             return np.zeros(0, np.intp)
         return np.flatnonzero(some((self._column("replicas") == broker) & self._column("dir_offline")))
 
     def for_reading(self) -> "Table":
-        """A table over the same rows whose states are its own; valid until this one changes."""
-        shown = copy.copy(self)
-        own = ("state", "replica_state")
-        shown._columns = {name: kept.copy() if name in own else kept for name, kept in self._columns.items()}
-        shown._queued = self._queued.copy()
-        return shown
+        """Returns a table that shares the rows but has its own states. It is valid until this table changes."""
+        result = copy.copy(self)
+        copied = ("state", "replica_state")
+        result._columns = {name: column.copy() if name in copied else column for name, column in self._columns.items()}
+        result._queued = self._queued.copy()
+        return result
 
-    # -- which rows ----------------------------------------------------------------------------------------------------
+    # -- row numbers by name -------------------------------------------------------------------------------------------
+
+    def row(self, name: TopicPartition) -> int:
+        """Returns the row of a partition, NO_ROW if it is unknown."""
+        return self._index.row(name)
+
+    def rows_named(self, names: Iterable[TopicPartition]) -> RowNumbers:
+        """Returns the rows of partitions that must be known, in the order given.
+
+        Raises:
+            NotFound: one of them is unknown.
+        """
+        return self._index.rows_named(names)
+
+    def rows_at(self, names: Names) -> RowNumbers:
+        """Returns the row of each partition, NO_ROW if it is unknown."""
+        return self._index.rows_named_in([ref.name for ref in names.topics], names.topic, names.partition)
+
+    def rows_named_in(self, topics: Sequence[str], topic: Ints, partition: Ints) -> RowNumbers:
+        """Returns the row of each partition `topics[topic[i]]`-`partition[i]`, NO_ROW if it is unknown."""
+        return self._index.rows_named_in(topics, topic, partition)
+
+    def rows_by_topic(self, names: Sequence[str]) -> tuple[RowNumbers, Ints]:
+        """Returns the rows of some topics, topic by topic, and for each row the position of its topic in `names`.
+
+        An unknown topic has no rows.
+        """
+        return self._index.rows_by_topic(names)
+
+    def rows_of(self, topic: Topic) -> RowNumbers:
+        return rows_of_all([topic])
+
+    def rows_of_all(self, topics: Iterable[Topic]) -> RowNumbers:
+        """Returns the rows of some topics, topic by topic, each by partition number."""
+        return rows_of_all(topics)
+
+    def names(self, rows: RowNumbers) -> Names:
+        """Returns the partitions of some rows."""
+        refs, topic = self.topics_of(self._columns["topic"][rows])
+        return Names(refs, topic, self._columns["partition"][rows])
+
+    def versions(self, rows: RowNumbers) -> Ints:
+        """Returns int32[n]: the version under which the leadership of each row is stored, as far as known."""
+        versions: Ints = self._columns["partition_epoch"][rows]
+        return versions
+
+    # -- row numbers by condition --------------------------------------------------------------------------------------
 
     def all(self) -> RowNumbers:
         return np.flatnonzero(self._column("topic") >= 0)
 
     def in_state(self, *states: PartitionState) -> RowNumbers:
-        """Rows in one of the states, those of topics that wait for deletion left out."""
+        """Returns rows in one of the states, without topics that are queued for deletion."""
         column = self._column("state")
-        found = np.zeros(len(column), np.bool_)
+        in_state = np.zeros(len(column), np.bool_)
         for state in states:
-            found |= column == state
-        at = np.flatnonzero(found)
-        return self.not_queued(at[self._columns["topic"][at] >= 0])
+            in_state |= column == state
+        rows = np.flatnonzero(in_state)
+        return self.not_queued(rows[self._columns["topic"][rows] >= 0])
 
     def led_by_none_of(self, live: BrokerSet) -> RowNumbers:
-        """Rows with leadership whose leader is not an online replica; a leader of NO_LEADER is none.
+        """Returns rows with leadership whose leader is not an online replica, or is NO_LEADER.
 
-        Topics that wait for deletion are left out.
+        Topics that are queued for deletion are left out.
         """
         leader = self._column("leader")
         offline = ~live[leader]
         if self._dirs_offline:
-            here = self._column("replicas") == leader
-            offline |= some(here & self._column("dir_offline")) & (leader != NO_LEADER)
+            is_leader = self._column("replicas") == leader
+            offline |= some(is_leader & self._column("dir_offline")) & (leader != NO_LEADER)
         offline &= self._column("leader_epoch") != NO_EPOCH
         return self.not_queued(np.flatnonzero(offline))
 
     def led_by(self, broker: int) -> RowNumbers:
-        """Rows that `broker` leads and that have more than one replica, topics that wait for deletion left out."""
-        at = np.flatnonzero(self._column("leader") == broker)
-        return self.not_queued(at[self._columns["assigned"][:, at].sum(axis=0) > 1])
+        """Returns rows that `broker` leads and that have several replicas, without topics queued for deletion."""
+        rows = np.flatnonzero(self._column("leader") == broker)
+        return self.not_queued(rows[self._columns["assigned"][:, rows].sum(axis=0) > 1])
 
     def with_replica_on(self, brokers: Iterable[int] | BrokerSet) -> RowNumbers:
-        """Rows with an assigned replica on one of the brokers."""
+        """Returns rows with an assigned replica on one of the brokers."""
         ids = brokers.ids if isinstance(brokers, BrokerSet) else frozenset(brokers)
         replicas, assigned = self._column("replicas"), self._column("assigned")
         if len(ids) == 1:
@@ -131,65 +273,65 @@ class Table(TopicRows):
         return self.not_queued(np.flatnonzero(some(self._column("in_sync") & ~self._column("assigned"))))
 
     def with_leadership(self) -> RowNumbers:
-        """Rows with leadership information, topics that wait for deletion left out."""
+        """Returns rows with leadership information, without topics queued for deletion."""
         return self.not_queued(np.flatnonzero(self._column("leader_epoch") != NO_EPOCH))
 
     def under_replicated(self) -> RowNumbers:
-        """Rows with leadership whose ISR does not hold the whole assignment, queued topics left out."""
+        """Returns rows with leadership whose ISR lacks an assigned replica, without topics queued for deletion."""
         missing = some(self._column("assigned") & ~self._column("in_sync"))
         return self.not_queued(np.flatnonzero(missing & (self._column("leader_epoch") != NO_EPOCH)))
 
     def leadership_count(self) -> int:
         return int(np.count_nonzero(self._column("leader_epoch") != NO_EPOCH))
 
-    def not_queued(self, at: RowNumbers) -> RowNumbers:
-        """The rows of `at` whose topics do not wait for deletion."""
-        return at[~self._queued[self._columns["topic"][at]]] if self._queued.any() else at
+    def not_queued(self, rows: RowNumbers) -> RowNumbers:
+        """Returns those of `rows` whose topics are not queued for deletion."""
+        return rows[~self._queued[self._columns["topic"][rows]]] if self._queued.any() else rows
 
-    def queued(self, at: RowNumbers) -> RowNumbers:
-        """The rows of `at` whose topics wait for deletion."""
-        return at[self._queued[self._columns["topic"][at]]] if self._queued.any() else at[:0]
+    def queued(self, rows: RowNumbers) -> RowNumbers:
+        """Returns those of `rows` whose topics are queued for deletion."""
+        return rows[self._queued[self._columns["topic"][rows]]] if self._queued.any() else rows[:0]
 
     def column(self, name: str) -> Any:
-        """A whole column, free rows included, for readers who filter; to be read now, kept by nobody, never written."""
+        """Returns a read-only view of a whole column, free rows included. Valid until the table changes."""
         view = self._column(name)
         view.flags.writeable = False
         return view
 
-    # -- in and out ----------------------------------------------------------------------------------------------------
+    # -- gathering and applying ----------------------------------------------------------------------------------------
 
-    def rows(self, at: RowNumbers) -> Rows:
-        """Gather some rows by value."""
-        at = np.asarray(at, np.intp)
-        # `take` needs a third of the time that brackets need for narrow columns.
-        gathered = {name: column.take(at, axis=-1) for name, column in self._columns.items()}
-        return Rows(index=at, queued=self._queued.take(gathered["topic"]), **gathered)
+    def rows(self, rows: RowNumbers) -> Rows:
+        """Returns a copy of some rows."""
+        index = np.asarray(rows, np.intp)
+        # For narrow columns, `take` needs a third of the time of indexing.
+        gathered = {name: column.take(index, axis=-1) for name, column in self._columns.items()}
+        return Rows(index=index, queued=self._queued.take(gathered["topic"]), **gathered)
 
     def apply(self, change: Change) -> None:
-        """Write the columns that `change` alters. Slots may have been added since it was planned, never moved.
+        """Write the columns that `change` alters. Slots may have been added since it was planned, but never moved.
 
-        Leadership is taken over whole or not at all: rows that were read again from the store know more of it than
-        the table, also in columns that the change leaves as they were read.
+        The columns of leadership are written all or none: for rows that were reloaded from the store, the change is
+        newer than the table even in columns that it does not alter.
         """
-        at = change.rows.index
+        rows = change.rows.index
         altered = {name for name in CHANGED_COLUMNS if getattr(change, name) is not getattr(change.rows, name)}
         if not altered.isdisjoint(_LEADERSHIP):
             altered |= _LEADERSHIP
         for name in sorted(altered):
             column = getattr(change, name)
             if column.ndim == 1:
-                self._columns[name][at] = column
+                self._columns[name][rows] = column
             else:
-                # Slot by slot is twice as fast as all at once.
+                # Writing slot by slot is twice as fast as writing all slots at once.
                 for slot, line in enumerate(column):
-                    self._columns[name][slot][at] = line
+                    self._columns[name][slot][rows] = line
 
     def view(self, row: int) -> PartitionView:
-        """One partition as an object."""
+        """Returns one partition as an object."""
         columns = self._columns
         slots = [slot for slot, broker in enumerate(columns["replicas"][:, row].tolist()) if broker != NO_BROKER]
 
-        def listed(name: str) -> tuple[int, ...]:
+        def brokers_in(name: str) -> tuple[int, ...]:
             return tuple(int(columns["replicas"][slot, row]) for slot in slots if columns[name][slot, row])
 
         return PartitionView(
@@ -198,10 +340,10 @@ class Table(TopicRows):
             state=PartitionState(int(columns["state"][row])),
             leader=int(columns["leader"][row]),
             leader_epoch=int(columns["leader_epoch"][row]),
-            isr=listed("in_sync"),
-            replicas=listed("assigned"),
-            adding=listed("adding"),
-            removing=listed("removing"),
+            isr=brokers_in("in_sync"),
+            replicas=brokers_in("assigned"),
+            adding=brokers_in("adding"),
+            removing=brokers_in("removing"),
             partition_epoch=int(columns["partition_epoch"][row]),
             controller_epoch=int(columns["controller_epoch"][row]),
             recovering=bool(columns["recovering"][row]),
@@ -214,8 +356,8 @@ class Table(TopicRows):
 
 
 def in_sync_of(replicas: Ints, isr: Ints) -> Bools:
-    """bool[W, n]: the slots of int32[W, n] `replicas` whose broker is among int32[K, n] `isr`."""
-    found = np.zeros(replicas.shape, np.bool_)
+    """Returns bool[W, n]: the slots of int32[W, n] `replicas` whose broker is among int32[K, n] `isr`."""
+    in_sync = np.zeros(replicas.shape, np.bool_)
     for line in isr:
-        found |= (replicas == line) & (line != NO_BROKER)
-    return found
+        in_sync |= (replicas == line) & (line != NO_BROKER)
+    return in_sync
