@@ -1,15 +1,17 @@
-"""Requests to brokers, gathered from changes: one of each kind for each broker, as long as it does not grow too large.
+"""Requests to brokers, gathered from changes: one of each type for each broker, unless it grows too large.
 
-A batch is filled while one call of a machine goes on, and flushed at its end: first LeaderAndIsr, then UpdateMetadata,
-then StopReplica. What is said of a partition is taken when it is added, so change the table first.
+A batch is filled during one call of a machine and flushed at its end: first LeaderAndIsr, then UpdateMetadata, then
+StopReplica. Adding a partition copies its current state, so apply the change to the table first.
 
-* LeaderAndIsr: for each broker and partition the newest word wins, but "is new" stays once it was said. Every addition
-  also adds the partition to the UpdateMetadata of all registered brokers, even if nobody is told by LeaderAndIsr.
-* UpdateMetadata: all brokers of a batch get all partitions of it, and the whole list of registered brokers. A
-  partition without leadership is passed over; one of a topic that waits for deletion is said to be without leader (-2).
-* StopReplica: "delete" stays once it was said.
+* LeaderAndIsr: for each broker and partition the newest addition is sent, but "is new" stays set once it was set. Every
+  addition also adds the partition to the UpdateMetadata of all registered brokers, even if no broker receives a
+  LeaderAndIsr for it.
+* UpdateMetadata: all recipients of a batch receive all its partitions and the whole list of registered brokers. A
+  partition without leadership is skipped. A partition of a topic that is queued for deletion is sent without a leader
+  (-2).
+* StopReplica: "delete" stays set once it was set.
 
-Only registered brokers are sent anything; what was gathered for others is dropped.
+Only registered brokers receive requests; additions for other brokers are dropped.
 
 Source: the classic controller's AbstractControllerBrokerRequestBatch.
 """
@@ -31,11 +33,11 @@ from kactl.messages.control import (
 )
 from kactl.model import LEADER_DURING_DELETE, NO_BROKER, Broker
 from kactl.state.cluster import Cluster
-from kactl.state.rows import Bools, Ints, RowNumbers, Rows, choose, members
+from kactl.state.rows import Bools, Ints, RowNumbers, Rows, choose
 
 from .fan_out import FanOut
 from .request_columns import (
-    LEADERSHIP_ON_THE_WIRE,
+    LeadershipColumns,
     RequestColumns,
     ascends,
     bounds_of,
@@ -48,24 +50,22 @@ from .request_columns import (
     listed,
     newest,
     order_of,
+    padded,
     pairs,
     parts_of,
-    picked,
     registered_only,
-    taken,
-    tall,
 )
 
 
 class Addressed(NamedTuple):
-    """A request and the broker that is to get it."""
+    """A request and its recipient."""
 
     broker: int
     request: Request
 
 
 class _Lead(NamedTuple):
-    """One addition to LeaderAndIsr: the replicas `notify`, bool[W, n], of `rows`; `is_new` for each row."""
+    """One addition to LeaderAndIsr. `notify`: bool[W, n], the replicas that receive it; `is_new`: bool[n]."""
 
     rows: Rows
     notify: Bools
@@ -73,19 +73,21 @@ class _Lead(NamedTuple):
 
     @classmethod
     def joined(cls, leads: list["_Lead"]) -> "_Lead | None":
-        """Several as one; None if a row may be in two of them."""
+        """Returns several additions as one; None if a row may be in two of them."""
         if len(leads) == 1:
             return leads[0]
         rows = join([lead.rows for lead in leads])
         if not ascends(rows.index):
             return None
         width = len(rows.replicas)
-        notify = np.concatenate([tall(lead.notify, width) for lead in leads], axis=1)
+        notify = np.concatenate([padded(lead.notify, width) for lead in leads], axis=1)
         return cls(rows, notify, np.concatenate([lead.is_new for lead in leads]))
 
-    def once(self, registered: Iterable[int]) -> tuple[RequestColumns, Ints, RowNumbers]:
-        """What is said of each row, in table order; the registered brokers that are told, ascending, and of which row
-        each."""
+    def once(self, registered: Iterable[int]) -> tuple[LeadershipColumns, Ints, RowNumbers]:
+        """Returns the columns of the rows in table order, and pairs of a registered recipient and a row position.
+
+        The recipients ascend.
+        """
         lead = self
         order = order_of(lead.rows.topic, lead.rows.partition)
         if order is not None:
@@ -93,45 +95,45 @@ class _Lead(NamedTuple):
         brokers, positions = pairs(lead.rows.replicas, lead.notify)
         return lead._columns(), *registered_only(brokers, positions, registered)
 
-    def said(self) -> RequestColumns:
-        """One row for each broker and row."""
-        return taken(self._columns(), *pairs(self.rows.replicas, self.notify))
+    def expanded(self) -> LeadershipColumns:
+        """Returns one row for each recipient and partition."""
+        return self._columns().for_brokers(*pairs(self.rows.replicas, self.notify))
 
-    def _columns(self) -> RequestColumns:
+    def _columns(self) -> LeadershipColumns:
         rows = self.rows
-        return {
-            **leadership(rows),
-            "adding": listed(rows.adding, rows),
-            "removing": listed(rows.removing, rows),
-            "recovering": rows.recovering,
-            "flag": self.is_new,
-        }
+        return leadership(
+            rows,
+            adding=listed(rows.adding, rows),
+            removing=listed(rows.removing, rows),
+            recovering=rows.recovering,
+            flag=self.is_new,
+        )
 
 
 class RequestBatch:
-    """See the module. One batch belongs to one machine."""
+    """Collects requests. Each machine has its own batch."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.clear()
 
     def clear(self) -> None:
-        """Drop everything that was gathered."""
+        """Drop all additions."""
         self._lead: list[_Lead] = []
         self._stop: list[RequestColumns] = []
         self._metadata: list[tuple[Rows, Bools]] = []
         self._metadata_brokers: set[int] = set()
 
     def begin(self) -> None:
-        """Begin to fill.
+        """Start a batch.
 
         Raises:
-            IllegalState: something was gathered and never flushed.
+            IllegalState: the previous batch was not flushed.
         """
         if self._lead or self._stop or self._metadata_brokers:
-            leading = brokers_of([lead.said() for lead in self._lead])
+            leading = brokers_of(lead.expanded() for lead in self._lead)
             raise IllegalState(
-                "a batch of requests was begun while the one before was not sent: "
+                "a request batch was started before the previous one was sent: "
                 f"LeaderAndIsr for {leading}, StopReplica for {brokers_of(self._stop)}, "
                 f"UpdateMetadata for {sorted(self._metadata_brokers)}"
             )
@@ -139,27 +141,27 @@ class RequestBatch:
     # -- filling -------------------------------------------------------------------------------------------------------
 
     def lead_and_follow(self, rows: Rows, notify: Bools, *, is_new: bool | Bools = False) -> None:
-        """LeaderAndIsr for `rows`, as they are now, to the replicas `notify`, bool[W, n]; and UpdateMetadata to all."""
+        """Add LeaderAndIsr for `rows` to the replicas `notify`, bool[W, n], and UpdateMetadata to all brokers."""
         if not len(rows):
             return
         self._lead.append(_Lead(rows, notify, np.broadcast_to(np.asarray(is_new, np.bool_), (len(rows),))))
         self.update_metadata(self._cluster.brokers, rows)
 
     def stop(self, rows: Rows, which: Bools, *, delete: bool) -> None:
-        """StopReplica for the replicas `which`, bool[W, n], of `rows`."""
+        """Add StopReplica for the replicas `which`, bool[W, n], of `rows`."""
         brokers, positions = registered_only(*pairs(rows.replicas, which), self._cluster.brokers)
         if len(brokers):
-            columns = {
-                "at": rows.index,
-                "topic": rows.topic,
-                "partition": rows.partition,
-                "leader_epoch": self._cluster.stop_replica_epoch(rows),
-                "flag": np.full(len(rows), delete),
-            }
-            self._stop.append(taken(columns, brokers, positions))
+            columns = RequestColumns(
+                row=rows.index,
+                topic=rows.topic,
+                partition=rows.partition,
+                leader_epoch=self._cluster.stop_replica_epoch(rows),
+                flag=np.full(len(rows), delete),
+            )
+            self._stop.append(columns.for_brokers(brokers, positions))
 
     def update_metadata(self, brokers: Iterable[int], rows: Rows | None = None) -> None:
-        """UpdateMetadata to `brokers`; they get one even if there are no rows to speak of."""
+        """Add UpdateMetadata to `brokers`. They receive a request even if there are no rows."""
         self._metadata_brokers.update(broker for broker in brokers if broker != NO_BROKER)
         if rows is None or not len(rows):
             return
@@ -172,7 +174,7 @@ class RequestBatch:
     # -- sending -------------------------------------------------------------------------------------------------------
 
     def flush(self) -> list[Addressed]:
-        """The requests in the order in which they are to be sent; the batch is empty afterwards."""
+        """Returns the requests in the order in which they must be sent, and empties the batch."""
         registered = self._cluster.brokers
         requests = [
             *self._leader_and_isr(registered),
@@ -187,27 +189,27 @@ class RequestBatch:
             return
         lead = _Lead.joined(self._lead)
         if lead is not None:
-            said, brokers, positions = lead.once(registered)
+            columns, brokers, positions = lead.once(registered)
         else:
-            said = newest([each.said() for each in self._lead])
-            brokers, positions = registered_only(said["broker"], np.arange(len(said["broker"])), registered)
+            columns = newest([addition.expanded() for addition in self._lead])
+            brokers, positions = registered_only(columns.brokers, np.arange(len(columns.row)), registered)
         if not len(brokers):
             return
         bounds = bounds_of(brokers)
-        told = FanOut(
+        fan_out = FanOut(
             self._states(
-                said,
-                adding=said["adding"],
-                removing=said["removing"],
-                is_new=said["flag"],
-                recovering=said["recovering"],
+                columns,
+                adding=columns.adding,
+                removing=columns.removing,
+                is_new=columns.flag,
+                recovering=columns.recovering,
             ),
             positions,
             bounds,
         )
-        leaders = said["leader"]
+        leaders = columns.leader
         for broker, begin, end, states in zip(
-            brokers[bounds[:-1]].tolist(), bounds[:-1], bounds[1:], told.parts(), strict=True
+            brokers[bounds[:-1]].tolist(), bounds[:-1], bounds[1:], fan_out.parts(), strict=True
         ):
             request = LeaderAndIsr(
                 controller_id=self._cluster.controller_id,
@@ -219,17 +221,17 @@ class RequestBatch:
             yield Addressed(broker, request)
 
     def _live_leaders(self, leaders: Ints) -> tuple[Broker, ...]:
-        """The registered ones of these, by id."""
+        """Returns the registered ones of these brokers, by id."""
         registered = self._cluster.brokers
         return tuple(registered[leader] for leader in different(leaders) if leader in registered)
 
     def _update_metadata(self, registered: dict[int, Broker]) -> Iterable[Addressed]:
-        told = sorted(self._metadata_brokers & registered.keys())
-        if not told:
+        recipients = sorted(self._metadata_brokers & registered.keys())
+        if not recipients:
             return
         parts = self._metadata_states()
         live_brokers = self._listed(registered)
-        for broker in told:
+        for broker in recipients:
             for states in parts:
                 request = UpdateMetadata(
                     controller_id=self._cluster.controller_id,
@@ -241,20 +243,20 @@ class RequestBatch:
                 yield Addressed(broker, request)
 
     def _listed(self, registered: dict[int, Broker]) -> tuple[Broker, ...]:
-        """The brokers that are told of, by id: the registered ones, and ourselves if we are to be found among them."""
-        ours = self._cluster.listed_as
-        if ours is None or ours.id in registered:
+        """Returns the brokers in UpdateMetadata, by id: the registered ones, and this controller if it is listed."""
+        own_entry = self._cluster.listed_as
+        if own_entry is None or own_entry.id in registered:
             return tuple(registered.values())
-        return tuple(broker for _, broker in sorted({**registered, ours.id: ours}.items()))
+        return tuple(broker for _, broker in sorted({**registered, own_entry.id: own_entry}.items()))
 
     def _metadata_states(self) -> list[PartitionStates]:
-        """The partitions of the batch, once for all brokers, in as many parts as they need."""
+        """Returns the partitions of the batch, the same for all recipients, in as many parts as they need."""
         if not self._metadata:
             return [self._states(leadership(self._cluster.table.rows(np.zeros(0, np.intp))))]
         rows, offline = self._metadata[0]
         if len(self._metadata) > 1:
-            rows = join([each for each, _ in self._metadata])
-            offline = np.concatenate([tall(each, len(rows.replicas)) for _, each in self._metadata], axis=1)
+            rows = join([part for part, _ in self._metadata])
+            offline = np.concatenate([padded(mask, len(rows.replicas)) for _, mask in self._metadata], axis=1)
             if not ascends(rows.index):
                 last = last_of(rows.index)
                 rows, offline = rows.take(last), offline[:, last]
@@ -268,41 +270,55 @@ class RequestBatch:
                 leader_epoch=choose(queued, np.int32(0), rows.leader_epoch),
                 partition_epoch=choose(queued, np.int32(0), rows.partition_epoch),
             )
-        said = leadership(rows) | {"offline": members(offline, rows.replicas) if offline.any() else None}
-        parts = [picked(said, part) for part in parts_of(0, len(rows))]
-        return [self._states(part, offline_replicas=part["offline"]) for part in parts]
+        columns = leadership(rows, offline=listed(offline, rows))
+        parts = [columns.take(part) for part in parts_of(0, len(rows))]
+        return [self._states(part, offline_replicas=part.offline) for part in parts]
 
     def _stop_replica(self, registered: dict[int, Broker]) -> Iterable[Addressed]:
-        for broker, said in by_broker(self._stop, registered):
-            refs, topic = self._cluster.table.topics_of(said["topic"])
+        for broker, columns in by_broker(self._stop, registered):
+            refs, topic = self._cluster.table.topics_of(columns.topic)
+            assert columns.flag is not None
             request = StopReplica(
                 controller_id=self._cluster.controller_id,
                 controller_epoch=self._cluster.fence.epoch,
                 broker_epoch=registered[broker].epoch,
                 topics=refs,
                 topic=topic,
-                partition=said["partition"],
-                leader_epoch=said["leader_epoch"],
-                delete=said["flag"],
+                partition=columns.partition,
+                leader_epoch=columns.leader_epoch,
+                delete=columns.flag,
             )
             yield Addressed(broker, request)
 
-    def _states(self, said: "RequestColumns", **columns: Any) -> PartitionStates:
-        refs, topic = self._cluster.table.topics_of(said["topic"])
-        named = {name: said[name] for name in LEADERSHIP_ON_THE_WIRE}
-        return PartitionStates(topics=refs, topic=topic, **named, **columns)
+    def _states(self, columns: LeadershipColumns, **extra: Any) -> PartitionStates:
+        """Returns the columns that LeaderAndIsr and UpdateMetadata have in common, and others by name."""
+        refs, topic = self._cluster.table.topics_of(columns.topic)
+        return PartitionStates(
+            topics=refs,
+            topic=topic,
+            partition=columns.partition,
+            controller_epoch=columns.controller_epoch,
+            leader=columns.leader,
+            leader_epoch=columns.leader_epoch,
+            isr=columns.isr,
+            partition_epoch=columns.partition_epoch,
+            replicas=columns.replicas,
+            **extra,
+        )
 
 
 def deletion_answers(request: StopReplica, response: StopReplicaResponse, cluster: Cluster) -> PartitionErrors:
-    """What an answer says of deletions: of what `request` asked to delete, in topics whose deletion has begun.
+    """Returns the results of the deletions that `request` demanded, for topics whose deletion has started.
 
-    Empty where nothing is left; whoever stops replicas for another reason does not wait for an answer.
+    The result is empty if there are none. A StopReplica for another reason does not need its response.
 
     Source: AbstractControllerBrokerRequestBatch.handleStopReplicaResponse.
     """
-    numbers = {topic.name: at for at, topic in enumerate(request.topics) if topic.name in cluster.deletion_started}
+    numbers = {
+        topic.name: index for index, topic in enumerate(request.topics) if topic.name in cluster.deletion_started
+    }
     errors = response.partitions
     topic = np.array([numbers.get(name, -1) for name in errors.topics], np.int64)[errors.topic]
-    asked = request.topic[request.delete].astype(np.int64) << 32 | request.partition[request.delete]
-    which = np.isin(topic << 32 | errors.partition, asked) & (topic >= 0)
+    requested = request.topic[request.delete].astype(np.int64) << 32 | request.partition[request.delete]
+    which = np.isin(topic << 32 | errors.partition, requested) & (topic >= 0)
     return PartitionErrors(errors.topics, errors.topic[which], errors.partition[which], errors.error[which])

@@ -38,7 +38,7 @@ from kactl.model import NO_BROKER, Broker
 from kactl.state.topics import Topics
 
 from .merge import Alive, Leading, MergeCandidate, Metadata, PartitionIndex, Stopping, Winners, alive_in
-from .request_columns import tall
+from .request_columns import padded
 
 __all__ = ["Alive", "Coalesced", "alive_in", "coalesced"]
 
@@ -194,7 +194,7 @@ class _Columns:
         else:
             width = max(len(column) for _, column in found)
             gathered = np.full((width, self._count), NO_BROKER, np.int32)
-            found = [(which, tall(column, width, NO_BROKER)) for which, column in found]
+            found = [(which, padded(column, width, NO_BROKER)) for which, column in found]
         for which, column in found:
             gathered[..., which] = column
         return gathered

@@ -10,7 +10,7 @@ import pytest
 from kactl.errors import IllegalState
 from kactl.messages.control import LeaderAndIsr, PartitionErrors, StopReplica, StopReplicaResponse, UpdateMetadata
 from kactl.model import Assignment, Leadership
-from kactl.outbound import request_columns as said_module
+from kactl.outbound import request_columns
 from kactl.outbound.batch import Addressed, RequestBatch, deletion_answers
 from kactl.state.cluster import Cluster
 from kactl.stores.base import Leaderships
@@ -574,7 +574,7 @@ def test_what_does_not_fit_one_request_is_sent_in_parts(monkeypatch: pytest.Monk
     whole.lead([2], *ALL)
     whole.stop([2], *ALL, delete=False)
     expected = whole.batch.flush()
-    monkeypatch.setattr(said_module, "PARTITIONS_OF_A_REQUEST_MAX", 2)
+    monkeypatch.setattr(request_columns, "PARTITIONS_OF_A_REQUEST_MAX", 2)
     parted = Gathered(SEED)
     parted.lead([2], *ALL)
     parted.stop([2], *ALL, delete=False)

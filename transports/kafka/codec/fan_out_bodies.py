@@ -58,9 +58,9 @@ class Groups:
         """The body of what one broker is told; None if it was handed out already.
 
         Args:
-            headings: makes those of `states.told.states.topics`.
+            headings: makes those of `states.fan_out.states.topics`.
         """
-        told = states.told
+        told = states.fan_out
         assert told is not None
         with self._lock:
             making = self._makings.setdefault(told, _Making(len(told)))

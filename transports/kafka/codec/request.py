@@ -115,8 +115,8 @@ class Encoder:
 
     def is_light(self, states: PartitionStates, rows_max: int) -> bool:
         """Whether `frame` takes no longer than so many rows do."""
-        if isinstance(states, PartitionStatesView) and states.told is not None:
-            return self._groups.is_light(states.told, states.place, rows_max)
+        if isinstance(states, PartitionStatesView) and states.fan_out is not None:
+            return self._groups.is_light(states.fan_out, states.place, rows_max)
         return len(states) <= rows_max or self.is_encoded(states)
 
     def _states(
@@ -135,8 +135,8 @@ class Encoder:
 
     def _leader_and_isr(self, states: PartitionStates) -> memoryview:
         ids = self._versions.leader_and_isr >= 5
-        if isinstance(states, PartitionStatesView) and states.told is not None:
-            told = states.told.states
+        if isinstance(states, PartitionStatesView) and states.fan_out is not None:
+            told = states.fan_out.states
             body = self._groups.body(states, lambda: self._headings(told, ids=ids))
             if body is not None:
                 return body
