@@ -467,7 +467,7 @@ def test_a_batch_is_not_begun_on_top_of_another(add: Callable[[Gathered], None])
     gathered.batch.begin()
     add(gathered)
 
-    with pytest.raises(IllegalState, match="was begun while the one before was not sent"):
+    with pytest.raises(IllegalState, match="was started before the previous one was sent"):
         gathered.batch.begin()
 
     gathered.flush()

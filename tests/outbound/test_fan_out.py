@@ -1,4 +1,4 @@
-"""What several brokers are told: each its own rows, gathered only when somebody looks."""
+"""Fan-out of partition states: each recipient has its own rows, and columns are gathered at the first access."""
 
 import dataclasses
 
@@ -10,11 +10,11 @@ from kactl.model import TopicRef
 from kactl.outbound.fan_out import FanOut, PartitionStatesView
 from kactl.state.topics import Topics
 
-REFS = [TopicRef(name, bytes([at]) * 16) for at, name in enumerate("abc", 1)]
+REFS = [TopicRef(name, bytes([number]) * 16) for number, name in enumerate("abc", 1)]
 
 
-def told(*, numbered: bool) -> FanOut:
-    """a-0 a-1 b-0 c-0 c-1; one broker is told all but c-1, another the ends."""
+def fan_out(*, numbered: bool) -> FanOut:
+    """Partitions a-0 a-1 b-0 c-0 c-1. The first recipient receives all but c-1, the second the first and the last."""
     numbers = np.arange(5, dtype=np.int32)
     replicas = np.array([numbers, numbers + 10], np.int32)
     states = PartitionStates(
@@ -34,8 +34,8 @@ def told(*, numbered: bool) -> FanOut:
 
 
 @pytest.mark.parametrize("numbered", [True, False])
-def test_each_broker_is_told_its_own_rows(numbered: bool) -> None:
-    most, ends = told(numbered=numbered).parts()
+def test_each_recipient_has_its_own_rows(numbered: bool) -> None:
+    most, ends = fan_out(numbered=numbered).parts()
 
     assert (len(most), len(ends)) == (4, 2)
     assert [ref.name for ref in most.topics] == ["a", "b", "c"]
@@ -50,21 +50,21 @@ def test_each_broker_is_told_its_own_rows(numbered: bool) -> None:
     assert ends.adding is None
 
 
-def test_a_copy_of_what_one_broker_is_told_stands_for_itself() -> None:
-    _, ends = told(numbered=True).parts()
+def test_copy_of_a_view_is_independent() -> None:
+    _, ends = fan_out(numbered=True).parts()
 
     copy = dataclasses.replace(ends, leader=np.array([7, 8], np.int32))
 
     assert isinstance(copy, PartitionStatesView)
-    assert copy.told is None
+    assert copy.fan_out is None
     assert len(copy) == 2
     assert copy.leader.tolist() == [7, 8]
     assert copy.replicas.tolist() == [[0, 4], [10, 14]]
     assert ends.leader.tolist() == [0, 4]
 
 
-def test_what_nobody_is_told_of_is_no_attribute() -> None:
-    _, ends = told(numbered=True).parts()
+def test_unknown_column_raises_attribute_error() -> None:
+    _, ends = fan_out(numbered=True).parts()
 
     with pytest.raises(AttributeError, match="mood"):
         ends.mood  # noqa: B018
