@@ -1,1 +1,1 @@
-"""Stores: where clusters are kept. Each one implements `kactl.stores.base`; import it by its own module."""
+"""Stores: persistent cluster state. Each implements `kactl.stores.base.Store`; import it by its own module."""

@@ -1,17 +1,17 @@
-"""What every store promises.
+"""The store protocol: events, broker sessions and the operations that every store implements.
 
-A store keeps who is the controller and under which epoch, which brokers are registered, what topics exist and how they
-are assigned, and who leads each partition. It gives all of it back as columns, takes new leadership by compare-and-set
-on each partition's own version under a fence, and says when something changed behind our back.
+A store keeps the controllership and its epoch, broker registrations, topics with their assignments, and the leadership
+of each partition. It returns them as columns, writes new leadership by compare-and-set on each partition's own version
+under a fence, and reports changes made by other clients.
 
-One contract suite runs over every store. Semantics follow Kafka's use of ZooKeeper: what was written is durable when
-the call returns; a write under a fence that is no longer the stored one changes nothing and raises ControllerMoved;
-every write of an entry raises its version by one, beginning at 0.
+One contract suite runs over every store. The semantics follow Kafka's use of ZooKeeper: a write is durable when the
+call returns; a write whose fence is not the stored one changes nothing and raises ControllerMoved; every write of an
+entry raises its version by one, beginning at 0.
 
 A watched read arms a watch: `brokers`, `topics`, `assignments`, `default_config`, `deletions`, `controller`, the two
-requests that wait, and the two notifications.
-After a change of what was read, one event comes at least; several changes may come as one event. Whoever gets an event
-reads again before acting. Of a request that waits, only the coming of a new one is told: not that it shrinks, or goes.
+admin requests, and the two notifications. After a change of the data that was read, the listener receives at least one
+event; several changes may be reported as one event. A listener reads again before it acts on an event. For an admin
+request only the arrival of a new one is reported, not its shrinking or its removal.
 """
 
 import enum
@@ -55,42 +55,44 @@ __all__ = [
 
 
 class Changed(enum.Enum):
-    """What a store saw change."""
+    """The kind of a change in a store."""
 
-    CONTROLLER = "controller"  # the controllership was taken, or changed hands
-    CONTROLLER_GONE = "controller gone"  # nobody holds it now
-    BROKERS = "brokers"  # a broker registered or its registration ended
+    CONTROLLER = "controller"  # the controllership was taken, or passed to another instance
+    CONTROLLER_GONE = "controller gone"  # there is no controller now
+    BROKERS = "brokers"  # a broker registered, or a registration ended
     BROKER = "broker"  # the data of one registration; `name` is the id
-    TOPICS = "topics"  # a topic came or vanished
+    TOPICS = "topics"  # a topic was created or deleted
     TOPIC = "topic"  # the assignment of one topic; `name` is the topic
     TOPIC_CONFIG = "topic config"  # the configuration of one topic; `name` is the topic
     DEFAULT_CONFIG = "default config"  # the configuration of all brokers
     DELETIONS = "deletions"  # a topic was marked for deletion
-    LEADERSHIP = "leadership"  # of one partition that is watched; `name` is the partition, as topic-0
+    LEADERSHIP = "leadership"  # of one watched partition; `name` is the partition, as topic-0
     ISR_NOTIFICATIONS = "isr notifications"
     LOG_DIR_NOTIFICATIONS = "log dir notifications"
-    REASSIGNMENT_REQUEST = "reassignment request"  # a new one waits
-    PREFERRED_ELECTION_REQUEST = "preferred election request"  # a new one waits
-    SUSPENDED = "suspended"  # nothing was heard for so long that it may have ended
-    CONNECTED = "connected"  # after a doubt: it stands
-    SESSION_LOST = "session lost"  # our session has ended; nothing of ours holds any more
-    SESSION_OPENED = "session opened"  # after a loss: a new session stands
+    REASSIGNMENT_REQUEST = "reassignment request"  # a new one arrived
+    PREFERRED_ELECTION_REQUEST = "preferred election request"  # a new one arrived
+    SUSPENDED = "suspended"  # no contact for so long that the session may have ended
+    CONNECTED = "connected"  # after SUSPENDED: the session has not ended
+    SESSION_LOST = "session lost"  # the client's session has ended, and everything that depended on it
+    SESSION_OPENED = "session opened"  # after SESSION_LOST: there is a new session
 
 
 class StoreEvent(msgspec.Struct, frozen=True):
-    """Something changed; read it again. `name` says which topic or broker where there are many."""
+    """A change in the store; the data has to be read again. `name` is the topic, broker or partition, if there are
+    many.
+    """
 
     what: Changed
     name: str = ""
 
 
 class Notification(msgspec.Struct, frozen=True):
-    """One notification that stands in the store until the controller takes it away.
+    """A notification that stays in the store until the controller deletes it.
 
     Attributes:
-        key: the store's name for it; give it back to `delete_notifications`.
-        partitions: for an ISR notification, whose leadership a leader has written.
-        broker: for a log directory notification, whose directory failed; else NO_BROKER.
+        key: the store's name for it, passed to `delete_notifications`.
+        partitions: of an ISR notification: the partitions whose leadership a leader has written.
+        broker: of a log directory notification: the broker whose directory failed; otherwise NO_BROKER.
     """
 
     key: str
@@ -99,9 +101,10 @@ class Notification(msgspec.Struct, frozen=True):
 
 
 class Session(Protocol):
-    """What a broker's registration lives by. It ends when it is closed, or when it was not kept alive for its timeout.
+    """A lease on which a broker's registration depends.
 
-    A closed session's registration is gone at once.
+    It ends when it is closed, or when it was not kept alive for its timeout. The registration of a closed session is
+    removed at once.
     """
 
     @property
@@ -119,7 +122,7 @@ class Session(Protocol):
         """
 
     async def keep_alive(self) -> None:
-        """Say that the owner lives.
+        """Renew the session for another timeout.
 
         Raises:
             SessionExpired: too late; the registration has ended.
@@ -130,7 +133,10 @@ class Session(Protocol):
 
 
 class Store(Protocol):
-    """See the module. Every method may raise StoreUnavailable or, for a lost session of ours, SessionExpired."""
+    """One client of a store; see the module docstring for the common semantics.
+
+    Every method may raise StoreUnavailable, or SessionExpired if the client's own session was lost.
+    """
 
     async def __aenter__(self) -> Self: ...
 
@@ -139,78 +145,87 @@ class Store(Protocol):
     ) -> bool | None: ...
 
     def subscribe(self, listener: Callable[[StoreEvent], None]) -> None:
-        """Call `listener` in the event loop's thread for everything that changes. One listener; set before reading."""
+        """Call `listener` in the event loop's thread for every change. One listener; set before the first read."""
 
     @property
     def trouble(self) -> str:
-        """Why the store could not be used at the last try, and what to do; empty if it could. Costs nothing."""
+        """Returns why the last attempt to use the store failed, and the remedy; empty if it succeeded. Does no I/O."""
 
     async def new_session(self, timeout_ms: int) -> Session:
-        """A session for a broker of this process."""
+        """Returns a new session for a broker of this process."""
 
     # -- the controllership
 
     async def controller(self) -> ControllerRecord | None:
-        """Who holds it; None if nobody does."""
+        """Returns the active controller, or None if there is none."""
 
     async def contest(self, controller_id: int, *, take_over: bool = False) -> Fence:
         """Take the controllership and raise its epoch by one, in one atomic step; the first epoch is 1.
 
-        Holds for as long as the store's own session lives (a lease, an ephemeral node).
+        The controllership lasts as long as the store's own session (a lease, an ephemeral node).
 
         Args:
-            take_over: take it even if somebody holds it.
+            take_over: take it even if another instance holds it.
+
+        Returns:
+            the fence of this election, which every fenced write carries.
 
         Raises:
-            ControllerMoved: somebody holds it, or was faster.
+            ControllerMoved: another instance holds it, or was elected first.
         """
 
     async def resign(self, fence: Fence) -> None:
-        """Give the controllership up, if `fence` is still the stored one.
+        """Give up the controllership if `fence` is still the stored one.
 
         Raises:
-            ControllerMoved: it is not.
+            ControllerMoved: `fence` is not the stored one.
         """
 
     async def check(self, fence: Fence) -> None:
-        """See that `fence` is the stored one now, before something is done that no later write could prevent.
+        """Verify that `fence` is the stored one, before an action that no later fenced write could prevent.
 
         Raises:
-            ControllerMoved: it is not.
+            ControllerMoved: `fence` is not the stored one.
         """
 
     # -- brokers and topics
 
     async def brokers(self) -> dict[int, Broker]:
-        """All registrations by id, with epochs. A registration that cannot be read is logged and left out."""
+        """Returns all registrations by broker id, with epochs. An unreadable registration is logged and left out."""
 
     async def broker(self, broker: int) -> Broker | None:
-        """One registration."""
+        """Returns one registration, or None."""
 
     async def topics(self) -> list[str]:
-        """The names of all topics, sorted. A name that cannot be a topic's is logged and left out.
+        """Returns the names of all topics, sorted. An invalid topic name is logged and left out.
 
-        Like every read this may be repeated, by any caller, and its answer may be lost, without a loss to anybody; see
+        Like every read it may be repeated by any caller, and a lost response has no consequence; see
         `take_deleted_topics`.
         """
 
     def take_deleted_topics(self) -> frozenset[str]:
-        """The topics that were deleted since this client read their assignments, created again or not; each once.
+        """Returns the topics deleted since this client read their assignments, created again or not; each once.
 
-        The name of a topic that was deleted and created again is in the answers to `topics` before and after. Who
-        follows the list calls this after each answer, forgets what it knows of these topics, and takes those of them
-        that are listed for new ones. Deletions are noted where there is a listener, and at the latest when `topics`
-        answers; TOPICS was told of each. They stay noted until they are taken, however often a read in between fails or
-        is repeated.
+        A topic that was deleted and created again is in the results of `topics` before and after. A caller that follows
+        the list calls this after each `topics`, discards its state of the returned topics, and treats those of them
+        that
+        are listed as new. Deletions are recorded if there is a listener, and at the latest when `topics` returns; each
+        was
+        reported by TOPICS. A record remains until this method returns it, however often a read in between fails or is
+        repeated.
 
-        Topics that this client deleted itself, and what it had read before its `contest`, are left out.
+        Topics that this client deleted itself, and those read before its `contest`, are left out.
 
-        Waits for nothing and does not fail, so that nothing that was taken is lost.
+        Does not wait and does not fail, so no returned record is lost.
         """
 
     async def assignments(self, topics: Collection[str]) -> Assignments:
-        """The assignments and ids of some topics. Topics that are gone, or cannot be read, are left out of `topics`
-        (one that cannot be read is logged); a topic's `id` is ZERO_ID where it has none."""
+        """Returns the assignments and ids of some topics.
+
+        Topics that do not exist or cannot be read are left out of `topics` (an unreadable one is logged); a topic
+        without
+        an id has ZERO_ID.
+        """
 
     async def create_topic(
         self, topic: TopicRef, assignment: Mapping[int, Assignment], config: Mapping[str, str]
@@ -224,107 +239,109 @@ class Store(Protocol):
     async def write_assignment(
         self, topic: TopicRef, assignment: Mapping[int, Assignment], fence: Fence | None
     ) -> None:
-        """Replace all assignments of a topic that exists, at any version; None is not fenced (an admin's write).
+        """Replace all assignments of an existing topic, at any version. A `fence` of None is an unfenced admin write.
 
-        A topic that is written without its id keeps the one it has.
+        A topic that is written without an id keeps its id.
 
         Raises:
             ControllerMoved: the fence is not the stored one.
-            NotFound: there is no such topic.
+            NotFound: the topic does not exist.
         """
 
     async def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str] | None]:
-        """The overrides of each topic: {} where there are none, None where they could not be read."""
+        """Returns the overrides of each topic: {} if there are none, None if they could not be read."""
 
     async def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
         """Replace a topic's overrides. Not fenced."""
 
     async def default_config(self) -> dict[str, str]:
-        """What is set for all brokers, over what each has in its own settings; {} where there is nothing.
+        """Returns the settings for all brokers, which override each broker's own settings; {} if there are none.
 
-        One that cannot be read is logged and counts as {}: the settings of each instance hold then.
+        Unreadable settings are logged and count as {}: the settings of each instance apply then.
         """
 
     async def set_default_config(self, config: Mapping[str, str]) -> None:
-        """Replace what is set for all brokers; an admin's write, not fenced. {} leaves each to its own settings."""
+        """Replace the settings for all brokers; an unfenced admin write. {} leaves each broker to its own settings."""
 
     # -- deletion
 
     async def mark_deletion(self, topic: str) -> None:
-        """Mark a topic for deletion, as Kafka's admin tools do; whether it exists is not looked at. Not fenced.
+        """Mark a topic for deletion, as Kafka's admin tools do, without checking that it exists. Not fenced.
 
         Raises:
             BeingDeleted: it is marked already.
         """
 
     async def deletions(self) -> list[str]:
-        """The topics that are marked for deletion, sorted."""
+        """Returns the topics that are marked for deletion, sorted."""
 
     async def unmark_deletions(self, topics: Collection[str], fence: Fence) -> None:
-        """Take away marks without deleting anything; those that are gone already are passed over.
+        """Remove deletion marks without deleting the topics; missing marks are skipped.
 
         Raises:
             ControllerMoved: the fence is not the stored one.
         """
 
     async def delete_topics(self, topics: Mapping[str, Ints], fence: Fence) -> dict[str, StoreError]:
-        """Delete what is stored of some topics: assignment and leadership, then the configuration, then the mark.
+        """Delete the data of some topics: assignment and leadership, then the configuration, then the deletion mark.
 
-        The mark of each goes last, so that whoever comes after a crash finds it and goes on. What is gone is passed
-        over. Topics are deleted side by side, and what is in the way of one holds up no other.
+        The mark is deleted last, so that a later controller finds it after a crash and continues. Missing data is
+        skipped.
+        Topics are deleted concurrently; a failure of one delays no other.
 
         Args:
-            topics: for each by name the partitions, int32[n], of which leadership is thought to be stored. Where that
-                is so nobody has to look for it; where it is not, or more is stored, the store looks.
+            topics: by name, the partitions, int32[n], whose leadership is believed to be stored. If that is correct,
+                the
+                store need not list them; if it is not, or more is stored, the store lists them.
 
         Returns:
-            the topics of which something is still there, and so is the mark, with the reason; try these again.
+            the topics of which data remains, with the reason; their marks remain too. Retry these.
 
         Raises:
-            ControllerMoved: the fence is not the stored one. Parts may have been deleted before that was found.
-            StoreUnavailable: the outcome is unknown, for each of them: a mark that is gone says that all of it is.
+            ControllerMoved: the fence is not the stored one. Parts may have been deleted before that was detected.
+            StoreUnavailable: the outcome is unknown for each topic: a missing mark means that everything is deleted.
         """
 
     async def partitions_begun(self, topic: str) -> list[int]:
-        """The partitions of a topic that something is stored of besides their assignment, ascending."""
+        """Returns the partitions of a topic that have stored data besides their assignment, ascending."""
 
-    # -- requests that wait in the store, as Kafka's older tools leave them
+    # -- admin requests stored by Kafka's older tools
 
     async def request_reassignment(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> None:
-        """Leave a request for reassignments; an admin's write, not fenced.
+        """Store a request for reassignments; an unfenced admin write.
 
         Raises:
-            RequestWaits: one waits already.
+            RequestWaits: there is one already.
         """
 
     async def reassignment_request(self) -> dict[TopicPartition, tuple[int, ...]] | None:
-        """What is requested; None if nothing is.
+        """Returns the requested reassignments, or None if there is no request.
 
-        One that cannot be read is logged and counts as {}; if somebody mends it, REASSIGNMENT_REQUEST is told.
+        An unreadable request is logged and counts as {}; when it is repaired, REASSIGNMENT_REQUEST is reported.
         """
 
     async def set_reassignment_request(self, targets: Mapping[TopicPartition, tuple[int, ...]], fence: Fence) -> None:
-        """Replace what is left of the request; {} takes the request away.
+        """Replace the request by its remaining part; {} deletes the request.
 
         Raises:
             ControllerMoved: the fence is not the stored one.
         """
 
     async def request_preferred_election(self, partitions: Collection[TopicPartition]) -> None:
-        """Leave a request for preferred elections; an admin's write, not fenced.
+        """Store a request for preferred elections; an unfenced admin write.
 
         Raises:
-            RequestWaits: one waits already.
+            RequestWaits: there is one already.
         """
 
     async def preferred_election_request(self) -> list[TopicPartition] | None:
-        """What is requested, each partition once; None if nothing is.
+        """Returns the requested partitions, each once, or None if there is no request.
 
-        One that cannot be read is logged and counts as []; if somebody mends it, PREFERRED_ELECTION_REQUEST is told.
+        An unreadable request is logged and counts as []; when it is repaired, PREFERRED_ELECTION_REQUEST is reported.
         """
 
     async def delete_preferred_election_request(self, fence: Fence) -> None:
-        """Take the request away; nothing happens if there is none.
+        """Delete the request, if there is one.
 
         Raises:
             ControllerMoved: the fence is not the stored one.
@@ -333,87 +350,94 @@ class Store(Protocol):
     # -- features and producer ids
 
     async def features(self) -> Features | None:
-        """The finalized features; None if nothing is stored. One that cannot be read is logged and raises
-        StoreDamaged: it must not be overwritten."""
+        """Returns the finalized features, or None if none are stored.
+
+        Raises:
+            StoreDamaged: they cannot be read, and must not be overwritten. Also logged.
+        """
 
     async def write_features(self, features: Features, fence: Fence) -> Features:
-        """Store features, whatever stood there; the answer carries the version that they stand under now.
+        """Store features, whatever was stored before.
+
+        Returns:
+            the features with their new version.
 
         Raises:
             ControllerMoved: the fence is not the stored one.
         """
 
     async def producer_ids(self) -> tuple[ProducerIdBlock | None, int]:
-        """The block that was given away last, None if none was, and its version; it is made ready if it is missing.
+        """Returns the last allocated block, None if there is none, and its version. Creates a missing record.
 
         Raises:
-            StoreDamaged: it cannot be read, and must not be overwritten: ids could be given away twice. It is logged.
+            StoreDamaged: it cannot be read, and must not be overwritten: ids could be allocated twice. Also logged.
         """
 
     async def write_producer_ids(self, block: ProducerIdBlock, *, expected: int) -> bool:
-        """Note a block as given away, if version `expected` still stands. Not fenced, as in Kafka.
+        """Record a block as allocated if the stored version is `expected`. Not fenced, as in Kafka.
 
         Returns:
-            False if another version stands there.
+            False if the stored version is another one.
         """
 
     # -- leadership
 
     async def leaderships(self, names: Names) -> Leaderships:
-        """What is stored of some partitions, n >= 0."""
+        """Returns the stored leadership of n partitions, n >= 0."""
 
     async def commit(self, write: Write, fence: Fence) -> Committed:
-        """Keep new leadership, each row by compare-and-set on its own version, with the fence's epoch in it.
+        """Commit new leadership, each row by compare-and-set on its own version, with the fence's epoch in it.
 
-        Nothing is sent for n = 0.
+        n = 0 sends nothing.
 
         Raises:
-            ControllerMoved: the fence is not the stored one. Rows may have been kept before that was found.
+            ControllerMoved: the fence is not the stored one. Rows may have been committed before that was detected.
             StoreUnavailable: the outcome is unknown. Read back before writing again.
         """
 
     async def changes(self, since: tuple[int, ...] | None, *, last: bool = False) -> Changes:
-        """What was written since an earlier look, so that whoever keeps a copy need not read all of it again.
+        """Returns the entries written since an earlier call, so that a cached copy need not be read again as a whole.
 
-        Whatever was written when this is called, by whomever, is in the answer to this call or to an earlier one.
+        Every write that completed before this call, by any client, is in the result of this call or of an earlier one.
 
         Args:
-            since: the `position` of the earlier look. None for the first: nothing is known, and the store begins to
-                take note; from then on it may cost it something for every write. A position before the one that was
-                asked from last may be unknown to it.
-            last: no copy is kept any more: the store ceases to take note, and the position is of no use.
+            since: the `position` of the earlier result. None for the first call: nothing is known, and the store begins
+                to
+                record changes; from then on every write may cost it something. A position before the last one that was
+                passed may be unknown to the store.
+            last: the caller keeps no copy any longer: the store stops recording, and the position is useless.
         """
 
     async def watch_leaderships(self, names: Collection[TopicPartition]) -> None:
-        """From now on say LEADERSHIP for these partitions only, each time somebody writes one of them.
+        """Report LEADERSHIP for these partitions only, each time that any client writes one of them.
 
-        Writes of our own are told as well. Ends with our session; partitions of topics that are not there may be left
+        The client's own writes are reported as well. Ends with the session; partitions of missing topics may be left
         out.
         """
 
     async def write_isr(self, name: TopicPartition, state: Leadership, *, expected: int) -> int | None:
-        """A leader's own write of its ISR, as Kafka's brokers do below protocol level 2.7. Not fenced.
+        """Write an ISR as its leader does, like Kafka's brokers below protocol level 2.7. Not fenced.
 
-        `state.controller_epoch` is the epoch that came with the leadership.
+        `state.controller_epoch` is the epoch that was received with the leadership.
 
         Returns:
-            the new version, or None: another version than `expected` stands there.
+            the new version, or None if the stored version is not `expected`.
         """
 
     # -- notifications
 
     async def notify_isr(self, partitions: Sequence[TopicPartition]) -> None:
-        """Tell the controller that leaders have written the ISRs of some partitions."""
+        """Notify the controller that leaders have written the ISRs of some partitions."""
 
     async def notify_log_dir(self, broker: int) -> None:
-        """Tell the controller that a log directory of a broker failed."""
+        """Notify the controller that a log directory of a broker failed."""
 
     async def isr_notifications(self) -> list[Notification]: ...
 
     async def log_dir_notifications(self) -> list[Notification]: ...
 
     async def delete_notifications(self, notifications: Sequence[Notification], fence: Fence) -> None:
-        """Take away notifications; those that are gone already are passed over.
+        """Delete notifications; missing ones are skipped.
 
         Raises:
             ControllerMoved: the fence is not the stored one.

@@ -1,43 +1,43 @@
-"""Topics that were deleted since a client read them, whether or not they were created again.
+"""Topics that were deleted since a client read them, created again or not.
 
-A list of topics holds names. The name of a topic that was deleted and created again between two reads is in both, so
-that the list alone cannot show it. Each client notes which topic it read under a name, and what is gone of these, until
-its caller takes the note.
+A list of topics holds names. The name of a topic that was deleted and created again between two reads is in both lists,
+so a list alone does not show the deletion. Each client records the topics that it read, by name and number, and which
+of them were deleted, until its caller takes the record.
 """
 
 from collections.abc import Mapping
 
 
 class DeletedTopics:
-    """The topics that one client has read, each with the number that tells it from a later one of the same name."""
+    """The topics that one client has read, by name and number; a later topic of the same name has another number."""
 
     def __init__(self) -> None:
         self._read: dict[str, int] = {}
         self._deleted: set[str] = set()
 
-    def saw(self, topic: str, number: int) -> None:
-        """A topic was read."""
+    def record_read(self, topic: str, number: int) -> None:
+        """Record that a topic was read."""
         if self._read.get(topic, number) != number:
             self._deleted.add(topic)
         self._read[topic] = number
 
     def compare(self, topics: Mapping[str, int]) -> None:
-        """All topics that there are now."""
+        """Record deletions by comparison with the numbers of all existing topics."""
         for name in [name for name, number in self._read.items() if topics.get(name) != number]:
-            self.vanished(name)
+            self.record_deletion(name)
 
-    def vanished(self, topic: str) -> None:
-        """A topic was deleted."""
+    def record_deletion(self, topic: str) -> None:
+        """Record that a topic was deleted."""
         if self._read.pop(topic, None) is not None:
             self._deleted.add(topic)
 
     def take(self) -> frozenset[str]:
-        """The topics that were deleted; each is returned once."""
+        """Returns the deleted topics, each once."""
         deleted, self._deleted = frozenset(self._deleted), set()
         return deleted
 
     def forget(self, topic: str | None = None) -> None:
-        """The client knows itself that a topic is gone, or begins anew with all of them."""
+        """Discard the record of one topic, which the client itself deleted, or of all topics."""
         if topic is None:
             self._read.clear()
             self._deleted.clear()

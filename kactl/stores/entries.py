@@ -1,6 +1,6 @@
-"""Stored leadership as columns: one entry per partition, found by the number of its topic.
+"""Stored leadership as columns: one entry per partition, indexed by the number of its topic.
 
-Both embedded stores keep this in memory; the SQLite store rebuilds it from its snapshot and its journal.
+Both embedded stores keep this table in memory; the SQLite store rebuilds it from its snapshot and its journal.
 """
 
 import dataclasses
@@ -15,16 +15,16 @@ from kactl.state.rows import Bools, Ints, RowNumbers
 from .base import Committed, Found, Leaderships, Names, Outcome, Write
 
 NO_TOPIC: Final = -1
-# Each topic has a table from partition to row, as long as its highest partition. Kafka's largest clusters have some
-# millions of partitions in all; a number above this one is a mistake that would cost 4 MiB of memory and more.
+# Each topic has a table from partition to row, as long as its highest partition. Kafka's largest clusters have a few
+# million partitions in total; a higher number is an error that would cost 4 MiB of memory or more.
 PARTITION_LIMIT: Final = 1 << 20
-# Names of a few rows may come with the topics of the whole cluster; then the rows are looked up one by one.
+# `Names` of a few rows may hold the topics of the whole cluster; then the rows are looked up one by one.
 _FEW: Final = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entries:
-    """n stored entries, by value. `isr` is int32[K, n] with NO_BROKER in free places; `version` is the stored one."""
+    """n stored entries. `isr` is int32[K, n] with NO_BROKER in unused slots; `version` is the stored version."""
 
     topic: Ints
     partition: Ints
@@ -40,11 +40,11 @@ class Entries:
 
 
 class EntryTable:
-    """All entries that are stored. Topics are numbered from 0 up; numbers are never used again."""
+    """All stored entries. Topics are numbered from 0; numbers are never reused."""
 
     def __init__(self) -> None:
-        # Where the partitions of each topic begin in `_row_of`, and how many there is room for. Place 0 of `_row_of`
-        # stands for every partition that has no place of its own.
+        # `_begin`: index of each topic's first partition in `_row_of`; `_room`: length of the topic's table. Index 0 of
+        # `_row_of` stands for every partition without an index of its own.
         self._begin = np.zeros(0, np.int64)
         self._room = np.zeros(0, np.int32)
         self._row_of = np.full(1, -1, np.int32)
@@ -55,41 +55,41 @@ class EntryTable:
     def __len__(self) -> int:
         return self._count
 
-    def judge(self, write: Write, topic: Ints, controller_epoch: int) -> tuple[Committed, Entries, RowNumbers]:
-        """What becomes of a write, the entries that it makes, and where they are to stand. Nothing is changed.
+    def plan_write(self, write: Write, topic: Ints, controller_epoch: int) -> tuple[Committed, Entries, RowNumbers]:
+        """Returns the result of a write, the entries it creates, and their rows (-1 for a new one). Changes nothing.
 
         Args:
-            topic: int32[n], the number of each row's topic; NO_TOPIC where it is not there.
+            topic: int32[n], the number of each row's topic; NO_TOPIC if the topic does not exist.
         """
         partition = write.names.partition
         rows = self._rows(topic, partition)
         present = rows >= 0
-        standing = np.where(present, self._columns.version[rows], NO_VERSION) if self._count else rows
-        kept = standing == write.expected
-        homeless = kept & ~present & ((topic == NO_TOPIC) | (partition < 0) | (partition >= PARTITION_LIMIT))
-        kept &= ~homeless
-        outcome = np.where(kept, Outcome.COMMITTED, np.where(homeless, Outcome.FAILED, Outcome.CONFLICT)).astype(
+        stored = np.where(present, self._columns.version[rows], NO_VERSION) if self._count else rows
+        committed = stored == write.expected
+        invalid = committed & ~present & ((topic == NO_TOPIC) | (partition < 0) | (partition >= PARTITION_LIMIT))
+        committed &= ~invalid
+        outcome = np.where(committed, Outcome.COMMITTED, np.where(invalid, Outcome.FAILED, Outcome.CONFLICT)).astype(
             np.uint8
         )
-        version = np.where(kept, write.expected + 1, NO_VERSION).astype(np.int32)
-        which = slice(None) if kept.all() else kept
-        made = Entries(
-            topic=topic[which],
-            partition=partition[which],
-            leader=write.leader[which],
-            leader_epoch=write.leader_epoch[which],
-            isr=write.isr[:, which],
-            recovering=write.recovering[which],
-            version=version[which],
-            controller_epoch=np.full(np.count_nonzero(kept), controller_epoch, np.int32),
+        version = np.where(committed, write.expected + 1, NO_VERSION).astype(np.int32)
+        selection = slice(None) if committed.all() else committed
+        entries = Entries(
+            topic=topic[selection],
+            partition=partition[selection],
+            leader=write.leader[selection],
+            leader_epoch=write.leader_epoch[selection],
+            isr=write.isr[:, selection],
+            recovering=write.recovering[selection],
+            version=version[selection],
+            controller_epoch=np.full(np.count_nonzero(committed), controller_epoch, np.int32),
         )
-        return Committed(outcome, version), made, rows[which]
+        return Committed(outcome, version), entries, rows[selection]
 
     def put(self, entries: Entries, rows: RowNumbers | None = None) -> None:
-        """Keep entries as they are, new ones and such as replace what stood there; no partition twice.
+        """Store entries, adding new ones and replacing existing ones; no partition occurs twice.
 
         Args:
-            rows: what `judge` said, if nothing was put since.
+            rows: the rows that `plan_write` returned, if nothing was stored since.
         """
         if rows is None:
             rows = self._rows(entries.topic, entries.partition)
@@ -109,12 +109,12 @@ class EntryTable:
         columns.controller_epoch[rows] = entries.controller_epoch
 
     def read(self, topic: Ints, partition: Ints) -> Leaderships:
-        """What is stored of some partitions."""
+        """Returns the stored leadership of some partitions."""
         rows = self._rows(topic, partition)
-        found = rows >= 0
+        present = rows >= 0
         columns = self._columns
-        if found.all():
-            # The common case is a plain gather; nothing has to be blanked out.
+        if present.all():
+            # The common case is a plain gather without blanks.
             return Leaderships(
                 status=np.full(len(rows), Found.FOUND, np.uint8),
                 leader=columns.leader[rows],
@@ -125,30 +125,30 @@ class EntryTable:
                 recovering=columns.recovering[rows],
             )
         blank = Leaderships.of([None] * len(rows))
-        answer = dataclasses.replace(blank, isr=np.full((len(columns.isr), len(rows)), NO_BROKER, np.int32))
-        rows = rows[found]
-        answer.status[found] = Found.FOUND
-        answer.leader[found] = columns.leader[rows]
-        answer.leader_epoch[found] = columns.leader_epoch[rows]
-        answer.isr[:, found] = columns.isr[:, rows]
-        answer.partition_epoch[found] = columns.version[rows]
-        answer.controller_epoch[found] = columns.controller_epoch[rows]
-        answer.recovering[found] = columns.recovering[rows]
-        return answer
+        result = dataclasses.replace(blank, isr=np.full((len(columns.isr), len(rows)), NO_BROKER, np.int32))
+        rows = rows[present]
+        result.status[present] = Found.FOUND
+        result.leader[present] = columns.leader[rows]
+        result.leader_epoch[present] = columns.leader_epoch[rows]
+        result.isr[:, present] = columns.isr[:, rows]
+        result.partition_epoch[present] = columns.version[rows]
+        result.controller_epoch[present] = columns.controller_epoch[rows]
+        result.recovering[present] = columns.recovering[rows]
+        return result
 
     def partitions_of(self, topic: int) -> list[int]:
-        """The partitions of a topic that have an entry, ascending."""
-        return np.flatnonzero(self._places(topic) >= 0).tolist()
+        """Returns the partitions of a topic that have an entry, ascending."""
+        return np.flatnonzero(self._rows_of_topic(topic) >= 0).tolist()
 
     def remove(self, topic: int) -> None:
-        """Forget all entries of a topic; entries from the end move into their places."""
-        places = self._places(topic)
-        if not len(places):
+        """Remove all entries of a topic; entries from the end of the columns move into their rows."""
+        topic_rows = self._rows_of_topic(topic)
+        if not len(topic_rows):
             return
-        gone = np.sort(places[places >= 0])
-        left = self._count - len(gone)
-        holes = gone[gone < left]
-        movers = np.setdiff1d(np.arange(left, self._count, dtype=np.int32), gone, assume_unique=True)
+        removed = np.sort(topic_rows[topic_rows >= 0])
+        left = self._count - len(removed)
+        holes = removed[removed < left]
+        movers = np.setdiff1d(np.arange(left, self._count, dtype=np.int32), removed, assume_unique=True)
         for field in dataclasses.fields(Entries):
             column = getattr(self._columns, field.name)
             column[..., holes] = column[..., movers]
@@ -159,7 +159,7 @@ class EntryTable:
             self._repack()
 
     def _repack(self) -> None:
-        """Let the tables of topics stand one after another, without what was left behind between them."""
+        """Rewrite `_row_of` so that the tables of topics are contiguous, without the gaps left by moved tables."""
         room = self._room.astype(np.int64)
         begin = 1 + np.cumsum(room) - room
         before = np.repeat(self._begin - begin, room) + np.arange(1, 1 + int(room.sum()))
@@ -167,19 +167,19 @@ class EntryTable:
         self._begin, self._row_of_used = begin, len(self._row_of)
 
     def part(self, begin: int, end: int) -> Entries:
-        """Entries `begin` to `end`, in no order that means anything. They are views: use them up."""
+        """Returns entries `begin` to `end`, in arbitrary order, as views that are valid until the next change."""
         end = min(end, self._count)
         return Entries(**{f.name: getattr(self._columns, f.name)[..., begin:end] for f in dataclasses.fields(Entries)})
 
-    def _places(self, topic: int) -> Ints:
-        """int32[room]: the row of each partition of one topic, -1 where it has none. A view."""
+    def _rows_of_topic(self, topic: int) -> Ints:
+        """int32[room]: the row of each partition of one topic, -1 if it has none. A view."""
         if not 0 <= topic < len(self._begin):
             return np.zeros(0, np.int32)
         begin = int(self._begin[topic])
         return self._row_of[begin : begin + int(self._room[topic])]
 
     def _rows(self, topic: Ints, partition: Ints) -> RowNumbers:
-        """intp[n]: the row of each partition; -1 where it has none."""
+        """intp[n]: the row of each partition, -1 if it has none."""
         if not len(self._begin):
             return np.full(len(topic), -1, np.intp)
         known = (topic >= 0) & (topic < len(self._begin)) & (partition >= 0)
@@ -189,7 +189,7 @@ class EntryTable:
         return self._row_of[place].astype(np.intp)
 
     def _add(self, topic: Ints, partition: Ints, missing: Bools) -> RowNumbers:
-        """Give rows to those that have none. The rows of all."""
+        """Assign rows to the entries that have none. Returns the rows of all."""
         new_topic, new_partition = topic[missing], partition[missing]
         self._make_room(new_topic, new_partition)
         begin, end = self._count, self._count + len(new_topic)
@@ -206,7 +206,7 @@ class EntryTable:
         return rows
 
     def _make_room(self, topic: Ints, partition: Ints) -> None:
-        """Let each topic's table reach to its highest partition. A table that is too short moves to the end."""
+        """Extend each topic's table to its highest partition. A short table moves to the end of `_row_of`."""
         topics = int(topic.max()) + 1
         if topics > len(self._begin):
             more = max(topics, 2 * len(self._begin)) - len(self._begin)
@@ -215,16 +215,16 @@ class EntryTable:
         needed = np.zeros(len(self._room), np.int32)
         np.maximum.at(needed, topic, partition + np.int32(1))
         short = np.flatnonzero(needed > self._room)
-        # A table that grows once will grow again, so it doubles; a first one is as long as it has to be.
+        # A table that grows once will grow again, so it doubles; a new one gets exactly the length it needs.
         room = np.maximum(needed[short], 2 * self._room[short])
         begin = self._row_of_used + np.cumsum(room, dtype=np.int64) - room
         self._row_of_used += int(room.sum())
         if self._row_of_used > len(self._row_of):
             more = max(self._row_of_used, 2 * len(self._row_of)) - len(self._row_of)
             self._row_of = np.append(self._row_of, np.full(more, -1, np.int32))
-        for at in np.flatnonzero(self._room[short]).tolist():
-            old_begin, length = int(self._begin[short[at]]), int(self._room[short[at]])
-            self._row_of[begin[at] : begin[at] + length] = self._row_of[old_begin : old_begin + length]
+        for index in np.flatnonzero(self._room[short]).tolist():
+            old_begin, length = int(self._begin[short[index]]), int(self._room[short[index]])
+            self._row_of[begin[index] : begin[index] + length] = self._row_of[old_begin : old_begin + length]
         self._begin[short], self._room[short] = begin, room
 
 
@@ -253,15 +253,15 @@ def _grown(old: Entries, *, width: int, capacity: int) -> Entries:
 
 
 def topic_numbers(names: Names, known: Mapping[str, int]) -> Ints:
-    """int32[n]: the number of each row's topic; NO_TOPIC where it is not known."""
+    """int32[n]: the number of each row's topic; NO_TOPIC if it is unknown."""
     if len(names) * _FEW < len(names.topics):
-        rows = (known.get(names.topics[at].name, NO_TOPIC) for at in names.topic.tolist())
-        return np.fromiter(rows, np.int32, len(names))
+        numbers = (known.get(names.topics[index].name, NO_TOPIC) for index in names.topic.tolist())
+        return np.fromiter(numbers, np.int32, len(names))
     return np.array([known.get(topic.name, NO_TOPIC) for topic in names.topics], np.int32)[names.topic]
 
 
 def leader_write(name: TopicPartition, state: Leadership, *, expected: int) -> Write:
-    """A leader's write of its own ISR as a write of one row."""
+    """Returns a leader's write of its own ISR as a write of one row."""
     return Write(
         names=Names.of([name]),
         leader=np.array([state.leader], np.int32),

@@ -1,7 +1,7 @@
-"""A store in memory: for tests, simulations, benchmarks, and clusters that may forget.
+"""In-memory store for tests, simulations, benchmarks, and clusters whose state need not survive.
 
-Several clients share one `MemoryState`, as several processes share a server. Nothing is a thread, and no call waits for
-anything but its turn of the event loop, so each is atomic.
+Several clients share one `MemoryState`, as several processes share a server. There are no threads, and a call waits for
+nothing but one turn of the event loop, so every call is atomic.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -30,11 +30,11 @@ __all__ = ["MemoryState", "MemoryStore"]
 
 
 class MemoryStore(MemoryRequests):
-    """One client of a `MemoryState`; see `kactl.stores.base.Store` for what the methods promise.
+    """One client of a `MemoryState`; see `kactl.stores.base.Store` for the methods.
 
     Args:
-        state: what is shared with other clients; a new one if None.
-        clock: for the sessions of brokers. The client's own session ends when it is left, or by `expire`.
+        state: shared with other clients; a new one if None.
+        clock: for broker sessions. The client's own session ends on leaving the context, or by `expire`.
     """
 
     # -- the controllership
@@ -94,8 +94,8 @@ class MemoryStore(MemoryRequests):
         self._watches.arm_all(Changed.TOPIC, (topic.ref.name for topic in present))
         if self._watches.has_listener:
             for topic in present:
-                self._deleted_topics.saw(topic.ref.name, state.topic_numbers[topic.ref.name])
-        return join([topic.ref for topic in present], [topic.piece for topic in present])
+                self._deleted_topics.record_read(topic.ref.name, state.topic_numbers[topic.ref.name])
+        return join([topic.ref for topic in present], [topic.assignment for topic in present])
 
     async def create_topic(
         self, topic: TopicRef, assignment: Mapping[int, Assignment], config: Mapping[str, str]
@@ -111,14 +111,14 @@ class MemoryStore(MemoryRequests):
         """Create many topics at once, without configuration. Not fenced.
 
         Raises:
-            TopicExists: one of them is there; nothing was changed.
+            TopicExists: one of them exists; nothing was changed.
         """
         state = await self._turn()
         for topic in assignments.topics:
             if topic.name in state.topics:
                 raise TopicExists(topic.name)
-        for topic, piece in zip(assignments.topics, split(assignments), strict=True):
-            state.create_topic(topic, piece)
+        for topic, assignment in zip(assignments.topics, split(assignments), strict=True):
+            state.create_topic(topic, assignment)
         state.changed(Changed.TOPICS)
 
     async def write_assignment(
@@ -129,9 +129,9 @@ class MemoryStore(MemoryRequests):
             state.check(fence)
         if topic.name not in state.topics:
             raise NotFound("topic", topic.name)
-        held = state.topics[topic.name]
-        held.ref = topic if topic.id != ZERO_ID else held.ref
-        held.piece = TopicAssignment.of(assignment)
+        stored = state.topics[topic.name]
+        stored.ref = topic if topic.id != ZERO_ID else stored.ref
+        stored.assignment = TopicAssignment.of(assignment)
         state.topic_written(topic.name)
         state.changed(Changed.TOPIC, topic.name)
 
@@ -165,28 +165,28 @@ class MemoryStore(MemoryRequests):
         state = await self._turn()
         state.check(fence)
         topic = topic_numbers(write.names, state.topic_numbers)
-        committed, made, rows = state.entries.judge(write, topic, fence.epoch)
-        state.put(made, rows)
-        state.led(write.names, committed)
+        committed, entries, rows = state.entries.plan_write(write, topic, fence.epoch)
+        state.put(entries, rows)
+        state.report_leaderships(write.names, committed)
         return committed
 
     async def write_isr(self, name: TopicPartition, state: Leadership, *, expected: int) -> int | None:
-        held = await self._turn()
+        memory = await self._turn()
         write = leader_write(name, state, expected=expected)
-        topic = topic_numbers(write.names, held.topic_numbers)
-        committed, made, rows = held.entries.judge(write, topic, state.controller_epoch)
-        held.put(made, rows)
-        held.led(write.names, committed)
+        topic = topic_numbers(write.names, memory.topic_numbers)
+        committed, entries, rows = memory.entries.plan_write(write, topic, state.controller_epoch)
+        memory.put(entries, rows)
+        memory.report_leaderships(write.names, committed)
         return int(committed.version[0]) if committed.kept[0] else None
 
     async def changes(self, since: tuple[int, ...] | None, *, last: bool = False) -> Changes:
         state = await self._turn()
-        found = None if since is None else state.log.since(since[0])
-        if since is None or found is None:
+        entries = None if since is None else state.log.since(since[0])
+        if since is None or entries is None:
             return Changes.unknown((state.seq,))
         topics = frozenset(name for name, seq in state.topics_written.items() if seq > since[0])
         names = {number: name for name, number in state.topic_numbers.items()}
-        return Changes((state.seq,), False, topics, named(*found, names))
+        return Changes((state.seq,), False, topics, named(*entries, names))
 
     async def watch_leaderships(self, names: Collection[TopicPartition]) -> None:
         await self._turn()
@@ -209,20 +209,20 @@ class MemoryStore(MemoryRequests):
     async def delete_notifications(self, notifications: Sequence[Notification], fence: Fence) -> None:
         state = await self._turn()
         state.check(fence)
-        gone = [one for one in notifications if state.notifications.pop(one.key, None)]
-        for what in {_kind(one) for one in gone}:
-            state.changed(what)
+        deleted = [one for one in notifications if state.notifications.pop(one.key, None)]
+        for kind in {_kind(notification) for notification in deleted}:
+            state.changed(kind)
 
-    async def _notify(self, what: Changed, partitions: tuple[TopicPartition, ...], broker: int) -> None:
+    async def _notify(self, kind: Changed, partitions: tuple[TopicPartition, ...], broker: int) -> None:
         state = await self._turn()
         key = f"{next(state.notification_ids):010}"
         state.notifications[key] = Notification(key, partitions, broker)
-        state.changed(what)
+        state.changed(kind)
 
-    async def _notifications(self, what: Changed) -> list[Notification]:
+    async def _notifications(self, kind: Changed) -> list[Notification]:
         state = await self._turn()
-        self._watches.arm(what)
-        return [one for one in state.notifications.values() if _kind(one) is what]
+        self._watches.arm(kind)
+        return [notification for notification in state.notifications.values() if _kind(notification) is kind]
 
 
 def _kind(notification: Notification) -> Changed:

@@ -1,4 +1,4 @@
-"""One client of a store in memory: its session, its watches, and its turn at the shared state."""
+"""Base of `MemoryStore`: the client's session, its watches, and access to the shared state."""
 
 from collections.abc import Callable
 from types import TracebackType
@@ -19,7 +19,7 @@ from .watches import Watches
 
 
 class MemoryClient:
-    """What every part of a `MemoryStore` stands on; see there."""
+    """Base class of the parts of `MemoryStore`."""
 
     def __init__(self, state: MemoryState | None = None, *, clock: Clock | None = None) -> None:
         self.state = MemoryState() if state is None else state
@@ -32,12 +32,12 @@ class MemoryClient:
         self._broker_sessions: list[MemorySession] = []
 
     def another(self) -> Self:
-        """A second client of the same state."""
+        """Returns a second client of the same state."""
         return type(self)(self.state, clock=self._clock)
 
     async def __aenter__(self) -> Self:
-        stack = BlockStack("the store in memory")
-        self._tasks = await stack.enter_async_context(Background("a broker's session in memory"))
+        stack = BlockStack("the in-memory store")
+        self._tasks = await stack.enter_async_context(Background("a broker's session in the in-memory store"))
         self._stack = stack
         self._session = self.state.open_session()
         self.state.watches.append(self._watches)
@@ -47,7 +47,7 @@ class MemoryClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         if self._session is None or self._stack is None:
-            raise IllegalState("a MemoryStore was left that was not entered")
+            raise IllegalState("a MemoryStore was exited without being entered")
         self.state.watches.remove(self._watches)
         session, self._session = self._session, None
         self.state.end_session(session)
@@ -60,7 +60,7 @@ class MemoryClient:
         return ""
 
     def expire(self) -> None:
-        """End the client's own session as a server does with a silent one; a new session follows at once."""
+        """End the client's own session as a server does after its timeout; a new session is opened at once."""
         if self._session is None:
             raise IllegalState("a MemoryStore has no session before it is entered")
         self.state.end_session(self._session)
@@ -80,8 +80,8 @@ class MemoryClient:
         return session
 
     async def _turn(self) -> MemoryState:
-        """The state, after others had their turn: a call to a real store lets them have it, too."""
+        """Returns the state after one turn of the event loop, since a call to a real store yields as well."""
         if self._session is None:
-            raise IllegalState("a MemoryStore is used inside `async with` only")
+            raise IllegalState("a MemoryStore can only be used inside `async with`")
         await anyio.lowlevel.checkpoint()
         return self.state

@@ -1,4 +1,4 @@
-"""What people and brokers leave in a store in memory: marks for deletion, waiting requests, features, producer ids."""
+"""Admin data of the in-memory store: deletion marks, admin requests, features and producer ids."""
 
 from collections.abc import Collection, Mapping
 
@@ -13,7 +13,7 @@ from .memory_client import MemoryClient
 
 
 class MemoryRequests(MemoryClient):
-    """A part of `MemoryStore`; see `kactl.stores.base.Store` for what the methods promise."""
+    """Part of `MemoryStore`; see `kactl.stores.base.Store` for the methods."""
 
     # -- deletion
 
@@ -48,7 +48,7 @@ class MemoryRequests(MemoryClient):
         number = state.topic_numbers.get(topic)
         return [] if number is None else state.entries.partitions_of(number)
 
-    # -- requests that wait
+    # -- admin requests
 
     async def request_reassignment(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> None:
         state = await self._turn()

@@ -1,4 +1,4 @@
-"""What a store in memory holds, and the sessions that parts of it live by."""
+"""Shared state of the in-memory store, and the broker sessions of its clients."""
 
 import dataclasses
 import itertools
@@ -22,16 +22,16 @@ from .watches import Watches
 @dataclasses.dataclass(slots=True)
 class Topic:
     ref: TopicRef
-    piece: TopicAssignment
+    assignment: TopicAssignment
 
 
 class MemoryState:
-    """What is stored. It outlives the clients that share it."""
+    """The stored data. It outlives the clients that share it."""
 
     def __init__(self) -> None:
         self.epoch = 0
-        self.controller: tuple[ControllerRecord, int] | None = None  # and the session that holds it
-        self.brokers: dict[int, tuple[Broker, int]] = {}  # and the session that each lives by
+        self.controller: tuple[ControllerRecord, int] | None = None  # with the session that holds it
+        self.brokers: dict[int, tuple[Broker, int]] = {}  # with the session of each
         self.broker_epoch = 0
         self.sessions: set[int] = set()
         self.session_ids = itertools.count(1)
@@ -46,15 +46,15 @@ class MemoryState:
         self.configs: dict[str, dict[str, str]] = {}
         self.default_config: dict[str, str] = {}
         self.entries = EntryTable()
-        self.seq = 0  # of the newest change to a topic's entry, or to leadership
-        self.topics_written: dict[str, int] = {}  # and of the newest to each topic's entry
+        self.seq = 0  # of the last change to a topic's entry, or to leadership
+        self.topics_written: dict[str, int] = {}  # the `seq` of the last change to each topic's entry
         self.log = ChangeLog()
         self.notifications: dict[str, Notification] = {}
         self.notification_ids = itertools.count()
         self.watches: list[Watches] = []
 
-    def changed(self, what: Changed, name: str = "") -> None:
-        event = StoreEvent(what, name)
+    def changed(self, kind: Changed, name: str = "") -> None:
+        event = StoreEvent(kind, name)
         for watches in tuple(self.watches):
             watches.fire(event)
 
@@ -62,9 +62,9 @@ class MemoryState:
         if (fence.epoch, fence.version) != (self.epoch, self.epoch):
             raise ControllerMoved(ours=fence.epoch, theirs=self.epoch)
 
-    def create_topic(self, ref: TopicRef, piece: TopicAssignment) -> None:
+    def create_topic(self, ref: TopicRef, assignment: TopicAssignment) -> None:
         self.topic_numbers[ref.name] = next(self.next_topic_number)
-        self.topics[ref.name] = Topic(ref, piece)
+        self.topics[ref.name] = Topic(ref, assignment)
         self.topic_written(ref.name)
 
     def topic_written(self, topic: str) -> None:
@@ -72,13 +72,13 @@ class MemoryState:
         self.topics_written[topic] = self.seq
 
     def put(self, entries: Entries, rows: RowNumbers) -> None:
-        """Keep leadership, as the table of entries has judged."""
+        """Store the entries of a write, as planned by `EntryTable.plan_write`."""
         self.entries.put(entries, rows)
         self.seq += 1
         self.log.add(self.seq, entries.topic, entries.partition)
 
     def delete_topic(self, topic: str) -> None:
-        """All that is stored of a topic, but not the mark that asks for it."""
+        """Delete everything stored of a topic except its deletion mark."""
         self.configs.pop(topic, None)
         if self.topics.pop(topic, None):
             self.entries.remove(self.topic_numbers.pop(topic))
@@ -91,8 +91,8 @@ class MemoryState:
         if marked:
             self.changed(Changed.DELETIONS)
 
-    def led(self, names: Names, committed: Committed) -> None:
-        """Tell those who watch single partitions which of them were written."""
+    def report_leaderships(self, names: Names, committed: Committed) -> None:
+        """Report written partitions to the clients that watch single partitions."""
         watching = [watches for watches in self.watches if watches.leaderships]
         if watching:
             written = names.take(committed.kept)
@@ -105,20 +105,20 @@ class MemoryState:
         return session
 
     def end_session(self, session: int) -> None:
-        """Everything that lived by the session is gone; nothing happens for one that has ended."""
+        """End a session and remove everything that depends on it; a session that has ended is skipped."""
         self.sessions.discard(session)
         if self.controller and self.controller[1] == session:
             self.controller = None
             self.changed(Changed.CONTROLLER_GONE)
-        gone = [broker for broker, (_, holder) in self.brokers.items() if holder == session]
-        for broker in gone:
+        removed = [broker for broker, (_, holder) in self.brokers.items() if holder == session]
+        for broker in removed:
             del self.brokers[broker]
-        if gone:
+        if removed:
             self.changed(Changed.BROKERS)
 
 
 class MemorySession:
-    """A broker's session; see `kactl.stores.base.Session`. It expires on the clock of the client that opened it."""
+    """A broker's session; see `kactl.stores.base.Session`. It expires by the clock of the client that opened it."""
 
     def __init__(self, state: MemoryState, clock: Clock, timeout_ms: int) -> None:
         self._state = state
@@ -152,7 +152,7 @@ class MemorySession:
         self._state.end_session(self._id)
 
     async def expire_when_silent(self) -> None:
-        """Wait until the session has ended, and end it when it was silent for too long."""
+        """Wait until the session has ended; end it when its timeout has passed."""
         while self._id in self._state.sessions:
             left_ms = self._deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
@@ -164,4 +164,4 @@ class MemorySession:
         if self._clock.monotonic_ms() >= self._deadline_ms:
             self._state.end_session(self._id)
         if self._id not in self._state.sessions:
-            raise SessionExpired("the session of this broker has ended: open another one and register again")
+            raise SessionExpired("the session of this broker has ended: open a new one and register again")

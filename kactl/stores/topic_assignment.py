@@ -1,4 +1,4 @@
-"""The assignment of one topic as columns, and of many topics as one."""
+"""Assignment of a single topic as columns; conversion from and to the assignments of many topics."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -26,18 +26,20 @@ class TopicAssignment:
 
     @classmethod
     def of(cls, assignment: Mapping[int, Assignment]) -> Self:
-        columns = Assignments.of({TopicPartition("", partition): held for partition, held in assignment.items()})
+        columns = Assignments.of(
+            {TopicPartition("", partition): replicas for partition, replicas in assignment.items()}
+        )
         return cls(columns.partition, columns.replicas, columns.adding, columns.removing)
 
 
 def split(assignments: Assignments) -> list[TopicAssignment]:
-    """The piece of each of `assignments.topics`, in their order."""
+    """Returns the assignment of each of `assignments.topics`, in their order."""
     order = np.argsort(assignments.topic, kind="stable")
     bounds = np.searchsorted(assignments.topic[order], np.arange(len(assignments.topics) + 1))
-    pieces = []
+    parts = []
     for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         rows = order[begin:end]
-        pieces.append(
+        parts.append(
             TopicAssignment(
                 assignments.partition[rows],
                 assignments.replicas[:, rows],
@@ -45,14 +47,14 @@ def split(assignments: Assignments) -> list[TopicAssignment]:
                 assignments.removing[:, rows],
             )
         )
-    return pieces
+    return parts
 
 
-def join(topics: Sequence[TopicRef], pieces: Sequence[TopicAssignment]) -> Assignments:
-    """The assignments of some topics, piece by piece."""
-    sizes = np.array([len(piece) for piece in pieces], np.int32)
+def join(topics: Sequence[TopicRef], parts: Sequence[TopicAssignment]) -> Assignments:
+    """Returns the assignments of several topics as one set of columns."""
+    sizes = np.array([len(part) for part in parts], np.int32)
     count = int(sizes.sum())
-    width = max((len(piece.replicas) for piece in pieces if len(piece)), default=0)
+    width = max((len(part.replicas) for part in parts if len(part)), default=0)
     whole = Assignments(
         topics=tuple(topics),
         topic=np.repeat(np.arange(len(topics), dtype=np.int32), sizes),
@@ -62,13 +64,13 @@ def join(topics: Sequence[TopicRef], pieces: Sequence[TopicAssignment]) -> Assig
         removing=np.zeros((width, count), np.bool_),
     )
     begin = 0
-    for piece in pieces:
-        end = begin + len(piece)
+    for part in parts:
+        end = begin + len(part)
         if end > begin:
-            slots = len(piece.replicas)
-            whole.partition[begin:end] = piece.partition
-            whole.replicas[:slots, begin:end] = piece.replicas
-            whole.adding[:slots, begin:end] = piece.adding
-            whole.removing[:slots, begin:end] = piece.removing
+            slots = len(part.replicas)
+            whole.partition[begin:end] = part.partition
+            whole.replicas[:slots, begin:end] = part.replicas
+            whole.adding[:slots, begin:end] = part.adding
+            whole.removing[:slots, begin:end] = part.removing
         begin = end
     return whole

@@ -1,7 +1,7 @@
-"""Which reads armed a watch, and who is told when it fires.
+"""Armed watches of one client, and the listener that receives their events.
 
-As in ZooKeeper a watch fires once: several changes between two reads are one event, and whoever was told reads again.
-The leadership of single partitions is watched until other partitions are named.
+As in ZooKeeper a watch fires once: several changes between two reads are one event, and the listener reads again. The
+leadership of single partitions is watched until other partitions are named.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -13,7 +13,7 @@ from .base import Changed, StoreEvent
 
 Listener = Callable[[StoreEvent], None]
 
-# No read arms these: the owner of a session hears of it anyway, and who watches single partitions has named them.
+# No read arms these: session events always reach the listener, and watched partitions are named by `watch_leaderships`.
 _UNARMED: Final = frozenset(
     (
         Changed.SUSPENDED,
@@ -35,20 +35,20 @@ class Watches:
 
     @property
     def has_listener(self) -> bool:
-        """Whether anybody would be told."""
+        """Whether a listener is subscribed."""
         return self._listener is not None
 
     def subscribe(self, listener: Listener) -> None:
         self._listener = listener
 
-    def arm(self, what: Changed, name: str = "") -> None:
-        self._armed.add(StoreEvent(what, name))
+    def arm(self, kind: Changed, name: str = "") -> None:
+        self._armed.add(StoreEvent(kind, name))
 
-    def arm_all(self, what: Changed, names: Iterable[str]) -> None:
-        self._armed.update(StoreEvent(what, name) for name in names)
+    def arm_all(self, kind: Changed, names: Iterable[str]) -> None:
+        self._armed.update(StoreEvent(kind, name) for name in names)
 
     def fire(self, event: StoreEvent) -> None:
-        """Tell of a change, if what has changed was read since it was last told of."""
+        """Report a change if the changed data was read since the last report."""
         if event.what not in _UNARMED:
             key = StoreEvent(Changed.CONTROLLER) if event.what is Changed.CONTROLLER_GONE else event
             if key not in self._armed:
@@ -61,7 +61,7 @@ class Watches:
         self.leaderships = frozenset(names)
 
     def fire_leaderships(self, written: Iterable[TopicPartition]) -> None:
-        """Tell of those among some written partitions that are watched."""
+        """Report those of some written partitions that are watched."""
         if self._listener and self.leaderships:
             for name in self.leaderships.intersection(written):
                 self._listener(StoreEvent(Changed.LEADERSHIP, str(name)))

@@ -48,7 +48,7 @@ def test_a_topic_that_a_full_disk_rejects_is_not_reported_as_created(patient_up:
         failed = up("topic", "create", "lost", "--reason", REASON)
 
         assert failed.code == 1
-        assert "disk I/O error: look at its disk" in failed.err
+        assert "disk I/O error: check its disk" in failed.err
         up.until(lambda: ready(up)[0] == 503, "the probe fails")
         status = ready(up)[1]
         health = up("status", "-o", "json")
@@ -58,7 +58,7 @@ def test_a_topic_that_a_full_disk_rejects_is_not_reported_as_created(patient_up:
     assert session.result == "fail"
     assert "disk I/O error" in session.detail
     assert status.status == "failing"
-    assert status.detail.startswith(f"the store cannot be used: {up.data_dir / 'kactl.db'}: disk I/O error: look at")
+    assert status.detail.startswith(f"the store cannot be used: {up.data_dir / 'kactl.db'}: disk I/O error: check")
     (line,) = audited(up, "lost")
     assert line.startswith("create topic lost: unknown (")
     up.until(lambda: ready(up) == (200, Probe(status="ok", detail="this instance is the controller")), "there is room")

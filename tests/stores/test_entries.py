@@ -66,7 +66,7 @@ def keep(
         expected=expected,
     )
 
-    committed, made, where = table.judge(asked, topic_numbers(asked.names, KNOWN), controller_epoch)
+    committed, made, where = table.plan_write(asked, topic_numbers(asked.names, KNOWN), controller_epoch)
     table.put(made, where)
 
     for at, (key, row) in enumerate(change.items()):
@@ -86,7 +86,7 @@ def test_judging_changes_nothing() -> None:
     table = EntryTable()
     asked = write([TopicPartition("t0", 0)])
 
-    table.judge(asked, np.zeros(1, np.int32), 1)
+    table.plan_write(asked, np.zeros(1, np.int32), 1)
 
     assert len(table) == 0
     assert table.read(np.zeros(1, np.int32), np.zeros(1, np.int32)).status.tolist() == [Found.MISSING]
@@ -97,7 +97,7 @@ def test_a_partition_beyond_all_bounds_fails_alone(partition: int) -> None:
     table = EntryTable()
     asked = write([TopicPartition("t0", 0), TopicPartition("t0", partition)])
 
-    committed, made, where = table.judge(asked, np.zeros(2, np.int32), 1)
+    committed, made, where = table.plan_write(asked, np.zeros(2, np.int32), 1)
     table.put(made, where)
 
     assert committed.outcome.tolist() == [Outcome.COMMITTED, Outcome.FAILED]
@@ -108,7 +108,7 @@ def test_a_part_is_what_was_put() -> None:
     table = EntryTable()
     names = [TopicPartition(f"t{at % 5}", at) for at in range(1000)]
     asked = write(names, leader=list(range(1000)))
-    committed, made, _ = table.judge(asked, topic_numbers(asked.names, KNOWN), 3)
+    committed, made, _ = table.plan_write(asked, topic_numbers(asked.names, KNOWN), 3)
     table.put(made)
     copy = EntryTable()
 
@@ -124,7 +124,7 @@ def test_a_part_is_what_was_put() -> None:
 def test_a_partition_that_is_written_twice_at_once_is_a_bug() -> None:
     table = EntryTable()
     asked = write([TopicPartition("t0", 0)] * 2)
-    _, made, where = table.judge(asked, np.zeros(2, np.int32), 1)
+    _, made, where = table.plan_write(asked, np.zeros(2, np.int32), 1)
 
     with pytest.raises(AssertionError, match="twice"):
         table.put(made, where)
@@ -144,7 +144,7 @@ def test_topics_that_come_and_go_for_ever_take_no_more_room() -> None:
     for topic in range(500):
         names = [TopicPartition(f"t{topic}", at) for at in range(1_000)]
         asked = write(names)
-        _, made, where = table.judge(asked, np.full(1_000, topic, np.int32), 1)
+        _, made, where = table.plan_write(asked, np.full(1_000, topic, np.int32), 1)
         table.put(made, where)
         if topic > 2:
             table.remove(topic - 3)

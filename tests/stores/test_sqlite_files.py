@@ -16,7 +16,7 @@ from kactl.stores.base import Names
 from kactl.stores.sqlite import SqliteStore, journal, schema, snapshot
 from tests.contracts.store_clients import ALL, SESSION_MS, broker, lead, write
 
-from .tidying import tidy
+from .maintenance import run_maintenance
 
 pytestmark = pytest.mark.anyio
 
@@ -207,7 +207,7 @@ async def test_a_damaged_snapshot_is_found(
     monkeypatch.setattr(snapshot, "PART_ROWS", 2)
     monkeypatch.setattr(journal, "CHANGES_MAX", 1)
     async with SqliteStore(file) as store:
-        await tidy(store)
+        await run_maintenance(store)
     spoil(file, query)
 
     assert reason in (await refused(file)).reason

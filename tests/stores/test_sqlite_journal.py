@@ -18,7 +18,7 @@ from kactl.stores.sqlite.database import Database
 from tests.clocks import ManualClock
 from tests.contracts.store_clients import ALL, lead, write
 
-from .tidying import tidy
+from .maintenance import run_maintenance
 
 pytestmark = pytest.mark.anyio
 
@@ -88,7 +88,7 @@ async def test_a_long_journal_gives_way_to_a_snapshot(store: SqliteStore, monkey
     fence = await store.contest(1)
 
     await change(store, fence, range(30))
-    await tidy(store)
+    await run_maintenance(store)
     standing = tables(store.path)
     await change(store, fence, range(30, 35))
 
@@ -105,7 +105,7 @@ async def test_a_journal_of_many_bytes_gives_way_to_a_snapshot(
     fence = await store.contest(1)
 
     await store.commit(write(NAMES, leader=list(range(40))), fence)
-    await tidy(store)
+    await run_maintenance(store)
 
     assert tables(store.path) == {"journal": 0, "snapshot": 1}
 
@@ -120,7 +120,7 @@ async def test_another_process_follows_changes_and_snapshots(
         for begin in range(0, 60, 4):
             await change(store, fence, range(begin, begin + 4))
             if begin % 3:
-                await tidy(store)  # the other one did not see what this drops
+                await run_maintenance(store)  # the other one did not see what this drops
 
             ours, theirs = [await client.leaderships(Names.of(NAMES)) for client in (store, other)]
             assert same(ours, theirs)
@@ -137,7 +137,7 @@ async def test_two_processes_that_tidy_leave_one_snapshot(store: SqliteStore, mo
         await change(store, fence, range(10))
         found = await other.leaderships(Names.of(NAMES))
         for client in (store, other, store):
-            await tidy(client)
+            await run_maintenance(client)
 
         assert tables(store.path) == {"journal": 0, "snapshot": 1}
         assert same(await store.leaderships(Names.of(NAMES)), found)
@@ -149,7 +149,7 @@ async def test_the_log_is_moved_into_the_file(store: SqliteStore, monkeypatch: p
     fence = await store.contest(1)
     await store.commit(write(NAMES), fence)
 
-    await tidy(store)
+    await run_maintenance(store)
 
     with closing(sqlite3.connect(f"file:{store.path}?immutable=1", uri=True)) as alone:  # without the log
         assert alone.execute("SELECT count(*) FROM journal").fetchone() == (1,)

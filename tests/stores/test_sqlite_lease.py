@@ -163,8 +163,8 @@ async def test_a_busy_file_is_tried_again(
         assert store.trouble == ""
         told = [record.message for record in caplog.records if record.levelname == "ERROR"]
         assert len(told) == 2
-        assert "is tried again every" in told[0]
-        assert told[1] == "the store can be tended again"
+        assert "retrying every" in told[0]
+        assert told[1] == "the store can be used again"
         assert (await store.contest(1)).epoch == 1
 
 

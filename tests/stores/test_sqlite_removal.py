@@ -23,7 +23,7 @@ from tests.contracts.store_clients import (
     write,
 )
 
-from .tidying import tidy
+from .maintenance import run_maintenance
 
 pytestmark = pytest.mark.anyio
 
@@ -57,10 +57,10 @@ async def test_whoever_opens_the_file_later_finds_the_rest(
         await store.commit(write([OTHER_0], leader=7), fence)
         assert (await witness.leaderships(Names.of(ALL))).found.all()
         if snapshot_before:
-            await tidy(store)
+            await run_maintenance(store)
         await delete_topic(store, "orders", fence)
         if snapshot_after:
-            await tidy(store)
+            await run_maintenance(store)
         assert await entries(store) == 1
         assert not (await witness.leaderships(Names.of(ALL))).found.any()
         assert await entries(witness) == 1
@@ -156,7 +156,7 @@ async def test_writes_that_went_into_a_snapshot_unseen_count_as_writes(
         await watching.watch_leaderships([ORDERS_0])
         position = (await watching.changes(None)).position
         await writer.commit(write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)
-        await tidy(writer)  # the journal is empty now
+        await run_maintenance(writer)  # the journal is empty now
 
         assert (await watching.changes(position)).whole
         await recorder.wait_for(Changed.LEADERSHIP, "orders-0")

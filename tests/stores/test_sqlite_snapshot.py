@@ -15,7 +15,7 @@ from kactl.stores.sqlite.snapshot import BASES_APART
 from tests.clocks import ManualClock
 from tests.contracts.store_clients import delete_topic, write
 
-from .tidying import tidy, tidy_once
+from .maintenance import run_maintenance, run_maintenance_step
 
 pytestmark = pytest.mark.anyio
 
@@ -84,12 +84,12 @@ def parts(path: Path) -> list[int]:
 
 
 async def test_changes_come_between_its_parts(store: SqliteStore, fence: Fence) -> None:
-    await tidy(store)  # one that is replaced
+    await run_maintenance(store)  # one that is replaced
     await change(store, fence, NAMES)
     await change(store, fence, NAMES)
 
     steps = 0
-    while await tidy_once(store):
+    while await run_maintenance_step(store):
         steps += 1
         await change(store, fence, NAMES[steps : steps + 20 : 3])
         assert await loaded(store.path) == await held(store)
@@ -101,10 +101,10 @@ async def test_changes_come_between_its_parts(store: SqliteStore, fence: Fence) 
 
 async def test_it_is_begun_anew_after_a_topic_was_deleted(store: SqliteStore, fence: Fence) -> None:
     for _ in range(6):
-        assert await tidy_once(store)
+        assert await run_maintenance_step(store)
 
     await delete_topic(store, TOPICS[0], fence)  # entries of the last parts move into the first, which are written
-    await tidy(store)
+    await run_maintenance(store)
 
     assert (await held(store)).keys() == {name for name in NAMES if name.topic != TOPICS[0]}
     assert await loaded(store.path) == await held(store)
@@ -115,14 +115,14 @@ async def test_it_is_begun_anew_after_a_topic_was_deleted(store: SqliteStore, fe
 async def test_of_two_processes_the_first_to_finish_wins(store: SqliteStore, fence: Fence, was_first: bool) -> None:
     async with opened(store.path) as other:
         if was_first:
-            assert await tidy_once(store)
+            assert await run_maintenance_step(store)
         for _ in range(4):
-            assert await tidy_once(other)
+            assert await run_maintenance_step(other)
         await change(store, fence, NAMES)
-        await tidy(store)
+        await run_maintenance(store)
         base = 0 if was_first else BASES_APART
         assert parts(store.path) == list(range(base, base + 10)), "what the other one has written is gone"
-        await tidy(other)
+        await run_maintenance(other)
 
         assert parts(store.path)[0] == base, "the other one saw that there was nothing left to do"
         assert await loaded(store.path) == await held(store) == await held(other)
@@ -131,11 +131,11 @@ async def test_of_two_processes_the_first_to_finish_wins(store: SqliteStore, fen
 async def test_what_a_process_left_behind_goes_with_the_next_one(store: SqliteStore, fence: Fence) -> None:
     async with opened(store.path) as dying:
         for _ in range(5):
-            assert await tidy_once(dying)
+            assert await run_maintenance_step(dying)
     assert len(parts(store.path)) == 5
     assert await loaded(store.path) == await held(store), "before any is whole, all is in the journal"
 
-    await tidy(store)
+    await run_maintenance(store)
 
     assert parts(store.path) == list(range(BASES_APART, BASES_APART + 10))
 
@@ -144,23 +144,23 @@ async def test_one_that_never_comes_to_an_end_is_written_as_a_whole(
     store: SqliteStore, fence: Fence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in TOPICS[:2]:
-        assert await tidy_once(store)
+        assert await run_maintenance_step(store)
         await delete_topic(store, name, fence)
-    assert await tidy_once(store)
+    assert await run_maintenance_step(store)
 
     monkeypatch.setattr(database, "FAR_TOO_LONG", 2)
 
-    assert not await tidy_once(store)
+    assert not await run_maintenance_step(store)
     assert len(parts(store.path)) == 8
     assert await loaded(store.path) == await held(store)
 
 
 async def test_a_store_without_entries_has_one_of_no_parts(store: SqliteStore, fence: Fence) -> None:
-    await tidy(store)
+    await run_maintenance(store)
     for topic in TOPICS:
         await delete_topic(store, topic, fence)
 
-    await tidy(store)
+    await run_maintenance(store)
 
     assert parts(store.path) == []
     assert await loaded(store.path) == {}
@@ -179,7 +179,7 @@ async def test_whatever_comes_between_nothing_is_lost(tmp_path: Path, seed: int)
             step = chance.random()
             topic = chance.choice(TOPICS)
             if step < 0.5:
-                await tidy_once(client)
+                await run_maintenance_step(client)
             elif topic not in there:
                 await create(client, topic)
                 there.add(topic)

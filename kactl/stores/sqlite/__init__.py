@@ -1,16 +1,18 @@
-"""A store in one SQLite file: durable, for the processes of one host.
+"""Store in one SQLite file: durable, shared by the processes of one host.
 
-frame       bytes that know when they were damaged, and columns packed into them
-schema      what a file looks like; a file that is something else is refused and left as it is
-snapshot    all leadership at once, written part by part between changes
-journal     leadership: a snapshot, the changes since, and the columns in memory that both amount to
-checkpoint  the write-ahead log moved into the file, while others write
-database    transactions, and who is told of what they changed
-office      sessions and what lives by them: the controllership, registrations
-catalog     topics, configurations, notifications
-thread      the one thread in which all of the above runs
-lease       our own session, kept alive; the sessions of brokers; the look at what others have changed
-store       all of it as `kactl.stores.base.Store`
+frame              checksummed byte strings, and columns packed into them
+schema             file format; a file that is not a kactl store is rejected and left unchanged
+journal            leadership: a snapshot, the changes since, and the resulting columns in memory
+snapshot           all leadership at once, written part by part between changes
+partition_watches  single partitions whose writes are reported
+checkpoint         transfer of the write-ahead log into the file, concurrent with writes
+database           transactions, and the events of the changes they made
+sessions           leases and what depends on them: the controllership, registrations
+catalog            topics, configurations, notifications
+requests           deletion marks, admin requests, features, producer ids
+thread             the one thread in which all of the above runs
+lease              renewal of the client's own session; sessions of brokers; polling for changes of other processes
+store              all of it as `kactl.stores.base.Store`
 """
 
 from .lease import SqliteSession

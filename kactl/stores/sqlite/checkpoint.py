@@ -1,8 +1,7 @@
-"""Moving the write-ahead log into the file, which forces the file to disk.
+"""Transfer of the write-ahead log into the database file, which forces the file to disk.
 
-Most of it is done in a thread and over a connection of its own, so that no change waits for it. What was written
-meanwhile is moved by the database's own thread: only a log that has been moved as a whole begins anew, and does not
-grow for ever.
+Most of the transfer runs in its own thread and connection, so that no change waits for it. The database's thread then
+transfers what was written meanwhile: the log starts over, and stops growing, only after it was transferred as a whole.
 """
 
 import concurrent.futures
@@ -16,7 +15,7 @@ _MOVE = "PRAGMA wal_checkpoint(PASSIVE)"
 
 
 class Checkpoint:
-    """See the module; to be used by the thread that has `connection`."""
+    """Checkpoints of one file; to be used by the thread that owns `connection`."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path = path
@@ -25,10 +24,13 @@ class Checkpoint:
         self._moving: concurrent.futures.Future[None] | None = None
 
     def step(self, is_due: bool) -> bool:
-        """Begin if it is due, or end what was begun, as far as it has come. Whether the log has been moved.
+        """Begin a checkpoint if one is due, or complete one whose first part has ended.
+
+        Returns:
+            whether the whole log was transferred.
 
         Raises:
-            sqlite3.Error: it could not be; it is begun anew when it is due again.
+            sqlite3.Error: the checkpoint failed; another one begins when it is due.
         """
         if self._moving is None:
             if is_due:
@@ -43,11 +45,11 @@ class Checkpoint:
 
     @property
     def is_moving(self) -> bool:
-        """Whether something was begun that is to be ended."""
+        """Whether a checkpoint was begun and not completed."""
         return self._moving is not None
 
     def wait(self) -> None:
-        """Until what was begun can be ended."""
+        """Wait until the checkpoint can be completed."""
         if self._moving is not None:
             concurrent.futures.wait([self._moving])
 

@@ -1,4 +1,7 @@
-"""Transactions on one file, and who is told of what they changed. Everything here runs in the database's thread."""
+"""Transactions on one file, and the events of the changes they made.
+
+Everything in this module runs in the database's thread.
+"""
 
 import os
 import sqlite3
@@ -18,17 +21,17 @@ from .journal import Journal
 from .schema import BUSY_TIMEOUT_S, check_file, check_structure, create, damaged, migrate, open_read_only
 from .snapshot import Snapshot
 
-# Moving the write-ahead log into the file costs a second force to disk. It is done between changes, not within one,
-# and at this size, which keeps the log smaller than the file of a large cluster.
+# Transferring the write-ahead log into the file costs a second force to disk. It is done between changes, not within
+# one, and at this size, which keeps the log smaller than the file of a large cluster.
 LOG_BYTES_MAX: Final = 4 << 20
-# With a journal so many times too long, it is worth holding up changes for a snapshot as a whole.
+# If the journal is this many times too long, a whole snapshot is written at once, and changes wait for it.
 FAR_TOO_LONG: Final = 4
-# What a transaction writes besides its frame: some pages.
+# The size of a transaction besides its frame: some pages.
 _OVERHEAD_BYTES: Final = 16 << 10
 
 _REMEDIES: Final = {
     sqlite3.SQLITE_FULL: "make room on its disk",
-    sqlite3.SQLITE_IOERR: "look at its disk: at the room that is left, at quotas, and at `ulimit -f`",
+    sqlite3.SQLITE_IOERR: "check its disk for free space, the quotas, and `ulimit -f`",
     sqlite3.SQLITE_READONLY: "let the user that kactl runs as write to it and to its folder",
 }
 _SEALED: Final = (
@@ -42,7 +45,7 @@ _SEALED: Final = (
 
 
 class _Fingerprint(NamedTuple):
-    """Changes when a file is written to."""
+    """Changes when a file is written."""
 
     modified_ns: int
     size: int
@@ -50,10 +53,10 @@ class _Fingerprint(NamedTuple):
 
 
 class Database:
-    """One connection, with the leadership it holds in columns.
+    """One connection, and the leadership that it stores, in columns.
 
     Raises:
-        StoreDamaged: the file is damaged, or something else; it was left as it was.
+        StoreDamaged: the file is damaged, or not a kactl store; it was left unchanged.
     """
 
     def __init__(self, path: Path, clock: Clock) -> None:
@@ -61,8 +64,8 @@ class Database:
         self.journal = Journal(path)
         self._log_bytes = 0
         self._data_version = -1
-        self._snapshot: Snapshot | None = None  # the next one, as far as it is written
-        self._began_with = (0, 0)  # how long the journal was when that was begun
+        self._snapshot: Snapshot | None = None  # the next one, while it is being written
+        self._began_with = (0, 0)  # length of the journal when `_snapshot` was begun
         if not os.path.lexists(path):
             create(path)
         check_file(path)
@@ -80,18 +83,18 @@ class Database:
                 raise
 
     def close(self) -> None:
-        """The last process to close the file moves the log into it."""
+        """Close the connections. The last process to close the file transfers the log into it."""
         self.checkpoint.close()
         self.connection.close()
 
     def one(self, query: str, *values: object) -> Any:
-        """The first column of the first row; None if there is none."""
+        """Returns the first column of the first row, or None if there are no rows."""
         row = self.connection.execute(query, values).fetchone()
         return None if row is None else row[0]
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """One view of everything, with the columns in memory caught up. Inside another one it is that one."""
+        """A consistent view, with the columns in memory up to date. Nested uses share the outer view."""
         if self.connection.in_transaction:
             yield self.connection
             return
@@ -105,7 +108,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """A change that nobody comes between. It is kept, durably, when the block ends; not at all when it raises."""
+        """A serialized transaction: committed durably when the block ends, rolled back if the block raises."""
         try:
             self.connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
@@ -118,38 +121,38 @@ class Database:
             except BaseException:
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
-                # A commit that failed may have been kept after all: the columns are to find out before the next one.
+                # A failed commit may be durable after all: the next transaction reads the changes again.
                 self._data_version = -1
                 raise
         self._log_bytes += _OVERHEAD_BYTES
 
     def check_fence(self, fence: Fence) -> None:
-        """To be called within `writing`.
+        """Verify a fence, within `writing`.
 
         Raises:
-            ControllerMoved: somebody has been elected since.
+            ControllerMoved: a later controller has been elected.
         """
         epoch = self.one("SELECT epoch FROM meta")
         if (fence.epoch, fence.version) != (epoch, epoch):
             raise ControllerMoved(ours=fence.epoch, theirs=epoch)
 
-    def stamp(self, what: Changed, name: str = "") -> None:
-        """Note, within `writing`, that something changed."""
+    def stamp(self, kind: Changed, name: str = "") -> None:
+        """Record a change, within `writing`, so that all processes report it."""
         (stamp,) = self.connection.execute("UPDATE meta SET stamp = stamp + 1 RETURNING stamp").fetchone()
-        self.connection.execute("INSERT OR REPLACE INTO stamps VALUES (?, ?, ?)", (what.value, name, stamp))
+        self.connection.execute("INSERT OR REPLACE INTO stamps VALUES (?, ?, ?)", (kind.value, name, stamp))
 
-    def news(self) -> list[StoreEvent]:
-        """What has changed since this was last asked, by us or by others, in order."""
-        return [*self._stamped_news(), *self._written_news()]
+    def take_events(self) -> list[StoreEvent]:
+        """Returns the changes by any process since the last call, in order."""
+        return [*self._stamped_events(), *self._leadership_events()]
 
-    def _written_news(self) -> list[StoreEvent]:
-        watched = self.journal.watched
-        if not watched:
+    def _leadership_events(self) -> list[StoreEvent]:
+        watches = self.journal.watches
+        if not watches:
             return []
-        with self.reading():  # which brings the journal, and what it saw, up to now
-            return [StoreEvent(Changed.LEADERSHIP, str(name)) for name in watched.take()]
+        with self.reading():  # brings the journal and its watches up to date
+            return [StoreEvent(Changed.LEADERSHIP, str(name)) for name in watches.take()]
 
-    def _stamped_news(self) -> list[StoreEvent]:
+    def _stamped_events(self) -> list[StoreEvent]:
         with self._translated():
             changed = self.connection.execute(
                 "SELECT what, name, stamp FROM stamps WHERE stamp > ? ORDER BY stamp", (self._stamp,)
@@ -158,23 +161,27 @@ class Database:
                 return []
             self._stamp = changed[-1][2]
             vacant = self.one("SELECT controller FROM meta") is None
-        events = [StoreEvent(Changed(what), name) for what, name, _ in changed]
+        events = [StoreEvent(Changed(kind), name) for kind, name, _ in changed]
         return [
             StoreEvent(Changed.CONTROLLER_GONE) if vacant and event.what is Changed.CONTROLLER else event
             for event in events
         ]
 
-    def wrote(self, size: int) -> None:
-        """So many bytes of frames went into the log."""
+    def count_log_bytes(self, size: int) -> None:
+        """Count bytes of frames written to the log."""
         self._log_bytes += size
 
-    def tidy(self) -> bool:
-        """A step of what keeps the files small, short enough to come between changes. Whether another one is due."""
+    def run_maintenance(self) -> bool:
+        """Do one step of the maintenance that keeps the files small, short enough to run between changes.
+
+        Returns:
+            whether another step is due.
+        """
         if self._snapshot is not None or self.journal.is_long():
             try:
                 self._write_snapshot()
             except BaseException:
-                # Nobody knows which of its parts were kept.
+                # It is unknown which of its parts are stored.
                 self._snapshot = None
                 raise
         with self._translated():
@@ -183,7 +190,9 @@ class Database:
         return self._snapshot is not None
 
     def _write_snapshot(self) -> None:
-        """A part of it; all of it if that has failed for so long that the journal is far too long."""
+        """Write the next part of the snapshot, or all of it if that has failed for so long that the journal is far too
+        long.
+        """
         with self.writing() as connection:
             if self._snapshot is None or self._snapshot.is_void(connection, self.journal):
                 self._snapshot = None
@@ -195,24 +204,25 @@ class Database:
             done = self._snapshot.write_part(connection, self.journal)
             while not done and self.journal.is_long(times=FAR_TOO_LONG):
                 done = self._snapshot.write_part(connection, self.journal)
-        self.wrote(self._snapshot.size - before)
+        self.count_log_bytes(self._snapshot.size - before)
         if done:
             size, changes = self._began_with
             self.journal.snapshot_taken(snapshot_bytes=self._snapshot.size, size=size, changes=changes)
             self._snapshot = None
 
     def _catch_up(self) -> None:
-        # The number changes when another connection has committed. Our own changes are in the columns already.
+        # The number changes when another connection commits. The columns contain our own changes already.
         version = self.one("PRAGMA data_version")
         if version != self._data_version:
             self.journal.catch_up(self.connection)
             self._data_version = version
 
     def _check(self, path: Path) -> None:
-        """Look at everything without the right to write; the columns are loaded on the way.
+        """Check everything through a read-only connection; this loads the columns as well.
 
-        SQLite lays files beside one that it opens, be it for reading only. So a file without a write-ahead log is read
-        as one that nobody changes; only if somebody did is it read once more, as one that is in use.
+        SQLite creates files beside one that it opens, even for reading. A file without a write-ahead log is therefore
+        read
+        as one that does not change; only if it did change is it read again, as a file in use.
         """
         before = _fingerprint(path)
         if before.log_bytes:
@@ -231,14 +241,14 @@ class Database:
             present = check_structure(self.path, connection)
             connection.execute("BEGIN")
             self.journal.catch_up(connection)
-            for table, key, column, what in _SEALED:
+            for table, key, column, description in _SEALED:
                 if table not in present:
-                    continue  # the file is of an earlier schema
+                    continue  # absent from an earlier schema
                 for name, frame in connection.execute(f"SELECT {key}, {column} FROM {table}"):
                     try:
                         unseal(frame)
                     except FrameDamagedError as error:
-                        raise damaged(self.path, f"the {what.format(name)} is damaged ({error})") from error
+                        raise damaged(self.path, f"the {description.format(name)} is damaged ({error})") from error
         finally:
             connection.close()
 
@@ -252,13 +262,13 @@ class Database:
             raise self._translate(error) from error
 
     def _translate(self, error: sqlite3.Error) -> StoreDamaged | StoreUnavailable:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the detail
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return damaged(self.path, f"its pages are damaged ({error})")
-        remedy = _REMEDIES.get(code, "look at its file system")
-        return StoreUnavailable(f"{self.path}: {error}: {remedy}; then read back what was to be written")
+        remedy = _REMEDIES.get(code, "check its file system")
+        return StoreUnavailable(f"{self.path}: {error}: {remedy}; then read back before writing again")
 
 
 def _fingerprint(path: Path) -> _Fingerprint:
-    found, log = path.stat(), Path(f"{path}-wal")
-    return _Fingerprint(found.st_mtime_ns, found.st_size, log.stat().st_size if log.exists() else 0)
+    stat, log = path.stat(), Path(f"{path}-wal")
+    return _Fingerprint(stat.st_mtime_ns, stat.st_size, log.stat().st_size if log.exists() else 0)

@@ -1,9 +1,9 @@
-"""Bytes that know when they were damaged, and columns packed into them.
+"""Checksummed byte strings (frames), and columns packed into them.
 
     frame   = magic, CRC-32 of all that follows, payload
     columns = length of the header, header (MessagePack), the columns one after another, little-endian
 
-A column is stored in the narrowest integers that hold it, and not at all when it is the same throughout.
+A column is stored in the narrowest integer type that holds its values, and not at all if all values are equal.
 """
 
 import struct
@@ -15,14 +15,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-_MAGIC: Final = b"kcf1"  # the 1 is the version of this format
+_MAGIC: Final = b"kcf1"  # 1 is the version of this format
 _HEAD: Final = struct.Struct("<4sI")
 _LENGTH: Final = struct.Struct("<I")
 _NARROW: Final = tuple(np.dtype(code) for code in ("<i1", "<i2", "<i4"))
 
 
 class FrameDamagedError(ValueError):
-    """The bytes are not what was written."""
+    """The bytes are not those that were written."""
 
 
 def seal(payload: bytes) -> bytes:
@@ -30,16 +30,16 @@ def seal(payload: bytes) -> bytes:
 
 
 def unseal(frame: object) -> memoryview:
-    """What was sealed.
+    """Returns the payload of a frame.
 
     Raises:
-        FrameDamagedError: these are other bytes, or no bytes at all.
+        FrameDamagedError: the bytes are damaged, or not bytes at all.
     """
     if not isinstance(frame, bytes) or len(frame) < _HEAD.size:
         raise FrameDamagedError("it is cut short")
     magic, checksum = _HEAD.unpack_from(frame)
     if magic != _MAGIC:
-        raise FrameDamagedError(f"it begins with {magic.hex()} in place of {_MAGIC.hex()}")
+        raise FrameDamagedError(f"it begins with {magic.hex()} instead of {_MAGIC.hex()}")
     payload = memoryview(frame)[_HEAD.size :]
     if zlib.crc32(payload) != checksum:
         raise FrameDamagedError("its checksum does not match")
@@ -48,13 +48,13 @@ def unseal(frame: object) -> memoryview:
 
 class _Column(msgspec.Struct, frozen=True, array_like=True):
     name: str
-    slots: int  # -1 for a column of one dimension
-    code: str  # the numpy type; "" where every value is `value`
+    slots: int  # -1 for a one-dimensional column
+    code: str  # the numpy type; "" if every value is `value`
     value: int
 
 
 class _Header(msgspec.Struct, frozen=True, array_like=True):
-    """`kind` and `key` say what the frame is, so that one frame in the place of another is found out."""
+    """`kind` and `key` identify the frame, so that a frame in the place of another one is detected."""
 
     kind: str
     key: int
@@ -66,7 +66,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(_Header)
 
 
 def pack(kind: str, key: int, columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """A frame of some columns, each bool or int32, shaped [n] or [W, n]."""
+    """Returns a frame of some columns, each bool or int32, shaped [n] or [W, n]."""
     described, bodies, rows = [], [], 0
     for name, column in columns.items():
         rows = column.shape[-1]
@@ -81,7 +81,7 @@ def pack(kind: str, key: int, columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
 
 
 def kind_of(frame: object) -> str:
-    """What kind of columns a frame holds.
+    """Returns the kind of columns in a frame.
 
     Raises:
         FrameDamagedError: the frame is damaged.
@@ -93,29 +93,29 @@ def kind_of(frame: object) -> str:
 
 
 def _header(payload: memoryview) -> tuple[_Header, int]:
-    """The header, and where the columns begin."""
+    """Returns the header, and the offset of the columns."""
     (length,) = _LENGTH.unpack_from(payload)
-    at = _LENGTH.size + length
-    return _DECODER.decode(payload[_LENGTH.size : at]), at
+    end = _LENGTH.size + length
+    return _DECODER.decode(payload[_LENGTH.size : end]), end
 
 
 def unpack(kind: str, key: int, frame: object) -> dict[str, npt.NDArray[np.int32]]:
-    """The columns of a frame; bools come as integers.
+    """Returns the columns of a frame; bools are returned as integers.
 
     Raises:
-        FrameDamagedError: the frame is damaged, or is another one than `kind` and `key` say.
+        FrameDamagedError: the frame is damaged, or has another `kind` or `key`.
     """
     payload = unseal(frame)
     try:
-        header, at = _header(payload)
+        header, offset = _header(payload)
         if (header.kind, header.key) != (kind, key):
             raise FrameDamagedError(f"it is {header.kind} {header.key}")
         columns = {}
         for column in header.columns:
             shape = (header.rows,) if column.slots < 0 else (column.slots, header.rows)
             if column.code:
-                flat = np.frombuffer(payload, column.code, int(np.prod(shape)), at)
-                at += flat.nbytes
+                flat = np.frombuffer(payload, column.code, int(np.prod(shape)), offset)
+                offset += flat.nbytes
                 columns[column.name] = flat.astype(np.int32).reshape(shape)
             else:
                 columns[column.name] = np.full(shape, column.value, np.int32)

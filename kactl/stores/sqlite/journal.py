@@ -1,8 +1,9 @@
-"""Leadership in the database: a snapshot of all entries, the changes since, and the columns that both amount to.
+"""Leadership in the database: a snapshot of all entries, the changes since, and the resulting columns in memory.
 
-A change is one frame in `journal`, numbered without gaps. The columns in memory follow it: our own changes when they
-are committed, those of other processes when the database says that somebody else wrote to it. When the journal has
-grown to the size of the snapshot, the next snapshot takes its place. A deleted topic is a change as well: its removal.
+A change is one frame in `journal`, numbered without gaps. The columns in memory follow it: the process's own changes
+when they are committed, changes of other processes when the database has been written by another connection. When the
+journal reaches the size of the snapshot, a new snapshot replaces it. The removal of a deleted topic is a change as
+well.
 """
 
 import dataclasses
@@ -20,9 +21,9 @@ from .frame import FrameDamagedError, kind_of, pack, unpack
 from .partition_watches import PartitionWatches
 from .schema import damaged
 
-# Replaying a change costs about 50 us, however small it is; so many are a quarter of a second.
+# Replaying a change takes about 50 us, however small it is; this many take a quarter of a second.
 CHANGES_MAX: Final = 5_000
-# A journal of this size loads in about the time that opening the file takes; smaller ones are not worth a snapshot.
+# A journal of this size loads in about the time that opening the file takes; a shorter one is not worth a snapshot.
 JOURNAL_BYTES_MIN: Final = 4 << 20
 _COLUMNS: Final = tuple(field.name for field in dataclasses.fields(Entries))
 
@@ -33,14 +34,14 @@ def sealed(kind: str, key: int, entries: Entries) -> bytes:
 
 
 class Journal:
-    """The entries as the database has them, up to change `seq`. Every method runs inside a transaction of the caller.
+    """The stored entries, up to change `seq`. Every method runs inside a transaction of the caller.
 
-    Nothing of a transaction that may still fail gets into the columns: `append` gives what `applied` keeps afterwards.
+    The columns contain committed changes only: the caller passes the result of `append` to `applied` after the commit.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.watched = PartitionWatches()
+        self.watches = PartitionWatches()
         self._clear()
 
     def _clear(self) -> None:
@@ -50,15 +51,15 @@ class Journal:
         self._snapshot_bytes = 0
         self._journal_bytes = 0
         self._changes = 0
-        self.removals = 0  # of topics; each moves entries from one place to another
+        self.removals = 0  # number of removed topics; each removal moves entries
 
     def is_long(self, times: int = 1) -> bool:
-        """Whether a snapshot is due; or has been so long that the journal is `times` longer than it should be."""
+        """Returns whether a snapshot is due, or the journal is `times` longer than that."""
         enough = max(JOURNAL_BYTES_MIN, self._snapshot_bytes)
         return self._changes >= times * CHANGES_MAX or self._journal_bytes >= times * enough
 
     def catch_up(self, connection: sqlite3.Connection) -> None:
-        """Follow the changes that other processes have made; all there is, at first.
+        """Apply the changes of other processes; at first, everything stored.
 
         Raises:
             StoreDamaged: a frame is damaged or missing.
@@ -70,35 +71,35 @@ class Journal:
         for seq, frame in changes:
             if seq != self.seq + 1:
                 raise damaged(self._path, f"change {self.seq + 1} is missing")
-            removed = self._read_removal(seq, frame)
-            if removed is None:
+            topic = self._read_removal(seq, frame)
+            if topic is None:
                 self.applied(seq, self._read("change", seq, frame), len(frame))
             else:
-                self.removed(seq, removed, len(frame))
+                self.removed(seq, topic, len(frame))
 
     def append(self, connection: sqlite3.Connection, entries: Entries) -> tuple[int, int]:
-        """Write a change. Its number and its size in bytes."""
+        """Write a change. Returns its number and its size in bytes."""
         seq = self.seq + 1
         frame = sealed("change", seq, entries)
         connection.execute("INSERT INTO journal VALUES (?, ?)", (seq, frame))
         return seq, len(frame)
 
     def append_removal(self, connection: sqlite3.Connection, topic: int, *, behind: int = 0) -> tuple[int, int]:
-        """Write that all entries of a topic are gone, `behind` others of the same transaction; as `append`."""
+        """Write the removal of a topic's entries, after `behind` other removals of the transaction; see `append`."""
         seq = self.seq + 1 + behind
         frame = pack("removal", seq, {"topic": np.array([topic], np.int32)})
         connection.execute("INSERT INTO journal VALUES (?, ?)", (seq, frame))
         return seq, len(frame)
 
     def applied(self, seq: int, entries: Entries, size: int, rows: RowNumbers | None = None) -> None:
-        """A change is durable: keep it in memory."""
+        """Apply a durable change to the columns."""
         self.entries.put(entries, rows)
         self.log.add(seq, entries.topic, entries.partition)
-        self.watched.see(entries)
+        self.watches.record(entries)
         self._count(seq, size)
 
     def removed(self, seq: int, topic: int, size: int) -> None:
-        """The removal of a topic's entries is durable."""
+        """Apply a durable removal of a topic's entries."""
         self.entries.remove(topic)
         self.removals += 1
         self._count(seq, size)
@@ -109,7 +110,7 @@ class Journal:
         self._changes += 1
 
     def measure(self, connection: sqlite3.Connection) -> None:
-        """Look how long it is: another process may have put a snapshot in force since we last knew."""
+        """Measure the journal and the snapshot: another process may have put a snapshot in force."""
         self._changes, self._journal_bytes = connection.execute(
             "SELECT count(*), coalesce(sum(length(frame)), 0) FROM journal"
         ).fetchone()
@@ -119,39 +120,39 @@ class Journal:
         ).fetchone()
 
     def snapshot_taken(self, *, snapshot_bytes: int, size: int, changes: int) -> None:
-        """A snapshot is in force: what the journal holds has been made since it was begun, at this size and length."""
+        """Record a new snapshot. `size` and `changes` are the length of the journal when it was begun."""
         self._snapshot_bytes = snapshot_bytes
         self._journal_bytes -= size
         self._changes -= changes
 
     @property
     def length(self) -> tuple[int, int]:
-        """Bytes and changes in it."""
+        """Bytes and number of changes in the journal."""
         return self._journal_bytes, self._changes
 
     def _load(self, connection: sqlite3.Connection, seq: int, parts: int) -> None:
         removals = self.removals + 1
         self._clear()
-        self.removals = removals  # whatever was read before is elsewhere now
+        self.removals = removals  # all entries have moved
         (base,) = connection.execute("SELECT min(part) FROM snapshot").fetchone()
-        found = base = base or 0
+        expected = base = base or 0
         between = (base, base + parts)
         for part, frame in connection.execute(
             "SELECT part, frame FROM snapshot WHERE part >= ? AND part < ? ORDER BY part", between
         ):
-            if part != found:
+            if part != expected:
                 break
             self.entries.put(self._read("part", part, frame))
             self._snapshot_bytes += len(frame)
-            found += 1
-        if found != base + parts:
-            raise damaged(self._path, f"part {found - base} of the snapshot is missing, of {parts}")
+            expected += 1
+        if expected != base + parts:
+            raise damaged(self._path, f"part {expected - base} of the snapshot is missing, of {parts}")
         self.seq = seq
         self.log.begin(seq)
-        self.watched.see_all()
+        self.watches.record_all()
 
     def _read_removal(self, seq: int, frame: object) -> int | None:
-        """The topic, if a change is the removal of one."""
+        """Returns the removed topic, or None if the change is not a removal."""
         try:
             if kind_of(frame) != "removal":
                 return None
@@ -167,5 +168,5 @@ class Journal:
                 recovering=columns["recovering"].astype(np.bool_),
             )
         except (FrameDamagedError, KeyError) as error:
-            what = f"change {key}" if kind == "change" else f"part {key} of the snapshot"
-            raise damaged(self._path, f"{what} is damaged ({error})") from error
+            description = f"change {key}" if kind == "change" else f"part {key} of the snapshot"
+            raise damaged(self._path, f"{description} is damaged ({error})") from error

@@ -1,4 +1,4 @@
-"""What a process must do again and again, or lose it: keep its session alive, and look at what others have changed."""
+"""Periodic work of a process: renew its session, and poll for changes by other processes."""
 
 from collections.abc import Callable
 from typing import Final
@@ -13,15 +13,15 @@ from .thread import DatabaseThread
 
 _LOGGER = logger(__name__)
 
-# How soon a change by another process is seen. SQLite tells nobody; asking takes about 0.1 ms.
+# Delay until a change by another process is noticed. SQLite sends no notifications; a poll takes about 0.1 ms.
 POLL_MS: Final = 50
-# How long brokers took to miss one of them, in Kafka's default settings of many years.
+# The session timeout of Kafka's default settings for many years.
 SESSION_TIMEOUT_MS: Final = 6_000
-# Two renewals may fail, and the session still lasts.
+# Two renewals may fail without loss of the session.
 RENEWALS_PER_TIMEOUT: Final = 3
-# When so much of the timeout has passed since the last renewal, the session may be over before anybody says so: all
-# processes of a host share one clock, but whoever wakes late finds out late.
-DOUBT_AFTER: Final = 0.75
+# After this part of the timeout since the last renewal, the session may have ended unnoticed: all processes of a host
+# share one clock, but a process that wakes up late detects it late.
+SUSPENDED_AFTER: Final = 0.75
 _NO_SESSION: Final = 0  # SQLite numbers from 1
 
 
@@ -29,43 +29,43 @@ class Lease:
     """The sessions of one process.
 
     Args:
-        tell: is told of the loss of our own session, and of the next one.
+        listener: receives the loss of the client's own session, and the next session.
     """
 
     def __init__(
-        self, thread: DatabaseThread, tell: Callable[[StoreEvent], None], *, clock: Clock, timeout_ms: int
+        self, thread: DatabaseThread, listener: Callable[[StoreEvent], None], *, clock: Clock, timeout_ms: int
     ) -> None:
         self._thread = thread
-        self._tell = tell
+        self._listener = listener
         self._clock = clock
         self._timeout_ms = timeout_ms
         self._renewed_ms = 0  # boot time
-        self._others: list[int] = []
-        self._is_doubtful = False
+        self._broker_sessions: list[int] = []
+        self._suspended = False
         self.session = _NO_SESSION
-        self.trouble = ""  # why the store could not be tended at the last try; read in the loop's thread only
+        self.trouble = ""  # reason of the last failure; read in the loop's thread only
 
     async def open(self) -> None:
-        """Begin a session of our own. Sessions that are abandoned or have run out are ended first."""
+        """Open the client's own session. Abandoned and expired sessions are ended first."""
         abandoned = await self._thread.run(self._thread.sessions.end_abandoned_sessions)
         if abandoned:
-            _LOGGER.info("%d sessions of the process that ran here before are ended", abandoned)
+            _LOGGER.info("ended %d sessions of an earlier process", abandoned)
         await self._thread.run(self._thread.sessions.end_silent_sessions)
         self._renewed_ms = self._clock.boot_time().ms
         self.session = await self._thread.run(self._thread.sessions.open_session, self._timeout_ms)
 
     async def open_another(self, timeout_ms: int) -> "SqliteSession":
-        """A session for a broker; its owner keeps it alive."""
+        """Returns a session for a broker; its owner keeps it alive."""
         number = await self._thread.run(self._thread.sessions.open_session, timeout_ms)
-        self._others.append(number)
+        self._broker_sessions.append(number)
         return SqliteSession(self._thread, number, timeout_ms)
 
     async def close(self) -> None:
-        """End all of them, so that nobody has to wait until they run out."""
+        """End all sessions of this process, so that they need not time out."""
         try:
-            await self._thread.run(self._thread.sessions.close_sessions, [self.session, *self._others])
+            await self._thread.run(self._thread.sessions.close_sessions, [self.session, *self._broker_sessions])
         except StoreError:
-            _LOGGER.warning("the sessions of this process could not be ended and have to run out", exc_info=True)
+            _LOGGER.warning("the sessions of this process could not be ended and will time out", exc_info=True)
 
     async def contest(self, controller_id: int, *, take_over: bool) -> Fence:
         return await self._thread.run(
@@ -75,46 +75,46 @@ class Lease:
             take_over=take_over,
         )
 
-    async def tend(self) -> None:
-        """Does not end by itself. A store that fails is tried again; meanwhile the session may run out."""
+    async def run(self) -> None:
+        """Renew and poll until cancelled. A failure is retried; meanwhile the session may expire."""
         while True:
             await self._clock.sleep_ms(POLL_MS)
             try:
-                await self._tend_once()
+                await self._renew_and_poll()
                 if self.trouble:
-                    _LOGGER.error("the store can be tended again")
+                    _LOGGER.error("the store can be used again")
                 self.trouble = ""
-                self._trust()
+                self._report_connected()
             except StoreError as error:
-                self._doubt()
+                self._report_suspended()
                 if not self.trouble:
-                    # It soon costs the process its controllership, and nobody else tells the person who can help.
-                    _LOGGER.error("the store cannot be tended, and is tried again every %d ms: %s", POLL_MS, error)
+                    # The failure soon costs the process its controllership, and there is no other report of it.
+                    _LOGGER.error("the store cannot be used, retrying every %d ms: %s", POLL_MS, error)
                 self.trouble = str(error)
 
-    def _doubt(self) -> None:
-        """The store fails: see whether our session may have run out by now."""
-        late = self._clock.boot_time().ms - self._renewed_ms >= DOUBT_AFTER * self._timeout_ms
-        if late and not self._is_doubtful and self.session != _NO_SESSION:
-            self._is_doubtful = True
-            self._tell(StoreEvent(Changed.SUSPENDED))
+    def _report_suspended(self) -> None:
+        """After a failure: report SUSPENDED if the session may have expired by now."""
+        late = self._clock.boot_time().ms - self._renewed_ms >= SUSPENDED_AFTER * self._timeout_ms
+        if late and not self._suspended and self.session != _NO_SESSION:
+            self._suspended = True
+            self._listener(StoreEvent(Changed.SUSPENDED))
 
-    def _trust(self) -> None:
-        if self._is_doubtful and self.session != _NO_SESSION:
-            self._tell(StoreEvent(Changed.CONNECTED))
-        self._is_doubtful = False
+    def _report_connected(self) -> None:
+        if self._suspended and self.session != _NO_SESSION:
+            self._listener(StoreEvent(Changed.CONNECTED))
+        self._suspended = False
 
-    async def _tend_once(self) -> None:
-        if self.session != _NO_SESSION and not await self._thread.run(self._look):
+    async def _renew_and_poll(self) -> None:
+        if self.session != _NO_SESSION and not await self._thread.run(self._poll):
             self.session = _NO_SESSION
-            self._is_doubtful = False
-            self._tell(StoreEvent(Changed.SESSION_LOST))
+            self._suspended = False
+            self._listener(StoreEvent(Changed.SESSION_LOST))
         if self.session == _NO_SESSION:
             await self.open()
-            self._tell(StoreEvent(Changed.SESSION_OPENED))
+            self._listener(StoreEvent(Changed.SESSION_OPENED))
 
-    def _look(self) -> bool:
-        """In the database's thread: all that is due. Whether our session stands."""
+    def _poll(self) -> bool:
+        """Do everything that is due, in the database's thread. Returns whether the session still exists."""
         sessions, now_ms = self._thread.sessions, self._clock.boot_time().ms
         if now_ms - self._renewed_ms >= self._timeout_ms / RENEWALS_PER_TIMEOUT:
             try:
@@ -123,7 +123,7 @@ class Lease:
                 return False
             self._renewed_ms = now_ms
         sessions.end_silent_sessions()
-        self._thread.database.tidy()
+        self._thread.database.run_maintenance()
         return sessions.has_session(self.session)
 
 
@@ -144,9 +144,9 @@ class SqliteSession:
 
     async def keep_alive(self) -> None:
         if not self._thread.is_open:
-            raise SessionExpired(f"session {self.id} has ended with the store that it was opened through")
+            raise SessionExpired(f"session {self.id} ended when its store was closed")
         await self._thread.run(self._thread.sessions.keep_alive, self.id)
 
     async def close(self) -> None:
-        if self._thread.is_open:  # else it has ended already
+        if self._thread.is_open:  # otherwise it has ended already
             await self._thread.run(self._thread.sessions.close_sessions, [self.id])

@@ -1,6 +1,6 @@
-"""Single partitions whose leadership is watched, and which of them were written.
+"""Watches on the leadership of single partitions.
 
-Nothing is stored of it: every process sees every change in the journal anyway, and here it looks at what it sees.
+They are not stored: every process reads every change of the journal and compares it with its own watches.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ Key = tuple[int, int]  # the number of a topic, and a partition
 
 
 class PartitionWatches:
-    """See the module."""
+    """The watched partitions of one client, and those of them that were written."""
 
     def __init__(self) -> None:
         self._names: dict[int, TopicPartition] = {}
@@ -26,26 +26,26 @@ class PartitionWatches:
         return bool(self._names)
 
     def watch(self, names: Mapping[Key, TopicPartition]) -> None:
-        """These and no others, from now on."""
+        """Watch these partitions and no others."""
         self._names = {_key(*key): name for key, name in names.items()}
         self._keys = np.array(list(self._names), np.int64)
         self._written.clear()
 
-    def see(self, entries: Entries) -> None:
-        """Some entries were written."""
+    def record(self, entries: Entries) -> None:
+        """Record the watched partitions among some written entries."""
         if self._names:
             keys = (entries.topic.astype(np.int64) << 32) | entries.partition
             self._note(np.intersect1d(keys, self._keys))
 
-    def see_all(self) -> None:
-        """What was written is not known one by one."""
+    def record_all(self) -> None:
+        """Record all watched partitions as written, since the written entries are unknown."""
         self._note(self._keys)
 
     def _note(self, keys: npt.NDArray[np.int64]) -> None:
         self._written |= dict.fromkeys(self._names[key] for key in keys.tolist())
 
     def take(self) -> list[TopicPartition]:
-        """Those that were written since this was last asked."""
+        """Returns the partitions written since the last call."""
         written = list(self._written)
         self._written.clear()
         return written

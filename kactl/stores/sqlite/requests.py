@@ -1,6 +1,6 @@
-"""What people and brokers leave: marks for deletion, requests that wait, features, and blocks of producer ids.
+"""Deletion marks, admin requests, features, and blocks of producer ids.
 
-Everything here runs in the database's thread.
+Everything in this module runs in the database's thread.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -29,7 +29,7 @@ _PRODUCER_IDS: Final = "producer ids"
 
 
 class Requests:
-    """See the module."""
+    """Admin data of one database; see `kactl.stores.base.Store` for the methods."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -53,7 +53,7 @@ class Requests:
             self._unmark(topics)
 
     def delete_topics(self, topics: Sequence[str], fence: Fence) -> None:
-        """All of them in one transaction."""
+        """Delete topics in one transaction."""
         database = self._database
         with database.writing() as connection:
             database.check_fence(fence)
@@ -65,21 +65,21 @@ class Requests:
                     continue
                 connection.execute("DELETE FROM topics WHERE name = ?", (topic,))
                 removals.append((number, *database.journal.append_removal(connection, number, behind=len(removals))))
-                gone = (topic, Changed.TOPIC.value, Changed.TOPIC_CONFIG.value)
-                connection.execute("DELETE FROM stamps WHERE name = ? AND what IN (?, ?)", gone)
+                stamps = (topic, Changed.TOPIC.value, Changed.TOPIC_CONFIG.value)
+                connection.execute("DELETE FROM stamps WHERE name = ? AND what IN (?, ?)", stamps)
             self._unmark(topics)
             if removals:
                 database.stamp(Changed.TOPICS)
         for number, seq, size in removals:
             database.journal.removed(seq, number, size)
-            database.wrote(size)
+            database.count_log_bytes(size)
 
     def _unmark(self, topics: Collection[str]) -> None:
         delete = "DELETE FROM deletions WHERE topic = ?"
         if sum(self._database.connection.execute(delete, (topic,)).rowcount for topic in topics):
             self._database.stamp(Changed.DELETIONS)
 
-    # -- requests that wait
+    # -- admin requests
 
     def request_reassignment(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> None:
         self._request(_REASSIGNMENT, tuple(targets.items()), Changed.REASSIGNMENT_REQUEST, "reassignments")
@@ -96,8 +96,8 @@ class Requests:
                 self._write(_REASSIGNMENT, tuple(targets.items()), version=0)
 
     def request_preferred_election(self, partitions: Collection[TopicPartition]) -> None:
-        wanted = tuple(dict.fromkeys(partitions))
-        self._request(_PREFERRED_ELECTION, wanted, Changed.PREFERRED_ELECTION_REQUEST, "preferred elections")
+        content = tuple(dict.fromkeys(partitions))
+        self._request(_PREFERRED_ELECTION, content, Changed.PREFERRED_ELECTION_REQUEST, "preferred elections")
 
     def preferred_election_request(self) -> list[TopicPartition] | None:
         data = self._read(_PREFERRED_ELECTION)[0]
@@ -108,12 +108,12 @@ class Requests:
             self._database.check_fence(fence)
             self._drop(_PREFERRED_ELECTION)
 
-    def _request(self, record: str, content: Sequence[Any], what: Changed, words: str) -> None:
+    def _request(self, record: str, content: Sequence[Any], kind: Changed, description: str) -> None:
         with self._database.writing():
             if self._read(record)[0] is not None:
-                raise RequestWaits(words)
+                raise RequestWaits(description)
             self._write(record, content, version=0)
-            self._database.stamp(what)
+            self._database.stamp(kind)
 
     # -- features and producer ids
 
@@ -143,7 +143,7 @@ class Requests:
     # -- records
 
     def _read(self, name: str) -> tuple[memoryview | None, int]:
-        """What a record holds and its version; None and 0 for one that was never written."""
+        """Returns a record's content and version; None and 0 if it was never written."""
         with self._database.reading() as connection:
             row = connection.execute("SELECT data, version FROM records WHERE name = ?", (name,)).fetchone()
         return (None, 0) if row is None else (unseal(row[0]), row[1])

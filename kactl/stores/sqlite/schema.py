@@ -1,4 +1,4 @@
-"""What a file looks like, how one comes to be, and how one that is something else is found out and left alone."""
+"""File format: creation, checks and migration. A file that is not a kactl store is rejected and left unchanged."""
 
 import os
 import sqlite3
@@ -13,12 +13,12 @@ from kactl.runtime.logs import logger
 
 log = logger(__name__)
 
-# Stands in the header of the file: "kact".
+# In the header of the file: "kact".
 APPLICATION_ID: Final = 0x6B616374
 SCHEMA_VERSION: Final = 4
 
-# Another process holds the write lock for as long as one commit takes: a second at the most, for a large one on a slow
-# disk. After five it is stuck.
+# Another process holds the write lock during one commit: at most a second, for a large one on a slow disk. After five
+# seconds it hangs.
 BUSY_TIMEOUT_S: Final = 5.0
 
 _HEADER_BYTES: Final = 100
@@ -27,15 +27,15 @@ _MAGIC: Final = b"SQLite format 3\x00"
 _TABLES: Final = """
 CREATE TABLE meta (
     id INTEGER PRIMARY KEY CHECK (id = 1),
-    epoch INTEGER NOT NULL,               -- of the last election, the vacant office's too
-    controller INTEGER,                   -- who holds the office; NULL when nobody does
+    epoch INTEGER NOT NULL,               -- of the last election, also while there is no controller
+    controller INTEGER,                   -- id of the controller; NULL if there is none
     controller_session INTEGER,
     controller_since_ms INTEGER,
-    broker_epoch INTEGER NOT NULL,        -- the last that was given out
-    topic_number INTEGER NOT NULL,        -- the last that was given out
-    stamp INTEGER NOT NULL,               -- the last that was given out; see stamps
-    snapshot_seq INTEGER NOT NULL,        -- the last change that the snapshot holds
-    snapshot_parts INTEGER NOT NULL       -- those with the lowest numbers; behind them others may be in the making
+    broker_epoch INTEGER NOT NULL,        -- the last one assigned
+    topic_number INTEGER NOT NULL,        -- the last one assigned
+    stamp INTEGER NOT NULL,               -- the last one assigned; see stamps
+    snapshot_seq INTEGER NOT NULL,        -- the last change that the snapshot contains
+    snapshot_parts INTEGER NOT NULL       -- those with the lowest numbers; later ones belong to an unfinished snapshot
 );
 CREATE TABLE sessions (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -45,7 +45,7 @@ CREATE TABLE sessions (
 CREATE TABLE brokers (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE topics (
     name TEXT PRIMARY KEY,
-    number INTEGER NOT NULL UNIQUE,       -- stands for the topic in all frames; never used again
+    number INTEGER NOT NULL UNIQUE,       -- identifies the topic in all frames; never reused
     id BLOB NOT NULL,
     assignment BLOB NOT NULL
 ) WITHOUT ROWID;
@@ -54,26 +54,26 @@ CREATE TABLE default_config (id INTEGER PRIMARY KEY CHECK (id = 1), data BLOB NO
 CREATE TABLE notifications (id INTEGER PRIMARY KEY AUTOINCREMENT, broker INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE journal (seq INTEGER PRIMARY KEY, frame BLOB NOT NULL);
 CREATE TABLE snapshot (part INTEGER PRIMARY KEY, frame BLOB NOT NULL);
--- When each thing that can be watched was last changed, counted in changes.
+-- The last change of everything that can be watched, counted in changes.
 CREATE TABLE stamps (
     what TEXT NOT NULL, name TEXT NOT NULL, stamp INTEGER NOT NULL, PRIMARY KEY (what, name)
 ) WITHOUT ROWID;
 CREATE INDEX stamps_by_stamp ON stamps (stamp);
 INSERT INTO meta VALUES (1, 0, NULL, NULL, NULL, 0, -1, 0, 0, 0);
 """
-# What each schema has over the one before; a file of an earlier schema gets it when it is opened.
+# The additions of each schema version; an older file gets them when it is opened.
 _ADDED: Final = {
     2: """
 CREATE TABLE deletions (topic TEXT PRIMARY KEY) WITHOUT ROWID;  -- the topics that are marked
--- Single things that each have a version: requests that wait, the features, the last block of producer ids.
+-- Single records with a version: admin requests, the features, the last block of producer ids.
 CREATE TABLE records (name TEXT PRIMARY KEY, version INTEGER NOT NULL, data BLOB NOT NULL) WITHOUT ROWID;
 """,
-    3: "",  # parts of a snapshot may begin with another number than 0
-    # Leases by boot time. Under its new name the table is out of reach of a process that still runs an earlier version,
-    # and would go on to write its wall clock there.
+    3: "",  # the parts of a snapshot may begin with another number than 0
+    # Leases by boot time. The new table name is unknown to a process that still runs an earlier version and would go on
+    # writing its wall clock.
     4: """
 ALTER TABLE sessions RENAME TO leases;
-ALTER TABLE leases ADD COLUMN boot TEXT NOT NULL DEFAULT '';  -- of the host, which `expires_ms` belongs to
+ALTER TABLE leases ADD COLUMN boot TEXT NOT NULL DEFAULT '';  -- of the host, for `expires_ms`
 ALTER TABLE leases ADD COLUMN lock TEXT NOT NULL DEFAULT '';  -- see Holder
 ALTER TABLE leases ADD COLUMN turn TEXT NOT NULL DEFAULT '';
 """,
@@ -101,7 +101,7 @@ TABLES: Final = {1: _FIRST_TABLES, 2: _TABLES_SINCE_2, 3: _TABLES_SINCE_2, 4: _T
 
 
 def create(path: Path) -> None:
-    """Put an empty store at `path`, whole or not at all; nothing is done if a file appears there meanwhile."""
+    """Create an empty store at `path`, whole or not at all; a file that appears there meanwhile is kept."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
         os.close(descriptor)
@@ -123,7 +123,7 @@ def create(path: Path) -> None:
         try:
             os.link(new, path)
         except FileExistsError:
-            return  # another process was faster; its file is as good
+            return  # another process was faster; its file is equivalent
         _force_folder(path.parent)
     except (OSError, sqlite3.Error) as error:
         raise _refused(path, f"cannot be created ({error})", "name a folder that kactl may write to") from error
@@ -132,7 +132,7 @@ def create(path: Path) -> None:
 
 
 def check_file(path: Path) -> None:
-    """Refuse what is no store of ours, by its first bytes and its size, before SQLite gets to see it.
+    """Reject a file that is not a kactl store, by its first bytes and its size, before SQLite opens it.
 
     Raises:
         StoreDamaged: nothing was changed.
@@ -161,20 +161,20 @@ def check_file(path: Path) -> None:
 
 
 def open_read_only(path: Path, *, unchanging: bool = False) -> sqlite3.Connection:
-    """A connection that cannot write.
+    """Returns a connection that cannot write.
 
     Args:
-        unchanging: nobody writes to the file meanwhile; no other file is looked for beside it, or put there.
+        unchanging: the file is not written meanwhile; SQLite neither looks for other files beside it nor creates any.
     """
     options = "immutable=1" if unchanging else "mode=ro"
     return sqlite3.connect(f"file:{quote(str(path))}?{options}", uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
 
 
 def check_structure(path: Path, connection: sqlite3.Connection) -> frozenset[str]:
-    """Let SQLite look at its own pages, and see that all tables are there.
+    """Let SQLite check its pages, and verify that all tables exist.
 
     Returns:
-        the tables that a file of this schema version has.
+        the tables of a file of this schema version.
 
     Raises:
         StoreDamaged: nothing was changed.
@@ -193,10 +193,10 @@ def check_structure(path: Path, connection: sqlite3.Connection) -> frozenset[str
 
 
 def migrate(path: Path, connection: sqlite3.Connection, clock: Clock) -> None:
-    """Bring a file of an earlier schema to ours, in one transaction; nothing happens to one that has it.
+    """Migrate a file of an earlier schema to the current one, in one transaction.
 
-    Leases of a schema with wall-clock times last for one more timeout: their owners may still run, and cannot renew
-    them any more.
+    Leases of a schema with wall-clock times last for one more timeout: their owners may still run, and can no longer
+    renew them.
     """
     if _version(path, connection) == SCHEMA_VERSION:
         return
@@ -210,7 +210,7 @@ def migrate(path: Path, connection: sqlite3.Connection, clock: Clock) -> None:
             if version == _BOOT_TIME_SINCE:
                 now = clock.boot_time()
                 connection.execute("UPDATE leases SET boot = ?, expires_ms = ? + timeout_ms", (now.boot, now.ms))
-            log.info("%s is brought to schema version %d", path, version)
+            log.info("%s: migrated to schema version %d", path, version)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT")
     except BaseException:
@@ -220,7 +220,7 @@ def migrate(path: Path, connection: sqlite3.Connection, clock: Clock) -> None:
 
 
 def _version(path: Path, connection: sqlite3.Connection) -> int:
-    """The schema version as the database has it; the file's own header may be behind its write-ahead log."""
+    """The schema version from the database; the file's own header may be behind its write-ahead log."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return _check_version(path, version)
 
@@ -242,7 +242,7 @@ def _refused(path: Path, reason: str, remedy: str) -> StoreDamaged:
 
 
 def _check_size(path: Path, header: bytes, size: int) -> None:
-    # With a write-ahead log beside it, the file may rightly be behind its own header.
+    # With a write-ahead log beside it, the file may be shorter than its header says.
     log = Path(f"{path}-wal")
     if log.exists() and log.stat().st_size:
         return
@@ -253,8 +253,8 @@ def _check_size(path: Path, header: bytes, size: int) -> None:
         raise damaged(path, f"is cut short: {size} bytes of {expected}")
 
 
-def _number(header: bytes, at: int) -> int:
-    return int.from_bytes(header[at : at + 4], "big")
+def _number(header: bytes, offset: int) -> int:
+    return int.from_bytes(header[offset : offset + 4], "big")
 
 
 def _force_folder(folder: Path) -> None:

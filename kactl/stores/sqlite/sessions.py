@@ -1,16 +1,16 @@
 """Sessions and what depends on them: the controllership and the registrations of brokers.
 
-A session is a lease: a row with the boot time at which it ends unless it is renewed. The first process that finds a
-lease to be over ends the session and everything that depends on it. A lease is over if
+A session is a lease: a row with the boot time at which it ends unless it is renewed. The first process that detects an
+expired lease ends the session and everything that depends on it. A lease has expired if
 
 * its end has been reached,
 * it belongs to another boot of the host: no process that could renew it is left, or
-* it was renewed in the future, which only an earlier boot without a name explains.
+* it was renewed in the future, which only an earlier boot without an id explains.
 
-The clock is read inside the write transaction. Transactions of all processes of the host are one after the other, so no
-reading is older than the one that a stored lease was made with.
+The clock is read inside the write transaction. Write transactions of all processes of the host are serialized, so no
+reading is older than the one of a stored lease.
 
-Everything here runs in the database's thread.
+Everything in this module runs in the database's thread.
 """
 
 from typing import Final, NamedTuple
@@ -27,14 +27,14 @@ from .frame import seal, unseal
 
 _ENCODER = msgspec.msgpack.Encoder()
 _BROKER = msgspec.msgpack.Decoder(Broker)
-# A boot that either side cannot name is not known to be another one.
+# If either boot id is unknown, the boots count as the same.
 _IS_OVER: Final = (
     "(expires_ms <= :ms OR expires_ms - timeout_ms > :ms OR (boot <> :boot AND boot <> '' AND :boot <> ''))"
 )
 
 
 class Holder(NamedTuple):
-    """An exclusive lock that a process holds until its end, by which its sessions are known to be abandoned.
+    """An exclusive lock that a process holds until its end; it identifies abandoned sessions of earlier holders.
 
     Attributes:
         lock: the name of the lock, the same for every process that takes it; empty for none.
@@ -82,11 +82,11 @@ class Sessions:
             SessionExpired: too late.
         """
         with self._database.writing() as connection:
-            kept = connection.execute(
+            renewed = connection.execute(
                 f"UPDATE leases SET expires_ms = :ms + timeout_ms WHERE id = :id AND NOT {_IS_OVER}",
                 {"id": session, **self._now()},
             )
-            if not kept.rowcount:
+            if not renewed.rowcount:
                 raise _expired(session)
 
     def close_sessions(self, sessions: list[int]) -> None:
@@ -95,23 +95,23 @@ class Sessions:
                 self._end(session)
 
     def end_silent_sessions(self) -> None:
-        """End the sessions whose lease is over. Nothing is written if there are none."""
-        found = self._database.connection.execute(f"SELECT 1 FROM leases WHERE {_IS_OVER} LIMIT 1", self._now())
-        if found.fetchone():
+        """End the sessions whose lease has expired. Nothing is written if there are none."""
+        expired = self._database.connection.execute(f"SELECT 1 FROM leases WHERE {_IS_OVER} LIMIT 1", self._now())
+        if expired.fetchone():
             with self._database.writing():
                 self._end_silent()
 
     def end_abandoned_sessions(self) -> int:
-        """End the sessions of whoever held our lock before. Returns how many there were."""
+        """End the sessions of earlier holders of this process's lock. Returns their number."""
         lock, turn = self._holder
         if not lock:
             return 0
         with self._database.writing() as connection:
             abandoned = connection.execute("SELECT id FROM leases WHERE lock = ? AND turn <> ?", (lock, turn))
-            found = abandoned.fetchall()
-            for (session,) in found:
+            sessions = abandoned.fetchall()
+            for (session,) in sessions:
                 self._end(session)
-        return len(found)
+        return len(sessions)
 
     # -- the controllership
 
@@ -202,4 +202,4 @@ class Sessions:
 
 
 def _expired(session: int) -> SessionExpired:
-    return SessionExpired(f"session {session} has ended: open another one, and register or contest again")
+    return SessionExpired(f"session {session} has ended: open a new one, and register or contest again")

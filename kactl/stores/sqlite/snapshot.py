@@ -1,12 +1,12 @@
-"""The next snapshot, written a part at a time between changes, so that no change waits for all of it.
+"""The next snapshot, written part by part between changes, so that no change waits for all of it.
 
-Changes that are made meanwhile stay in the journal. Some parts hold them already; whoever loads the snapshot replays
-them all, which comes to the same. Only removals move entries from one part to another: after one the snapshot is begun
-anew.
+Changes made meanwhile stay in the journal. Some parts contain them already; loading the snapshot replays all of them,
+which has the same result. Only removals move entries from one part to another: after a removal the snapshot starts
+over.
 
-Each snapshot numbers its parts from a base of its own, above all that stand there, and the one in force has the lowest.
-Of several processes that write one, the first to finish wins: it removes what the others have written so far, and they
-see that theirs has become void.
+Each snapshot numbers its parts from its own base, above all existing parts; the snapshot in force has the lowest base.
+If several processes write one, the first to finish wins: it removes the parts of the others, which then find their own
+snapshot void.
 """
 
 import sqlite3
@@ -14,19 +14,19 @@ from typing import Final
 
 from .journal import Journal, sealed
 
-# About 1 MiB: forcing it to disk takes a few milliseconds. A damaged one is named.
+# About 1 MiB: forcing it to disk takes a few milliseconds. An error names the damaged part.
 PART_ROWS: Final = 1 << 16
-# From one base to the next. No snapshot has as many parts.
+# The distance of two bases. No snapshot has as many parts.
 BASES_APART: Final = 1 << 20
 
 
 class Snapshot:
-    """One that is being written. Every method runs inside a transaction that writes, with the journal caught up.
+    """A snapshot being written. Every method runs inside a write transaction, with the journal up to date.
 
-    If such a transaction fails, the snapshot is to be given up.
+    If such a transaction fails, the snapshot has to be discarded.
 
     Attributes:
-        seq: the last change that it holds for certain; the journal is kept from there on.
+        seq: the last change that it certainly contains; later changes stay in the journal.
         size: bytes of the parts written so far.
     """
 
@@ -40,14 +40,14 @@ class Snapshot:
         self.size = 0
 
     def is_void(self, connection: sqlite3.Connection, journal: Journal) -> bool:
-        """Whether there is no use in going on."""
+        """Returns whether continuing is useless."""
         return journal.removals != self._removals or _in_force(connection) != self._replaces
 
     def write_part(self, connection: sqlite3.Connection, journal: Journal) -> bool:
-        """Write the next part; with the last one it is in force.
+        """Write the next part; the last part puts the snapshot in force.
 
         Returns:
-            whether that was the last one.
+            whether that was the last part.
         """
         begin = self._parts * PART_ROWS
         if begin < len(journal.entries):

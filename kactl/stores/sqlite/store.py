@@ -1,4 +1,4 @@
-"""The SQLite store: the promises of `kactl.stores.base.Store` kept by one thread that has the database."""
+"""SQLite implementation of `kactl.stores.base.Store`. All database access runs in one thread."""
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -52,14 +52,14 @@ class SqliteStore:
     """One client of the store in a file.
 
     Args:
-        path: the file; it is created where there is none, in a folder that is there.
+        path: the file; it is created if it does not exist, in an existing folder.
         clock: sessions end by its boot time, which all processes of a host share.
-        session_timeout_ms: for how long the controllership outlives a process that was killed.
-        holder: an exclusive lock that this process holds until its end. On entering, the sessions of whoever held the
-            lock before are ended: that process has ended.
+        session_timeout_ms: how long the controllership outlives a process that was killed.
+        holder: an exclusive lock that this process holds until its end. On entering, the sessions of the previous
+            holder of the lock are ended, since that process has ended.
 
     Raises:
-        StoreDamaged: on entering; the file is damaged, or something else. It was left as it was.
+        StoreDamaged: on entering; the file is damaged, or not a kactl store. It was left unchanged.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class SqliteStore:
 
     @property
     def session_id(self) -> int:
-        """Our session's row in the table of leases; another one after each loss."""
+        """The row of the client's own session in the table of leases; it changes after each loss."""
         return self._lease.session
 
     async def __aenter__(self) -> Self:
@@ -89,7 +89,7 @@ class SqliteStore:
             stack.push_async_callback(self._close)
             await self._lease.open()
             tasks = await stack.enter_async_context(Background("the session of the SQLite store"))
-            tasks.start_soon(self._lease.tend)
+            tasks.start_soon(self._lease.run)
             self._stack = stack.pop_all()
         return self
 
@@ -97,7 +97,7 @@ class SqliteStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         if self._stack is None:
-            raise IllegalState("a SqliteStore was left that was not entered")
+            raise IllegalState("a SqliteStore was exited without being entered")
         stack, self._stack = self._stack, None
         return await stack.__aexit__(kind, error, trace)
 
@@ -144,22 +144,21 @@ class SqliteStore:
 
     async def topics(self) -> list[str]:
         arm = partial(self._watches.arm, Changed.TOPICS)
-        found = await self._thread.watch(arm, self._thread.catalog.topics)
-        if not self._watches.has_listener:
-            return sorted(found)
-        self._deleted_topics.compare(found)
-        return sorted(found)
+        numbers = await self._thread.watch(arm, self._thread.catalog.topics)
+        if self._watches.has_listener:
+            self._deleted_topics.compare(numbers)
+        return sorted(numbers)
 
     def take_deleted_topics(self) -> frozenset[str]:
         return self._deleted_topics.take()
 
     async def assignments(self, topics: Collection[str]) -> Assignments:
         arm = partial(self._watches.arm_all, Changed.TOPIC, topics)
-        found, numbers = await self._thread.watch(arm, self._thread.catalog.assignments, topics)
+        assignments, numbers = await self._thread.watch(arm, self._thread.catalog.assignments, topics)
         if self._watches.has_listener:
-            for ref, number in zip(found.topics, numbers, strict=True):
-                self._deleted_topics.saw(ref.name, number)
-        return found
+            for ref, number in zip(assignments.topics, numbers, strict=True):
+                self._deleted_topics.record_read(ref.name, number)
+        return assignments
 
     async def create_topic(
         self, topic: TopicRef, assignment: Mapping[int, Assignment], config: Mapping[str, str]
@@ -172,7 +171,7 @@ class SqliteStore:
         """Create many topics in one transaction, without configuration. Not fenced.
 
         Raises:
-            TopicExists: one of them is there; nothing was changed.
+            TopicExists: one of them exists; nothing was changed.
         """
         await self._thread.run(self._thread.catalog.create_topics, assignments.topics, split(assignments), {})
 
@@ -216,7 +215,7 @@ class SqliteStore:
     async def partitions_begun(self, topic: str) -> list[int]:
         return await self._thread.run(self._thread.catalog.partitions_begun, topic)
 
-    # -- requests that wait
+    # -- admin requests
 
     async def request_reassignment(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> None:
         await self._thread.run(self._thread.requests.request_reassignment, targets)

@@ -1,4 +1,4 @@
-"""The one thread that has the database, and the way into it from the event loop."""
+"""The one thread that accesses the database, and its interface to the event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,20 +20,20 @@ _T = TypeVar("_T")
 
 
 class DatabaseThread:
-    """Runs jobs one after another. After each, what has changed is told in the loop's thread, before the job's result.
+    """Runs jobs one after another. After each, changes are reported in the loop's thread, before the job's result.
 
-    A job whose caller is cancelled is finished all the same, unless it had not begun.
+    A job whose caller is cancelled still runs to its end, unless it had not begun.
 
     Args:
-        tell: is given every change, whoever made it.
+        listener: receives every change, by whichever process.
         holder: see `Sessions`.
     """
 
     def __init__(
-        self, path: Path, tell: Callable[[StoreEvent], None], *, clock: Clock, holder: Holder = NO_HOLDER
+        self, path: Path, listener: Callable[[StoreEvent], None], *, clock: Clock, holder: Holder = NO_HOLDER
     ) -> None:
         self._path = path
-        self._tell = tell
+        self._listener = listener
         self._clock = clock
         self._holder = holder
         self._parts: tuple[Database, Sessions, Catalog, Requests] | None = None
@@ -60,10 +60,10 @@ class DatabaseThread:
         return self._opened[3]
 
     async def open(self) -> None:
-        """Open the file, and load what it holds.
+        """Open the file and load its content.
 
         Raises:
-            StoreDamaged: the file was left as it was.
+            StoreDamaged: the file was left unchanged.
         """
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="kactl-sqlite")
         opened: list[Database] = []
@@ -75,7 +75,7 @@ class DatabaseThread:
         try:
             database = await asyncio.get_running_loop().run_in_executor(self._executor, open_database)
         except BaseException:
-            # A caller that is cancelled leaves the thread at work; what it opens belongs to it and is closed there.
+            # After cancellation the thread is still opening the file; it owns the database, and closes it.
             self._executor.submit(lambda: opened[0].close() if opened else None)
             self._executor.shutdown()
             raise
@@ -89,35 +89,35 @@ class DatabaseThread:
         self._executor = self._parts = None
 
     async def run(self, job: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Do a job in the thread."""
+        """Run a job in the thread. Returns its result."""
         loop = asyncio.get_running_loop()
 
         def work() -> _T:
             try:
                 return job(*args, **kwargs)
             finally:
-                self._tell_news(loop)
+                self._report_changes(loop)
 
         return await loop.run_in_executor(self._executor, work)
 
     async def watch(self, arm: Callable[[], None], job: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Do a job that reads. What it reads was told before `arm` is called; what comes later is told after."""
+        """Run a job that reads. Changes that it sees are reported before `arm` is called, later ones after."""
         loop = asyncio.get_running_loop()
 
         def work() -> _T:
             with self.database.reading():
-                self._tell_news(loop)
+                self._report_changes(loop)
                 loop.call_soon_threadsafe(arm)
                 return job(*args, **kwargs)
 
         return await loop.run_in_executor(self._executor, work)
 
-    def _tell_news(self, loop: asyncio.AbstractEventLoop) -> None:
-        for event in self.database.news():
-            loop.call_soon_threadsafe(self._tell, event)
+    def _report_changes(self, loop: asyncio.AbstractEventLoop) -> None:
+        for event in self.database.take_events():
+            loop.call_soon_threadsafe(self._listener, event)
 
     @property
     def _opened(self) -> tuple[Database, Sessions, Catalog, Requests]:
         if self._parts is None:
-            raise IllegalState("a SqliteStore is used inside `async with` only")
+            raise IllegalState("a SqliteStore can only be used inside `async with`")
         return self._parts

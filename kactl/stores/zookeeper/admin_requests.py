@@ -99,7 +99,7 @@ async def _read(
     requests: list[Any] = [client.exists(path, watch=watches is not None), client.get(path)]
     seen, node = (await client.ask_all(requests)).results
     if watches is not None:
-        watches.saw(path, Kind.DATA, seen)
+        watches.record_read(path, Kind.DATA, seen)
     if isinstance(node, NoNodeError):
         return None
     if isinstance(node, ZookeeperError):
@@ -109,7 +109,7 @@ async def _read(
     except layout.Malformed as error:
         log.warning("%s is no request and asks for nothing until it is mended: %s", path, error)
         if watches is not None:
-            watches.saw(path, Kind.DATA, None)  # so that whatever stands there next is a new one
+            watches.record_read(path, Kind.DATA, None)  # so that whatever stands there next is a new one
         return nothing
 
 

@@ -59,7 +59,7 @@ class ConfigChanges:
                 )
                 self._known = None
                 return
-            self._watches.saw(layout.CONFIG_CHANGES, Kind.CHILDREN, found)
+            self._watches.record_read(layout.CONFIG_CHANGES, Kind.CHILDREN, found)
             then({name for name in found[0] if name.startswith(layout.CONFIG_CHANGE_PREFIX)})
 
         self._client.submit([self._client.children(layout.CONFIG_CHANGES, watch=True)], listed)

@@ -42,7 +42,7 @@ async def read(client: Client, watches: Watches | None, *, sticky: bool) -> Cont
     *seen, held, epoch = responses.results
     if watches is not None:
         for path, found in zip(paths, seen, strict=True):
-            watches.saw(path, Kind.DATA, found)
+            watches.record_read(path, Kind.DATA, found)
     if isinstance(held, NoNodeError):
         return None
     data, stat = _found(layout.CONTROLLER, held)

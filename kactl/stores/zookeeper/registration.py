@@ -141,7 +141,7 @@ async def read_all(client: Client, watches: Watches | None) -> dict[int, Broker]
     if isinstance(listed, ZookeeperError):
         raise StoreError(f"{layout.BROKERS} could not be listed: {listed!r}")
     if watches is not None:
-        watches.saw(layout.BROKERS, Kind.CHILDREN, listed)
+        watches.record_read(layout.BROKERS, Kind.CHILDREN, listed)
     ids = sorted(int(name) for name in listed[0] if _is_id(name))
     responses = await client.ask_all([client.get(layout.broker(number), watch=watched) for number in ids])
     found = {number: _read(number, node, watches) for number, node in zip(ids, responses.results, strict=True)}
@@ -156,7 +156,7 @@ async def read_one(client: Client, number: int, watches: Watches | None) -> Brok
 def _read(number: int, node: Any, watches: Watches | None) -> Broker | None:
     path = layout.broker(number)
     if watches is not None:
-        watches.saw(path, Kind.DATA, node)
+        watches.record_read(path, Kind.DATA, node)
     if isinstance(node, NoNodeError):
         return None
     if isinstance(node, ZookeeperError):

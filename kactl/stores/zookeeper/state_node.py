@@ -134,4 +134,4 @@ async def watch(client: Client, names: Collection[TopicPartition], watches: Watc
     for path, result in zip(partitions, responses.results, strict=True):
         if isinstance(result, ZookeeperError):
             raise StoreError(f"{path} could not be watched: {result!r}")
-        watches.saw(path, Kind.DATA, result)
+        watches.record_read(path, Kind.DATA, result)

@@ -30,7 +30,7 @@ async def names(client: Client, path: str, watches: Watches | None) -> list[str]
     if isinstance(listed, ZookeeperError):
         raise StoreError(f"{path} could not be listed: {listed!r}")
     if watches is not None:
-        watches.saw(path, Kind.CHILDREN, listed)
+        watches.record_read(path, Kind.CHILDREN, listed)
     return sorted(listed[0])
 
 

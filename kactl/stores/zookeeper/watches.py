@@ -87,14 +87,14 @@ class Watches:
         self._heeded: list[set[str]] = []  # get the paths of whatever fires
         self.topics = DeletedTopics()
 
-    def saw(self, path: str, kind: Kind, result: Any) -> None:
+    def record_read(self, path: str, kind: Kind, result: Any) -> None:
         """A watched read was answered: with (something, stat), a stat, or None where `exists` found nothing."""
         if isinstance(result, ZookeeperError):
             return
         mark = self._armed[path, kind] = _mark(kind, result)
         topic = _topic(path)
         if topic is not None and mark != _ABSENT:
-            self.topics.saw(topic, mark.created)
+            self.topics.record_read(topic, mark.created)
 
     async def read(self, paths: Sequence[str]) -> list[Any]:
         """The data of some nodes, as (data, stat) or an error for each, all of them watched from then on."""
@@ -116,7 +116,7 @@ class Watches:
                 continue  # what was armed is gone with its connection
             for path, node in zip(paths, nodes, strict=True):
                 if path not in fired:
-                    self.saw(path, Kind.DATA, node)
+                    self.record_read(path, Kind.DATA, node)
             once_more = [at for at, path in enumerate(paths) if path in fired]
             again = await self._read_each([paths[at] for at in once_more])
             for at, node in zip(once_more, again, strict=True):
@@ -127,7 +127,7 @@ class Watches:
     async def _read_each(self, paths: Sequence[str]) -> list[Any]:
         responses = await self._client.ask_all([self._client.get(path, watch=True) for path in paths])
         for path, node in zip(paths, responses.results, strict=True):
-            self.saw(path, Kind.DATA, node)
+            self.record_read(path, Kind.DATA, node)
         return responses.results
 
     def name_leaderships(self, partitions: Mapping[str, TopicPartition]) -> None:
@@ -221,7 +221,7 @@ class Watches:
         del self._armed[path, kind]
         topic = _topic(path)
         if topic is not None and now is not None and now.created != before.created:
-            self.topics.vanished(topic)
+            self.topics.record_deletion(topic)
         if kind is Kind.CHILDREN:
             self._tell(EventType.CHILD, path)
         else:
@@ -252,7 +252,7 @@ class Watches:
             # That a broker or a topic vanished is told by its parent, unless a new one of the name is there already.
             topic = _topic(path)
             if topic is not None:
-                self.topics.vanished(topic)
+                self.topics.record_deletion(topic)
         elif event == EventType.CHANGED:
             parent, _, name = path.rpartition("/")
             if parent == layout.BROKERS:

@@ -66,7 +66,7 @@ async def test_what_is_there_is_looked_up_and_not_overwritten() -> None:
         await w.create("t", [[1, 2]])
         # Somebody else was faster, and the controller has not heard of it.
         held = {0: Assignment((1, 2)), 1: Assignment((2, 1)), 2: Assignment((2,))}
-        w.store.state.topics["t"].piece = type(w.store.state.topics["t"].piece).of(held)
+        w.store.state.topics["t"].assignment = type(w.store.state.topics["t"].assignment).of(held)
 
         with pytest.raises(InvalidPartitions, match="2 partitions, and the topic has 3"):
             await w.controller.grow_topic("t", 2)

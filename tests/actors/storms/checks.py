@@ -57,7 +57,7 @@ class Writes:
         """Whether an ISR was written for an earlier topic of this name, as none of its brokers is assigned now."""
         topic, partition = key
         (name,) = (name for name, number in self._state.topic_numbers.items() if number == topic)
-        piece = self._state.topics[name].piece
+        piece = self._state.topics[name].assignment
         return isr.isdisjoint(piece.replicas[:, piece.partition == partition].ravel().tolist())
 
     def _must(self, holds: bool, what: str) -> None:
