@@ -85,7 +85,7 @@ def tables() -> "dict[str, tuple[str, tuple[Column, ...]]]":
         "files": ("what each file is and can tell", FILE_COLUMNS),
         "levels": ("which levels were logged when", LEVEL_COLUMNS),
     }
-    made |= {job.name: (job.says, job.columns) for job in JOBS}
+    made |= {job.name: (job.description, job.columns) for job in JOBS}
     return made | {_TIMED: ("the events, on one clock; all of their columns, and these", timed.COLUMNS)}
 
 

@@ -1,4 +1,4 @@
-"""The jobs: events in, one answer each out, as DataFrames that build on each other.
+"""Jobs that compute one table each from the events, as DataFrames that build on each other.
 
     events ─▶ skew, lives ─▶ timed ─┬─▶ states ─▶ leadership ─┬─▶ outages, unclean, churn
                                     ├─▶ absences ─────────────┘
@@ -6,6 +6,7 @@
                                     ├─▶ audit, flapping
                                     └─▶ controllers, requests, deletions, reassignments
 
-Each module has its job: a function of DataFrames, and the columns of what it returns. `catalog.py` knows them all,
-`running.py` runs them and keeps what they return beside the events.
+A job is a function of DataFrames plus the columns of its result. Most jobs are a module; `audit`, `losses`, `outages`
+and `unclean` are folders. `catalog` lists all jobs, `running` runs them and stores their results beside the events. The
+table `lives` is computed by `topic_incarnations`, the table `turns` by `log_segments`.
 """

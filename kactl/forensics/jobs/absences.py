@@ -1,7 +1,7 @@
-"""When which broker was away, as the controller saw it and as its own log shows it.
+"""Job `absences`: when each broker was absent, as controllers saw it and as its own log shows it.
 
-What controllers say of brokers is little, and is gone through in order of time by `membership`. The brokers' own lines
-are many, and are asked only for the first and the last on either side of each absence.
+Controllers write few lines about brokers, and `membership` processes them in time order. Brokers write many lines; only
+the first and the last on either side of each absence are read.
 """
 
 import datetime
@@ -16,52 +16,51 @@ from kactl.forensics.events import Column
 from . import around, membership, silence
 from .job import BOOL, INT, LONG, TEXT, TIME, Job
 from .lines import is_a
-from .membership import Absence, Said
+from .membership import Absence, BrokerLine
 from .sessions import Sessions
 
 COLUMNS: Final = (
-    Column("broker", INT, "which broker"),
+    Column("broker", INT, "the broker"),
     Column(
         "detected_at", TIME, "when a controller took note that it was gone (C3, C4, fenced); null: gone from before"
     ),
-    Column("back_at", TIME, "when a controller took note that it was back; null if it never was"),
+    Column("back_at", TIME, "when a controller detected that it was back; null if never"),
     Column(
         "last_sign_at",
         TIME,
-        "its own last line of those that say something, before `detected_at`; null without its log: it died between "
-        "the two",
+        "its own last significant line before `detected_at`; null without its log: it died between the two",
     ),
-    Column("first_sign_at", TIME, "its own first line of the time after; null without its log"),
-    Column("shutdown_at", TIME, "when its controlled shutdown was asked for; null if it was not"),
-    Column("planned", BOOL, "whether it went by a controlled shutdown"),
+    Column("first_sign_at", TIME, "its own first line afterwards; null without its log"),
+    Column("shutdown_at", TIME, "when its controlled shutdown was requested; null if it was not"),
+    Column("planned", BOOL, "whether it left by a controlled shutdown"),
     Column(
         "how",
         TEXT,
-        "failed, stopped, bounced (gone and back before it was noticed), fenced, or controller (it was the controller, "
-        "and the next one found it gone)",
+        "failed, stopped, bounced (gone and back before it was detected), fenced, or controller (was the controller, "
+        "and the next one found it absent)",
     ),
-    Column("controller", INT, "the controller that took note"),
-    Column("error_us", LONG, "by how much the broker's own times may be wrong against the controller's"),
-    Column("silent_at", TIME, "when it stopped answering: the best guess; null if it bounced, or was gone from before"),
-    Column("silent_low", TIME, "it was not before this; null if nothing bounds it"),
-    Column("silent_high", TIME, "it was not after this"),
+    Column("controller", INT, "the controller that detected it"),
+    Column("error_us", LONG, "maximum error of the broker's own times against the controller's"),
+    Column("silent_at", TIME, "when it stopped responding: best estimate; null if it bounced, or left before the logs"),
+    Column("silent_low", TIME, "earliest possible time; null if unbounded"),
+    Column("silent_high", TIME, "latest possible time"),
     Column(
         "silent_by",
         TEXT,
-        "what the best guess follows from: fetch (followers that got no answer), session (its timeout), or sign (its "
+        "evidence of the estimate: fetch (followers without a response), session (its timeout), or sign (its "
         "own last line)",
     ),
     Column(
         "awake_at",
         TIME,
-        "its first line after the silence, of any kind; null without one, or if it was started anew: what was paused "
-        "leads on from here what nobody else could lead",
+        "its first line after the silence, of any kind; null without one, or if it was restarted: a paused broker "
+        "continues to lead from here unless another replica took over",
     ),
-    Column("session_ms", LONG, "the session timeout by which it was missed"),
+    Column("session_ms", LONG, "the session timeout after which it was missed"),
     Column(
         "session_by",
         TEXT,
-        "where that is from: negotiated (with ZooKeeper), configured (its configuration dump), other-brokers (theirs), "
+        "source of that: negotiated (with ZooKeeper), configured (its configuration dump), other-brokers (theirs), "
         "or default (of its version of Kafka: an assumption, which bounds nothing)",
     ),
 )
@@ -78,10 +77,13 @@ _TOLD_BY: Final = (
 
 
 def absences(timed: DataFrame, files: DataFrame | None = None) -> DataFrame:
-    """One row for each absence. It asks at once: for what controllers say of brokers, and brokers of their sessions.
+    """Compute all absences. Reads at once: controllers' lines about brokers, and brokers' lines about sessions.
 
     Args:
-        files: for the versions of Kafka, by which session timeouts are assumed that no log has.
+        files: versions of Kafka, which determine the default session timeouts.
+
+    Returns:
+        One row for each absence.
     """
     found = membership.absences(_said(timed))
     known = Sessions.read(timed, files)
@@ -96,7 +98,7 @@ def absences(timed: DataFrame, files: DataFrame | None = None) -> DataFrame:
 
 def _row(each: Absence, given: silence.Bounds | None, known: Sessions, seen: around.Around) -> dict[str, Any]:
     own = seen.own(each.broker, _us(each.detected_at))
-    # A broker that was back before it was missed wrote on, and which of its lines was the last before nobody knows.
+    # A broker that was back before it was missed continued to write, and its last line before the absence is unknown.
     is_clear = each.how != membership.BOUNCED
     row: dict[str, Any] = dict.fromkeys(column.name for column in COLUMNS) | {
         "broker": each.broker,
@@ -114,7 +116,7 @@ def _row(each: Absence, given: silence.Bounds | None, known: Sessions, seen: aro
 
 
 def _silent(each: Absence, given: silence.Bounds, known: Sessions, seen: around.Around) -> dict[str, Any]:
-    """The columns that tell when it fell silent."""
+    """Columns about when the broker fell silent."""
     session = known.of(each)
     signs = seen.signs(_lost(each, given), known.starts(each.broker), given.low_us)
     found = silence.silence(_loss(each), given, signs)
@@ -155,19 +157,19 @@ def _time(us: int | None) -> datetime.datetime | None:
     return None if us is None else _EPOCH + datetime.timedelta(microseconds=us)
 
 
-def _said(timed: DataFrame) -> list[Said]:
+def _said(timed: DataFrame) -> list[BrokerLine]:
     told = timed.where(is_a(*_TOLD_BY) & f.col("at").isNotNull())
     lists = ("brokers", "brokers_added", "brokers_removed", "brokers_bounced")
     kept = told.select(
         f.unix_micros("at").alias("us"), "file_id", "offset", "type", "controller", "broker", "at_error_us", *lists
     )
     rows = sorted(kept.collect(), key=lambda row: (row["us"], row["file_id"], row["offset"]))
-    # The same line in two files is one.
+    # The same line may be in two files.
     return list(dict.fromkeys(map(_line, rows)))
 
 
-def _line(row: Row) -> Said:
-    return Said(
+def _line(row: Row) -> BrokerLine:
+    return BrokerLine(
         at=_EPOCH + datetime.timedelta(microseconds=row["us"]),
         type=row["type"],
         controller=row["controller"],
@@ -185,7 +187,7 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 JOB: Final = Job(
     name="absences",
-    says="When which broker was away.",
+    description="Times at which brokers were absent.",
     needs=("timed", "files"),
     columns=COLUMNS,
     run=absences,

@@ -1,7 +1,7 @@
-"""What logs show of brokers around their losses: their own lines, and requests that they left without an answer.
+"""Evidence in logs around the loss of a broker: its own lines, and requests that it left without a response.
 
-Brokers write many lines. They are parted at few times, those at which losses were detected and those until which the
-broker had fallen silent; of each part only the first and the last line are asked for.
+Brokers write many lines. They are split at few times: those at which losses were detected, and those at which the
+broker had fallen silent. Only the first and the last line of each part are read.
 
     ───part 0───│───part 1───│───part 2───│───part 3───
               high        detected      high ...
@@ -20,17 +20,17 @@ from kactl.forensics.event_types import NO_LINE, EventType, Role
 from .lines import is_a
 from .silence import Signs, unanswered
 
-# Of lines that say nothing only the first of many has a time, and a broker that is starting writes some before anybody
-# has noticed that it had stopped; a session with ZooKeeper is among them.
+# Only the first of many insignificant lines has a time. A starting broker writes some lines, including that of a
+# ZooKeeper session, before its stop may have been detected.
 _NO_SIGN: Final = (EventType.OTHER, EventType.HARMLESS, EventType.UNPARSED, EventType.SESSION_NEGOTIATED, *NO_LINE)
-# Requests without an answer are looked for from here on before a loss: longer than a fetch waits before it is given up
-# (`replica.socket.timeout.ms`, 30 s), and than most sessions live.
+# Requests without a response are searched from this long before a loss: longer than a fetch waits before it times out
+# (`replica.socket.timeout.ms`, 30 s), and than most sessions last.
 FETCHES_US: Final = 60_000_000
 _SECOND_US: Final = 1_000_000
 
 
 class Lost(NamedTuple):
-    """A loss: of whom, when it was detected, and until when it had fallen silent."""
+    """A loss: broker, detection time, and the time by which it had fallen silent."""
 
     broker: int
     detected_us: int
@@ -38,9 +38,9 @@ class Lost(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The lines of a broker in a part: the first, the last, the first time without any line that ends in it.
+    """Lines of a broker in a part: the first, the last, and the first gap without any line that ends in it.
 
-    `first_role_us` is the first line that it wrote as a broker. A KRaft controller that starts writes others earlier.
+    `first_role_us` is the first line that it wrote as a broker. A starting KRaft controller writes others earlier.
     """
 
     first_us: int | None = None
@@ -60,7 +60,7 @@ class Own(NamedTuple):
 
 
 class Around:
-    """What was found of some losses.
+    """Evidence around some losses.
 
     Args:
         parts: by broker and number; see `boundaries`.
@@ -78,7 +78,7 @@ class Around:
             self._detected[each.broker].append(each.detected_us)
 
     def own(self, broker: int, detected_us: int | None) -> Own:
-        """The lines around a loss; None: around a time from before the logs."""
+        """Returns the lines around a loss; `detected_us` None: around a time before the logs."""
         at = 0 if detected_us is None else self._number(broker, detected_us)
         before = [] if detected_us is None else self._of(broker, self._begin(broker, detected_us), at)
         after = self._of(broker, at, self._end(broker, detected_us))
@@ -86,13 +86,13 @@ class Around:
         return Own(_last(before), _first(after), max(errors, default=None))
 
     def signs(self, lost: Lost, starts: Sequence[int], since_us: int | None) -> Signs:
-        """All signs of a loss; `since_us` bounds from below when the broker was started anew, and what it left."""
+        """Returns all signs of a loss. `since_us` is the earliest time for restarts and unanswered requests."""
         begin, end = self._begin(lost.broker, lost.detected_us), self._end(lost.broker, lost.detected_us)
         cut = self._number(lost.broker, lost.high_us)
         before, after = self._of(lost.broker, begin, cut), self._of(lost.broker, cut, end)
         slept = next((each for each in after if each.slept_until_us is not None), Part())
         spans = slept.slept_from_us is not None and slept.slept_from_us <= lost.high_us
-        # Whatever kind of line it is: the one before a silence is the last one.
+        # The line before a silence is the last one, whatever its type.
         last = [_last(before), slept.slept_from_us if spans else None]
         later = self._later(lost.broker, lost.detected_us)
         low = lost.detected_us - FETCHES_US if since_us is None else since_us
@@ -128,7 +128,9 @@ class Around:
 
 
 def boundaries(losses: Sequence[Lost]) -> dict[int, list[int]]:
-    """For each broker the times between its parts: a line belongs to the part after all that are no later than it."""
+    """Returns the times between the parts of each broker: a line belongs to the part after all times that are no later
+    than it.
+    """
     found: dict[int, set[int]] = defaultdict(set)
     for each in losses:
         found[each.broker] |= {each.detected_us, each.high_us}
@@ -136,7 +138,7 @@ def boundaries(losses: Sequence[Lost]) -> dict[int, list[int]]:
 
 
 def read(timed: DataFrame, losses: Sequence[Lost], brokers: Sequence[int]) -> Around:
-    """Ask the logs of brokers; those of `brokers` that are in no loss have one part."""
+    """Reads the broker logs; brokers of `brokers` without a loss have one part."""
     spark = timed.sparkSession
     known = boundaries(losses)
     parted = [(broker, known.get(broker, [])) for broker in sorted({*known, *brokers})]
@@ -174,7 +176,7 @@ def read(timed: DataFrame, losses: Sequence[Lost], brokers: Sequence[int]) -> Ar
 
 
 def _fetches(timed: DataFrame, losses: Sequence[Lost]) -> dict[int, list[tuple[int, int]]]:
-    """Of each lost broker the first request without an answer in each second before a loss was detected."""
+    """For each lost broker, the first request without a response in each second before a loss was detected."""
     if not losses:
         return {}
     by_broker: dict[int, list[int]] = defaultdict(list)

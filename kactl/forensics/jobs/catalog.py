@@ -1,7 +1,10 @@
-"""All jobs, in an order in which each finds what it needs; and what they returned, opened. `running` runs them.
+"""Catalog of all jobs, and access to their results. `running` runs them.
+
+A job in `JOBS` comes after every job that it needs.
 
 DIR/jobs/NAME/*.parquet     one table for each job
-DIR/jobs.json               written last: of which ingest they were made; without it nothing there is whole
+DIR/jobs.json               written last: names the ingest that the results belong to; without it the results are
+incomplete
 """
 
 import dataclasses
@@ -27,42 +30,42 @@ from kactl.forensics.tables import (
 
 from . import (
     absences,
-    audit,
     churn,
     controllers,
     deletions,
     flapping,
     leadership,
-    lives,
-    losses,
-    outages,
+    log_segments,
     reassignments,
     requests,
     skew,
     states,
     timed,
-    turns,
-    unclean,
+    topic_incarnations,
 )
+from .audit import audit
 from .job import Job
+from .losses import losses
+from .outages import outages
+from .unclean import unclean
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# Rises whenever a job's columns or their meaning change; what another version has written is made anew.
+# Increased whenever the columns of a job or their meaning change; results of other versions are computed again.
 RESULTS_VERSION: Final = 4
-# What jobs can need besides each other.
+# Tables that jobs can need besides those of other jobs.
 GIVEN: Final = (EVENTS, FILES, LEVELS)
 JOBS: Final[tuple[Job, ...]] = (
     skew.JOB,
-    lives.JOB,
+    topic_incarnations.JOB,
     timed.JOB,
     states.JOB,
     leadership.JOB,
     absences.JOB,
     outages.JOB,
     unclean.JOB,
-    turns.JOB,
+    log_segments.JOB,
     losses.JOB,
     churn.JOB,
     flapping.JOB,
@@ -75,7 +78,7 @@ JOBS: Final[tuple[Job, ...]] = (
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """How one job went: rows that it returned, what it took, and in how many files they are; see `Manifest.parts`."""
+    """Result of one job: number of rows, duration, and number of files; see `Manifest.parts`."""
 
     rows: int
     took_ms: int
@@ -83,14 +86,14 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResultsManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is written last.
+    """Manifest of the results, written last.
 
     Attributes:
         results_version: see `RESULTS_VERSION`.
         made_by: kactl's version.
-        time_ms: when it was made, ms since 1970.
-        ingest: what the tables were that the jobs were run on.
-        jobs: those that were run, by name.
+        time_ms: when the results were written, ms since 1970.
+        ingest: manifest of the tables that the jobs ran on.
+        jobs: the jobs that ran, by name.
     """
 
     results_version: int = RESULTS_VERSION
@@ -101,7 +104,7 @@ class ResultsManifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoResults(BadRequest):
-    """The jobs were not run on the tables in a folder, or on other ones, or not all of them."""
+    """The jobs did not run on the tables of a folder, or ran on other tables, or only some of them ran."""
 
 
 class NoSuchJob(BadRequest):
@@ -110,12 +113,12 @@ class NoSuchJob(BadRequest):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Results(Mapping[str, "DataFrame"]):
-    """The tables of an ingest and what the jobs made of them, by name. Nothing is read before something is asked.
+    """Tables of an ingest and results of the jobs, by name. Nothing is read until a result is used.
 
     Attributes:
-        tables: of the ingest.
-        manifest: of the jobs.
-        views: everything: `events`, `files`, `levels`, and each job that was run.
+        tables: tables of the ingest.
+        manifest: manifest of the jobs.
+        views: `events`, `files`, `levels`, and the result of each job that ran.
     """
 
     folder: str
@@ -124,18 +127,17 @@ class Results(Mapping[str, "DataFrame"]):
     views: "Mapping[str, DataFrame]"
 
     def __getitem__(self, name: str) -> "DataFrame":
-        """
-        Raises:
-            NoResults: it was not run.
-            NoSuchJob: there is none of this name.
+        """Raises:
+        NoResults: the job did not run.
+        NoSuchJob: there is no such job.
         """
         if name in self.views:
             return self.views[name]
         find(name)
-        raise NoResults(self.folder, f"{name} was not run: {_remedy(self.folder)}")
+        raise NoResults(self.folder, f"job {name} was not run: {_remedy(self.folder)}")
 
     def __contains__(self, name: object) -> bool:
-        return name in self.views  # a Mapping would ask for it, and what was not run is no KeyError
+        return name in self.views  # Mapping calls __getitem__, which raises NoResults instead of KeyError
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.views)
@@ -145,27 +147,27 @@ class Results(Mapping[str, "DataFrame"]):
 
 
 def needs(job: Job) -> set[str]:
-    """The jobs that one needs itself."""
+    """Returns the jobs that a job needs directly."""
     return set(job.needs) - set(GIVEN)
 
 
 def find(name: str) -> Job:
-    """The job of a name.
+    """Returns the job of a name.
 
     Raises:
-        NoSuchJob: and which there are.
+        NoSuchJob: there is none; the message lists all names.
     """
     for job in JOBS:
         if job.name == name:
             return job
-    raise NoSuchJob("job", f"there is no {name}: there are {', '.join(each.name for each in JOBS)}")
+    raise NoSuchJob("job", f"there is no job {name}: the jobs are {', '.join(each.name for each in JOBS)}")
 
 
 def wanted(only: Collection[str] | None) -> tuple[Job, ...]:
-    """The jobs of these names and those they need, in order; all if None.
+    """Returns the jobs of these names and all that they need, in order; all jobs if None.
 
     Raises:
-        NoSuchJob: a name is of none.
+        NoSuchJob: a name is unknown.
     """
     names = {each.name for each in JOBS} if only is None else {find(name).name for name in only}
     for job in reversed(JOBS):
@@ -175,11 +177,11 @@ def wanted(only: Collection[str] | None) -> tuple[Job, ...]:
 
 
 def open_results(spark: "SparkSession", folder: str) -> Results:
-    """What the jobs made of the tables in a folder.
+    """Returns the results of the jobs on the tables in a folder.
 
     Raises:
         NotIngested: there are no tables, see `tables.open_tables`.
-        NoResults: the jobs were not run on them, or by another version of kactl.
+        NoResults: the jobs did not run on them, or were run by another version of kactl.
     """
     tables = open_tables(spark, folder)
     place = Location(folder)
@@ -193,12 +195,12 @@ def open_results(spark: "SparkSession", folder: str) -> Results:
 
 
 def given(tables: Tables) -> "dict[str, DataFrame]":
-    """What jobs find before any of them has run."""
+    """Returns the tables that exist before any job ran."""
     return {EVENTS: tables.events, FILES: tables.files, LEVELS: tables.levels}
 
 
 def table(spark: "SparkSession", job: Job, folder: Location) -> "DataFrame":
-    """What a job has written into a folder."""
+    """Returns the table that a job wrote into a folder."""
     return parquet_reader(spark).schema(job.spark_schema).parquet(f"{folder.uri}/{job.name}")
 
 
@@ -211,17 +213,17 @@ def _read_manifest(place: Location, ingest: Manifest) -> ResultsManifest:
         with (place / JOBS_MANIFEST).open() as file:
             manifest = msgspec.json.decode(file.read(), type=ResultsManifest)
     except OSError:
-        raise NoResults(folder, f"holds tables, but no whole results of them: {_remedy(folder)}") from None
+        raise NoResults(folder, f"has tables, but no complete results: {_remedy(folder)}") from None
     except msgspec.DecodeError:
-        raise NoResults(folder, f"{JOBS_MANIFEST} is not what the jobs write: {_remedy(folder)}") from None
+        raise NoResults(folder, f"{JOBS_MANIFEST} is not a manifest of results: {_remedy(folder)}") from None
     if manifest.results_version != RESULTS_VERSION:
         raise NoResults(
             folder,
-            f"kactl {manifest.made_by} wrote results of version {manifest.results_version}, and this one reads version "
+            f"kactl {manifest.made_by} wrote results of version {manifest.results_version}, but this version reads "
             f"{RESULTS_VERSION}: {_remedy(folder)}",
         )
     if manifest.ingest != ingest:
-        raise NoResults(folder, f"the logs were ingested anew since the results were made: {_remedy(folder)}")
+        raise NoResults(folder, f"the logs were ingested again after the results were computed: {_remedy(folder)}")
     for name, ran in manifest.jobs.items():
         there = count_files(place / JOBS_FOLDER / name)
         if there < ran.parts:

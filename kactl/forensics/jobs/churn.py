@@ -92,7 +92,7 @@ def _usual(minutes: DataFrame) -> Value:
 
 JOB: Final = Job(
     name="churn",
-    says="How much leaders and ISRs moved in each hour.",
+    description="How much leaders and ISRs moved in each hour.",
     needs=("leadership", "states", "timed"),
     columns=COLUMNS,
     run=churn,

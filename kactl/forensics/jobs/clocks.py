@@ -1,12 +1,12 @@
-"""What is known of clocks when all that is known is what happened before what.
+"""Clock offsets from bounds: an event of one clock that is known to precede an event of another.
 
-If something was logged by clock u before something else was logged by clock v, then v is ahead of u by no more than the
-difference of the two times, however long the way between them took. Many such bounds, in both directions and by way of
-third clocks, leave each clock an interval: the shortest paths in a graph whose edges are the bounds.
+If clock u logged an event before clock v logged another, v is ahead of u by no more than the difference of the two
+times, however long the message between them took. Many such bounds, in both directions and through third clocks, leave
+an interval for each clock: the shortest paths in a graph whose edges are the bounds.
 
-Clocks drift, and are set. Then bounds contradict each other: a cycle of them sums up to less than nothing. Such bounds
-are widened until they agree, so that what both sides claimed lies between them; the clock that most of it is due to is
-named, and nothing is concluded about others by way of it.
+Clocks drift and are set. Bounds then contradict each other: the sum of a cycle is negative. Such bounds are widened
+until they agree, so that the value lies between what both sides claimed. The clock that causes most contradictions is
+reported, and no bound passes through it.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-# A row and a column for each clock: bounds[u, v] is by how much v is ahead of u at most, in microseconds.
+# A row and a column for each clock: bounds[u, v] is the most that v is ahead of u, in microseconds.
 Bounds = np.ndarray[Any, np.dtype[np.float64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -23,12 +23,12 @@ BOUNDS: Final = "bounds"
 ONE_SIDED: Final = "one-sided"
 CONTRADICTORY: Final = "contradictory"
 UNKNOWN: Final = "unknown"
-# Cycles of three and more are rare; after so many the bounds in them are given up, not widened.
+# Cycles of three and more are rare; after this many, the bounds of a cycle are dropped instead of widened.
 _CYCLES_LIMIT: Final = 100
 
 
 class Link(NamedTuple):
-    """`after` is ahead of `before` by no more than `bound_us`, as `pairs` pairs of events say."""
+    """`after` is ahead of `before` by no more than `bound_us`, computed from `pairs` pairs of events."""
 
     before: int
     after: int
@@ -37,7 +37,7 @@ class Link(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """One clock against the reference; see `skew.COLUMNS`."""
+    """One clock relative to the reference; see `skew.COLUMNS`."""
 
     broker: int
     reference: int
@@ -49,15 +49,15 @@ class Clock(NamedTuple):
 
 
 def solve(brokers: Iterable[int], links: Sequence[Link], jumped: Collection[int] = ()) -> list[Clock]:
-    """All clocks against the one with the most links (of several, the lowest id).
+    """Compute all clocks relative to the one with the most links (of several, the lowest id).
 
     Args:
-        brokers: all whose clocks are asked for; those that links name come on top.
-        links: each pair of clocks at most once in each direction.
-        jumped: clocks that are known to have been set back; nothing is concluded by way of them.
+        brokers: the clocks to compute; clocks that links name are added.
+        links: at most one for each ordered pair of clocks.
+        jumped: clocks that were set back; no bound passes through them.
 
     Returns:
-        one for each, by id. Where nothing contradicts, the true offset is within `low_us` and `high_us`.
+        One `Clock` for each, by id. Without contradictions the true offset is within `low_us` and `high_us`.
     """
     names = sorted({*brokers, *(each.before for each in links), *(each.after for each in links)})
     if not names:
@@ -90,8 +90,8 @@ def _clock(broker: int, reference: int, low: float, high: float, links: int, *, 
     if not known:
         return Clock(broker, reference, 0, None, None, links, UNKNOWN)
     how = CONTRADICTORY if doubt else BOUNDS if len(known) == 2 else ONE_SIDED
-    # With one bound only, the shortest way that was seen is taken for none. With both, clocks that may agree are taken
-    # to agree: most are kept by one time, and a way that is slow on one side must not move a clock that is right.
+    # With one bound only, the shortest delay seen is taken for zero. With both, clocks that may agree are assumed to
+    # agree: most are synchronised, and a delay that is long on one side must not move a correct clock.
     agrees = how == BOUNDS and low <= 0 <= high
     return Clock(
         broker,
@@ -108,10 +108,10 @@ def _clock(broker: int, reference: int, low: float, high: float, links: int, *, 
 
 
 def _widen(bounds: Bounds) -> Flags:
-    """Widen, in place, what contradicts itself; which pairs that concerned, in both directions.
+    """Widen contradictory bounds in place, and return the affected pairs, in both directions.
 
-    What a cycle lacks is added to it twice: for a pair of clocks with claims of at most a and at least b > a, between
-    a and b is what remains.
+    Twice the deficit of a cycle is added to it: for a pair of clocks with claims of at most a and at least b > a, the
+    remaining interval is a to b.
     """
     lacking = np.minimum(bounds + bounds.T, 0)
     bent: Flags = lacking < 0
@@ -128,7 +128,7 @@ def _widen(bounds: Bounds) -> Flags:
 
 
 def _negative_cycle(bounds: Bounds) -> list[int] | None:
-    """Some cycle that sums up to less than nothing, as the clocks along it; Bellman and Ford's."""
+    """Returns a cycle with a negative sum, as the clocks along it, or None (Bellman-Ford)."""
     count = len(bounds)
     distance = np.zeros(count)
     came_from = np.full(count, -1)
@@ -138,7 +138,7 @@ def _negative_cycle(bounds: Bounds) -> list[int] | None:
     for _ in range(count):
         reached = distance[:, None] + edges
         best = reached.argmin(axis=0)
-        shorter = reached[best, np.arange(count)] < distance - _NOTHING_US
+        shorter = reached[best, np.arange(count)] < distance - _ROUNDING_US
         if not shorter.any():
             return None
         distance = np.where(shorter, reached[best, np.arange(count)], distance)
@@ -153,23 +153,24 @@ def _negative_cycle(bounds: Bounds) -> list[int] | None:
 
 
 # Less than a microsecond is rounding.
-_NOTHING_US: Final = 0.5
+_ROUNDING_US: Final = 0.5
 
 
 def _blamed(bent: Flags, weights: "np.ndarray[Any, np.dtype[np.int64]]") -> Flags:
-    """The clocks without which nothing contradicts: again and again the one in most contradictions, then the one of
-    which least is known."""
+    """Returns the clocks to exclude so that no contradiction remains: repeatedly the one in most contradictions, then
+    the one with the least evidence.
+    """
     left = bent.copy()
     blamed = np.zeros(len(left), np.bool_)
     while left.any():
-        worst = max(range(len(left)), key=lambda at: (int(left[at].sum()), -int(weights[at]), at))
+        worst = max(range(len(left)), key=lambda clock: (int(left[clock].sum()), -int(weights[clock]), clock))
         blamed[worst] = True
         left[worst, :] = left[:, worst] = False
     return blamed
 
 
 def _shortest(bounds: Bounds, *, through: Flags) -> Bounds:
-    """The tightest bound between each two, by way of those that can be trusted; Floyd and Warshall's."""
+    """Returns the tightest bound of each pair, by way of trusted clocks (Floyd-Warshall)."""
     paths = bounds.copy()
     for way in np.flatnonzero(through):
         paths = np.minimum(paths, paths[:, way, None] + paths[None, way, :])

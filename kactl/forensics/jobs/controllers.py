@@ -1,6 +1,6 @@
-"""How the controllers did: when each took over, how long that took, and whether two acted at once.
+"""Job `controllers`: takeovers, their durations, and whether two controllers acted at once.
 
-`requests.py` has what they told brokers, and how those did.
+`requests` covers the requests that they sent to brokers.
 """
 
 from typing import Final
@@ -18,40 +18,39 @@ from .terms import NAMELESS, ZOOKEEPER, is_own, terms, voiced
 
 COLUMNS: Final = (
     Column("controller", INT, "the controller; null if no line names it"),
-    Column("controller_epoch", INT, "its epoch; null if no line says it"),
-    Column("elected_at", TIME, "when it won; null if before the logs"),
-    Column("ready_at", TIME, "when it had read everything and told the brokers"),
+    Column("controller_epoch", INT, "its epoch; null if no line states it"),
+    Column("elected_at", TIME, "when it was elected; null if before the logs"),
+    Column("ready_at", TIME, "when it had loaded the cluster and updated the brokers"),
     Column("started_at", TIME, "the last step of taking over"),
-    Column("last_act_at", TIME, "its last line as this controller, answers to what it had sent aside"),
-    Column("resigned_at", TIME, "when it resigned, or found out that it was no more"),
+    Column("last_act_at", TIME, "its last line as this controller, responses to its requests excluded"),
+    Column("resigned_at", TIME, "when it resigned, or detected that it had been replaced"),
     Column("failover_ms", LONG, "from elected until started (or ready)"),
     Column(
         "gap_ms",
         LONG,
-        "from the last sign of the controller before (its resigning, or the last line of its broker) until elected: "
-        "nobody decided; null for the first",
+        "from the last sign of the previous controller (its resignation, or the last line of its broker) until "
+        "elected: no controller was active; null for the first",
     ),
     Column(
         "overlap_ms",
         LONG,
-        "for how long it still acted after its successor was elected; 0 if not for longer than clocks may be wrong; "
-        "null if that cannot be told",
+        "time for which it acted after its successor was elected; 0 if within the clock error; null if unknown",
     ),
-    Column("refused", LONG, "its requests that brokers refused because of its epoch"),
-    Column("partitions_moved", LONG, "moves of partitions it made"),
-    Column("slowest_event_ms", LONG, "the slowest event it complained of; null if of none"),
+    Column("refused", LONG, "its requests that brokers rejected because of its epoch"),
+    Column("partitions_moved", LONG, "partition transitions that it made"),
+    Column("slowest_event_ms", LONG, "the slowest event that it logged; null if none"),
     Column("source", TEXT, "zookeeper, kraft or kactl"),
 )
 _RESIGNED: Final = (EventType.CONTROLLER_RESIGNED, EventType.CONTROLLER_MOVED)
-# A controller that is none any more still hears of what it had sent.
+# A controller that resigned still receives responses to its requests.
 _NO_ACT: Final = (*_RESIGNED, EventType.ANSWERED, EventType.ANSWER_FAILED)
 
 
 def controllers(timed: DataFrame) -> DataFrame:
-    """One row for each term of a controller, also of those of which only brokers tell.
+    """Return one row for each term of a controller, including those that only brokers' lines show.
 
-    Two controllers are never told to have acted at once by what clocks may be wrong. Where epochs are missing between
-    two terms, those of ZooKeeper's controllers follow each other by one, nothing is said of the gap between them.
+    Overlaps within the clock error are not reported. If epochs are missing between two terms (those of ZooKeeper
+    controllers are consecutive), the gap between them is null.
     """
     lines = voiced(timed)
     found = terms(lines).withColumn("term", f.struct("controller", "controller_epoch", "begin"))
@@ -87,7 +86,7 @@ def controllers(timed: DataFrame) -> DataFrame:
 
 
 def _acted(lines: DataFrame, found: DataFrame) -> DataFrame:
-    """What each term's own lines tell, and `sign_at`: the last line of its broker before somebody else was elected."""
+    """Results from each term's own lines, and `sign_at`: the last line of its broker before another one was elected."""
     mine = found.where("begin is not null").select(
         "term",
         f.col("controller").alias("who"),
@@ -100,7 +99,7 @@ def _acted(lines: DataFrame, found: DataFrame) -> DataFrame:
     said = lines.select("speaker", "at", "type", "took_ms", is_own().alias("own"), own_epoch.alias("own_epoch"))
     then = (f.col("at") >= f.col("begin")) & (f.col("until").isNull() | (f.col("at") < f.col("until")))
     belongs = (f.col("own_epoch") == f.col("epoch")) | (f.col("own_epoch").isNull() & then)
-    # Terms are few; of each line's broker there is one at a time.
+    # Terms are few; a line's broker has at most one at a time.
     joined = said.join(f.broadcast(mine), (f.col("speaker") == f.col("who")) & belongs)
 
     def own(*types: EventType) -> Value:
@@ -125,7 +124,7 @@ def _overlap() -> Value:
 
 
 def _refused(lines: DataFrame) -> DataFrame:
-    """Requests that brokers refused for their controller's epoch; each says so once, in however many files."""
+    """Requests that brokers rejected because of the controller epoch, each once, however many files contain it."""
     stale = lines.where(is_a(EventType.IGNORED) & f.col("reason").contains("its controller epoch"))
     once = stale.select("controller", "controller_epoch", "speaker", "request", "correlation_id", "at").distinct()
     return once.groupBy("controller", "controller_epoch").agg(f.count("*").alias("refused"))
@@ -143,7 +142,7 @@ def _ms(time: Value) -> Value:
 
 JOB: Final = Job(
     name="controllers",
-    says="The terms of controllers: how long they took to take over, and whether two acted at once.",
+    description="Terms of controllers: durations of takeovers, and whether two acted at once.",
     needs=("timed",),
     columns=COLUMNS,
     run=controllers,

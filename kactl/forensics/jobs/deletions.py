@@ -199,7 +199,7 @@ def _nobody() -> Value:
 
 JOB: Final = Job(
     name="deletions",
-    says="Topics that were deleted, or should have been.",
+    description="Topics that were deleted, or should have been.",
     needs=("timed",),
     columns=COLUMNS,
     run=deletions,

@@ -200,7 +200,7 @@ def _until_the_end(last: DataFrame, timed: DataFrame) -> DataFrame:
 
 JOB: Final = Job(
     name="flapping",
-    says="Partitions whose leader or ISR moved again and again.",
+    description="Partitions whose leader or ISR moved again and again.",
     needs=("leadership", "states", "timed"),
     columns=COLUMNS,
     run=flapping,

@@ -1,4 +1,4 @@
-"""What a job is: a name, a function of DataFrames, and what its rows say."""
+"""Definition of a job: a name, a function of DataFrames, and the columns of its result."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -27,30 +27,30 @@ class Job:
     """One job.
 
     Attributes:
-        name: of the job and of its table.
-        says: what its rows tell, in a sentence.
-        needs: the tables that `run` takes, in this order: `events`, `files`, `levels`, or other jobs'.
-        columns: of what it returns, in this order.
-        run: DataFrames in, a DataFrame out. It reads nothing before something is asked of what it returns; only `skew`
-            and `absences` ask at once, for what is a row to a broker or so.
+        name: name of the job and of its table.
+        description: description of its rows, in a sentence.
+        needs: the tables that `run` takes, in this order: `events`, `files`, `levels`, or those of other jobs.
+        columns: columns of the result, in this order.
+        run: returns the result as a DataFrame, without reading anything. Only `skew` and `absences` read at once, about
+            one row for each broker.
     """
 
     name: str
-    says: str
+    description: str
     needs: tuple[str, ...]
     columns: tuple[Column, ...]
     run: Callable[..., DataFrame]
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([pa.field(each.name, each.type) for each in self.columns])
+        return pa.schema([pa.field(column.name, column.type) for column in self.columns])
 
     @property
     def spark_schema(self) -> StructType:
         return from_arrow_schema(self.schema)
 
     def table(self, spark: SparkSession, rows: Sequence[Mapping[str, Any]], *more: Column) -> DataFrame:
-        """A few rows, as what it returns; with further columns behind."""
-        schema = pa.schema([*self.schema, *(pa.field(each.name, each.type) for each in more)])
+        """Returns a few rows as a DataFrame of its schema, with the columns `more` appended."""
+        schema = pa.schema([*self.schema, *(pa.field(column.name, column.type) for column in more)])
         columns = {field.name: pa.array([row[field.name] for row in rows], field.type) for field in schema}
         return spark.createDataFrame(pa.table(columns, schema=schema))

@@ -1,7 +1,7 @@
-"""KRaft's metadata log, made whole: its records have only what changed, and no epochs.
+"""Complete partition states from KRaft's metadata log, whose records contain only changes and no epochs.
 
-A record that names a leader raises the leader epoch by one, even if it names the same one; every record raises the
-partition epoch by one. Both begin with what the partition was created with, or with what a snapshot says.
+A record that names a leader raises the leader epoch by one, even if the leader stays the same; every record raises the
+partition epoch by one. Both start from the creation record, or from a snapshot.
 """
 
 from typing import Final
@@ -18,10 +18,10 @@ _CHANGES: Final = ("leader", "isr", "replicas", "adding", "removing", "recovery"
 
 
 def filled(timed: DataFrame) -> DataFrame:
-    """The records about partitions, each with all that was true after it; of those before any creation, what is known.
+    """Return the records about partitions, each with the complete state after it.
 
-    What several dumps have of the same log counts once. `raised` is on top: whether it was this record that raised the
-    leader epoch.
+    Records that several dumps of the same log contain count once. Before any creation record the known fields are
+    filled in. The column `raised` is added: whether the record raised the leader epoch.
     """
     is_created = is_a(EventType.PARTITION_CREATED)
     is_record = (f.col("kind") == Kind.DUMP) & (is_created | is_a(EventType.LEADERSHIP))

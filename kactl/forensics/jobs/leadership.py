@@ -1,10 +1,10 @@
-"""Who led each partition from when to when, and how each came to lead.
+"""Job `leadership`: the leader of each partition over time, and how each was elected.
 
-    states ─▶ the first of each leader epoch ─┬─▶ who led before ─▶ how, by `grounds` ─▶ one row for each leader epoch
+    states ─▶ the first of each leader epoch ─┬─▶ previous leader ─▶ `election_causes` ─▶ one row for each leader epoch
                                               └─ the new leader's own lines
 
-A controller's line dates the beginning; without one the earliest line does. The new leader's lines date what clients
-see of it.
+The controller's line dates the beginning; without one the earliest line does. The new leader's lines show when clients
+could use it.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from kactl.forensics.event_types import EventType
 from kactl.forensics.events import Column
 
-from . import grounds
+from . import election_causes
 from .job import BOOL, IDS, INT, LONG, TEXT, TIME, Job
 from .lines import ABSENT, LEADER_AND_ISR, is_a
 from .states import DELETED
@@ -25,50 +25,50 @@ COLUMNS: Final = (
     Column("partition", INT, "the partition's number"),
     Column("life", INT, "which topic of this name; see `timed`"),
     Column("leader_epoch", INT, "the leader epoch; one row for each. Null if no line has it (1.0 and before)"),
-    Column("leader", INT, "who leads in it; -1 nobody, null if no line says it"),
-    Column("begin", TIME, "when the controller decided it, or else the earliest line of it"),
-    Column("begin_error_us", LONG, "by how much `begin` may be wrong, either way"),
+    Column("leader", INT, "its leader; -1 none, null if no line states it"),
+    Column("begin", TIME, "when the controller decided it, or else its earliest line"),
+    Column("begin_error_us", LONG, "maximum error of `begin` in either direction"),
     Column(
         "end", TIME, "begin of the next epoch, or the partition's deletion; null if it lasts to the end of the logs"
     ),
     Column(
         "how",
         TEXT,
-        "initial, offline (after there was no leader), preferred, controlled-shutdown, reassign, isr (the leader "
-        "stayed, or was taken out and nobody followed) or unknown",
+        "initial, offline (there was no leader before), preferred, controlled-shutdown, reassign, isr (the leader "
+        "stayed, or was removed without a successor) or unknown",
     ),
-    Column("planned", BOOL, "whether somebody wanted it so: false for offline; null for initial, isr and unknown"),
-    Column("isr", IDS, "who was in sync at its beginning; null if no line says it"),
-    Column("replicas", IDS, "who was assigned, as far as known"),
+    Column("planned", BOOL, "whether it was requested: false for offline; null for initial, isr and unknown"),
+    Column("isr", IDS, "in-sync replicas at its beginning; null if no line states them"),
+    Column("replicas", IDS, "assigned replicas, as far as known"),
     Column("partition_epoch", INT, "version of the stored state at its beginning"),
     Column("recovery", TEXT, "RECOVERED or RECOVERING, from 3.2 on"),
     Column("controller", INT, "the controller that decided it"),
     Column("controller_epoch", INT, "its epoch"),
     Column("from_state", TEXT, "the partition's state before, if a line has it"),
-    Column("prev_leader", INT, "who led in the epoch before; -1 nobody, null unknown"),
-    Column("prev_leader_epoch", INT, "the epoch before, as far as known"),
-    Column("prev_isr", IDS, "the last known ISR before it (not only of the epoch's beginning)"),
+    Column("prev_leader", INT, "leader of the previous epoch; -1 none, null unknown"),
+    Column("prev_leader_epoch", INT, "the previous epoch, as far as known"),
+    Column("prev_isr", IDS, "the last known ISR before it (not only that of the previous epoch's beginning)"),
     Column(
         "prev_isr_sure",
         BOOL,
         "whether that ISR was the last one: false if others were stored in between, null if no line has versions",
     ),
-    Column("received_at", TIME, "when the new leader's broker began with the request (B1, B2); null if unknown"),
-    Column("led_at", TIME, "when the new leader took its role (B4, B6, B7): from here on clients can use it"),
-    Column("led_error_us", LONG, "by how much the two may be wrong, either way"),
+    Column("received_at", TIME, "when the new leader's broker began to process the request (B1, B2); null if unknown"),
+    Column("led_at", TIME, "when the new leader took its role (B4, B6, B7): clients can use it from then on"),
+    Column("led_error_us", LONG, "maximum error of the two in either direction"),
     Column("log_end", LONG, "the new leader's log end offset then"),
     Column("high_watermark", LONG, "its high watermark then"),
 )
 _KEY: Final = ("topic", "partition", "life")
-# What says of a state only that its ISR was changed does not say with which ISR the leader began.
+# Formats of lines that only show an ISR change: they do not show the ISR with which the leader began.
 _ISR_CHANGES: Final = ("I3", "C11")
 
 
 def leadership(timed: DataFrame, states: DataFrame) -> DataFrame:
-    """One row for each leader epoch of each partition."""
+    """Returns one row for each leader epoch of each partition."""
     epochs, led = _with_before(_epochs(states)), _led(timed)
     is_leaders = [f.col(name) == f.col(f"of_{name}") for name in (*_KEY, "leader_epoch", "leader")]
-    # What the new leader knows of the one before counts where the logs have no line of it.
+    # The previous epoch in the new leader's line counts where the logs have no line of that epoch.
     is_newer = f.col("told_leader_epoch") > f.coalesce("prev_leader_epoch", f.lit(-1))
     both = epochs.join(led, is_leaders, "left").withColumns(
         {
@@ -78,8 +78,8 @@ def leadership(timed: DataFrame, states: DataFrame) -> DataFrame:
     )
     gone = f.when(f.col("gone_at") >= f.col("begin"), f.col("gone_at"))
     return (
-        grounds.explain(both, timed)
-        .join(_gone(timed, states), list(_KEY), "left")
+        election_causes.explain(both, timed)
+        .join(_deleted(timed, states), list(_KEY), "left")
         .withColumn("end", f.coalesce("next_begin", gone))
         .select(*(each.name for each in COLUMNS))
     )
@@ -93,7 +93,7 @@ def _epochs(states: DataFrame) -> DataFrame:
     order = f.struct(f.coalesce("partition_epoch", f.lit(-1)), f.col("at"))
     is_change_only = f.size(f.array_except("formats", f.array(*map(f.lit, _ISR_CHANGES)))) == 0
     beginning = f.when(~is_change_only, order)
-    # Without an epoch each naming of a leader is one of its own; changes of the ISR by one leader are of one.
+    # Without an epoch each line that names a leader is an epoch of its own; ISR changes by one leader belong to one.
     unnumbered = f.when(f.col("leader_epoch").isNull() & ~is_change_only, f.col("at")).alias("unnumbered_at")
     changing = f.when(f.col("leader_epoch").isNull() & is_change_only, f.col("leader")).alias("changing")
     dated = f.struct((f.col("told_by") != "controller").alias("heard"), "at")
@@ -128,10 +128,10 @@ def _epochs(states: DataFrame) -> DataFrame:
 
 
 def _with_before(epochs: DataFrame) -> DataFrame:
-    """Each with the one before it, and when the next one begins; what has no epoch goes by its time.
+    """Add the previous epoch, and the beginning of the next one. States without an epoch are ordered by time.
 
-    Each write raises the version by one, and each change of leaders the leader epoch as well: where the version rose by
-    more, somebody changed the ISR in between.
+    Each write raises the partition epoch by one, and each change of leaders raises the leader epoch as well: where the
+    partition epoch rose by more, the ISR was changed in between.
     """
     by_time = Window.partitionBy(*_KEY).orderBy("begin")
     number = f.coalesce("leader_epoch", f.max("leader_epoch").over(by_time), f.lit(-1))
@@ -160,8 +160,8 @@ def _with_before(epochs: DataFrame) -> DataFrame:
     )
 
 
-def _gone(timed: DataFrame, states: DataFrame) -> DataFrame:
-    """When partitions were deleted, as far as it was told of each of them."""
+def _deleted(timed: DataFrame, states: DataFrame) -> DataFrame:
+    """Times at which partitions were deleted, as far as lines of the partitions show it."""
     moved = is_a(EventType.PARTITION) & (f.col("to_state") == ABSENT)
     died = timed.where(moved & f.col("topic").isNotNull()).groupBy(*_KEY).agg(f.min("at").alias("died_at"))
     being = states.where(f.col("leader") == DELETED).groupBy(*_KEY).agg(f.min("at").alias("being_at"))
@@ -173,7 +173,7 @@ def _gone(timed: DataFrame, states: DataFrame) -> DataFrame:
 
 
 def _led(timed: DataFrame) -> DataFrame:
-    """For each epoch and broker: when it received it, when it led, and with what; the first time."""
+    """For each epoch and broker: when it first received the epoch, when it first led, and its log then."""
     key = (*_KEY, "leader_epoch", "speaker")
     leads = _begun(timed)
     received = timed.where(
@@ -188,7 +188,7 @@ def _led(timed: DataFrame) -> DataFrame:
         .select(*one, f.col("at").alias("done_at"))
         .alias("done")
     )
-    # A controller counts its requests anew whenever a broker comes back, so that a number may stand for many.
+    # A controller restarts its request numbers whenever a broker reconnects, so a number may stand for many requests.
     took_us = f.unix_micros("done_at") - f.unix_micros("at")
     same = [f.col(f"heard.{name}") == f.col(f"done.{name}") for name in one]
     completed = (
@@ -217,9 +217,9 @@ def _led(timed: DataFrame) -> DataFrame:
 
 
 def _begun(timed: DataFrame) -> DataFrame:
-    """A broker's first "Leader ... starts" of each epoch, with the request that it was at then (B2).
+    """A broker's first "Leader ... starts" line of each epoch, with the request that it was processing (B2).
 
-    A broker works at one request of its controller at a time, so it is the last one that it began with.
+    A broker processes one request of its controller at a time, so it is the last request that it began.
     """
     key = (*_KEY, "leader_epoch", "speaker")
     is_request = is_a(EventType.RECEIVED) & (f.col("request") == LEADER_AND_ISR)
@@ -235,7 +235,7 @@ def _begun(timed: DataFrame) -> DataFrame:
         .groupBy(*key)
         .agg(f.min("at").alias("led_at"), *(f.min_by(name, first).alias(name) for name in told))
     )
-    # -1 is what a broker says that has just been started; nobody has led in it.
+    # A broker that was just started logs -1; no replica has led in it.
     epoch = f.when(f.col("prev_leader_epoch") >= 0, f.col("prev_leader_epoch"))
     return found.select(
         *key,
@@ -252,12 +252,12 @@ def _begun(timed: DataFrame) -> DataFrame:
     )
 
 
-# Kafka's own patience with a request; what was begun with longer ago is another one.
+# Kafka's request timeout; a request that began longer ago is another one.
 _REQUEST_S: Final = 30
 
 JOB: Final = Job(
     name="leadership",
-    says="Who led each partition from when to when, and how each came to lead.",
+    description="The leader of each partition over time, and how each was elected.",
     needs=("timed", "states"),
     columns=COLUMNS,
     run=leadership,

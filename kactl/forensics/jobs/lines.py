@@ -1,4 +1,4 @@
-"""Words and short forms that jobs share when they ask what a line is."""
+"""Partition states and line predicates that several jobs use."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
 
-# States of partitions, in Kafka's words.
+# States of partitions, as Kafka names them.
 ABSENT: Final = "NonExistentPartition"
 NEW: Final = "NewPartition"
 ONLINE: Final = "OnlinePartition"
@@ -17,5 +17,5 @@ LEADER_AND_ISR: Final = "LEADER_AND_ISR"
 
 
 def is_a(*types: EventType) -> Value:
-    """Whether a line is of one of these types."""
-    return f.col("type").isin([str(each) for each in types])
+    """True if a line is of one of these types."""
+    return f.col("type").isin([str(type_) for type_ in types])

@@ -167,7 +167,7 @@ def _reached() -> Value:
 
 JOB: Final = Job(
     name="reassignments",
-    says="Partitions that were moved to other replicas, or should have been.",
+    description="Partitions that were moved to other replicas, or should have been.",
     needs=("timed", "states"),
     columns=COLUMNS,
     run=reassignments,

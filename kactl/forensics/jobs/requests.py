@@ -203,7 +203,7 @@ def _waited(timed: DataFrame) -> DataFrame:
 
 JOB: Final = Job(
     name="requests",
-    says="How long brokers took for what controllers told them.",
+    description="How long brokers took for what controllers told them.",
     needs=("timed",),
     columns=COLUMNS,
     run=requests,

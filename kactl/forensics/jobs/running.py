@@ -1,9 +1,9 @@
-"""Running jobs: several at once, each as soon as what it needs is there.
+"""Run jobs, several at once, each as soon as the tables that it needs exist.
 
-On a few logs most of a job's time is Spark's driver thinking, one thread for each job; on many it is work, which Spark
-shares out as it comes. So nobody waits for the one before who does not need it.
+With few logs most of a job's time is spent in Spark's driver, in one thread for each job; with many logs it is work
+that Spark distributes. A job therefore never waits for a job that it does not need.
 
-A job reads what others have returned from where it was written, so nothing is computed twice.
+A job reads the stored results of other jobs, so nothing is computed twice.
 """
 
 import time
@@ -25,7 +25,7 @@ from kactl.forensics.tables import JOBS_FOLDER, JOBS_MANIFEST, JOBS_WORK, count_
 from .catalog import Ran, Results, ResultsManifest, given, needs, open_results, table, wanted
 from .job import Job
 
-# More would wait for each other anyway.
+# More jobs would only wait for each other.
 AT_ONCE: Final = 4
 _STOP_S: Final = 0.2
 
@@ -38,12 +38,13 @@ def run_jobs(
     at_once: int = AT_ONCE,
     on_progress: progress.ProgressCallback = progress.no_progress,
 ) -> Results:
-    """Run jobs on the tables of an ingest and keep what they return beside them; what stood there before goes, as one.
+    """Run jobs on the tables of an ingest and store their results in the same folder, replacing earlier results at
+    once.
 
     Args:
-        folder: where `ingest` has written; `DIR/jobs` and `DIR/jobs.json` are ours.
-        only: the names of those that are wanted; what they need runs too. None is all.
-        at_once: so many of them, at the most.
+        folder: the folder of an ingest; `DIR/jobs` and `DIR/jobs.json` are written.
+        only: names of the wanted jobs; the jobs that they need run too. None: all.
+        at_once: maximum number of concurrent jobs.
 
     Raises:
         NotIngested: there are no tables, see `tables.open_tables`.
@@ -68,11 +69,11 @@ def run_jobs(
 
 
 class _Running:
-    """The jobs of one call, each in a thread of its own.
+    """Jobs of one call, each in its own thread.
 
     Args:
-        work: where they write.
-        views: what is there already.
+        work: folder for the results.
+        views: existing tables.
     """
 
     def __init__(
@@ -85,10 +86,10 @@ class _Running:
         self._tag = f"kactl-{uuid.uuid4().hex}"
 
     def all(self, jobs: Collection[Job], at_once: int) -> dict[str, Ran]:
-        """Run them; those that come first go first, where several could begin. Their names are in that order, too.
+        """Run the jobs; where several could start, earlier ones start first. Returns results in that order.
 
         Raises:
-            Exception: what one of them raised; the others were stopped.
+            Exception: raised by one of the jobs; the others were stopped.
         """
         left = list(jobs)
         ran: dict[str, Ran] = {}
@@ -105,7 +106,7 @@ class _Running:
                         self._views[job.name] = table(self._spark, job, self._work)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
-                # Again and again: one that was thinking meanwhile asks Spark for something only now.
+                # Repeatedly: a job that was planning submits work to Spark only now.
                 while not all(each.done() for each in running):
                     self._spark.sparkContext.cancelJobsWithTag(self._tag)
                     time.sleep(_STOP_S)
@@ -113,7 +114,7 @@ class _Running:
         return {job.name: ran[job.name] for job in jobs}
 
     def _run(self, job: Job) -> Ran:
-        # Of this thread, and so of what it asks Spark for.
+        # Tags are per thread, and so apply to all work that this thread submits.
         self._spark.sparkContext.addJobTag(self._tag)
         with self._steps.step(self._spark, job.name):
             begin = time.monotonic_ns()
@@ -125,13 +126,13 @@ class _Running:
 
 
 def _put_in_place(work: Location, place: Location, manifest: ResultsManifest) -> None:
-    """From the first step on until the last, the folder holds no results as far as anybody can see."""
+    """Replace the results. From the first to the last step the folder has no valid results for any reader."""
     (place / JOBS_MANIFEST).remove()
     (place / JOBS_FOLDER).remove()
     work.move_to(place / JOBS_FOLDER)
     for name in place.names():
         if name.startswith(JOBS_WORK):
-            (place / name).remove()  # of those that were killed before us
+            (place / name).remove()  # left by processes that were killed
     (place / JOBS_MANIFEST).write(msgspec.json.format(msgspec.json.encode(manifest)))
 
 

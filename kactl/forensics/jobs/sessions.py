@@ -1,4 +1,4 @@
-"""Session timeouts of brokers, and when they were started, out of server.log."""
+"""Session timeouts and start times of brokers, from server.log."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -17,8 +17,8 @@ from .silence import CONFIGURED, HEARTBEAT_US, NEGOTIATED, OTHERS, Session, agre
 _MS: Final = 1_000
 
 
-class Told(NamedTuple):
-    """What a broker's log says of its sessions: when first, negotiated ms, or settings."""
+class SessionLine(NamedTuple):
+    """Session lines of a broker's log: first time, negotiated ms, or settings."""
 
     broker: int
     first_us: int
@@ -27,19 +27,21 @@ class Told(NamedTuple):
 
 
 class Sessions:
-    """All that is said of sessions."""
+    """All session lines."""
 
     def __init__(
-        self, told: Sequence[Told], starts: dict[int, list[int]], versions: dict[int | None, set[str]]
+        self, told: Sequence[SessionLine], starts: dict[int, list[int]], versions: dict[int | None, set[str]]
     ) -> None:
-        """Each of `told` is of another value; `versions` are those of brokers' files, None for those of no broker."""
-        self._told = sorted(told, key=lambda each: each.first_us)
+        """`told` has one element for each different value; `versions` are those of brokers' files, None for files of no
+        broker.
+        """
+        self._told = sorted(told, key=lambda line: line.first_us)
         self._starts = starts
         self._versions = versions
 
     @classmethod
     def read(cls, timed: DataFrame, files: DataFrame | None) -> "Sessions":
-        """Ask for the lines; there are as many as starts and different values, whatever was written in between."""
+        """Read the lines. Their number is that of starts and different values, whatever was logged in between."""
         known = f.col("speaker").isNotNull() & f.col("at").isNotNull()
         lines = timed.where(is_a(EventType.SESSION_NEGOTIATED, EventType.CONFIGURED) & known)
         rows = (
@@ -54,15 +56,15 @@ class Sessions:
         versions: dict[int | None, set[str]] = {}
         for row in [] if files is None else _versions(files):
             versions.setdefault(row["broker"], set()).add(row["version"])
-        told = [Told(row["speaker"], row["first"], row["took_ms"], row["text"] or "") for row in rows]
-        return cls(told, {broker: sorted(each) for broker, each in starts.items()}, versions)
+        told = [SessionLine(row["speaker"], row["first"], row["took_ms"], row["text"] or "") for row in rows]
+        return cls(told, {broker: sorted(times) for broker, times in starts.items()}, versions)
 
     def starts(self, broker: int) -> list[int]:
-        """When a broker was started, ascending, microseconds."""
+        """Returns when a broker was started, ascending, in microseconds."""
         return self._starts.get(broker, [])
 
     def of(self, loss: Absence) -> Session:
-        """The session that ended with a loss."""
+        """Returns the session that ended with a loss."""
         if loss.how == membership.FENCED:
             return self._kraft(loss.broker, loss.controller)
         mine = self._latest(loss.broker)
@@ -77,7 +79,7 @@ class Sessions:
         return default(self._versions.get(loss.broker) or self._versions.get(loss.controller) or (), is_kraft=False)
 
     def _kraft(self, broker: int, controller: int | None) -> Session:
-        """The controller's own setting counts, and the heartbeats of the broker."""
+        """The controller's setting, and the heartbeat interval of the broker."""
         interval = self._setting(self._latest(broker), HEARTBEAT_INTERVAL) or agreed(self._of_all(HEARTBEAT_INTERVAL))
         heartbeat_us = HEARTBEAT_US if interval is None else interval * _MS
         mine = None if controller is None else self._setting(self._latest(controller), KRAFT_SESSION)
@@ -86,12 +88,12 @@ class Sessions:
         others = agreed(self._of_all(KRAFT_SESSION))
         return Session(others * _MS, OTHERS, heartbeat_us) if others else default((), is_kraft=True)
 
-    def _latest(self, broker: int) -> list[Told]:
-        """What a broker says, the latest first. Timeouts change seldom, and hardly between a start and a loss."""
+    def _latest(self, broker: int) -> list[SessionLine]:
+        """Settings of a broker, the latest first. Timeouts change seldom, and hardly between a start and a loss."""
         return [each for each in reversed(self._told) if each.broker == broker]
 
     @staticmethod
-    def _setting(told: Sequence[Told], name: str) -> int | None:
+    def _setting(told: Sequence[SessionLine], name: str) -> int | None:
         return next((found for each in told if (found := value(each.settings, name)) is not None), None)
 
     def _of_all(self, name: str) -> list[int]:

@@ -1,7 +1,7 @@
-"""When a lost broker stopped answering, and when it answered again.
+"""Bounds and estimates of when a lost broker stopped responding, and when it responded again.
 
-A controller takes note of a loss when the session ends; the broker was silent before that. How long before follows from
-the session timeout T:
+A controller detects a loss when the session ends; the broker was silent before that. By how much follows from the
+session timeout T:
 
     ZooKeeper   ──ping──ping──╳ silent ········ T after the last ping, rounded up to a tick ──▶ detected
                 a client pings when it has sent nothing for T/3, or a second earlier
@@ -13,14 +13,14 @@ the session timeout T:
 
                 fenced - 9/8 T - 0.5 s  <=  silent  <=  fenced - T + h + 0.5 s
 
-A ZooKeeper controller that died takes its session with it, so that its successor's election stands for `detected`. A
-broker that the successor finds gone may have been lost any time since the old controller could last look. A KRaft
-controller that becomes active gives each broker a new session, so that a loss from before is detected T later.
+The session of a ZooKeeper controller ends with it, so its successor's election stands for `detected`. A broker that the
+successor finds absent may have been lost at any time since the old controller could last detect it. A KRaft controller
+that becomes active gives each broker a new session, so an earlier loss is detected T later.
 
-Within these bounds followers know more: the FETCH that a leader left without an answer was sent before it fell silent,
-and a leader that lives answers within `replica.fetch.wait.max.ms` (500 ms).
+Followers narrow these bounds: a FETCH that a leader left without a response was sent before it fell silent, and a live
+leader responds within `replica.fetch.wait.max.ms` (500 ms).
 
-Where no log has T, the default of Kafka's version is assumed for the best guess, and bounds nothing.
+If no log has T, the default of Kafka's version is used for the estimate, and bounds nothing.
 
 All times are microseconds. Source: ZooKeeper's ClientCnxn and ExpiryQueue, Kafka's BrokerLifecycleManager and
 BrokerHeartbeatManager.
@@ -30,10 +30,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 SECOND_US: Final = 1_000_000
-# ZooKeeper's own default of tickTime. Servers refuse sessions of less than two ticks.
+# ZooKeeper's default of tickTime. Servers reject sessions of less than two ticks.
 TICK_US: Final = 3_000_000
 TICKS_MIN: Final = 2
-# A busy controller is late by this much, and so is a heartbeat on its way.
+# A busy controller is late by up to this much, and so is a heartbeat in transit.
 LATE_US: Final = 500_000
 # `replica.fetch.wait.max.ms`.
 FETCH_WAIT_US: Final = 500_000
@@ -43,26 +43,26 @@ ZOOKEEPER_TIMEOUT_OLD_US: Final = 6_000_000
 _LONGER_SINCE: Final = (2, 5)
 KRAFT_TIMEOUT_US: Final = 9_000_000
 HEARTBEAT_US: Final = 2_000_000
-# From the death of an active controller to its successor's activation: voters miss their leader after
+# From the death of an active controller to its successor's activation: voters detect the loss of their leader after
 # `controller.quorum.fetch.timeout.ms` (2 s), and elect within about one more second.
 QUORUM_US: Final = 3_000_000
 # From a broker's first line to its configuration dump.
 START_US: Final = 60_000_000
 
-# Where the session timeout is from.
+# Source of the session timeout.
 NEGOTIATED: Final = "negotiated"
 CONFIGURED: Final = "configured"
 OTHERS: Final = "other-brokers"
 DEFAULT: Final = "default"
 
-# What the best guess follows from.
+# Evidence of the best estimate.
 BY_FETCH: Final = "fetch"
 BY_SESSION: Final = "session"
 BY_SIGN: Final = "sign"
 
 
 class Session(NamedTuple):
-    """A session timeout, and where it is from. `heartbeat_us` is None with ZooKeeper."""
+    """A session timeout and its source. `heartbeat_us` is None with ZooKeeper."""
 
     timeout_us: int
     by: str
@@ -70,12 +70,12 @@ class Session(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether a log has it."""
+        """True if a log has it."""
         return self.by != DEFAULT
 
 
 class Window(NamedTuple):
-    """How long before a session's end its broker fell silent: at the most, at the least, and most likely."""
+    """How long before a session's end its broker fell silent: at most, at least, and most likely."""
 
     longest_us: int
     shortest_us: int
@@ -86,11 +86,12 @@ class Loss(NamedTuple):
     """A loss as a controller saw it.
 
     Attributes:
-        detected_us: when it took note.
-        elected_us: when the controller that took note was elected; None if unknown.
+        detected_us: when the controller detected it.
+        elected_us: when that controller was elected; None if unknown.
         is_predecessor: whether the broker was the controller before.
-        is_listed: whether it was missing from what a new controller found, so that its session may have ended before.
-        is_orderly: whether it went by a controlled shutdown, which ends the session at once.
+        is_listed: whether the broker was missing from the list of a new controller, so that its session may have ended
+            before.
+        is_orderly: whether it left by a controlled shutdown, which ends the session at once.
     """
 
     detected_us: int
@@ -101,13 +102,13 @@ class Loss(NamedTuple):
 
 
 class Signs(NamedTuple):
-    """What is known of a broker around a loss; None for what is not.
+    """Evidence about a broker around a loss; None if unknown.
 
     Attributes:
-        last_us: its last line before the silence, and before it was detected if there is none.
+        last_us: its last line before the silence, or before the detection if there is none.
         last_detected_us: its last line before the loss was detected.
         first_us: its first line after `Bounds.high_us`. first_role_us: its first one as a broker, not a controller.
-        slept_from_us, slept_until_us: a time without any line that spans `Bounds.high_us`.
+        slept_from_us, slept_until_us: a gap without any line that spans `Bounds.high_us`.
         starts_us: when it was started, ascending.
         fetches: begin and end of intervals in which it fell silent, as followers saw it; ascending.
     """
@@ -123,7 +124,7 @@ class Signs(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Between which times a broker fell silent by its session alone, and when most likely; `low_us` None: unbounded."""
+    """Bounds and estimate of when a broker fell silent, from its session alone. `low_us` is None if unbounded."""
 
     low_us: int | None
     high_us: int
@@ -134,9 +135,9 @@ class Silence(NamedTuple):
     """When a broker fell silent.
 
     Attributes:
-        at_us: the best guess. by: what it follows from.
-        low_us, high_us: bounds; `low_us` is None if nothing bounds it.
-        awake_us: its first sign of life afterwards; None if none is known, or if it was started anew.
+        at_us: best estimate. by: the evidence it is based on.
+        low_us, high_us: bounds; `low_us` is None if unbounded.
+        awake_us: its first line afterwards; None if none is known, or if it was restarted.
     """
 
     at_us: int
@@ -163,7 +164,7 @@ def kraft(timeout_us: int, heartbeat_us: int) -> Window:
 
 
 def default(versions: Iterable[str], *, is_kraft: bool) -> Session:
-    """What is assumed of a broker whose logs do not have it. `versions` of its files are as in the table of files."""
+    """Returns the default session of a broker without its own. `versions` of its files are as in the table of files."""
     if is_kraft:
         return Session(KRAFT_TIMEOUT_US, DEFAULT, HEARTBEAT_US)
     is_old = any(_is_before(each, _LONGER_SINCE) for each in versions)
@@ -171,13 +172,13 @@ def default(versions: Iterable[str], *, is_kraft: bool) -> Session:
 
 
 def _is_before(versions: str, version: tuple[int, int]) -> bool:
-    """Whether the last of "1.0-2.3" or "2.4" is older; "3.5+" and "mixed" are of no known end."""
+    """True if the last of "1.0-2.3" or "2.4" is older; "3.5+" and "mixed" have no known end."""
     last = versions.rpartition("-")[2].split(".")
     return len(last) == 2 and all(each.isdecimal() for each in last) and tuple(map(int, last)) < version
 
 
 def bounds(loss: Loss, session: Session) -> Bounds:
-    """What follows from the session alone."""
+    """Returns the bounds that follow from the session alone."""
     if loss.is_orderly:
         return Bounds(None, loss.detected_us, loss.detected_us)
     found = _kraft_bounds(loss, session) if session.heartbeat_us is not None else _zookeeper_bounds(loss, session)
@@ -211,10 +212,10 @@ def _before(end_us: int, window: Window) -> Bounds:
 
 
 def silence(loss: Loss, given: Bounds, signs: Signs) -> Silence:
-    """When the broker fell silent, by its session and by all other signs."""
-    restart = next((at for at in signs.starts_us if given.high_us <= at or _is_within(at, given, loss)), None)
-    if _wrote_on(loss, given, signs, restart):
-        # It outlived its session: it closed it, or only lost sight of it.
+    """Returns when the broker fell silent, by its session and all other evidence."""
+    restart = next((at for at in signs.starts_us if given.high_us <= at or _was_restarted(at, given, loss)), None)
+    if _continued_to_write(loss, given, signs, restart):
+        # It outlived its session: it closed the session, or only lost the connection.
         last = loss.detected_us if signs.last_detected_us is None else signs.last_detected_us
         return Silence(last, BY_SIGN, _later(signs.last_us, given.low_us), loss.detected_us, None)
     high = given.high_us if restart is None else min(given.high_us, restart)
@@ -224,13 +225,13 @@ def silence(loss: Loss, given: Bounds, signs: Signs) -> Silence:
     return Silence(at, by, low, high, _awake(signs, restart))
 
 
-def _is_within(start_us: int, given: Bounds, loss: Loss) -> bool:
-    """Whether it was started between its death and the detection of that."""
+def _was_restarted(start_us: int, given: Bounds, loss: Loss) -> bool:
+    """True if the broker was started between its death and the detection of that."""
     return given.low_us is not None and given.low_us < start_us <= loss.detected_us
 
 
-def _wrote_on(loss: Loss, given: Bounds, signs: Signs, restart: int | None) -> bool:
-    """Whether it went on writing while it should have been silent, by the session, and was neither paused nor dead."""
+def _continued_to_write(loss: Loss, given: Bounds, signs: Signs, restart: int | None) -> bool:
+    """True if it continued to write while its session should have been silent, and was neither paused nor dead."""
     last = signs.last_detected_us
     if loss.is_orderly or last is None or last <= given.high_us or given.high_us == loss.detected_us:
         return False
@@ -240,13 +241,14 @@ def _wrote_on(loss: Loss, given: Bounds, signs: Signs, restart: int | None) -> b
 def _guess(given: Bounds, signs: Signs, low: int | None, high: int, loss: Loss) -> tuple[int, str]:
     for begin, end in signs.fetches:
         if end <= high and (low is None or end >= low):
-            # A connection that broke at once is the death itself; else it fell silent while the request waited.
+            # A connection that broke at once shows the death itself; otherwise the broker fell silent while the request
+            # waited.
             at = end if end - begin < FETCH_WAIT_US else (begin + end) // 2
             return (at if low is None else max(at, low)), BY_FETCH
     if loss.is_orderly and signs.last_us is not None:
         return signs.last_us, BY_SIGN
     if low is not None and low > given.likely_us:
-        # A last line, or the end of the window, cuts the likely time off: the middle of what is left.
+        # A last line, or the end of the window, truncates the likely range: take the middle of the rest.
         return (low, BY_SIGN) if given.low_us is None else ((low + high) // 2, BY_SESSION)
     return min(given.likely_us, high), BY_SESSION
 
@@ -257,7 +259,7 @@ def _awake(signs: Signs, restart: int | None) -> int | None:
         return None
     first = min(found)
     is_start = restart is not None and restart - START_US <= first
-    # A broker that starts tells of partitions only after its configuration: earlier lines are of the process before.
+    # A starting broker logs partitions only after its configuration: earlier lines are of the previous process.
     wrote_before = restart is not None and signs.first_role_us is not None and signs.first_role_us < restart
     return None if is_start and not wrote_before else first
 
@@ -267,7 +269,7 @@ def _later(*times: int | None) -> int | None:
 
 
 def unanswered(at_us: int, waited_us: int | None) -> tuple[int, int]:
-    """In which interval a broker fell silent, by a FETCH that it left without an answer until `at_us`."""
+    """Returns the interval in which a broker fell silent, by a FETCH that was without a response until `at_us`."""
     if waited_us is None:
         return at_us, at_us
     begin = at_us - waited_us
@@ -275,6 +277,6 @@ def unanswered(at_us: int, waited_us: int | None) -> tuple[int, int]:
 
 
 def agreed(values: Iterable[int]) -> int | None:
-    """The value that all have; None if there are several, or none."""
+    """Returns the common value of all; None if they differ, or if there are none."""
     found = set(values)
     return found.pop() if len(found) == 1 else None

@@ -1,18 +1,18 @@
-"""How far each broker's clock is from the others', from what must have happened before what.
+"""Job `skew`: the offset of each broker's clock, from events whose order is known.
 
     controller                                broker
-    P2b, R3  a leadership is decided   ───▶   B1, B4, B5  it is heard of, or its part in it is played
-    S1       it is sent                ───▶   B1          it is received
-    S6       the answer is there       ◀───   B1, B7, B9  the request was at work
-    C11      an ISR is written         ◀───   I1, I2      the leader asks for it
-    C11                                ───▶   I3          the leader has heard of it
-    K4       a broker may lead again   ───▶               a record of it stands in KRaft's metadata log
+    P2b, R3  decides a leadership      ───▶   B1, B4, B5  receives it, or takes its role
+    S1       sends it                  ───▶   B1          receives it
+    S6       receives the response     ◀───   B1, B7, B9  processed the request
+    C11      writes an ISR             ◀───   I1, I2      the leader requests it
+    C11                                ───▶   I3          the leader receives it
+    K4       allows a broker to lead   ───▶               a record of it is in KRaft's metadata log
 
-KRaft's metadata log stands in for the controller, as its records are written by the clock of whoever is the active one.
-Each pair says that one clock is ahead of another by no more than the difference of the two times. Pairs are found by
-keys that name one thing and no other: a leader epoch or partition epoch of a partition, or a correlation id together
-with the controller's epoch. What carries no such key (S2, B2, B3) is left alone: to join it by its order would take one
-missing line to go wrong, and P2b and B4 are there at INFO as well.
+KRaft's metadata log takes the place of the controller, because its records carry the clock of the active controller.
+Each pair shows that one clock is ahead of another by no more than the difference of the two times. Pairs are joined by
+unique keys: a leader epoch or partition epoch of a partition, or a correlation id together with the controller's epoch.
+Lines without such a key (S2, B2, B3) are not used: if they were joined by order, one missing line would shift all
+pairs, and P2b and B4 exist at INFO as well.
 """
 
 from typing import Final
@@ -25,60 +25,78 @@ from kactl.forensics.event_types import EventType, Kind, Role
 from kactl.forensics.events import Column
 
 from . import kraft
-from .clocks import Link, solve
+from .clocks import UNKNOWN, Link, solve
 from .job import INT, LONG, TEXT, Job
 from .lines import LEADER_AND_ISR, ONLINE, is_a
 
 COLUMNS: Final = (
-    Column("broker", INT, "whose clock; null for that of logs which name no writer: kactl's own, the metadata log"),
-    Column("reference", INT, "the broker whose clock all are measured against: the one with most links; null as above"),
-    Column("offset_us", LONG, "its clock minus the reference's, microseconds: the best guess, which `timed` takes off"),
-    Column("low_us", LONG, "it is no less than this; null if nothing bounds it from below"),
-    Column("high_us", LONG, "it is no more than this; null if nothing bounds it from above"),
-    Column("links", LONG, "pairs of events that it follows from"),
+    Column("broker", INT, "broker of the clock; null for logs that name no writer: kactl's own, the metadata log"),
+    Column("reference", INT, "the broker of the reference clock: the one with most links; null as above"),
+    Column("offset_us", LONG, "its clock minus the reference, in microseconds: best estimate, which `timed` subtracts"),
+    Column("low_us", LONG, "lower bound of the offset; null if there is none"),
+    Column("high_us", LONG, "upper bound of the offset; null if there is none"),
+    Column("links", LONG, "pairs of events that it is computed from"),
     Column("how", TEXT, "reference, bounds, one-sided, contradictory (the clock drifted or jumped) or unknown"),
 )
-# The number of the clock that has no broker's.
+# Stands for the clock of logs that name no broker.
 NAMELESS: Final = -1
-# A bound is not the smallest difference that was seen but the second smallest if there are five seconds' worth of them,
-# the third if there are ten, and so on. It is true all the same, and lines that were paired wrongly, such as those of a
-# topic of which there were two, do not make it false: they come together, within a second.
+# A bound is the smallest observed difference, or the second smallest if differences span five seconds, the third if
+# they span ten, and so on. It is still valid, and wrong pairs, such as those of two topics of the same name, do not
+# falsify it: they occur together, within a second.
 _MOMENTS_FOR_ONE_ASTRAY: Final = 5
 _ASTRAY_LIMIT: Final = 9
 _SECOND_US: Final = 1_000_000
 
 
 def skew(events: DataFrame) -> DataFrame:
-    """The clocks of all that wrote lines. It asks at once: for a row of each pair of brokers, and of each broker."""
+    """Returns one row for each clock. Reads at once: one row for each pair of brokers, and one for each broker."""
     spark = events.sparkSession
     bounds = [Link(*row) for row in links(events).collect()]
-    speakers = (
+    writers = (
         events.select(clock().alias("broker"), is_a(EventType.CLOCK_BACK).alias("back"))
         .where("broker is not null")
         .groupBy("broker")
         .agg(f.max("back").alias("back"))
         .collect()
     )
-    jumped = [row["broker"] for row in speakers if row["back"]]
-    found = [each._asdict() for each in solve([row["broker"] for row in speakers], bounds, jumped)]
-    for each in found:
+    jumped = [row["broker"] for row in writers if row["back"]]
+    clocks = [clock_._asdict() for clock_ in solve([row["broker"] for row in writers], bounds, jumped)]
+    for row in clocks:
         for name in ("broker", "reference"):
-            each[name] = None if each[name] == NAMELESS else each[name]
-    return JOB.table(spark, found)
+            row[name] = None if row[name] == NAMELESS else row[name]
+    return JOB.table(spark, clocks)
 
 
 def clock() -> Value:
-    """By which clock a line was written; null if that cannot be said."""
+    """The clock that a line was written by; null if unknown."""
     nameless = f.col("kind").isin(str(Kind.KACTL), str(Kind.DUMP))
     return f.coalesce("speaker", f.when(nameless, f.lit(NAMELESS)))
 
 
+def on_one_clock(events: DataFrame, skew: DataFrame) -> DataFrame:
+    """Returns all events with `at`, `at_error_us` and `clock_known`: whether any link connects the writer's clock to
+    others.
+    """
+    apart = f.greatest(f.col("high_us") - f.col("offset_us"), f.col("offset_us") - f.col("low_us"))
+    error = f.when(f.col("high_us").isNotNull() & f.col("low_us").isNotNull(), apart)
+    clocks = skew.select(
+        f.coalesce("broker", f.lit(NAMELESS)).alias("clock"),
+        "offset_us",
+        error.alias("at_error_us"),
+        (f.col("how") != UNKNOWN).alias("clock_known"),
+    )
+    joined = events.withColumn("clock", clock()).join(f.broadcast(clocks), "clock", "left")
+    at = f.timestamp_micros(f.unix_micros("ts") - f.coalesce("offset_us", f.lit(0)))
+    known = f.coalesce("clock_known", f.lit(False))
+    return joined.withColumn("at", at).select(*events.columns, "at", "at_error_us", known.alias("clock_known"))
+
+
 def links(events: DataFrame) -> DataFrame:
-    """One row for each two clocks and direction: before, after, bound_us, pairs; see `clocks.Link`."""
+    """Returns one row for each ordered pair of clocks: before, after, bound_us, pairs; see `clocks.Link`."""
     said = events.where("ts is not null").withColumns({"clock": clock(), "us": f.unix_micros("ts")})
     said = said.where("clock is not null")
     found = _decided(said)
-    for more in (_sent, _answered, _isr, _granted):
+    for more in (_sent, _responded, _isr, _unfenced):
         found = found.unionByName(more(said))
     pairs = (
         found.where("before != after")
@@ -108,9 +126,9 @@ _TP: Final = ("topic", "partition")
 
 
 def _decided(said: DataFrame) -> DataFrame:
-    """A leader epoch is made once, by one controller; whoever speaks of it does so afterwards.
+    """Pairs of a decided leader epoch and a later line of a broker about it. One controller creates each epoch, once.
 
-    Where it was made twice there were two topics of this name, and nobody can say which of them a broker speaks of.
+    An epoch that was created twice belongs to two topics of the same name, and the topic of a broker's line is unknown.
     """
     key = (*_TP, "leader_epoch")
     online = is_a(EventType.PARTITION) & (f.col("to_state") == ONLINE)
@@ -141,9 +159,9 @@ def _decided(said: DataFrame) -> DataFrame:
 
 
 def _recorded(said: DataFrame) -> DataFrame:
-    """What KRaft's metadata log has of changes: a record is written before any broker reads it.
+    """Changes in KRaft's metadata log: a record is written before any broker reads it.
 
-    Creations are left out: a snapshot has them, too, with the time of the snapshot.
+    Creations are omitted, because snapshots repeat them with the time of the snapshot.
     """
     as_timed = {"at": f.col("ts"), "at_error_us": f.lit(None).cast("bigint"), "life": f.lit(0)}
     records = kraft.filled(said.withColumns(as_timed)).withColumns(
@@ -154,7 +172,9 @@ def _recorded(said: DataFrame) -> DataFrame:
 
 
 def _sent(said: DataFrame) -> DataFrame:
-    """The same state may be sent again, so that the first of either side belong together only if both have them all."""
+    """Pairs of sending and receiving a state. A state may be sent again, so first lines are paired only if both sides
+    have all of them.
+    """
     key = ("controller", "controller_epoch", *_TP, "leader_epoch", "after")
     of_leaders = said.where((f.col("request") == LEADER_AND_ISR) & f.col("leader_epoch").isNotNull())
     sent = (
@@ -172,12 +192,12 @@ def _sent(said: DataFrame) -> DataFrame:
     return sent.join(received, [*key, "times"]).select("before", "after", "before_us", "after_us")
 
 
-def _answered(said: DataFrame) -> DataFrame:
-    """An answer comes after all that the broker did for the request.
+def _responded(said: DataFrame) -> DataFrame:
+    """Pairs of a broker's last line about a request and the controller's line of the response.
 
-    Correlation ids begin anew with each connection, so they count within one controllership; where one was answered
-    twice even so, the broker had come back, and nothing is concluded. Lines of brokers without the controller's epoch
-    (B2, B3) could be of another controllership.
+    Correlation ids restart with each connection, so they are compared within one controllership. If one has two
+    responses the broker had reconnected, and no pair is formed. Broker lines without the controller epoch (B2, B3) may
+    belong to another controllership.
     """
     key = ("controller", "controller_epoch", "request", "correlation_id", "before")
     keyed = said.where("correlation_id is not null and controller_epoch is not null and request is not null")
@@ -193,18 +213,18 @@ def _answered(said: DataFrame) -> DataFrame:
         .withColumn("before", f.col("clock"))
         .groupBy(*key)
         .agg(f.max("us").alias("before_us"), f.min("us").alias("begun_us"))
-        # One request takes less; two with the same number are further apart.
+        # One request takes less; two with the same id are further apart.
         .where(f.col("before_us") - f.col("begun_us") < _REQUEST_US)
     )
     return answered.join(at_work, list(key)).select("before", "after", "before_us", "after_us")
 
 
-# Kafka's own patience with a request, request.timeout.ms of a controller.
+# Kafka's request timeout, `request.timeout.ms` of a controller.
 _REQUEST_US: Final = 30 * _SECOND_US
 
 
 def _isr(said: DataFrame) -> DataFrame:
-    """From 2.7 on leaders ask the controller for another ISR, one at a time for each partition."""
+    """From 2.7 on leaders request ISR changes from the controller, one at a time for each partition."""
     key = (*_TP, "partition_epoch")
     by_controllers = said.where(is_a(EventType.ISR_UPDATED) & (f.col("role") == Role.CONTROLLER))
     written = (
@@ -233,11 +253,10 @@ def _isr(said: DataFrame) -> DataFrame:
     )
 
 
-def _granted(said: DataFrame) -> DataFrame:
-    """A broker that may lead again is recorded as such, by the same controller, after it said so.
+def _unfenced(said: DataFrame) -> DataFrame:
+    """Pairs of a controller's line that unfences a broker and the record of it in the metadata log.
 
-    It may be fenced several times under one epoch, so that the first of either side belong together only if both have
-    them all.
+    A broker may be fenced several times in one epoch, so first lines are paired only if both sides have all of them.
     """
     key = ("broker", "broker_epoch")
     unfenced = said.where(is_a(EventType.BROKER_UNFENCED) & f.col("broker_epoch").isNotNull())
@@ -261,7 +280,7 @@ def _granted(said: DataFrame) -> DataFrame:
 
 JOB: Final = Job(
     name="skew",
-    says="How far each broker's clock is from the others', and how sure that is.",
+    description="The offset of each broker's clock, and its bounds.",
     needs=("events",),
     columns=COLUMNS,
     run=skew,

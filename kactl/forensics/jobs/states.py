@@ -1,12 +1,12 @@
-"""Every state of a partition that the logs know of: who led, in which epoch, with whom in sync.
+"""Job `states`: every state of a partition in the logs: leader, epochs, ISR.
 
-    lines ─▶ what each says, once ─▶ epochs for those without ─▶ one row for each state ─▶ who was assigned
+    lines ─▶ content of each, once ─▶ epochs for those without ─▶ one row for each state ─▶ assigned replicas
 
-A state has two numbers: the leader epoch, and the partition epoch, which rises with every change of the ISR as well.
-Most lines have both. The leader's "ISR updated" has no leader epoch: it is that of the state with the highest partition
-epoch before it, if the one who says it led then. What brokers said before 3.x has no partition epoch: it is about the
-first state of its leader epoch, which is what they are sent. Up to 1.0 controllers named a leader without any number;
-the state they sent a moment later has it.
+A state has two numbers: the leader epoch, and the partition epoch, which rises with every ISR change as well. Most
+lines have both. The leader's "ISR updated" has no leader epoch: it belongs to the state with the highest partition
+epoch before it, if the broker that wrote it led then. Before 3.x broker lines have no partition epoch: they describe
+the first state of their leader epoch, which is the one that brokers are sent. Up to 1.0 controllers named a leader
+without any number; the state that they sent a moment later has it.
 """
 
 from typing import Final
@@ -26,32 +26,32 @@ COLUMNS: Final = (
     Column("topic", TEXT, "the topic"),
     Column("partition", INT, "the partition's number"),
     Column("life", INT, "which topic of this name; see `timed`"),
-    Column("leader_epoch", INT, "the leader epoch; null if no line says or implies it"),
+    Column("leader_epoch", INT, "the leader epoch; null if no line states or implies it"),
     Column("partition_epoch", INT, "version of the stored state; null where no line has it (1.0 and before)"),
-    Column("leader", INT, "who leads; -1 nobody, -2 the partition is being deleted"),
-    Column("isr", IDS, "who is in sync, in the order written; null if no line says it"),
-    Column("replicas", IDS, "who is assigned, as far as known at that time"),
+    Column("leader", INT, "the leader; -1 none, -2 the partition is being deleted"),
+    Column("isr", IDS, "in-sync replicas, in the order written; null if no line states them"),
+    Column("replicas", IDS, "assigned replicas, as far as known at that time"),
     Column("recovery", TEXT, "RECOVERED or RECOVERING, from 3.2 on"),
-    Column("at", TIME, "when it came to be: the earliest line of it, the controller's before the brokers'"),
-    Column("at_error_us", LONG, "by how much `at` may be wrong, either way"),
-    Column("told_by", TEXT, "controller if the line with which one made it dates it; else broker: it may be older"),
-    Column("controller", INT, "the controller that made it; if told_by broker, the one that sent it first"),
+    Column("at", TIME, "when it began: its earliest line, the controller's before the brokers'"),
+    Column("at_error_us", LONG, "maximum error of `at` in either direction"),
+    Column("told_by", TEXT, "controller if its controller's own line dates it; else broker: it may be older"),
+    Column("controller", INT, "the controller that made it; if told_by is broker, the one that sent it first"),
     Column("controller_epoch", INT, "its epoch"),
     Column("from_state", TEXT, "the partition's state before, if the line has it"),
-    Column("formats", TEXTS, "the formats of the lines that tell of it, ascending"),
+    Column("formats", TEXTS, "formats of the lines that contain it, ascending"),
 )
 DELETED: Final = -2
 _KEY: Final = ("topic", "partition", "life")
 _VALUES: Final = ("leader", "isr", "replicas", "recovery", "from_state", "controller", "controller_epoch")
-# How good a line is to date a state by: made with it, or heard of it.
-_MADE, _HEARD = 0, 1
-# Up to 1.0 the state is sent within the same event in which the leader was named.
+# Rank of a line as the date of a state: written by the controller that made it, or by a receiver.
+_MADE, _RECEIVED = 0, 1
+# Up to 1.0 the state is sent within the same event that names the leader.
 _SENT_WITHIN_US: Final = 60_000_000
 
 
 def states(timed: DataFrame) -> DataFrame:
-    """One row for each state; of a state without any number, one for each line."""
-    said = _said(timed)
+    """Returns one row for each state; for lines without any number, one for each line."""
+    said = _states_in_lines(timed)
     numbered = _with_partition_epochs(_with_leader_epochs(said))
     known = _kept(_one_each(numbered))
     told_by = f.when(f.col("rank") == _MADE, Role.CONTROLLER.value).otherwise(Role.BROKER.value)
@@ -65,12 +65,12 @@ def states(timed: DataFrame) -> DataFrame:
 # -- what lines say ----------------------------------------------------------------------------------------------------
 
 
-def _said(timed: DataFrame) -> DataFrame:
-    """What lines say of states, each once with the earliest time: many lines say the same, one for each broker.
+def _states_in_lines(timed: DataFrame) -> DataFrame:
+    """Return the states in lines, each once with the earliest time: many lines repeat a state, one for each broker.
 
-    On top: `rank`, `format`, `deleted`, `is_isr_change`; `speaker`, who must have led for it to be true; `unchanged`,
-    whether null means "as before"; `only_assigned`, whether it is no state but an assignment; `unnumbered_us`, which
-    keeps what has no number apart.
+    Adds: `rank`, `format`, `deleted`, `is_isr_change`; `speaker`, the broker that must have led for the line to apply;
+    `unchanged`, whether null means "as before"; `only_assigned`, whether the line has only an assignment;
+    `unnumbered_us`, which separates states without numbers.
     """
     lines = _lines(timed).unionByName(_records(timed))
     keys = [name for name in lines.columns if name != "at_us"]
@@ -111,7 +111,7 @@ def _lines(timed: DataFrame) -> DataFrame:
         f.when(online, f.col("from_state")).alias("from_state"),
         "controller",
         "controller_epoch",
-        f.when(made & ~_is_from_snapshot(), _MADE).otherwise(_HEARD).alias("rank"),
+        f.when(made & ~_is_from_snapshot(), _MADE).otherwise(_RECEIVED).alias("rank"),
         f.unix_micros("at").alias("at_us"),
         "at_error_us",
         f.when(by_leader, f.col("speaker")).alias("speaker"),
@@ -124,7 +124,7 @@ def _lines(timed: DataFrame) -> DataFrame:
 
 
 def _records(timed: DataFrame) -> DataFrame:
-    """The metadata log's, of which each is whole."""
+    """States of the metadata log, each complete."""
     nobody = f.lit(None).cast("int")
     return kraft.filled(timed).select(
         *_KEY,
@@ -137,7 +137,7 @@ def _records(timed: DataFrame) -> DataFrame:
         f.lit(None).cast("string").alias("from_state"),
         nobody.alias("controller"),
         nobody.alias("controller_epoch"),
-        f.when(_is_from_snapshot(), _HEARD).otherwise(_MADE).alias("rank"),
+        f.when(_is_from_snapshot(), _RECEIVED).otherwise(_MADE).alias("rank"),
         f.unix_micros("at").alias("at_us"),
         "at_error_us",
         nobody.alias("speaker"),
@@ -150,7 +150,9 @@ def _records(timed: DataFrame) -> DataFrame:
 
 
 def _is_from_snapshot() -> Value:
-    """Partitions are created with both epochs 0; a snapshot creates them again, as they are by then."""
+    """True for a creation from a snapshot: partitions are created with both epochs 0, and a snapshot creates them with
+    their current epochs.
+    """
     return is_a(EventType.PARTITION_CREATED) & ((f.col("leader_epoch") > 0) | (f.col("partition_epoch") > 0))
 
 
@@ -158,13 +160,13 @@ def _is_from_snapshot() -> Value:
 
 
 def _with_leader_epochs(said: DataFrame) -> DataFrame:
-    """Leader epochs for what has only a partition epoch, or nothing but the time."""
+    """Add leader epochs to states that only have a partition epoch, or only a time."""
     by_version = Window.partitionBy(*_KEY, f.col("partition_epoch").isNull()).orderBy("partition_epoch")
     by_time = Window.partitionBy(*_KEY).orderBy("at_us")
     backwards = Window.partitionBy(*_KEY).orderBy(f.desc("at_us"))
     has_epoch = f.col("leader_epoch").isNotNull() & ~f.col("deleted")
     numbered = f.when(has_epoch, f.struct("leader_epoch", "leader", "at_us"))
-    # A frame holds what has the same number or time as well.
+    # A window frame includes rows of the same number or time.
     seen = said.withColumns(
         {
             "of_version": f.last(numbered, ignorenulls=True).over(by_version),
@@ -177,7 +179,7 @@ def _with_leader_epochs(said: DataFrame) -> DataFrame:
     is_sent_next = (f.col("later.leader") == f.col("leader")) & (
         f.col("later.at_us") - f.col("at_us") <= _SENT_WITHIN_US
     )
-    # What has no version cannot be seen by version; that it came before is all that can be said.
+    # Without a partition epoch only the order of time is known.
     versioned = f.greatest(_if_it_led("of_version"), _if_it_led("unversioned"))
     seen_last = f.when(f.col("partition_epoch").isNotNull(), versioned).otherwise(_if_it_led("of_time"))
     found = f.when(is_named_only, f.when(is_sent_next, f.col("later.leader_epoch"))).otherwise(seen_last)
@@ -186,13 +188,15 @@ def _with_leader_epochs(said: DataFrame) -> DataFrame:
 
 
 def _if_it_led(seen: str) -> Value:
-    """The leader epoch of a state that was seen, unless somebody else led in it than the one who speaks."""
+    """The leader epoch of a seen state, unless another broker than the writer led in it."""
     other = f.col("speaker").isNotNull() & f.col(f"{seen}.leader").isNotNull()
     return f.when(~other | (f.col("speaker") == f.col(f"{seen}.leader")), f.col(f"{seen}.leader_epoch"))
 
 
 def _with_partition_epochs(numbered: DataFrame) -> DataFrame:
-    """What has only a leader epoch is about the first state of it, as far as that is known: not a change of its ISR."""
+    """Add the partition epoch to states that only have a leader epoch: that of its first known state that is not an ISR
+    change.
+    """
     of_epoch = Window.partitionBy(*_KEY, "leader_epoch", "deleted")
     first = f.min(f.when(~f.col("is_isr_change"), f.col("partition_epoch"))).over(of_epoch)
     lent = f.col("partition_epoch").isNull() & f.col("leader_epoch").isNotNull() & ~f.col("only_assigned")
@@ -206,8 +210,9 @@ def _with_partition_epochs(numbered: DataFrame) -> DataFrame:
 
 
 def _one_each(rows: DataFrame) -> DataFrame:
-    """One row for each pair of numbers, with the best that lines say of each value: those with their own number before
-    those that were lent one, those that made the state before those that heard of it, and the earliest of them."""
+    """Return one row for each pair of numbers with the best value of each column: lines with their own number before
+    those with an inferred one, lines that made the state before those that received it, and the earliest of them.
+    """
     order = f.struct("lent", "rank", "at_us")
     dated = f.struct("rank", "at_us", "at_error_us")
     once = rows.groupBy(*_KEY, "leader_epoch", "partition_epoch", "deleted", "only_assigned", "unnumbered_us").agg(
@@ -224,7 +229,9 @@ def _one_each(rows: DataFrame) -> DataFrame:
 
 
 def _kept(rows: DataFrame) -> DataFrame:
-    """Assignments hold until another one is told; of KRaft's changes, so does what they do not name."""
+    """Carry assignments forward until the next one; for KRaft's changes, carry forward all fields that a change does
+    not name.
+    """
     by_time = Window.partitionBy(*_KEY).orderBy("at_us")
     epoch = f.coalesce("leader_epoch", f.max("leader_epoch").over(by_time), f.lit(-1))
     rows = rows.withColumn("in_epoch", epoch)
@@ -236,7 +243,7 @@ def _kept(rows: DataFrame) -> DataFrame:
             "replicas": f.last("replicas", ignorenulls=True).over(order),
         }
     ).withColumn("chain", f.count(f.when(~f.coalesce(follows, f.lit(False)), 1)).over(order))
-    # A change may follow another one that did not name it either: what holds is what was named last, unless changes are
+    # A change may follow another one that did not name the field either: the last named value holds, unless changes are
     # missing between.
     unbroken = Window.partitionBy(*_KEY, "chain").orderBy("in_epoch", "partition_epoch")
     held = {
@@ -248,7 +255,7 @@ def _kept(rows: DataFrame) -> DataFrame:
 
 JOB: Final = Job(
     name="states",
-    says="Every state of a partition that the logs know of: who led, in which epoch, with whom in sync.",
+    description="Every state of a partition in the logs: leader, epochs and in-sync replicas.",
     needs=("timed",),
     columns=COLUMNS,
     run=states,

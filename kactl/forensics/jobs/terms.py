@@ -1,7 +1,7 @@
-"""Terms of controllers: who was the controller in which epoch, from when on, and who came next.
+"""Terms of controllers: the controller of each epoch, its beginning, and its successor.
 
-Before 2.1 the line of an election has no epoch, and a line of its own follows that has it. Lines of controller.log have
-none either; what they tell belongs to the term that their broker had begun last.
+Before 2.1 the line of an election has no epoch; a line with the epoch follows. Lines of controller.log have none
+either; they belong to the term that their broker began last.
 """
 
 from typing import Final
@@ -17,14 +17,16 @@ from .lines import is_a
 ZOOKEEPER: Final = "zookeeper"
 KRAFT: Final = "kraft"
 KACTL: Final = "kactl"
-# Stands for a controller that kactl's log does not name, as it begins in the middle of its term.
+# Stands for a controller that kactl's log does not name because it begins in the middle of its term.
 NAMELESS: Final = -1
-# Between being elected and writing the new epoch a controller does next to nothing.
+# Between its election and writing the new epoch a controller does almost nothing.
 _ELECTED_MS: Final = 60_000
 
 
 def voiced(timed: DataFrame) -> DataFrame:
-    """Lines with a time and a speaker, less the metadata log; kactl's get the controller of their epoch."""
+    """Returns lines with a time and a speaker, without the metadata log; kactl's lines get the controller of their
+    epoch.
+    """
     is_kactl = f.col("kind") == Kind.KACTL
     names = (
         timed.where(is_kactl & f.col("controller").isNotNull())
@@ -42,26 +44,26 @@ def voiced(timed: DataFrame) -> DataFrame:
 
 
 def is_own() -> Value:
-    """Whether a controller speaks of what it does itself, so that an epoch in the line is its own."""
+    """True if a controller writes about its own actions, so that an epoch in the line is its own."""
     speaks = (f.col("role") == Role.CONTROLLER) & (f.col("controller") == f.col("speaker"))
     return f.coalesce(speaks & ~is_a(EventType.QUORUM_LEADER), f.lit(False))
 
 
 def terms(lines: DataFrame) -> DataFrame:
-    """All terms that the logs know of.
+    """Return all terms in the logs.
 
     Args:
-        lines: what `voiced` returns.
+        lines: the result of `voiced`.
 
     Returns:
-        source, controller; controller_epoch, null where no line has it; elected_at; begin, which is that or its first
-        line, or null where only others speak of it; until, as the same broker's next term begins; error_us of its
-        clock; next_controller, next_at and next_error_us: who came next, and when that one was elected or spoke first;
-        place, by which terms of one source are ordered.
+        source, controller. controller_epoch, null if no line has it. elected_at. begin: that or its first line, or null
+            if only others mention it. until: begin of the same broker's next term. error_us of its clock.
+            next_controller, next_at, next_error_us: the successor, and its election or first line. place: sort key of
+            the terms of one source.
     """
     own = lines.where(is_own())
-    heard = _heard(own)
-    all_terms = heard.unionByName(_told(lines).join(heard, ["controller", "controller_epoch"], "left_anti"))
+    heard = _own_terms(own)
+    all_terms = heard.unionByName(_others_terms(lines).join(heard, ["controller", "controller_epoch"], "left_anti"))
     one = Window.partitionBy("controller").orderBy("begin")
     before = Window.partitionBy("source").orderBy("begin").rowsBetween(Window.unboundedPreceding, -1)
     place = f.coalesce(f.col("controller_epoch").cast("double"), f.max("controller_epoch").over(before) + 0.5, f.lit(0))
@@ -74,8 +76,8 @@ def terms(lines: DataFrame) -> DataFrame:
     )
 
 
-def _heard(own: DataFrame) -> DataFrame:
-    """The terms of which the controller's own lines tell."""
+def _own_terms(own: DataFrame) -> DataFrame:
+    """Terms from the controller's own lines."""
 
     def first(type: EventType) -> Value:
         return f.min(f.when(is_a(type), f.col("at")))
@@ -99,7 +101,7 @@ def _heard(own: DataFrame) -> DataFrame:
     both = with_epoch.withColumn("at", f.col("first_at")).unionByName(without, allowMissingColumns=True)
     one = Window.partitionBy("controller").orderBy("at", f.col("controller_epoch").asc_nulls_first())
     is_bare = f.col("first_at").isNull()
-    # The line before the first one with an epoch, if that is of an election that has none.
+    # The line before the first one with an epoch, if it is of an election without epoch.
     bare_at = f.lag(f.when(is_bare, f.col("at"))).over(one)
     soon = f.unix_millis("first_at") - f.unix_millis(bare_at) <= _ELECTED_MS
     follows = f.unix_millis(f.lead("first_at").over(one)) - f.unix_millis("at") <= _ELECTED_MS
@@ -118,8 +120,8 @@ def _heard(own: DataFrame) -> DataFrame:
     )
 
 
-def _told(lines: DataFrame) -> DataFrame:
-    """The terms that others speak of: brokers by whose requests they have, and KRaft's other controllers."""
+def _others_terms(lines: DataFrame) -> DataFrame:
+    """Terms from lines of others: brokers, by the requests that they process, and KRaft's other controllers."""
     others = lines.where(f.col("controller").isNotNull() & f.col("controller_epoch").isNotNull() & ~is_own())
     told = others.where((f.col("role") == Role.BROKER) | (f.col("controller") != f.col("speaker")))
     return told.groupBy("controller", "controller_epoch").agg(
@@ -136,5 +138,5 @@ def _source() -> Value:
 
 
 def _rank() -> Value:
-    """kactl's log and KRaft's lines say what they are; brokers' lines are the same under all of them."""
+    """kactl's log and KRaft's lines name their source; brokers' lines are the same for all."""
     return f.when(_source() == KACTL, 2).when(_source() == KRAFT, 1).otherwise(0)

@@ -1,7 +1,7 @@
-"""The events, on one clock and told apart where a topic's name was used again.
+"""Job `timed`: the events on one clock, with topics of the same name told apart.
 
-Nearly every job reads them, most of them several times, and each time only a few kinds of lines: so they are written
-down once more, as large as they are.
+Nearly every job reads these events, most of them several times and each time only a few types of lines. They are
+therefore stored once more, in full.
 """
 
 from typing import Final
@@ -14,78 +14,60 @@ from kactl.forensics.event_types import EventType, Role
 from kactl.forensics.events import COLUMNS as OF_EVENTS
 from kactl.forensics.events import Column
 
-from .clocks import UNKNOWN
 from .job import DATE, INT, LONG, TEXT, TIME, Job
 from .lines import is_a
-from .skew import NAMELESS, clock
+from .skew import on_one_clock
+from .topic_incarnations import topic_incarnations
 
-# What comes on top of the columns of events.
+# Columns that `timed` adds to those of events.
 COLUMNS: Final = (
     Column("at", TIME, "`ts` on the reference's clock"),
-    Column("at_error_us", LONG, "by how much `at` may be wrong, either way; null if nothing bounds it"),
+    Column("at_error_us", LONG, "maximum error of `at` in either direction; null if unbounded"),
     Column("life", INT, "0 for the first topic of this name in the logs, 1 for the second, ...; null without a topic"),
 )
-# Behind the columns of events where these were opened: what their folders are called by.
+# Columns that follow those of events when these are opened: the names of the folders.
 FOLDERS: Final = (
-    Column("kind", TEXT, "which kind of file it stands in"),
+    Column("kind", TEXT, "kind of the file that contains it"),
     Column("day", DATE, "of `ts`, in UTC"),
 )
-# A line by a clock that is not known well may seem to be this much older than the birth that it followed.
+# A line of a clock that is not well known may seem this much older than the creation that it follows.
 SLACK_US: Final = 1_000_000
 SLACK_US_MAX: Final = 10_000_000
 
 
 def timed(events: DataFrame, skew: DataFrame, lives: DataFrame | None = None) -> DataFrame:
-    """All events, with `COLUMNS` behind theirs.
+    """Return all events with `COLUMNS` appended.
 
     Args:
-        lives: see `lives.COLUMNS`; found out if it is not given, by another pass over the events.
+        lives: see `topic_incarnations.COLUMNS`; computed by another pass over the events if it is None.
     """
     at_once = _with_names(on_one_clock(events, skew).drop("clock_known"), events)
     if lives is None:
-        from .lives import lives as find
-
-        lives = find(on_one_clock(events, skew))
+        lives = topic_incarnations(on_one_clock(events, skew))
     births = (
         lives.where("born_at is not null and life > 0")
         .groupBy("topic")
         .agg(f.collect_list(f.unix_micros("born_at")).alias("births"))
     )
-    # Few topics are made twice, and most events have none: events stay where they are.
+    # Few topics are created twice, and most events have none: events are not shuffled.
     joined = at_once.join(f.broadcast(births), "topic", "left")
     at_us = f.unix_micros("at") + _slack_us()
     over = f.filter("births", lambda born: born <= at_us)
     life = f.when(f.col("topic").isNotNull(), f.when(f.col("births").isNull(), f.lit(0)).otherwise(f.size(over)))
-    return joined.withColumn("life", life).select(*events.columns, *(each.name for each in COLUMNS))
-
-
-def on_one_clock(events: DataFrame, skew: DataFrame) -> DataFrame:
-    """All events with `at`, `at_error_us` and `clock_known`: whether anything links the writer's clock to others."""
-    apart = f.greatest(f.col("high_us") - f.col("offset_us"), f.col("offset_us") - f.col("low_us"))
-    error = f.when(f.col("high_us").isNotNull() & f.col("low_us").isNotNull(), apart)
-    clocks = skew.select(
-        f.coalesce("broker", f.lit(NAMELESS)).alias("clock"),
-        "offset_us",
-        error.alias("at_error_us"),
-        (f.col("how") != UNKNOWN).alias("clock_known"),
-    )
-    joined = events.withColumn("clock", clock()).join(f.broadcast(clocks), "clock", "left")
-    at = f.timestamp_micros(f.unix_micros("ts") - f.coalesce("offset_us", f.lit(0)))
-    known = f.coalesce("clock_known", f.lit(False))
-    return joined.withColumn("at", at).select(*events.columns, "at", "at_error_us", known.alias("clock_known"))
+    return joined.withColumn("life", life).select(*events.columns, *(column.name for column in COLUMNS))
 
 
 def _with_names(lines: DataFrame, events: DataFrame) -> DataFrame:
-    """Lines with the topic's name where they have its id only, if any line has both (K5, K6, K18, B4)."""
+    """Add the topic's name to lines that only have its id, if any line has both (K5, K6, K18, B4)."""
     both = events.where(f.col("topic").isNotNull() & f.col("topic_id").isNotNull())
     names = both.groupBy("topic_id").agg(f.min("topic").alias("name"))
-    # Topics are few, and most events have no id: events stay where they are.
+    # Topics are few, and most events have no id: events are not shuffled.
     joined = lines.join(f.broadcast(names), "topic_id", "left")
     return joined.withColumn("topic", f.coalesce("topic", "name")).select(*lines.columns)
 
 
 def _slack_us() -> Value:
-    """A broker's line about a new partition may seem to be older than its birth, by what its clock may be wrong."""
+    """The clock error by which a broker's line about a new partition may seem older than the partition."""
     is_new = (f.col("role") == Role.BROKER) & (f.col("leader_epoch") == 0) & _is_of_a_birth()
     error = f.least(f.coalesce("at_error_us", f.lit(SLACK_US)), f.lit(SLACK_US_MAX))
     return f.when(is_new, error).otherwise(f.lit(0))
@@ -97,7 +79,7 @@ def _is_of_a_birth() -> Value:
 
 JOB: Final = Job(
     name="timed",
-    says="The events, on one clock.",
+    description="The events, on one clock.",
     needs=("events", "skew", "lives"),
     columns=(*OF_EVENTS, *FOLDERS, *COLUMNS),
     run=timed,

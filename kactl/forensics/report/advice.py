@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kactl.forensics.event_types import Kind
-from kactl.forensics.jobs.outage_sums import PARTS
+from kactl.forensics.jobs.outages.totals import PARTS
 
 from .facts import Advice, Facts
 from .findings import Clock

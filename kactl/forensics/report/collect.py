@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from kactl.forensics import progress
-from kactl.forensics.jobs import loss_sums
-from kactl.forensics.jobs.outage_sums import FORCED, PLANNED, UNEXPLAINED, totals
+from kactl.forensics.jobs.losses import sums as loss_sums
+from kactl.forensics.jobs.outages.totals import FORCED, PLANNED, UNEXPLAINED, totals
 
 from . import incidents, loss_facts, objective_facts, other_facts, outage_facts, scope
 from .facts import Facts, Sources

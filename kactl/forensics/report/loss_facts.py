@@ -5,7 +5,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 
-from kactl.forensics.jobs import loss_sums
+from kactl.forensics.jobs.losses import sums as loss_sums
 
 from .findings import Down, Loss, Unclean
 from .incidents import bucket_of

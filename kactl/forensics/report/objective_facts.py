@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from kactl.forensics.jobs.outage_sums import slo
+from kactl.forensics.jobs.outages.totals import slo
 
 from .facts import Sources
 from .model import Asked, Budget, Spent

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as f
 
-from kactl.forensics.jobs.outage_sums import MEASURES, OBSERVED, PARTS, how_known, kind_of, totals
+from kactl.forensics.jobs.outages.totals import MEASURES, OBSERVED, PARTS, how_known, kind_of, totals
 
 from .incidents import bucket_of
 from .model import Band, Bar, Partition, Percentiles, Share, Sums

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kactl.errors import NotFound
-from kactl.forensics.jobs.loss_sums import by_partition, sums
-from kactl.forensics.jobs.outage_sums import totals
+from kactl.forensics.jobs.losses.sums import by_partition, sums
+from kactl.forensics.jobs.outages.totals import totals
 from kactl.forensics.report.model import Time
 from kactl.forensics.report.rows import moment
 

@@ -9,9 +9,9 @@ from pyspark.sql import functions as f
 from kactl.forensics.event_types import Kind
 from kactl.forensics.jobs.absences import absences
 from kactl.forensics.jobs.leadership import leadership
+from kactl.forensics.jobs.log_segments import log_segments
 from kactl.forensics.jobs.states import states
-from kactl.forensics.jobs.turns import turns
-from kactl.forensics.jobs.unclean import unclean
+from kactl.forensics.jobs.unclean.unclean import unclean
 
 from . import dumps
 from .tables import as_timed, events
@@ -45,7 +45,7 @@ def chain(
     known = kept(states(timed))
     led = kept(leadership(timed, known))
     away = kept(absences(timed))
-    return Chain(timed, known, led, away, kept(unclean(timed, known, led, away)), kept(turns(timed)))
+    return Chain(timed, known, led, away, kept(unclean(timed, known, led, away)), kept(log_segments(timed)))
 
 
 def kept(found: DataFrame) -> DataFrame:

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from kactl.forensics.event_types import Kind
 from kactl.forensics.files import FILE_COLUMNS
 from kactl.forensics.jobs import skew
-from kactl.forensics.jobs.audit import COLUMNS, RULES, audit
-from kactl.forensics.jobs.audit_moves import PARTITIONS, REPLICAS
+from kactl.forensics.jobs.audit.audit import COLUMNS, RULES, audit
+from kactl.forensics.jobs.audit.transitions import PARTITIONS, REPLICAS
 from kactl.forensics.jobs.timed import timed
 from kactl.forensics.text.kactl_log import PARTITION_WORDS, REPLICA_WORDS
 from kactl.machines import partition, replica

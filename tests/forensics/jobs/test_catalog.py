@@ -24,5 +24,5 @@ def test_what_is_wanted_brings_what_it_needs() -> None:
 
 
 def test_an_unknown_job_is_named_together_with_those_there_are() -> None:
-    with pytest.raises(NoSuchJob, match=r"there is no weather: there are skew, lives, "):
+    with pytest.raises(NoSuchJob, match=r"there is no job weather: the jobs are skew, lives, "):
         catalog.wanted(["skew", "weather"])

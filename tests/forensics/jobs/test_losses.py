@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from kactl.forensics.event_types import Kind
-from kactl.forensics.jobs.loss_sums import by_partition, by_topic, totals
-from kactl.forensics.jobs.losses import COLUMNS, losses
-from kactl.forensics.jobs.turns import turns
+from kactl.forensics.jobs.log_segments import log_segments
+from kactl.forensics.jobs.losses.losses import COLUMNS, losses
+from kactl.forensics.jobs.losses.sums import by_partition, by_topic, totals
 
 from .chain import Chain, chain, kept
 from .said import NEW, OFFLINE, Ids, cut, follows, ids, isr_updated, leads, online
@@ -466,7 +466,7 @@ def test_an_isr_that_began_or_shrank_shows_nobody_who_had_copied_anything(tables
 
 
 def test_copies_of_files_change_nothing(tables: Chain) -> None:
-    again = rows(turns(tables.timed.union(tables.timed)), "topic", "broker", "turn")
+    again = rows(log_segments(tables.timed.union(tables.timed)), "topic", "broker", "turn")
 
     assert again == rows(tables.turns, "topic", "broker", "turn")
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kactl.forensics.event_types import EventType
-from kactl.forensics.jobs.membership import Said, absences
+from kactl.forensics.jobs.membership import BrokerLine, absences
 
 from .tables import moment
 
@@ -14,11 +14,11 @@ STOPPING, NO_LONGER = EventType.BROKER_STOPPING, EventType.BROKER_STOPPED_COUNTI
 FENCED, UNFENCED, ELECTED = EventType.BROKER_FENCED, EventType.BROKER_UNFENCED, EventType.CONTROLLER_ELECTED
 
 
-def said(seconds: float, type: EventType, **what: Any) -> Said:
-    return Said(at=moment(seconds), type=type, **{"controller": 1, **what})
+def said(seconds: float, type: EventType, **what: Any) -> BrokerLine:
+    return BrokerLine(at=moment(seconds), type=type, **{"controller": 1, **what})
 
 
-def told(*lines: Said) -> list[tuple[int, Any, Any, str]]:
+def told(*lines: BrokerLine) -> list[tuple[int, Any, Any, str]]:
     """Each absence: the broker, the seconds in which it was missed and found back, and how."""
 
     def seconds(at: Any) -> Any:
@@ -27,7 +27,7 @@ def told(*lines: Said) -> list[tuple[int, Any, Any, str]]:
     return [(each.broker, seconds(each.detected_at), seconds(each.back_at), each.how) for each in absences(lines)]
 
 
-def live(seconds: float, *brokers: int, **what: Any) -> Said:
+def live(seconds: float, *brokers: int, **what: Any) -> BrokerLine:
     return said(seconds, CHANGED, brokers=brokers, **what)
 
 

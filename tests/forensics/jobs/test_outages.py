@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kactl.forensics.event_types import Kind
-from kactl.forensics.jobs import absences, leadership, outages
+from kactl.forensics.jobs import absences, leadership
+from kactl.forensics.jobs.outages import outages
 
 from .tables import as_timed, controller_line, events, line, moment, rows, table
 

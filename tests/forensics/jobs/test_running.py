@@ -30,7 +30,7 @@ def folder(spark: SparkSession, tmp_path: Path) -> str:
 
 
 def job(name: str, run: Callable[..., DataFrame], *needs: str) -> Job:
-    return Job(name=name, says="One number.", needs=needs, columns=(Column("number", LONG, "a number"),), run=run)
+    return Job(name=name, description="A number.", needs=needs, columns=(Column("number", LONG, "a number"),), run=run)
 
 
 def one(spark: SparkSession) -> DataFrame:

@@ -1,7 +1,7 @@
 """Which session timeout a lost broker had, by what its log and others say."""
 
 from kactl.forensics.jobs.membership import FAILED, FENCED, Absence
-from kactl.forensics.jobs.sessions import Sessions, Told
+from kactl.forensics.jobs.sessions import SessionLine, Sessions
 from kactl.forensics.jobs.silence import CONFIGURED, DEFAULT, NEGOTIATED, OTHERS, Session
 
 from .tables import moment
@@ -10,15 +10,19 @@ S = 1_000_000
 DUMP = "broker.heartbeat.interval.ms={} broker.id={} broker.session.timeout.ms={} zookeeper.session.timeout.ms={}"
 
 
-def dump(broker: int, *, at: int = 0, heartbeat: int = 2_000, kraft: int = 9_000, zookeeper: int = 18_000) -> Told:
-    return Told(broker, at, None, DUMP.format(heartbeat, broker, kraft, zookeeper))
+def dump(
+    broker: int, *, at: int = 0, heartbeat: int = 2_000, kraft: int = 9_000, zookeeper: int = 18_000
+) -> SessionLine:
+    return SessionLine(broker, at, None, DUMP.format(heartbeat, broker, kraft, zookeeper))
 
 
-def negotiated(broker: int, ms: int, *, at: int = 0) -> Told:
-    return Told(broker, at, ms, "")
+def negotiated(broker: int, ms: int, *, at: int = 0) -> SessionLine:
+    return SessionLine(broker, at, ms, "")
 
 
-def of(*told: Told, how: str = FAILED, broker: int = 1, versions: dict[int | None, set[str]] | None = None) -> Session:
+def of(
+    *told: SessionLine, how: str = FAILED, broker: int = 1, versions: dict[int | None, set[str]] | None = None
+) -> Session:
     lost = Absence(broker=broker, detected_at=moment(0), how=how, controller=3)
     return Sessions(told, {}, versions or {}).of(lost)
 

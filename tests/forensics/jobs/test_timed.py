@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kactl.forensics.event_types import EventType, Kind
 from kactl.forensics.events import COLUMNS as EVENT_COLUMNS
-from kactl.forensics.jobs import lives, timed
+from kactl.forensics.jobs import timed, topic_incarnations
 from kactl.forensics.jobs.skew import COLUMNS as SKEW_COLUMNS
 
 from . import dumps, said
@@ -153,7 +153,7 @@ def test_nothing_is_lost_or_added(found: list[dict[str, Any]], read: DataFrame) 
 
 
 def test_only_names_that_were_used_again_have_lives(read: DataFrame, clocks: DataFrame) -> None:
-    found = rows(lives.JOB.run(read, clocks), "topic", "life")
+    found = rows(topic_incarnations.JOB.run(read, clocks), "topic", "life")
 
     assert [(row["topic"], row["life"], row["born_at"]) for row in found] == [
         ("again", 0, moment(100)),
@@ -177,7 +177,7 @@ def test_in_kraft_another_id_is_another_life_however_often_controllers_tell_of_i
     told = [born(seconds, "a", id, at) for seconds, id in ((10, "x"), (90, "x"), (50, "y"), (91, "y")) for at in (0, 1)]
     made = timed_table(spark, [*told, born(10, "b", "z", 0)]).drop(*(each.name for each in timed.COLUMNS))
 
-    found = rows(lives.JOB.run(made, clocks), "life")
+    found = rows(topic_incarnations.JOB.run(made, clocks), "life")
 
     assert [(row["topic"], row["life"], row["born_at"]) for row in found] == [
         ("a", 0, moment(10)),

@@ -16,20 +16,20 @@ from kactl.forensics.events import Column
 from kactl.forensics.files import FILE_COLUMNS, LEVEL_COLUMNS
 from kactl.forensics.jobs import (
     absences,
-    audit,
     churn,
     controllers,
     deletions,
     flapping,
     leadership,
-    losses,
-    outages,
     reassignments,
     requests,
     skew,
-    unclean,
 )
 from kactl.forensics.jobs import timed as timed_job
+from kactl.forensics.jobs.audit import audit
+from kactl.forensics.jobs.losses import losses
+from kactl.forensics.jobs.outages import outages
+from kactl.forensics.jobs.unclean import unclean
 from kactl.forensics.tables import Manifest
 from tests.forensics.jobs.tables import moment, table
 

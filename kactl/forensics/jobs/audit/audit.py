@@ -1,25 +1,25 @@
-"""What must never be: moves that no version allows, epochs that go back, leaders that are not in sync.
+"""Job `audit`: rules that no correct cluster breaks, and their violations.
 
-A log that is not complete breaks no rule. What was not seen before is taken as it comes; a controller that takes over
-rebuilds all states without a word, so that nothing is compared across that but epochs; and where lines may be missing
-between two others, they are not compared at all.
+An incomplete log violates no rule. A first occurrence is accepted as it is. A controller that takes over rebuilds all
+states without logging them, so only epochs are compared across a takeover. Lines between which others may be missing
+are not compared.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ..events import Column
-from .audit_brokers import controllers_at_brokers, one_controller, requests_in_order
-from .audit_epochs import epochs_rise, one_leader
-from .audit_members import assigned, in_sync
-from .audit_moves import chains, legal
-from .job import INT, LONG, TEXT, TIME, Job
+from pyspark.sql import DataFrame
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from kactl.forensics.events import Column
+from kactl.forensics.jobs.job import INT, LONG, TEXT, TIME, Job
+
+from .epochs import epochs_rise, one_leader
+from .fencing import controllers_at_brokers, one_controller, requests_in_order
+from .isr import assigned, in_sync
+from .transitions import chains, legal
 
 COLUMNS: Final = (
-    Column("rule", TEXT, "which rule was broken; see `audit.RULES`"),
+    Column("rule", TEXT, "the violated rule; see `audit.RULES`"),
     Column("topic", TEXT, "the topic"),
     Column("partition", INT, "the partition's number"),
     Column("life", INT, "which topic of this name; see `timed`"),
@@ -27,10 +27,10 @@ COLUMNS: Final = (
     Column("at", TIME, "when"),
     Column("controller", INT, "the controller"),
     Column("controller_epoch", INT, "its epoch"),
-    Column("expected", TEXT, "what would have been right"),
-    Column("found", TEXT, "what was"),
+    Column("expected", TEXT, "the correct value"),
+    Column("found", TEXT, "the logged value"),
     Column("file_id", INT, "the file of the line that shows it"),
-    Column("offset", LONG, "where in it"),
+    Column("offset", LONG, "offset in that file"),
 )
 RULES: Final = {
     "partition-move": "a partition moved between states between which no version allows a move",
@@ -48,10 +48,11 @@ RULES: Final = {
 }
 
 
-def audit(timed: "DataFrame", files: "DataFrame") -> "DataFrame":
-    """One row for each breach of a rule, told by the first line that shows it.
+def audit(timed: DataFrame, files: DataFrame) -> DataFrame:
+    """Return one row for each violation of a rule, with the first line that shows it.
 
-    `files` says by which versions the lines were written: what is legal depends on it.
+    Args:
+        files: versions that wrote the lines, on which the legal transitions depend.
     """
     rules: tuple[Callable[[], DataFrame], ...] = (
         lambda: legal(timed, files),
@@ -72,7 +73,7 @@ def audit(timed: "DataFrame", files: "DataFrame") -> "DataFrame":
 
 JOB: Final = Job(
     name="audit",
-    says="What must never be: moves that no version allows, epochs that go back, leaders that are not in sync.",
+    description="Violations: transitions that no version allows, epochs that decrease, leaders that are not in sync.",
     needs=("timed", "files"),
     columns=COLUMNS,
     run=audit,

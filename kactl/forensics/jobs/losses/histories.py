@@ -1,8 +1,7 @@
-"""The epochs of partitions that lost something, as the logs know them: who led, where the leader's log ended, and how
-far records were known to be committed.
+"""Epochs of partitions that lost records: leader, end of its log, and how far records were known to be committed.
 
-A high watermark speaks of the history it was known in. If a later leader had less, what it said is true up to there
-only; and if nobody knows where a leader in between began, it says nothing any more.
+A high watermark describes the history in which it was logged. If a later leader had a shorter log, the watermark holds
+up to there only; if the start of a leader in between is unknown, it is not used.
 """
 
 from typing import Final
@@ -11,24 +10,25 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from .lines import NEW
-from .turns import KEY
+from kactl.forensics.jobs.lines import NEW
+from kactl.forensics.jobs.log_segments import KEY
 
-# A broker that is ended and started again is back after no less than this.
+# A broker that is stopped and started again is back after no less than this.
 RESTARTED_US: Final = 5_000_000
 _FIELDS: Final = ("epoch", "leader", "log_end", "watermark", "at", "in_sync", "is_clean")
 
 
 def histories(starts: DataFrame, followed: DataFrame, leadership: DataFrame, of: DataFrame) -> DataFrame:
-    """topic, partition, life, history: the epochs in order, for those partitions that `of` names.
+    """Return the epochs of the partitions in `of`, in order.
 
-    Each has: epoch; leader, -1 nobody; log_end, of the leader as it began; watermark, the highest that was known in it;
-    at, when its leader took its role; in_sync, everybody who was in sync in it by anybody's account, null if nobody
-    led; is_clean, whether its leader was elected cleanly for sure.
+    Returns:
+        topic, partition, life, history. Each element has: epoch; leader, -1 none; log_end, of the leader at its
+            beginning; watermark, the highest known in it; at, when its leader took its role; in_sync, all replicas that
+            any line shows in sync, null without a leader; is_clean, true if its leader was certainly elected cleanly.
     """
     some = of.select(*KEY).distinct()
     by_broker = starts.select(*KEY, "epoch", "leader", "log_end", "watermark", f.col("led_at").alias("at"), "in_sync")
-    # What a follower knows as it begins is of the epoch that it took part in before.
+    # A watermark that a follower logs when it begins belongs to the epoch in which it last took part.
     by_follower = followed.where("tail_known is not null").select(
         *KEY, f.col("tail_known").alias("epoch"), f.col("high_watermark").alias("watermark")
     )
@@ -60,12 +60,12 @@ def histories(starts: DataFrame, followed: DataFrame, leadership: DataFrame, of:
 
 
 def _is_clean() -> Value:
-    """Whether a row of leadership cannot be of an unclean election."""
+    """True if a row of `leadership` cannot be of an unclean election."""
     was_in = f.array_contains("prev_isr", f.col("leader"))
     is_next = f.col("prev_leader_epoch") == f.col("leader_epoch") - 1
     reasons = (
         (f.col("how") == "initial") | (f.col("from_state") == NEW),
-        f.size("isr") > 1,  # who is elected uncleanly is alone
+        f.size("isr") > 1,  # an uncleanly elected leader is alone
         is_next & (f.col("leader") == f.col("prev_leader")) & (f.col("leader") >= 0),
         is_next & was_in & (f.col("prev_leader") == -1),
         was_in & (f.col("recovery") == "RECOVERED"),
@@ -77,10 +77,10 @@ def _is_clean() -> Value:
 
 
 def watermark_before(history: str, epoch: str, *, took_part: str) -> Value:
-    """The high watermark that was known of the history which ended where `epoch` began, and of which a replica's log is
-    a piece that took part in it last in `took_part`; null if none is known.
+    """Return the high watermark of the history that ended where `epoch` began, for a replica that last took part in
+    `took_part`.
 
-    Where a leader began of whom no line says where, the replica may have left that history already.
+    Null if none is known. If a leader's start is in no line, the replica may already have left that history.
     """
     nothing = f.struct(
         f.lit(None).cast("long").alias("watermark"),
@@ -112,15 +112,15 @@ def watermark_before(history: str, epoch: str, *, took_part: str) -> Value:
 
 
 def of_epoch(history: str, epoch: str) -> Value:
-    """What is known of one epoch; null if nothing is."""
+    """Returns the element of one epoch; null if there is none."""
     return f.get(f.filter(history, lambda each: each["epoch"] == f.col(epoch)), f.lit(0))
 
 
 def was_in_sync_between(history: str, replica: str, *, after: str, until: str, at: str) -> Value:
-    """Whether a replica was in sync with another leader in an epoch after one and up to another.
+    """True if a replica was in sync with another leader in an epoch after `after` and up to `until`.
 
-    Not if that epoch began right before `at`, when the replica told of itself: whoever is in sync as an epoch begins
-    has not copied anything in it yet, and nobody is restarted as quickly as that.
+    An epoch that began right before `at`, when the replica logged its role, does not count: a replica that is in sync
+    when an epoch begins has not copied anything in it yet, and no broker restarts that quickly.
     """
 
     def long_ago(each: Value) -> Value:

@@ -1,7 +1,7 @@
-"""What brokers obeyed: no older request after a newer one, and no older controller after a newer one.
+"""Audit rules about fencing at brokers: no older request and no older controller is obeyed after a newer one.
 
-That an old request or controller comes by is nothing wrong, and brokers say so as they refuse it. Only what a broker
-took up counts.
+The arrival of an old request is no violation, and brokers log that they reject it. Only requests that a broker
+processed count.
 """
 
 from typing import Final
@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType, Kind, Role
+from kactl.forensics.jobs.lines import LEADER_AND_ISR, is_a
 
-from .audit_rows import KEY, about_partitions, breach, say, with_steady_clocks
-from .lines import LEADER_AND_ISR, is_a
+from .rows import KEY, about_partitions, describe, violation, with_steady_clocks
 
-# Lines in which a controller speaks of itself, with its epoch.
+# Lines that a controller writes about itself, with its epoch.
 _CONTROLLERS_OWN: Final = (
     EventType.CONTROLLER_ELECTED,
     EventType.CONTROLLER_EPOCH,
@@ -26,10 +26,10 @@ _CONTROLLERS_OWN: Final = (
 
 
 def requests_in_order(timed: DataFrame) -> DataFrame:
-    """Roles that brokers took of an older epoch than they had had.
+    """Roles that a broker took in an older epoch than one of its earlier roles.
 
-    Not of epoch 0, nor with a log that is shorter than before: then it is another topic of the same name, whose making
-    no log tells.
+    Epoch 0 and roles with a shorter log than before are excluded: they may belong to another topic of the same name
+    whose creation is in no log.
     """
     names = ("leader_epoch", "log_end", "is_new", "controller", "controller_epoch", "file_id", "offset")
     taken = with_steady_clocks(_roles(timed).unionByName(_transitions(timed)), timed)
@@ -40,7 +40,7 @@ def requests_in_order(timed: DataFrame) -> DataFrame:
     before = f.lag(f.struct("leader_epoch", "log_end")).over(in_order)
     longer = f.col("log_end").isNull() | ((f.col("log_end") > 0) & (f.col("log_end") >= f.col("before.log_end")))
     went_back = (f.col("leader_epoch") < f.col("before.leader_epoch")) & (f.col("leader_epoch") > 0)
-    # One breach may show itself both ways.
+    # One violation may be visible in both.
     rows = (
         once.withColumn("before", before)
         .where(went_back & longer & ~f.coalesce("is_new", f.lit(False)))
@@ -48,16 +48,16 @@ def requests_in_order(timed: DataFrame) -> DataFrame:
         .agg(f.min(f.struct("at", "place", "controller", "controller_epoch")).alias("told"))
         .select("*", "told.*", "told.place.*", f.col("speaker").alias("broker"))
     )
-    return breach(
+    return violation(
         rows,
         "request-order",
-        expected=say("leader epoch %s or above", "had"),
-        found=say("leader epoch %s", "leader_epoch"),
+        expected=describe("leader epoch %s or above", "had"),
+        found=describe("leader epoch %s", "leader_epoch"),
     )
 
 
 def _roles(timed: DataFrame) -> DataFrame:
-    """Roles as brokers tell of them from 2.6 on."""
+    """Roles in broker lines from 2.6 on."""
     lines = about_partitions(timed, EventType.LEADS, EventType.FOLLOWS)
     return lines.where("speaker is not null and leader_epoch is not null and log_end is not null").select(
         *KEY,
@@ -75,9 +75,9 @@ def _roles(timed: DataFrame) -> DataFrame:
 
 
 def _transitions(timed: DataFrame) -> DataFrame:
-    """Transitions that brokers began, at TRACE, with the epoch of the request that each was begun for.
+    """Transitions that brokers began, at TRACE, with the epoch of the request that caused each.
 
-    Correlation ids begin anew with each connection, so that it is the last such request before.
+    Correlation ids restart with each connection, so it is the last such request before the transition.
     """
     lines = about_partitions(timed, EventType.RECEIVED_PARTITION, EventType.TRANSITION_BEGUN)
     begun = is_a(EventType.TRANSITION_BEGUN)
@@ -128,20 +128,20 @@ def controllers_at_brokers(timed: DataFrame) -> DataFrame:
         .where("last.at > next.at")
         .select("controller_epoch", "next", "last.*", f.col("speaker").alias("broker"))
     )
-    return breach(
+    return violation(
         rows,
         "controller-epoch",
-        expected=say("controller epoch %s or above", "next.controller_epoch"),
-        found=say("controller epoch %s", "controller_epoch"),
+        expected=describe("controller epoch %s or above", "next.controller_epoch"),
+        found=describe("controller epoch %s", "controller_epoch"),
     )
 
 
 def one_controller(timed: DataFrame) -> DataFrame:
-    """Controllers that were at work with the epoch of another one."""
+    """Controllers that were active with the epoch of another one."""
     own = timed.where(is_a(*_CONTROLLERS_OWN) & (f.col("role") == Role.CONTROLLER)).where(
         "controller is not null and controller_epoch is not null and at is not null"
     )
-    # Each of them counts its epochs for itself; a cluster may have gone from one to the other.
+    # ZooKeeper and KRaft count epochs separately; a cluster may have migrated from one to the other.
     of = (
         f.when(f.col("kind") == Kind.KACTL, "kactl")
         .when(f.col("format").startswith("K"), "kraft")
@@ -156,9 +156,9 @@ def one_controller(timed: DataFrame) -> DataFrame:
         .where("before is not null")
         .select("controller_epoch", "controller", "before", "told.*", f.col("told.speaker").alias("broker"))
     )
-    return breach(
+    return violation(
         rows,
         "one-controller",
-        expected=say("controller %s with epoch %s", "before", "controller_epoch"),
-        found=say("controller %s", "controller"),
+        expected=describe("controller %s with epoch %s", "before", "controller_epoch"),
+        found=describe("controller %s", "controller"),
     )

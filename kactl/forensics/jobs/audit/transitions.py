@@ -1,4 +1,6 @@
-"""Moves of partitions and replicas: whether each is legal, and whether each begins where the one before it ended."""
+"""Audit rules about state transitions of partitions and replicas: each is legal, and starts from the state in which the
+previous one ended.
+"""
 
 from typing import Final
 
@@ -7,9 +9,9 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType, Kind, Role
+from kactl.forensics.jobs.lines import ABSENT, NEW, OFFLINE, ONLINE, is_a
 
-from .audit_rows import KEY, about_partitions, breach, say, with_steady_clocks
-from .lines import ABSENT, NEW, OFFLINE, ONLINE, is_a
+from .rows import KEY, about_partitions, describe, violation, with_steady_clocks
 
 _REPLICA_NEW: Final = "NewReplica"
 _REPLICA_ONLINE: Final = "OnlineReplica"
@@ -20,7 +22,7 @@ _INELIGIBLE: Final = "ReplicaDeletionIneligible"
 _REPLICA_ABSENT: Final = "NonExistentReplica"
 _LIVING: Final = (_REPLICA_NEW, _REPLICA_ONLINE, _REPLICA_OFFLINE, _INELIGIBLE)
 
-# Which states may go to each; the same in all versions, but for what `_SINCE_2_3` says.
+# Allowed source states of each state, the same in all versions but for `_SINCE_2_3`.
 PARTITIONS: Final = {
     NEW: (ABSENT,),
     ONLINE: (NEW, ONLINE, OFFLINE),
@@ -36,13 +38,13 @@ REPLICAS: Final = {
     _INELIGIBLE: (_STARTED, _REPLICA_OFFLINE),
     _REPLICA_ABSENT: (_SUCCESSFUL,),
 }
-# Moves that older versions do not allow.
+# Transitions that older versions do not allow.
 _SINCE_2_3: Final = ((_REPLICA_OFFLINE, _INELIGIBLE),)
 _VERSION_2_3: Final = 203
 
 
 def legal(timed: DataFrame, files: DataFrame) -> DataFrame:
-    """Moves that are not in the table of their version; of unknown versions, not in any."""
+    """Transitions that are not in the table of their version; of unknown versions, not in any table."""
     moves = _moves(timed).join(f.broadcast(_latest(files)), "file_id", "left")
     too_old = f.coalesce(f.col("latest") < _VERSION_2_3, f.lit(False))
     newer = f.lit(False)
@@ -55,13 +57,13 @@ def legal(timed: DataFrame, files: DataFrame) -> DataFrame:
     )
     rows = once.agg(f.min(f.struct("file_id", "offset", "latest")).alias("place")).select("*", "place.*")
     rows = rows.withColumn("broker", f.coalesce("broker", "speaker"))
-    return breach(
+    return violation(
         rows,
         f.when(partition, "partition-move").otherwise("replica-move"),
-        expected=f.when(newer, say("%s from %s, before 2.3", "to_state", f.lit(_STARTED))).otherwise(
-            say("%s from %s", "to_state", _allowed({**PARTITIONS, **REPLICAS}))
+        expected=f.when(newer, describe("%s from %s, before 2.3", "to_state", f.lit(_STARTED))).otherwise(
+            describe("%s from %s", "to_state", _allowed({**PARTITIONS, **REPLICAS}))
         ),
-        found=say("%s from %s", "to_state", "from_state"),
+        found=describe("%s from %s", "to_state", "from_state"),
     )
 
 
@@ -71,7 +73,7 @@ def _moves(timed: DataFrame) -> DataFrame:
 
 
 def _is_none_of(table: dict[str, tuple[str, ...]]) -> Value:
-    """Whether both states are known and there is no way from one to the other."""
+    """True if both states are known and the table has no transition between them."""
     before, after = f.col("from_state"), f.col("to_state")
     allowed = f.coalesce(*(f.when(after == name, before.isin(*befores)) for name, befores in table.items()))
     return f.coalesce(before.isin(*table) & ~allowed, f.lit(False))
@@ -84,9 +86,9 @@ def _allowed(table: dict[str, tuple[str, ...]]) -> Value:
 
 
 def _latest(files: DataFrame) -> DataFrame:
-    """file_id, latest: the last version that can have written it, as 203 for 2.3; null if any may have.
+    """file_id, latest: the last version that can have written the file, as 203 for 2.3; null if any may have.
 
-    A broker's other logs of the same time tell as well: it is one program that writes them.
+    Other logs of the same broker and time count too, because the same program writes them.
     """
     last = f.regexp_extract("version", r"^(?:\d+\.\d+-)?(\d+)\.(\d+)$", 1)
     minor = f.regexp_extract("version", r"^(?:\d+\.\d+-)?(\d+)\.(\d+)$", 2)
@@ -108,14 +110,14 @@ def _latest(files: DataFrame) -> DataFrame:
 
 
 def chains(timed: DataFrame) -> DataFrame:
-    """Moves that begin elsewhere than the one before ended.
+    """Transitions that do not start from the state in which the previous one ended.
 
-    Only where none can be missing in between: by one controller, within an hour in which it logged at TRACE both
-    before the first and after the second. Whoever comes into being was nowhere before, and is always right.
+    Only where no line can be missing in between: by one controller, within an hour in which it logged at TRACE both
+    before the first and after the second. A transition from the non-existent state is always accepted.
     """
     moves = with_steady_clocks(_moves(timed).where("controller_epoch is not null"), timed)
     one = (*KEY, "type", "broker", "speaker", "controller", "controller_epoch", "kind")
-    # The same line may stand in two files; the same move may be made twice within a millisecond, in one.
+    # The same line may be in two files; the same transition may occur twice within a millisecond in one file.
     nth = Window.partitionBy(*one, "at", "from_state", "to_state", "file_id").orderBy("offset")
     once = (
         moves.repartition(*KEY)
@@ -140,16 +142,16 @@ def chains(timed: DataFrame) -> DataFrame:
         .withColumn("broker", f.coalesce("broker", "speaker"))
         .select("*", "place.*")
     )
-    return breach(
+    return violation(
         rows,
         f.when(is_a(EventType.PARTITION), "partition-chain").otherwise("replica-chain"),
-        expected=say("from %s", "before.to_state"),
-        found=say("from %s to %s", "from_state", "to_state"),
+        expected=describe("from %s", "before.to_state"),
+        found=describe("from %s to %s", "from_state", "to_state"),
     )
 
 
 def _at_trace(timed: DataFrame) -> DataFrame:
-    """speaker, hour, first_at, last_at: when controllers logged partitions and replicas at TRACE, by their hours."""
+    """speaker, hour, first_at, last_at: when controllers logged partitions and replicas at TRACE, by hour."""
     traced = about_partitions(timed, EventType.PARTITION, EventType.REPLICA, EventType.SENT_PARTITION)
     return (
         traced.where((f.col("level") == "TRACE") & (f.col("role") == Role.CONTROLLER) & f.col("speaker").isNotNull())

@@ -1,4 +1,4 @@
-"""What the rules of the audit share: how a breach is told, and which lines can be compared by their times."""
+"""Common parts of the audit rules: rows of violations, and lines that can be compared by time."""
 
 from typing import Final
 
@@ -7,16 +7,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
-
-from .lines import is_a
+from kactl.forensics.jobs.lines import is_a
 
 KEY: Final = ("topic", "partition", "life")
-# Where a breach stands, and whose it is.
+# Position and origin of a violation.
 _PLACE: Final = ("broker", "at", "controller", "controller_epoch", "file_id", "offset")
 
 
-def breach(rows: DataFrame, rule: str | Value, *, expected: Value, found: Value) -> DataFrame:
-    """Rows as the audit's table has them; what they do not have is null there."""
+def violation(rows: DataFrame, rule: str | Value, *, expected: Value, found: Value) -> DataFrame:
+    """Returns rows with the columns of the audit table; columns that `rows` does not have are null."""
     types = {"topic": "string", "offset": "long", "file_id": "int", "at": "timestamp"}
 
     def given(name: str) -> Value:
@@ -32,24 +31,24 @@ def breach(rows: DataFrame, rule: str | Value, *, expected: Value, found: Value)
     )
 
 
-def say(form: str, *values: str | Value) -> Value:
-    """A text with `%s` for each value; what is null is a question mark."""
-    shown = [f.col(each) if isinstance(each, str) else each for each in values]
-    return f.format_string(form, *(f.coalesce(each.cast("string"), f.lit("?")) for each in shown))
+def describe(form: str, *values: str | Value) -> Value:
+    """Returns a text with `%s` replaced by each value, or by a question mark for null."""
+    columns = [f.col(value) if isinstance(value, str) else value for value in values]
+    return f.format_string(form, *(f.coalesce(column.cast("string"), f.lit("?")) for column in columns))
 
 
 def ids(name: str) -> Value:
-    """A list of brokers, as Kafka writes them: 1,2,3."""
-    return f.array_join(f.transform(name, lambda each: each.cast("string")), ",")
+    """Returns a list of brokers as Kafka writes it: 1,2,3."""
+    return f.array_join(f.transform(name, lambda broker: broker.cast("string")), ",")
 
 
 def about_partitions(timed: DataFrame, *types: EventType) -> DataFrame:
-    """Lines of these types of which partition and time are known."""
+    """Lines of these types with a known partition and time."""
     named = "topic is not null and partition is not null and at is not null"
     return timed.where(is_a(*types)).where(named)
 
 
 def with_steady_clocks(lines: DataFrame, timed: DataFrame) -> DataFrame:
-    """Without the lines of those whose clock was set back in these logs: their times do not tell what was first."""
+    """Drop the lines of brokers whose clock was set back in these logs: their times do not show an order."""
     back = timed.where(is_a(EventType.CLOCK_BACK)).where("speaker is not null").select("speaker").distinct()
     return lines.join(f.broadcast(back), "speaker", "left_anti")

@@ -1,12 +1,12 @@
-"""What each broker says of its log of a partition, in turns: from one line of taking a role (B4, B5, B6) to its next.
+"""Job `turns`: each broker's log of a partition, in segments between role changes (B4, B5, B6).
 
     B5 follows, epoch 3 ─ cut ─ B4 leads, epoch 4 ─ ISR shrunk ─ ISR updated ─ B5 follows, epoch 6 ─ cut
     └───────── turn 1 ────────┘└─────────────────── turn 2 ─────────────────┘└──────── turn 3 ────────┘
 
-Everything in a turn was written by one broker, so that one clock orders it; between brokers epochs do.
+All lines of a segment are written by one broker, so one clock orders them; epochs order segments of different brokers.
 
-A broker never goes back to an older epoch of a partition, unless that is another partition: a topic that was deleted
-and made again, of which no controller's log tells. Such partitions are left out: nothing says which lines are of which.
+A broker never returns to an older epoch of a partition, unless the topic was deleted and created again without a line
+of a controller. Such partitions are omitted, because their lines cannot be assigned to one of the topics.
 """
 
 from typing import Final
@@ -25,24 +25,24 @@ COLUMNS: Final = (
     Column("topic", TEXT, "the topic"),
     Column("partition", INT, "the partition's number"),
     Column("life", INT, "which topic of this name; see `timed`"),
-    Column("broker", INT, "the broker, which speaks of itself"),
-    Column("turn", INT, "its number, from 1 on; 0 for what it says before its first role is known"),
+    Column("broker", INT, "the broker that wrote the lines"),
+    Column("turn", INT, "number of the segment, from 1; 0 for lines before the first known role"),
     Column("role", TEXT, "leads or follows; this and the next six are null in turn 0"),
     Column("epoch", INT, "the leader epoch"),
-    Column("log_end", LONG, "its log end offset as it took the role"),
-    Column("high_watermark", LONG, "its high watermark then; null if the line does not say (2.3 and before)"),
-    Column("prev_epoch", INT, "the leader epoch before, as it remembers; -1 after it was started; null if not said"),
+    Column("log_end", LONG, "its log end offset when it took the role"),
+    Column("high_watermark", LONG, "its high watermark then; null if the line does not have it (2.3 and before)"),
+    Column("prev_epoch", INT, "the previous leader epoch that it logged; -1 after a start; null if not logged"),
     Column("at", TIME, "when it took the role"),
-    Column("cut_to", LONG, "the shortest that its log was cut to; null if it does not say that it was"),
+    Column("cut_to", LONG, "lowest offset that its log was truncated to; null if no line states a truncation"),
     Column("cut_at", TIME, "when"),
-    Column("cut_format", TEXT, "the format of the line that says so"),
-    Column("later_end", LONG, "the highest log end offset that it tells of as its ISR shrinks"),
+    Column("cut_format", TEXT, "format of the line that states it"),
+    Column("later_end", LONG, "highest log end offset that it logged when its ISR shrank"),
     Column("later_end_at", TIME, "when"),
-    Column("later_watermark", LONG, "the highest high watermark that it tells of then"),
-    Column("in_sync", IDS, "whom its ISR held after it had changed; empty if it never did"),
+    Column("later_watermark", LONG, "highest high watermark that it logged then"),
+    Column("in_sync", IDS, "members of its ISR after changes; empty if it never changed"),
 )
 KEY: Final = ("topic", "partition", "life")
-# Two lines are one, in two files, if they agree in all of these.
+# Lines of two files are the same line if they agree in all of these.
 _SAME: Final = (
     *KEY,
     "broker",
@@ -58,8 +58,8 @@ _SAME: Final = (
 )
 
 
-def turns(timed: DataFrame) -> DataFrame:
-    """One row for each turn of each broker in each partition."""
+def log_segments(timed: DataFrame) -> DataFrame:
+    """Returns one row for each segment of each broker in each partition."""
     lines = _lines(timed)
     own = Window.partitionBy(*KEY, "broker").orderBy("at", f.col("is_role").desc(), "leader_epoch")
     before = own.rowsBetween(Window.unboundedPreceding, -1)
@@ -76,17 +76,17 @@ def turns(timed: DataFrame) -> DataFrame:
 
 
 def _lines(timed: DataFrame) -> DataFrame:
-    """The lines that count, each once."""
+    """The relevant lines, each once."""
     roles = is_a(EventType.LEADS, EventType.FOLLOWS)
     others = is_a(EventType.ISR_SHRUNK, EventType.ISR_EXPANDED, EventType.ISR_UPDATED, EventType.TRUNCATED)
     whose = f.col("topic").isNotNull() & f.col("partition").isNotNull() & f.col("speaker").isNotNull()
-    # Roles of which the line lost its numbers say nothing here.
+    # Role lines without their numbers are of no use here.
     told = (roles & f.col("leader_epoch").isNotNull() & f.col("log_end").isNotNull()) | others
     return (
         timed.where(told & whose & (f.col("role") == Role.BROKER) & f.col("at").isNotNull())
         .withColumn("broker", f.col("speaker"))
         .select(*_SAME)
-        # Once by partition: all that follows is by partition, or by less.
+        # One shuffle by partition: all later steps group by partition, or by more columns.
         .repartition(*KEY)
         .dropDuplicates()
         .withColumn("is_role", roles)
@@ -116,7 +116,7 @@ def _columns() -> list[Value]:
         "epoch": f.col("begun.leader_epoch"),
         "log_end": f.col("begun.log_end"),
         "high_watermark": f.col("begun.high_watermark"),
-        # The one before is always an older one. Followers of 3.9 have noted the new one by then, and name that.
+        # The previous epoch is always an older one. Followers of 3.9 have already stored the new one, and log that.
         "prev_epoch": f.when(
             f.col("begun.prev_leader_epoch") < f.col("begun.leader_epoch"), f.col("begun.prev_leader_epoch")
         ),
@@ -131,15 +131,15 @@ def _columns() -> list[Value]:
     return [found.get(each.name, f.col(each.name)).alias(each.name) for each in COLUMNS]
 
 
-def starts(turns: DataFrame) -> DataFrame:
-    """One row for each epoch whose leader says where its log ended as it began.
+def starts(log_segments: DataFrame) -> DataFrame:
+    """Return one row for each epoch whose leader logged the end of its log at the beginning.
 
     Returns:
         topic, partition, life, epoch, leader, led_at, and:
         log_end: the lowest, if the leader began more than once.
-        watermark: the highest that it knew of in this epoch. in_sync: as in `turns`.
-        had: the furthest that its log is known to have come in this epoch: end, replica, at, cut_to.
-        next: epoch, leader and log_end of the next one that is known; null for the last.
+        watermark: the highest high watermark that it logged in this epoch. in_sync: as in `COLUMNS`.
+        had: the largest extent of its log in this epoch: end, replica, at, cut_to.
+        next: epoch, leader and log_end of the next known epoch; null for the last.
     """
     end = f.greatest("log_end", "later_end")
     grown = f.col("later_end") > f.col("log_end")
@@ -150,7 +150,7 @@ def starts(turns: DataFrame) -> DataFrame:
         "cut_to",
     )
     one = (
-        turns.where(f.col("role") == EventType.LEADS)
+        log_segments.where(f.col("role") == EventType.LEADS)
         .groupBy(*KEY, "epoch")
         .agg(
             f.min_by("broker", "log_end").alias("leader"),
@@ -167,8 +167,8 @@ def starts(turns: DataFrame) -> DataFrame:
 
 JOB: Final = Job(
     name="turns",
-    says="What brokers say of their logs as they lead or follow.",
+    description="Log end offsets, high watermarks and truncations that brokers logged in each role.",
     needs=("timed",),
     columns=COLUMNS,
-    run=turns,
+    run=log_segments,
 )

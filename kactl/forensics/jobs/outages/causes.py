@@ -1,9 +1,9 @@
-"""Which stretches of a partition's life held an outage, and what caused it.
+"""Select the intervals that contain an outage, and determine the cause of each.
 
-An election out of OfflinePartition is one, whatever else is known. So is one of a leader whose predecessor was away by
-then, even if no line says why it was held: KRaft's controllers say nothing of it. A stretch that ends dark is one if an
-election failed in it, if nobody leads in what is stored, or if its leader was away; but not if its topic was being
-deleted. Everything else in which the leader changed was a live leader's handing over: short, and mostly planned.
+An election out of OfflinePartition ends an outage. An election whose previous leader was absent ends one too, even if
+no line gives the reason: KRaft's controllers do not log it. An interval without a following election is an outage if an
+election failed in it, if the stored state has no leader, or if its leader was absent, unless its topic was being
+deleted. Every other change of leaders moved a live leader; such a change is short and mostly planned.
 """
 
 from typing import Final
@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
+from kactl.forensics.jobs.lines import ABSENT, NEW, OFFLINE, ONLINE, is_a
 
-from .gone import DIRECTORY, gone, is_meant
-from .lines import ABSENT, NEW, OFFLINE, ONLINE, is_a
+from .lost_brokers import DIRECTORY, concerns_partition, lost_brokers
 
 BROKER_FAILURE: Final = "broker-failure"
 CONTROLLED_SHUTDOWN: Final = "controlled-shutdown"
@@ -24,28 +24,32 @@ NO_LIVE_REPLICA: Final = "no-live-replica"
 CONTROLLER_CHANGE: Final = "controller-change"
 UNKNOWN: Final = "unknown"
 
-# What controllers of all versions, and kactl, say where nobody could be elected. Other reasons are races and stores.
+# Errors of controllers of all versions, and of kactl, where no replica could be elected. Other reasons are races and
+# stores.
 _NOBODY_LIVES: Final = "(?i)failed to elect leader|(is|are) alive|is online|may lead|noreplicaonline"
 
 
-def causes(stretches: DataFrame, timed: DataFrame, absences: DataFrame) -> DataFrame:
-    """Those stretches that held an outage, with what is known of its cause.
+def causes(intervals: DataFrame, timed: DataFrame, absences: DataFrame) -> DataFrame:
+    """Add the cause to each interval that contains an outage; drop all other intervals.
 
     Args:
-        stretches: see `dark.stretches`.
-        timed: for directories, controllers that took over, and topics that were deleted.
-        absences: for leaders that were away.
+        intervals: see `intervals.intervals`.
+        timed: lines about directories, controllers that took over, and deleted topics.
+        absences: leaders that were absent.
 
     Returns:
-        `before` and `after` as they were, and on top of them:
-        lost: the leader that was lost. loss: how, see `gone.gone`; null if unknown. callbacks: see there.
-        is_forced: whether the leader was lost, and not moved. is_waiting: whether nobody could be elected at first.
-        stepped_down: `at_us` and `error_us` of the old leader's own line of it. takeover_us: when a controller was
-        elected that found the partition without a leader. deleted_us: when its topic was deleted in the middle of it.
+        The columns of `intervals`, and:
+        lost: the leader that was lost.
+        loss: how it was lost, see `lost_brokers.lost_brokers`; null if unknown. callbacks: see there.
+        is_forced: true if the leader was lost, false if it was moved.
+        is_waiting: true if no replica could be elected at first.
+        stepped_down: `at_us` and `error_us` of the old leader's own line that it stepped down.
+        takeover_us: the election time of the controller that found the partition without a leader as it took over.
+        deleted_us: when the topic was deleted during the outage.
         cause, planned, unclean: see `outages.COLUMNS`.
     """
-    asked = _with_takeover(_with_loss(stretches, timed, absences), timed)
-    known = _with_deletion(asked, timed).withColumn("stepped_down", _stepped_down())
+    found = _with_takeover(_with_loss(intervals, timed, absences), timed)
+    known = _with_deletion(found, timed).withColumn("stepped_down", _stepped_down())
     judged = known.withColumn("is_forced", f.coalesce(_is_forced(), f.lit(False)))
     return (
         judged.where(f.col("is_forced") | f.coalesce(_is_handed_over(), f.lit(False)))
@@ -56,43 +60,44 @@ def causes(stretches: DataFrame, timed: DataFrame, absences: DataFrame) -> DataF
     )
 
 
-# -- what is looked up -------------------------------------------------------------------------------------------------
+# -- lookups ----------------------------------------------------------------------------------------------------------
 
 
-def _with_loss(stretches: DataFrame, timed: DataFrame, absences: DataFrame) -> DataFrame:
-    """With the last time at which the old leader was lost before the partition was seen without one."""
+def _with_loss(intervals: DataFrame, timed: DataFrame, absences: DataFrame) -> DataFrame:
+    """Add the last loss of the old leader before the partition was seen without one."""
     head, was = f.col("after.head"), f.col("before.head.leader")
     said = f.when(head["prev_leader"] >= 0, head["prev_leader"])
-    # Where epochs are missing, others led in between: the last one known may be gone for long, and not be the one that
-    # was lost. Once it was dark, or where somebody wanted the change, it does not matter.
+    # If epochs are missing, other brokers led in between. The last known leader may have been absent for long and need
+    # not be the lost one. This does not matter once the partition was unavailable, or if the change was planned.
     is_gap = (
         f.coalesce(head["leader_epoch"] > f.col("before.last_epoch") + 1, f.lit(False))
-        & f.col("before.first_dark").isNull()
+        & f.col("before.first_unavailable").isNull()
         & ~f.coalesce(head["planned"], f.lit(False))
     )
     of_the_epoch_before = f.when(head["prev_leader_epoch"] == head["leader_epoch"] - 1, said)
     lost = f.when(_has_returned(), head["leader"]).when(is_gap, of_the_epoch_before).otherwise(f.coalesce(was, said))
-    seen_us = f.least("before.first_dark.at_us", "after.head.begin_us")
-    error_us = f.coalesce("before.first_dark.error_us", "after.head.error_us", f.lit(0))
+    seen_us = f.least("before.first_unavailable.at_us", "after.head.begin_us")
+    error_us = f.coalesce("before.first_unavailable.error_us", "after.head.error_us", f.lit(0))
     since_us = f.coalesce(f.col("before.head.begin_us") - f.col("before.head.error_us"), f.lit(0))
 
     def fits(one: Value) -> Value:
         at = one["detected_us"]
-        return (at >= f.col("since_us")) & (at <= f.col("seen_us") + error_us) & is_meant(one)
+        return (at >= f.col("since_us")) & (at <= f.col("seen_us") + error_us) & concerns_partition(one)
 
-    by_broker = gone(absences, timed).withColumnRenamed("broker", "lost")
+    by_broker = lost_brokers(absences, timed).withColumnRenamed("broker", "lost")
     return (
-        stretches.withColumns({"lost": lost, "seen_us": seen_us, "since_us": since_us})
+        intervals.withColumns({"lost": lost, "seen_us": seen_us, "since_us": since_us})
         .join(f.broadcast(by_broker), "lost", "left")
-        .withColumn("loss", f.array_max(f.filter("gone", fits)))
-        .drop("gone")
+        .withColumn("loss", f.array_max(f.filter("losses", fits)))
+        .drop("losses")
     )
 
 
 def _with_takeover(found: DataFrame, timed: DataFrame) -> DataFrame:
-    """With when the controller was elected, if it found the partition dark while it took over.
+    """Add the election time of the controller, if it found the partition unavailable while taking over.
 
-    It elects leaders for those before it says that it is ready; a controller that never says so tells nothing here.
+    A controller elects leaders for such partitions before it logs that it is ready. A controller that never logs this
+    adds nothing.
     """
     of_term = is_a(EventType.CONTROLLER_ELECTED, EventType.CONTROLLER_EPOCH, EventType.CONTROLLER_READY)
     is_ready = f.col("type") == EventType.CONTROLLER_READY
@@ -104,9 +109,9 @@ def _with_takeover(found: DataFrame, timed: DataFrame) -> DataFrame:
             f.min(f.when(is_ready, f.unix_micros("at"))).alias("ready_us"),
         )
     )
-    seen_first = f.col("before.first_dark.controller_epoch").isNotNull()
-    by = f.when(seen_first, f.col("before.first_dark.controller")).otherwise(f.col("after.head.controller"))
-    by_epoch = f.coalesce("before.first_dark.controller_epoch", "after.head.controller_epoch")
+    seen_first = f.col("before.first_unavailable.controller_epoch").isNotNull()
+    by = f.when(seen_first, f.col("before.first_unavailable.controller")).otherwise(f.col("after.head.controller"))
+    by_epoch = f.coalesce("before.first_unavailable.controller_epoch", "after.head.controller_epoch")
     meanwhile = (f.col("seen_us") >= f.col("elected_us")) & (f.col("seen_us") <= f.col("ready_us"))
     return (
         found.withColumns({"by": by, "by_epoch": by_epoch})
@@ -117,7 +122,7 @@ def _with_takeover(found: DataFrame, timed: DataFrame) -> DataFrame:
 
 
 def _with_deletion(found: DataFrame, timed: DataFrame) -> DataFrame:
-    """With when the topic was first deleted after the last election."""
+    """Add the first deletion of the topic after the last election."""
     asked = is_a(
         EventType.DELETION_ASKED,
         EventType.DELETION_HANDLED,
@@ -125,7 +130,7 @@ def _with_deletion(found: DataFrame, timed: DataFrame) -> DataFrame:
         EventType.DELETION_DONE,
         EventType.TOPIC_REMOVED,
     ) | (is_a(EventType.PARTITION) & (f.col("to_state") == ABSENT))
-    # KRaft's controllers print it again whenever they replay their log: the first line of an id is of the deletion.
+    # KRaft's controllers log a removal again whenever they replay their log: the first line of an id counts.
     first = f.min("at").over(Window.partitionBy("topic", "topic_id", "type"))
     removed = is_a(EventType.TOPIC_REMOVED) & f.col("topic_id").isNotNull()
     deletions = (
@@ -142,64 +147,65 @@ def _with_deletion(found: DataFrame, timed: DataFrame) -> DataFrame:
 
 
 def _stepped_down() -> Value:
-    """The old leader's first line that it follows the new one, or is stopped; of that epoch, where it has one.
+    """Return the old leader's first line that it follows the new one or is stopped, of the new epoch if the line has
+    one.
 
-    One that was started anew does not step down: it led no longer.
+    A restarted broker does not step down: it no longer led.
     """
 
     def is_its(one: Value) -> Value:
-        return (one["who"] == f.col("lost")) & (one["leader_epoch"] == f.col("after.head.leader_epoch"))
+        return (one["broker_id"] == f.col("lost")) & (one["leader_epoch"] == f.col("after.head.leader_epoch"))
 
     def is_its_or_says_nothing(one: Value) -> Value:
-        return (one["who"] == f.col("lost")) & f.coalesce(
+        return (one["broker_id"] == f.col("lost")) & f.coalesce(
             one["leader_epoch"] == f.col("after.head.leader_epoch"), f.lit(True)
         )
 
-    # By a clock that is a little wrong it may seem to come before the election.
-    empty = f.filter("after.downs", lambda _: f.lit(False))
-    early = f.filter(f.coalesce("before.downs", empty), is_its)
-    its = f.concat(early, f.filter("after.downs", is_its_or_says_nothing))
+    # A small clock error may place the line before the election.
+    empty = f.filter("after.step_downs", lambda _: f.lit(False))
+    early = f.filter(f.coalesce("before.step_downs", empty), is_its)
+    its = f.concat(early, f.filter("after.step_downs", is_its_or_says_nothing))
     was_started = f.exists(its, lambda one: one["is_started"])
     had_stepped_down = f.exists(its, lambda one: one["leader_epoch"].isNotNull() & ~one["is_started"])
     return f.when(~was_started | had_stepped_down, f.array_min(f.filter(its, lambda one: ~one["is_started"])))
 
 
-# -- what follows ------------------------------------------------------------------------------------------------------
+# -- conclusions ------------------------------------------------------------------------------------------------------
 
 
 def _is_forced() -> Value:
-    """Whether the partition had lost its leader."""
+    """True if the partition had lost its leader."""
     how, state = f.col("after.head.how"), f.col("after.head.from_state")
-    is_dark = f.col("before.first_dark").isNotNull()
+    is_unavailable = f.col("before.first_unavailable").isNotNull()
     has_failed = f.coalesce(f.col("before.failed") > 0, f.lit(False))
     born = how.eqNullSafe("initial") | state.eqNullSafe(NEW)
-    # A topic that is created again under a name whose end was not seen ends no outage.
+    # A topic that is created again, and whose previous deletion is not in the logs, ends no outage.
     never_led = has_failed & f.col("before.head").isNull()
     unsaid = state.isNull() & f.coalesce(how, f.lit(UNKNOWN)).eqNullSafe(UNKNOWN)
     ended = (
         f.when(born, never_led)
         .when(_has_returned(), f.col("loss").isNotNull())
         .when(state.eqNullSafe(OFFLINE) | how.eqNullSafe("offline"), True)
-        .otherwise(unsaid & (is_dark | _was_away()))
+        .otherwise(unsaid & (is_unavailable | _was_away()))
     )
-    # Of a topic that is being deleted, partitions go offline and leaders go, but nobody tries to elect another one.
+    # Partitions of a topic that is being deleted go offline and lose their leaders, but no election is attempted.
     nobody_stored = f.col("before.nobody") & ~f.col("before.cut")
-    open_ = is_dark & ~_is_deleted() & (has_failed | f.col("loss").isNotNull() | nobody_stored)
+    open_ = is_unavailable & ~_is_deleted() & (has_failed | f.col("loss").isNotNull() | nobody_stored)
     return f.when(f.col("after").isNotNull(), ended).otherwise(open_)
 
 
 def _has_returned() -> Value:
-    """Whether the leader that was lost leads again; see `dark`: of a leader that stayed there is no election."""
+    """True if the lost leader leads again. A leader that stayed was not elected; see `intervals`."""
     head = f.col("after.head")
     return head["how"].eqNullSafe("isr") & ~f.coalesce(head["from_state"].isin(OFFLINE, NEW), f.lit(False))
 
 
 def _is_deleted() -> Value:
-    return f.coalesce(f.col("deleted_us") <= f.col("before.first_dark.at_us"), f.lit(False))
+    return f.coalesce(f.col("deleted_us") <= f.col("before.first_unavailable.at_us"), f.lit(False))
 
 
 def _was_away() -> Value:
-    """Whether the old leader was away when another one came to lead, and did not hand over itself."""
+    """True if the old leader was absent when the next one took over, and had not stepped down by itself."""
     head = f.col("after.head")
     lost_all = f.col("loss").isNotNull() & (f.col("loss.how") != DIRECTORY)
     still = f.coalesce(f.col("loss.back_us") >= head["begin_us"] - head["error_us"], f.lit(True))
@@ -207,13 +213,13 @@ def _was_away() -> Value:
 
 
 def _has_stepped_down() -> Value:
-    """Whether the old leader stepped down by itself before the new one led; not when it came back, later."""
+    """True if the old leader stepped down before the new one led, not when it came back later."""
     head = f.col("after.head")
     return f.coalesce(f.col("stepped_down.at_us") <= f.coalesce(head["led_us"], head["begin_us"]), f.lit(False))
 
 
 def _is_handed_over() -> Value:
-    """Whether a live leader was moved."""
+    """True if a live leader was moved."""
     head = f.col("after.head")
     born = head["how"].eqNullSafe("initial") | head["from_state"].eqNullSafe(NEW)
     known = f.coalesce(head["planned"], f.lit(False)) | head["from_state"].eqNullSafe(ONLINE) | _has_stepped_down()
@@ -221,7 +227,7 @@ def _is_handed_over() -> Value:
 
 
 def _is_waiting() -> Value:
-    """Whether an election failed because nobody in sync lived; KRaft stores that nobody leads instead."""
+    """True if an election failed because no in-sync replica was alive. KRaft stores a state without leader instead."""
     said = f.concat_ws(" ", "before.why.error", "before.why.reason")
     return ((f.col("before.failed") > 0) & said.rlike(_NOBODY_LIVES)) | (f.col("before.nobody") & ~f.col("before.cut"))
 
@@ -241,10 +247,10 @@ def _cause() -> Value:
 
 
 def _unclean() -> Value:
-    """Whoever is elected uncleanly was not in the ISR before, and is alone in it then.
+    """True if the new leader was elected uncleanly: it was not in the ISR before, and is its only member afterwards.
 
-    Not every ISR has a line of its own, at INFO least of all: where versions show that some are missing, the last one
-    that is known says nothing of who was in sync.
+    Not every ISR has a line of its own, least of all at INFO. Where partition epochs show that ISRs are missing, the
+    last known ISR does not prove which replicas were in sync.
     """
     head = f.col("after.head")
     said = f.coalesce("before.is_said", "after.is_decided_unclean")

@@ -1,4 +1,4 @@
-"""Who is in an ISR: the leader is, and whoever is not assigned is not."""
+"""Audit rules about ISRs: the leader is a member, and every member is assigned."""
 
 from typing import Final
 
@@ -6,17 +6,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
+from kactl.forensics.jobs.lines import is_a
 
-from .audit_rows import KEY, about_partitions, breach, ids, say
-from .lines import is_a
+from .rows import KEY, about_partitions, describe, ids, violation
 
-# At the end of a reassignment those that were taken off the assignment leave the ISR one after the other; a state that
-# was still told after so long is no step of that.
+# At the end of a reassignment the removed replicas leave the ISR one after the other. A state that lasts this long is
+# no step of that.
 STRAY_US: Final = 300_000_000
 
 
 def in_sync(timed: DataFrame) -> DataFrame:
-    """States in which the leader is not in the ISR, each once, however many lines tell of it."""
+    """States whose leader is not in the ISR, each once, however many lines contain it."""
     lines = about_partitions(
         timed,
         EventType.PARTITION,
@@ -38,16 +38,16 @@ def in_sync(timed: DataFrame) -> DataFrame:
         .agg(f.min(told).alias("told"))
         .select(*KEY, "leader", "leader_epoch", "isr", "told.*", f.col("told.speaker").alias("broker"))
     )
-    return breach(
+    return violation(
         rows,
         "leader-in-isr",
-        expected=say("leader %s in the ISR of leader epoch %s", "leader", "leader_epoch"),
-        found=say("ISR [%s]", ids("isr")),
+        expected=describe("leader %s in the ISR of leader epoch %s", "leader", "leader_epoch"),
+        found=describe("ISR [%s]", ids("isr")),
     )
 
 
 def assigned(timed: DataFrame) -> DataFrame:
-    """States with brokers in the ISR that are not assigned, and that lasted."""
+    """States with ISR members that are not assigned, and that lasted."""
     lines = about_partitions(
         timed, EventType.SENT_PARTITION, EventType.RECEIVED_PARTITION, EventType.METADATA_PARTITION
     )
@@ -62,9 +62,9 @@ def assigned(timed: DataFrame) -> DataFrame:
         .where(lasted_us > STRAY_US)
         .select("*", "told.*", f.get("strays", f.lit(0)).alias("broker"))
     )
-    return breach(
+    return violation(
         rows,
         "isr-assigned",
-        expected=say("ISR within [%s]", ids("replicas")),
-        found=say("ISR [%s]", ids("isr")),
+        expected=describe("ISR within [%s]", ids("replicas")),
+        found=describe("ISR [%s]", ids("isr")),
     )

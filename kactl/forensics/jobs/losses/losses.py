@@ -1,8 +1,8 @@
-"""Records lost: what replicas cut off their logs to follow a leader that had less, and what of it was committed.
+"""Job `losses`: records that replicas removed to follow a leader with a shorter log, and committed records among them.
 
-Where each log ended stands in the lines with which brokers take their roles; `cuts` says what follows from them, and
-`turns` how they are read. Numbers are of records, and exact where they are certain; what was committed of them is a
-lower bound, as a high watermark lags behind what it speaks of. Sums over losses are in `loss_sums.py`.
+Brokers log the end of their log when they take a role; `log_segments` reads these lines, and `truncations` derives the
+losses. Record counts are exact where they are certain; the number of committed records is a lower bound, because a high
+watermark lags behind. `sums` aggregates losses.
 """
 
 from typing import Final
@@ -11,63 +11,65 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from ..events import Column
-from . import cuts
+from kactl.forensics.events import Column
+from kactl.forensics.jobs.job import BOOL, INT, LONG, TEXT, TIME, Job
+from kactl.forensics.jobs.log_segments import KEY, starts
+
+from . import truncations
 from .histories import histories, of_epoch, was_in_sync_between, watermark_before
-from .job import BOOL, INT, LONG, TEXT, TIME, Job
-from .turns import KEY, starts
 
 COLUMNS: Final = (
     Column("topic", TEXT, "the topic"),
     Column("partition", INT, "the partition's number"),
     Column("life", INT, "which topic of this name; see `timed`"),
-    Column("leader_epoch", INT, "the epoch from whose beginning on history differs; null if no line tells"),
-    Column("leader", INT, "who led in it"),
+    Column("leader_epoch", INT, "the epoch from whose beginning the histories differ; null if no line states it"),
+    Column("leader", INT, "its leader"),
     Column("at", TIME, "when that leader took its role"),
-    Column("log_end", LONG, "its log end offset then: what others had beyond it is gone; null if no line says it"),
-    Column("unclean", BOOL, "whether its election was unclean; null if that cannot be told"),
-    Column("replica", INT, "who had more; one row for each"),
-    Column("replica_at", TIME, "when it became known how much it had"),
-    Column("replica_log_end", LONG, "the replica's log end offset before it cut it; null if no line says it"),
-    Column("high_watermark", LONG, "the highest known high watermark of before; null if unknown"),
+    Column("log_end", LONG, "its log end offset then: records of others beyond it are lost; null if no line states it"),
+    Column("unclean", BOOL, "whether its election was unclean; null if unknown"),
+    Column("replica", INT, "a replica with a longer log; one row for each"),
+    Column("replica_at", TIME, "when the end of its log was logged"),
+    Column("replica_log_end", LONG, "the replica's log end offset before the truncation; null if no line states it"),
+    Column("high_watermark", LONG, "the highest known earlier high watermark; null if unknown"),
     Column(
         "tail_records",
         LONG,
-        "records beyond what the leader had: gone, and of matter to writers with acks=0 or 1; null: not known how many",
+        "records beyond the leader's log: lost, which concerns producers with acks=0 or 1; null if unknown",
     ),
     Column(
         "committed_records",
         LONG,
-        "of them, those below the high watermark: gone although committed; a lower bound, as the watermark may lag",
+        "of them, those below the high watermark: lost although committed; a lower bound, as the watermark may lag",
     ),
     Column(
         "evidence",
         TEXT,
-        "follower (as it began to follow), leader (of an old leader's own lines; it need not have come back) "
-        "or truncated (its log says so itself)",
+        "follower (logged when it began to follow), leader (lines of the old leader, which need not have come back) "
+        "or truncated (its own log states the truncation)",
     ),
-    Column("truncated_to", LONG, "where its log says that it was cut; null if no line says it"),
+    Column("truncated_to", LONG, "offset of the truncation that it logged; null if no line states it"),
     Column(
         "certain",
         BOOL,
-        "false if the replica's own history before is not in the logs, so that it may have had it from elsewhere",
+        "false if the replica's earlier history is not in the logs, so that it may have copied the records elsewhere",
     ),
 )
-# Of the same records, the account of whoever had them last is the better one.
-_BETTER: Final = {cuts.FOLLOWER: 2, cuts.LEADER: 1, cuts.TRUNCATED: 0}
+# For the same records, the evidence of the replica that had them last is preferred.
+_BETTER: Final = {truncations.FOLLOWER: 2, truncations.LEADER: 1, truncations.TRUNCATED: 0}
 
 
-def losses(turns: DataFrame, leadership: DataFrame, unclean: DataFrame) -> DataFrame:
-    """One row for each replica that had more than the leader of an epoch, and that epoch.
+def losses(log_segments: DataFrame, leadership: DataFrame, unclean: DataFrame) -> DataFrame:
+    """Return one row for each replica, and epoch whose leader had a shorter log than the replica.
 
-    What brokers say of their logs is in `turns`; who led where the lines of those who did are missing, and who was in
-    sync, in `leadership`.
+    Args:
+        log_segments: what brokers logged about their logs.
+        leadership: leaders whose own lines are missing, and ISRs.
     """
-    began = starts(turns)
-    followed = cuts.follows(turns)
-    by_followers = cuts.of_followers(followed, began)
-    by_leaders = cuts.of_leaders(began)
-    by_logs = cuts.of_truncations(turns, followed, by_followers, by_leaders, leadership)
+    began = starts(log_segments)
+    followed = truncations.follows(log_segments)
+    by_followers = truncations.of_followers(followed, began)
+    by_leaders = truncations.of_leaders(began)
+    by_logs = truncations.of_truncations(log_segments, followed, by_followers, by_leaders, leadership)
     found = _best(by_followers.unionByName(by_leaders).unionByName(by_logs))
     known = found.join(histories(began, followed, leadership, of=found), [*KEY], "left")
     elections = unclean.where("leader_epoch is not null").select(
@@ -83,7 +85,7 @@ def losses(turns: DataFrame, leadership: DataFrame, unclean: DataFrame) -> DataF
 
 
 def _best(found: DataFrame) -> DataFrame:
-    """One row for each replica and epoch: the account that goes furthest."""
+    """One row for each replica and epoch: the evidence with the largest loss."""
     rank = f.coalesce(*(f.when(f.col("evidence") == name, value) for name, value in _BETTER.items()))
     names = [name for name in found.columns if name not in (*KEY, "leader_epoch", "replica", "tail")]
     best = f.struct("end", rank.alias("rank"), *(name for name in names if name != "end"))
@@ -106,24 +108,23 @@ def _best(found: DataFrame) -> DataFrame:
 
 
 def _is_certain() -> Value:
-    """Whether the replica cannot have had what it had from the leader it is compared with.
+    """True if the replica cannot have copied its records from the leader that it is compared with.
 
-    Its own log tells of the epoch it took part in. If it was restarted since, part of that log may be missing; that it
-    was in sync with somebody in between would show that it is.
+    Its own log shows the epoch in which it took part. After a restart part of that log may be missing, which a line
+    that shows it in sync in between would prove.
     """
     was_there = was_in_sync_between("history", "replica", after="known", until="told_in", at="replica_at")
     remembers = f.col("by_memory") | (f.col("known").isNotNull() & ~was_there)
-    by_itself = (f.col("evidence") != cuts.TRUNCATED) & f.col("truncated_to").isNotNull()
+    by_itself = (f.col("evidence") != truncations.TRUNCATED) & f.col("truncated_to").isNotNull()
     return f.coalesce(remembers | by_itself, f.lit(False))
 
 
 def _is_likely() -> Value:
-    """Whether something else speaks for a loss that is not certain.
+    """True if there is further evidence for a loss that is not certain.
 
-    Otherwise a follower that was restarted, and of which nothing older is there, is taken for one that has all it has
-    from its leader.
+    Otherwise a restarted follower without older lines is assumed to have copied everything from its leader.
     """
-    told = f.col("known").isNotNull() | (f.col("evidence") == cuts.TRUNCATED)
+    told = f.col("known").isNotNull() | (f.col("evidence") == truncations.TRUNCATED)
     return told | f.coalesce(f.array_contains("were_before", f.col("replica")), f.lit(False))
 
 
@@ -135,8 +136,8 @@ def _answer(judged: DataFrame) -> DataFrame:
     of_history = watermark_before("history", "leader_epoch", took_part="took_part")
     watermark = f.greatest("own_watermark", f.when(f.col("took_part").isNotNull(), of_history))
     committed = f.greatest(f.least("end", "watermark") - f.col("base"), f.lit(0))
-    by_itself = f.col("evidence") == cuts.TRUNCATED
-    # Of a log that only says where it was cut, what is below the watermark may have been fetched again.
+    by_itself = f.col("evidence") == truncations.TRUNCATED
+    # If only the truncation is known, records below the watermark may have been fetched again.
     known = f.col("watermark").isNotNull() & f.col("end").isNotNull()
     answers = judged.withColumn("watermark", watermark).withColumns(
         {
@@ -155,7 +156,7 @@ def _answer(judged: DataFrame) -> DataFrame:
 
 JOB: Final = Job(
     name="losses",
-    says="Records that replicas cut off their logs to follow a leader that had less, and what of it was committed.",
+    description="Records that replicas removed to follow a leader with a shorter log, and committed ones among them.",
     needs=("turns", "leadership", "unclean"),
     columns=COLUMNS,
     run=losses,

@@ -1,7 +1,7 @@
-"""Why brokers could not lead, gathered by broker: they were away, or a directory of theirs had failed.
+"""Losses of brokers: absences and failed log directories, one row for each broker.
 
-There are few brokers and few such times, so they are gathered into one row for each broker, which is small enough to be
-sent to every task; whoever asks when a leader was lost looks into that row, and no row of his own is multiplied.
+There are few brokers and few losses, so the table is small enough to be broadcast to every task. A query about the loss
+of a leader searches that row, and no row of the query is duplicated.
 """
 
 from typing import Final
@@ -11,30 +11,30 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
+from kactl.forensics.jobs.lines import is_a
 
-from .lines import is_a
-
-# How a broker is lost that lives, but not with all of its replicas; all other words are those of `absences`.
+# The broker is alive but has lost some of its replicas. All other values are those of `absences`.
 DIRECTORY: Final = "directory"
-# A leader that died is found out when its session ends: with Kafka's own settings after 18 s with ZooKeeper (6 s before
-# 2.5), after 9 s in KRaft. An elected leader that was dead already is missed within this, or within its own session if
-# that is longer.
+# A dead leader is detected when its session ends: with Kafka's defaults after 18 s with ZooKeeper (6 s before 2.5),
+# after 9 s in KRaft. An elected leader that was already dead is missed within this time, or within its own session
+# timeout if that is longer.
 SESSION_US: Final = 18_000_000
-# What a clock is taken to be wrong by where nothing bounds it from both sides. At INFO that is the rule: lines are
-# known to come after others, and none to come before; the smallest delay seen is then taken for none, and some ms
-# are hidden in it. A clock that nothing bounds at all can only be hoped to be set right.
+# Assumed clock error where the error is not bounded from both sides. At INFO that is the rule: lines are known to come
+# after others, and none to come before. The smallest delay seen is then taken for zero, which hides some ms. A clock
+# without any bound is assumed to be set correctly.
 UNKNOWN_ERROR_US: Final = 50_000
 
 
-def gone(absences: DataFrame, timed: DataFrame | None = None) -> DataFrame:
-    """broker, gone, callbacks: one row for each broker that was ever lost.
+def lost_brokers(absences: DataFrame, timed: DataFrame | None = None) -> DataFrame:
+    """Collect the losses of each broker.
 
     Args:
-        timed: for directories that failed, and for when controllers began with a loss; without it there are neither.
+        timed: lines of failed directories and of controllers that processed a loss; without it there are neither.
 
     Returns:
-        `gone` is a list of structs, of which `detected_us` is the first; `names` are the partitions that a loss is
-        limited to, as `,topic-0,topic-1,`, or null. `callbacks` are times, in microseconds.
+        broker, losses, callbacks: one row for each broker that was ever lost. `losses` is a list of structs with
+            `detected_us` first; `names` are the partitions that a loss is limited to, as `,topic-0,topic-1,`, or null.
+            `callbacks` are times in microseconds.
     """
     away = absences.where(f.col("detected_at").isNotNull() & f.col("broker").isNotNull()).select(
         "broker",
@@ -55,14 +55,14 @@ def gone(absences: DataFrame, timed: DataFrame | None = None) -> DataFrame:
         f.lit(None).cast("long").alias("callback_us"),
     )
     found = away if timed is None else away.unionByName(_directories(timed)).unionByName(_callbacks(timed, away))
-    # Sets, since the same line may stand in two files.
+    # Sets, because the same line may be in two files.
     return found.groupBy("broker").agg(
-        f.collect_set("one").alias("gone"), f.sort_array(f.collect_set("callback_us")).alias("callbacks")
+        f.collect_set("one").alias("losses"), f.sort_array(f.collect_set("callback_us")).alias("callbacks")
     )
 
 
-def is_meant(one: Value) -> Value:
-    """Whether a loss concerns the partition of the row that asks."""
+def concerns_partition(one: Value) -> Value:
+    """True if a loss concerns the partition of the current row."""
     name = f.concat(f.lit(","), "topic", f.lit("-"), f.col("partition").cast("string"), f.lit(","))
     return one["names"].isNull() | (f.instr(one["names"], name) > 0)
 
@@ -90,7 +90,7 @@ def _directories(timed: DataFrame) -> DataFrame:
 
 
 def _callbacks(timed: DataFrame, like: DataFrame) -> DataFrame:
-    """When a controller began with what follows from brokers that left (C4)."""
+    """Times at which a controller began to process failed brokers (C4)."""
     failed = timed.where(is_a(EventType.BROKER_FAILED) & f.col("at").isNotNull())
     return failed.select(
         f.explode("brokers_removed").alias("broker"),

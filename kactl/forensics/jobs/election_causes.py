@@ -1,10 +1,10 @@
-"""Why a partition got the leader it has: what was asked for, and what had happened, shortly before.
+"""Causes of elections: requests and events shortly before a partition got its leader.
 
-From 1.1 on a controller's line says from which state a partition comes, and not by which strategy a leader was sought.
-From OfflinePartition there was no leader, whatever was wanted. From OnlinePartition somebody wanted another one: the
-old leader's broker was stopping, or is not among the replicas that a reassignment aims at, or an election of preferred
-leaders was asked for. KRaft's log has no such states, nor have brokers'; there a leader that had just been fenced or
-missed, and was not back yet, did not leave of its own will.
+From 1.1 on a controller's line has the state that a partition comes from, but not the election strategy. From
+OfflinePartition there was no leader, whatever was requested. From OnlinePartition a change was requested: the old
+leader's broker was shutting down, or is not a target of a reassignment, or a preferred election was requested. KRaft's
+log and brokers' logs have no such states. There, a leader that had just been fenced or missed, and was not back yet,
+was lost.
 """
 
 from typing import Final
@@ -29,15 +29,17 @@ _WANTED: Final = (PREFERRED, STOPPED, REASSIGNED)
 _TP: Final = ("topic", "partition")
 _MISSED: Final = ("brokers_removed", "brokers_bounced")
 _SECOND_US: Final = 1_000_000
-# An election is part of the event that asks for it, or of the next one, behind whatever the controller has to do first.
+# An election is part of the event that requests it, or of the next one, after any work that the controller does first.
 _ASKED_WITHIN_US: Final = 120 * _SECOND_US
-# A controlled shutdown is tried several times, and each partition that has nobody else in sync waits for the next.
+# A controlled shutdown is retried several times, and a partition without another in-sync replica waits for the next
+# attempt.
 _STOPPING_WITHIN_US: Final = 300 * _SECOND_US
-# A broker that was fenced or missed longer ago has lost its partitions by then.
+# A broker that was fenced or missed longer ago has already lost its partitions.
 _GONE_WITHIN_US: Final = 60 * _SECOND_US
-# Whoever comes back leads nothing yet: what it loses in the first moment is told late, and was lost with its absence.
+# A broker that comes back leads no partition yet: a loss in its first moments is logged late, and belongs to its
+# absence.
 _BACK_FOR_US: Final = 1 * _SECOND_US
-# How far a line may seem to be later than what came of it.
+# A cause may seem to be later than its effect by this much.
 _SLACK_US: Final = 100_000
 # Names of partitions in lists, in brackets before 1.0, and their parts.
 _NAMES: Final = r"\[[A-Za-z0-9._-]+,\d+\]|[A-Za-z0-9._-]+-\d+(?=[, )\]]|$)"
@@ -45,7 +47,7 @@ _PARTS: Final = r"^\[?(.+)[-,](\d+)\]?$"
 
 
 def explain(epochs: DataFrame, timed: DataFrame) -> DataFrame:
-    """Leader epochs with `how` and `planned` behind their columns.
+    """Add `how` and `planned` to leader epochs.
 
     Args:
         epochs: topic, partition, controller, leader, leader_epoch, begin, replicas, removing, formats, from_state,
@@ -57,7 +59,7 @@ def explain(epochs: DataFrame, timed: DataFrame) -> DataFrame:
         .join(_reassigned(timed), list(_TP), "left")
         .join(f.broadcast(_asked_of_many(timed)), f.col("controller") == f.col("asked_controller"), "left")
         .withColumn("begin_us", f.unix_micros("begin"))
-        .withColumn("target", _aim())
+        .withColumn("target", _target())
     )
     found = joined.withColumn("how", _how())
     planned = f.when(f.col("how").isin(*_WANTED), True).when(f.col("how") == AFTER_OFFLINE, False)
@@ -69,10 +71,10 @@ def _how() -> Value:
     is_first = (f.col("from_state") == NEW) | (f.col("leader_epoch") == 0)
     in_kraft = f.exists("formats", lambda each: each.isin("K6a", "K6b", "PARTITION_CHANGE_RECORD"))
     unclean = f.array_contains("formats", "K6a")
-    stopping = _has_left("stopping", _STOPPING_WITHIN_US)
-    fenced = _has_left("fenced", _GONE_WITHIN_US)
-    # A controller's own line has the state, and would say that it was offline.
-    missed = f.col("from_state").isNull() & _has_left("missed", _GONE_WITHIN_US)
+    stopping = _left_recently("stopping", _STOPPING_WITHIN_US)
+    fenced = _left_recently("fenced", _GONE_WITHIN_US)
+    # A controller's own line has the state, and would show that it was offline.
+    missed = f.col("from_state").isNull() & _left_recently("missed", _GONE_WITHIN_US)
     preferred = f.col("replicas").isNull() | (f.get("replicas", f.lit(0)) == leader)
     asked = _within("asked", _ASKED_WITHIN_US) | (
         _within("asked_of_many", _ASKED_WITHIN_US) & f.col("replicas").isNotNull()
@@ -91,40 +93,40 @@ def _how() -> Value:
     )
 
 
-def _aim() -> Value:
-    """The replicas to which the last reassignment before the beginning was to go."""
+def _target() -> Value:
+    """The target replicas of the last reassignment before the beginning."""
     before = f.filter("aims", lambda aim: aim["us"] <= f.col("begin_us") + _SLACK_US)
     return f.array_max(before)["replicas"]
 
 
 def _within(times: str, most_us: int) -> Value:
-    """Whether one of the moments in an array was at most so long before the beginning."""
+    """True if one of the times of an array is at most `most_us` before the beginning."""
     ago = f.filter(
         f.col(times),
-        lambda each: (each <= f.col("begin_us") + _SLACK_US) & (each >= f.col("begin_us") - most_us),
+        lambda us: (us <= f.col("begin_us") + _SLACK_US) & (us >= f.col("begin_us") - most_us),
     )
     return f.coalesce(f.size(ago) > 0, f.lit(False))
 
 
-def _has_left(times: str, most_us: int) -> Value:
-    """Whether the old leader's broker had left at one of these moments, shortly before, and had not come back since.
+def _left_recently(times: str, most_us: int) -> Value:
+    """True if the old leader's broker left at one of these times, shortly before, and had not come back since.
 
-    One that has come back and leads was elected after that; whatever takes it from it then has grounds of its own.
+    A broker that came back and leads was elected after that; a later change of its leadership has its own cause.
     """
 
-    def still(left: Value) -> Value:
-        came_back = f.exists("back", lambda each: (each > left) & (each <= f.col("begin_us") - _BACK_FOR_US))
+    def is_away(left: Value) -> Value:
+        came_back = f.exists("back", lambda us: (us > left) & (us <= f.col("begin_us") - _BACK_FOR_US))
         recent = (left <= f.col("begin_us") + _SLACK_US) & (left >= f.col("begin_us") - most_us)
         return recent & ~came_back
 
-    return f.coalesce(f.exists(times, still), f.lit(False))
+    return f.coalesce(f.exists(times, is_away), f.lit(False))
 
 
-# -- what was asked for, and what had happened -------------------------------------------------------------------------
+# -- requests and events -----------------------------------------------------------------------------------------------
 
 
 def _of_brokers(timed: DataFrame) -> DataFrame:
-    """For each broker, when it was stopping, when it was fenced or missed, and when it came back."""
+    """For each broker, when it was shutting down, when it was fenced or missed, and when it came back."""
     us = f.unix_micros("at")
     of_one = is_a(EventType.BROKER_STOPPING, EventType.BROKER_FENCED, EventType.BROKER_UNFENCED)
     many = is_a(EventType.BROKERS_CHANGED, EventType.BROKER_FAILED, EventType.BROKER_STARTED)
@@ -147,9 +149,9 @@ def _of_brokers(timed: DataFrame) -> DataFrame:
 
 
 def _asked(timed: DataFrame) -> DataFrame:
-    """For each partition, when an election of its preferred leader was asked for by its name."""
-    # Where a list was cut, its last name may have been.
-    whole = f.when(_is_cut(), f.regexp_replace("text", "[^,]*$", "")).otherwise(f.col("text"))
+    """For each partition, when a preferred election was requested by its name."""
+    # The last name of a truncated list may be incomplete.
+    whole = f.when(_is_truncated(), f.regexp_replace("text", "[^,]*$", "")).otherwise(f.col("text"))
     names = f.explode(f.array_distinct(f.regexp_extract_all(whole, f.lit(_NAMES), f.lit(0))))
     said = timed.where(_is_preferred() & f.col("text").isNotNull()).select(f.unix_micros("at").alias("us"), names)
     topic, partition = (f.regexp_extract("col", _PARTS, group) for group in (1, 2))
@@ -159,8 +161,10 @@ def _asked(timed: DataFrame) -> DataFrame:
 
 
 def _asked_of_many(timed: DataFrame) -> DataFrame:
-    """For each controller, when it was asked for so many such elections that their list was cut: any may be in it."""
-    said = timed.where(_is_preferred() & _is_cut() & f.col("controller").isNotNull())
+    """For each controller, when a request listed so many partitions that the line was truncated: any partition may be
+    in it.
+    """
+    said = timed.where(_is_preferred() & _is_truncated() & f.col("controller").isNotNull())
     return said.groupBy(f.col("controller").alias("asked_controller")).agg(
         f.collect_set(f.unix_micros("at")).alias("asked_of_many")
     )
@@ -170,12 +174,12 @@ def _is_preferred() -> Value:
     return is_a(EventType.ELECTION_ASKED) & (f.col("strategy") == "preferred")
 
 
-def _is_cut() -> Value:
-    return f.octet_length("text") >= TEXT_LIMIT - 3  # the end of a character may have gone, too
+def _is_truncated() -> Value:
+    return f.octet_length("text") >= TEXT_LIMIT - 3  # the truncation may split a character
 
 
 def _reassigned(timed: DataFrame) -> DataFrame:
-    """For each partition, to which replicas it was to go, and since when."""
+    """For each partition, the target replicas of its reassignments, and their times."""
     said = timed.where(is_a(EventType.REASSIGNMENT_STARTED, EventType.REASSIGNMENT_CAUGHT_UP) & f.col("at").isNotNull())
     aim = f.struct(f.unix_micros("at").alias("us"), f.col("replicas").alias("replicas"))
     return said.where("replicas is not null").groupBy(*_TP).agg(f.collect_set(aim).alias("aims"))

@@ -1,10 +1,11 @@
-"""Whether an election was unclean: what speaks for it and against it, and how sure that is.
+"""Evidence for and against an unclean election, and its certainty.
 
-From 1.1 on no line of a controller with ZooKeeper says that an election was unclean. What shows it is that the new
-leader was not in the ISR before, and now is alone in it: a clean election takes somebody who was in it. How sure that
-is depends on whether every ISR in between is known, and the stored versions tell: each write raises the version by one,
-and each write of a controller the leader epoch as well, so that between two states of a partition leaders wrote as many
-ISRs as the version rose by more than the epoch. Where they wrote none, or where nobody led, nobody was let back in.
+From 1.1 on no line of a controller with ZooKeeper states that an election was unclean. The evidence is that the new
+leader was not in the previous ISR, and is now its only member: a clean election selects a member. How certain that is
+depends on whether every ISR in between is known, which the partition epochs show: each write raises the partition epoch
+by one, and each write of a controller raises the leader epoch as well. So between two states leaders wrote as many ISRs
+as the partition epoch rose by more than the leader epoch. If they wrote none, or if there was no leader, no replica
+rejoined the ISR.
 """
 
 from typing import Final
@@ -13,9 +14,10 @@ from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from .lines import NEW
-from .moves import KEY
-from .unclean_lines import ASKED, SAID, WARNED
+from kactl.forensics.jobs.lines import NEW
+from kactl.forensics.jobs.moves import KEY
+
+from .mentions import ASKED, SAID, WARNED
 
 NOT_IN_ISR: Final = "not-in-isr"
 RECOVERING: Final = "recovering"
@@ -23,7 +25,7 @@ _ORDER: Final = (NOT_IN_ISR, RECOVERING, WARNED, SAID, ASKED)
 
 
 def judged(elections: DataFrame, lines: DataFrame, clean: DataFrame) -> DataFrame:
-    """Elections with their evidence; those with none, or with more against it, are left out."""
+    """Returns elections with their evidence, without those that have none or more evidence against it."""
     told = (
         lines.where("election_at is not null")
         .groupBy(*KEY, f.col("election_epoch").alias("leader_epoch"), f.col("election_at").alias("at"))
@@ -44,11 +46,11 @@ def judged(elections: DataFrame, lines: DataFrame, clean: DataFrame) -> DataFram
     strong = (
         f.array_contains(heard, WARNED)
         | f.array_contains(heard, SAID)
-        | (_was_out() & _nothing_between() & ~_kraft_says_clean())
+        | (_was_out() & _nothing_between() & ~_is_clean_in_kraft())
         | (_began_to_recover() & _was_recovered_just_before())
     )
     weak = (f.size(evidence) > 0) & _may_be_unclean() & ~_was_in_for_sure()
-    # An election of a new partition's first leader is none of this.
+    # The election of a new partition's first leader is never unclean.
     first = f.coalesce(f.col("how") == "initial", f.lit(False)) | f.coalesce(f.col("from_state") == NEW, f.lit(False))
     prev_isr = f.coalesce("known_isr", f.when(f.size("prev_isr") > 0, f.col("prev_isr")), f.col("told_prev_isr"))
     prev_leader = f.coalesce(
@@ -75,27 +77,27 @@ def judged(elections: DataFrame, lines: DataFrame, clean: DataFrame) -> DataFram
 
 
 def _left(some: DataFrame, others: DataFrame, names: tuple[str, ...]) -> DataFrame:
-    """A left join in which null is a value like any other."""
+    """A left join in which null equals null."""
     given = others.withColumnsRenamed({name: f"{name}_" for name in names})
     condition = [some[name].eqNullSafe(given[f"{name}_"]) for name in names]
     return some.join(given, condition, "left").drop(*(f"{name}_" for name in names))
 
 
 def _sure(condition: Value) -> Value:
-    """A condition of which null is no."""
+    """A condition with null as false."""
     return f.coalesce(condition, f.lit(False))
 
 
 def _may_be_unclean() -> Value:
-    """Whether the state itself allows it: who is elected uncleanly is alone in the ISR, and from 3.2 on recovers."""
+    """True if the state allows it: an uncleanly elected leader is alone in the ISR, and from 3.2 on recovers."""
     alone = f.col("isr").isNull() | ((f.size("isr") == 1) & f.array_contains("isr", f.col("leader")))
     return _sure(alone) & ~_sure(f.col("recovery") == "RECOVERED")
 
 
 def _was_out() -> Value:
-    """Whether the leader was not in the last ISR that is known.
+    """True if the leader was not in the last known ISR.
 
-    An empty ISR says nothing: KRaft may then elect somebody of whom it knows that he has everything.
+    An empty ISR is no evidence: KRaft may then elect a replica that it knows to have all records.
     """
     out = (f.size("prior.isr") > 0) & ~f.array_contains("prior.isr", f.col("leader"))
     another = f.col("last_told").isNull() | (f.col("last_told") != f.col("leader"))
@@ -104,7 +106,7 @@ def _was_out() -> Value:
 
 
 def _nothing_between() -> Value:
-    """Whether nobody can have been let into the ISR between the last one that is known and the election."""
+    """True if no replica can have joined the ISR between the last known one and the election."""
     led_by_nobody = (f.col("prior.leader") == -1) & (f.col("prior.leader_epoch") == f.col("leader_epoch") - 1)
     written = f.col("partition_epoch") - f.col("prior.partition_epoch")
     by_controllers = f.col("leader_epoch") - f.col("prior.leader_epoch")
@@ -115,13 +117,13 @@ def _was_in_for_sure() -> Value:
     return _sure(f.array_contains("prior.isr", f.col("leader"))) & _nothing_between()
 
 
-def _kraft_says_clean() -> Value:
-    """KRaft says of every leader whether it has to recover; with ZooKeeper that depends on a setting as well."""
+def _is_clean_in_kraft() -> Value:
+    """True if KRaft's recovery state shows a clean election. With ZooKeeper it depends on a setting as well."""
     return _sure(f.col("recovery") == "RECOVERED") & f.col("from_state").isNull()
 
 
 def _began_to_recover() -> Value:
-    """A leader that recovers was elected uncleanly: now, unless it was recovering before."""
+    """True if the leader began to recover: it was elected uncleanly now, unless it was already recovering."""
     was = f.coalesce(f.col("prior_recovery.state") == "RECOVERING", f.lit(False))
     return _sure(f.col("recovery") == "RECOVERING") & ~was
 

@@ -1,8 +1,8 @@
-"""Topics whose name was used again: a partition of the second topic begins anew with leader epoch 0.
+"""Topics that share a name: a topic that was deleted and created again starts at leader epoch 0.
 
-A topic's life begins with the first of its partitions that is born once more (P1 from NonExistentPartition; KRaft: a
-topic id that was not there before). What the logs have of a topic from before its first birth in them is a life of its
-own, too. Partitions that are added to a topic are born once, and begin no life.
+A life of a topic begins when the first of its partitions is created again (P1 from NonExistentPartition; KRaft: a new
+topic id). Lines of a topic from before its first creation in the logs form a life of their own. A partition that is
+added to a topic is created once and begins no life.
 """
 
 from typing import Final
@@ -16,36 +16,37 @@ from kactl.forensics.events import Column
 
 from .job import INT, TEXT, TIME, Job
 from .lines import ABSENT, NEW, is_a
+from .skew import on_one_clock
 
 COLUMNS: Final = (
-    Column("topic", TEXT, "the topic's name; only those that were used more than once"),
+    Column("topic", TEXT, "the topic's name; only names that were used more than once"),
     Column("life", INT, "0 for the first topic of this name in the logs, 1 for the second, ..."),
     Column("born_at", TIME, "when it was created, on the reference's clock; null if before the logs"),
 )
-# What the logs have of a topic this long before its birth is of another one; no clock that is linked is so wrong.
+# A line this much older than the creation is about another topic; no clock with links is that wrong.
 _OLDER_US: Final = 10_000_000
-# One birth is not told twice within it but by the same line in two files.
+# Two creations within this time are the same line in two files.
 _TOGETHER_US: Final = 1_000
 
 
-def lives(on_one_clock: DataFrame) -> DataFrame:
-    """All lives of names that had several.
+def topic_incarnations(events: DataFrame) -> DataFrame:
+    """Return all lives of names that had several.
 
     Args:
-        on_one_clock: what `timed.on_one_clock` returns.
+        events: the events as `skew.on_one_clock` returns them.
     """
-    births = _births(on_one_clock)
+    births = _births(events)
     one = Window.partitionBy("topic", "partition", "topic_id").orderBy("at_us")
     born = (
         births.withColumn("before_us", f.lag("at_us").over(one))
-        # The same line in two files, or told by several controllers that replay one log.
-        .where(f.col("before_us").isNull() | ((f.col("at_us") - f.col("before_us") > _TOGETHER_US) & ~_is_told_again()))
+        # The same line in two files, or of several controllers that replay one log.
+        .where(f.col("before_us").isNull() | ((f.col("at_us") - f.col("before_us") > _TOGETHER_US) & ~_is_repeated()))
         .withColumn("number", f.row_number().over(Window.partitionBy("topic", "partition").orderBy("at_us")))
         .groupBy("topic", "number")
         .agg(f.min("at_us").alias("born_us"))
     )
     first = born.where("number = 1").select("topic", f.col("born_us").alias("first_us"))
-    older = _older(on_one_clock, first)
+    older = _older(events, first)
     counted = (
         born.join(older, "topic", "left")
         .withColumn("shift", f.coalesce(f.col("is_older").cast("int"), f.lit(0)))
@@ -58,7 +59,9 @@ def lives(on_one_clock: DataFrame) -> DataFrame:
 
 
 def _births(events: DataFrame) -> DataFrame:
-    """topic, partition, topic_id, at_us; in KRaft a topic is born as a whole, as partition -1, once for each id."""
+    """topic, partition, topic_id, at_us of creations. In KRaft a topic is created as a whole: partition -1, once for
+    each id.
+    """
     new = is_a(EventType.PARTITION) & (f.col("from_state") == ABSENT) & (f.col("to_state") == NEW)
     in_kraft = is_a(EventType.PARTITION_CREATED) & f.col("topic_id").isNotNull()
     born = events.where((new | in_kraft) & f.col("topic").isNotNull() & f.col("at").isNotNull())
@@ -70,13 +73,13 @@ def _births(events: DataFrame) -> DataFrame:
     )
 
 
-def _is_told_again() -> Value:
-    """KRaft's controllers say it of each partition, and again whenever they replay their log."""
+def _is_repeated() -> Value:
+    """True for KRaft: its controllers log a creation for each partition, and again whenever they replay their log."""
     return f.col("topic_id").isNotNull()
 
 
 def _older(events: DataFrame, first: DataFrame) -> DataFrame:
-    """topic, is_older: whether the logs have something of a topic from before its first birth in them."""
+    """topic, is_older: whether the logs contain lines of a topic from before its first creation in them."""
     named = f.col("topic").isNotNull() & f.col("partition").isNotNull() & f.col("clock_known")
     told = events.where(named & ~is_a(EventType.REASSIGNMENT_STARTED))
     at_us = f.unix_micros("at") + f.coalesce("at_error_us", f.lit(0))
@@ -87,15 +90,13 @@ def _older(events: DataFrame, first: DataFrame) -> DataFrame:
 
 
 def run(events: DataFrame, skew: DataFrame) -> DataFrame:
-    """The same, from events as they are."""
-    from .timed import on_one_clock
-
-    return lives(on_one_clock(events, skew))
+    """Compute the lives from unadjusted events."""
+    return topic_incarnations(on_one_clock(events, skew))
 
 
 JOB: Final = Job(
     name="lives",
-    says="Topics whose name was used again, and since when.",
+    description="Topics whose name was used more than once, and when each was created.",
     needs=("events", "skew"),
     columns=COLUMNS,
     run=run,

@@ -1,7 +1,7 @@
-"""Lines that speak of unclean elections themselves, and the elections that they speak of.
+"""Lines that state unclean elections, joined with the elections that they refer to.
 
-Up to 1.0 the controller warns of each (C7). KRaft says it of each change of a partition (K6), and as it is about to
-(K7, K8). A request for an election of kind UNCLEAN (C5) is no more than that: it elects cleanly where it can.
+Up to 1.0 the controller logs a warning for each (C7). KRaft logs it for each change of a partition (K6), and before the
+change (K7, K8). A request for an election of kind UNCLEAN (C5) is only a request: the election is clean where possible.
 """
 
 from typing import Final
@@ -11,30 +11,29 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
+from kactl.forensics.jobs.lines import is_a
 from kactl.forensics.text.columns import TEXT_LIMIT
-
-from .lines import is_a
 
 WARNED: Final = "warned"
 SAID: Final = "said"
 ASKED: Final = "asked"
-# An election follows what asked for it within this; a request for a hundred thousand takes its time.
+# An election follows its request within this time; a request for a hundred thousand partitions takes long.
 FOLLOWS_US: Final = 60_000_000
-# An election may seem to be this much older than its line, if only a broker's line dates it.
+# An election may seem this much older than its line, if only a broker's line dates it.
 SLACK_US: Final = 1_000_000
 _KEY: Final = ("topic", "partition", "life")
 
 
 def matched(timed: DataFrame, elections: DataFrame) -> DataFrame:
-    """Each line, with the first election that it can be about.
+    """Return each line with the first election that it can refer to.
 
     Args:
         elections: topic, partition, life, leader_epoch, leader and at of elections.
 
     Returns:
-        topic, partition, life, at, leader, evidence, asked_by, controller, controller_epoch, told_prev_isr and
-        told_prev_leader as the line has them; election_epoch and election_at, the latter null if no election is known
-        that it can be about.
+        topic, partition, life, at, leader, evidence, asked_by, controller, controller_epoch; told_prev_isr and
+            told_prev_leader as in the line; election_epoch and election_at, the latter null if there is no such
+            election.
     """
     lines = _lines(timed)
     some = elections.select(
@@ -50,7 +49,7 @@ def matched(timed: DataFrame, elections: DataFrame) -> DataFrame:
         & ((f.col("line_epoch") == f.col("of_leader_epoch")) | soon)
     )
     election = f.struct("of_life", "of_leader_epoch", "of_at")
-    # One of before is only meant if there is none after.
+    # An earlier election only counts if there is no later one.
     order = f.struct(f.col("of_at") < f.col("at"), f.col("of_at"))
     found = lines.join(some, same, "left").groupBy(*lines.columns)
     first = found.agg(f.min_by(election, f.when(f.col("of_at").isNotNull(), order)).alias("election"))
@@ -72,7 +71,7 @@ def matched(timed: DataFrame, elections: DataFrame) -> DataFrame:
 
 
 def said_clean(timed: DataFrame) -> DataFrame:
-    """topic, partition, life, leader_epoch of elections of which KRaft says that they were clean."""
+    """Returns topic, partition, life, leader_epoch of elections that KRaft logged as clean."""
     said = timed.where(is_a(EventType.LEADERSHIP) & ~f.col("unclean") & (f.col("leader") >= 0))
     return said.where("topic is not null and leader_epoch is not null").select(*_KEY, "leader_epoch").distinct()
 
@@ -110,7 +109,7 @@ def _line(lines: DataFrame, evidence: str | Value, epoch: Value | None = None) -
 
 
 def _named(lines: DataFrame, timed: DataFrame) -> DataFrame:
-    """Lines that name a topic by its id only, with its name and life as other lines have them."""
+    """Lines that only have the id of a topic, with its name and life from other lines."""
     known = timed.where("topic is not null and topic_id is not null")
     names = known.groupBy("topic_id").agg(f.min_by(f.struct("topic", "life"), "at").alias("name"))
     joined = lines.drop("topic", "life").join(names, "topic_id")
@@ -121,11 +120,11 @@ def _asked(timed: DataFrame) -> DataFrame:
     """A row for each partition of each request for an unclean election."""
     asked = timed.where(is_a(EventType.ELECTION_ASKED) & (f.col("strategy") == "unclean"))
     names = f.split(f.regexp_replace("text", r"^\w+\(|\)$", ""), r",\s*")
-    # A text that was cut may have lost the end of its last name.
+    # The last name of a truncated text may be incomplete.
     whole = f.when(f.octet_length("text") < TEXT_LIMIT, names).otherwise(f.slice(names, f.lit(1), f.size(names) - 1))
-    each = asked.withColumn("name", f.explode(whole)).where(f.col("name").rlike("^.+-[0-9]+$"))
+    partitions = asked.withColumn("name", f.explode(whole)).where(f.col("name").rlike("^.+-[0-9]+$"))
     number = f.regexp_extract("name", "([0-9]+)$", 1).try_cast("int")
-    return each.select(
+    return partitions.select(
         f.regexp_extract("name", "^(.+)-[0-9]+$", 1).alias("topic"),
         number.alias("partition"),
         f.lit(None).cast("int").alias("life"),

@@ -1,24 +1,25 @@
-"""Sums over losses: the same records count once, however many replicas had them.
+"""Aggregates of losses. The same records count once, however many replicas had them.
 
-Several replicas may have had the same records that a new leader did not have: of each partition and epoch the replica
-that had most counts, and no other.
+Several replicas may have had records that a new leader did not have. For each partition and epoch only the replica with
+the largest loss counts.
 """
 
 from pyspark.sql import Column as Value
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from .turns import KEY
+from kactl.forensics.jobs.log_segments import KEY
 
 
 def by_partition(losses: DataFrame) -> DataFrame:
-    """One row for each partition and epoch: what the replica that had most of it had.
+    """Return one row for each partition and epoch: the largest loss of any replica.
 
     Returns:
-        topic, partition, life, leader_epoch, leader, log_end, unclean; at: when that leader took its role, or else when
-        the loss became known. replicas: who had some of it, ascending; evidence: of what kinds; truncated: whether a
-        replica's log says that it was cut; certain: whether any row is. tail_records and committed_records, null if no
-        row tells; sure_tail_records and sure_committed_records, of certain rows alone, 0 if there are none.
+        topic, partition, life, leader_epoch, leader, log_end, unclean. at: when that leader took its role, or else when
+            the loss became known. replicas: those with a loss, ascending. evidence: its kinds. truncated: whether a
+            replica logged a truncation. certain: whether any row is. tail_records and committed_records, null if
+            unknown in all rows; sure_tail_records and sure_committed_records, of certain rows only, 0 if there are
+            none.
     """
 
     def sure(name: str) -> Value:
@@ -42,21 +43,21 @@ def by_partition(losses: DataFrame) -> DataFrame:
 
 
 def by_topic(losses: DataFrame) -> DataFrame:
-    """`sums` of each topic."""
+    """Returns `sums` of each topic."""
     return sums(by_partition(losses), "topic")
 
 
 def totals(losses: DataFrame) -> DataFrame:
-    """`sums` of all: one row; zeroes if nothing was lost."""
+    """Returns `sums` of all losses: one row; zeroes if there are none."""
     return sums(by_partition(losses))
 
 
 def sums(partitions: DataFrame, *by: str) -> DataFrame:
-    """One row for each value of `by`, of what `by_partition` made.
+    """Aggregate the result of `by_partition` by the columns `by`.
 
     Returns:
-        `by`, partitions; tail_records, committed_records, sure_tail_records, sure_committed_records: added up. unknown:
-        how often something of unknown size was cut. first_at, last_at.
+        `by`, partitions; tail_records, committed_records, sure_tail_records, sure_committed_records: sums. unknown:
+            number of losses of unknown size. first_at, last_at.
     """
 
     def total(name: str) -> Value:

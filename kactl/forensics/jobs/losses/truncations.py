@@ -1,16 +1,16 @@
-"""What replicas had to cut off their logs, seen in three ways.
+"""Log truncations, derived from three kinds of evidence.
 
-A replica's log is a piece of the partition's history up to the last epoch in which it took part. Each later leader goes
-on from where its own log ended as it began (B4), so that whatever the replica has beyond that is no part of history any
-more: as it begins to follow, it cuts it off. What it has from the epoch itself is another matter: a follower that comes
-back in the epoch in which it went has more than the leader began with, and loses nothing.
+A replica's log is a part of the partition's history up to the last epoch in which it took part. Each later leader
+continues from the end of its own log (B4), so records of the replica beyond that are no longer part of the history: it
+removes them when it begins to follow. Records of the epoch itself are different: a follower that comes back in the
+epoch in which it left has more than the leader began with, and loses nothing.
 
     leader 1, epoch 4   ├──────────────┼────────────┤ 110
     leader 2, epoch 6   ├──────────────┤ 90 ─────────────────── 180
-    leader 2, epoch 7   ├───────────────────────────────────────┤ 180     # its ISR was cut: the epoch rose, no more
-    1 follows, epoch 7: it has 110, took part in 4, and the first leader after that had 90: 20 records are gone, by 6
+    leader 2, epoch 7   ├───────────────────────────────────────┤ 180     # its ISR shrank: only the epoch rose
+    1 follows, epoch 7: it has 110, took part in 4, and the first leader after that had 90: 20 records are lost in 6
 
-A history may be cut several times; each cut counts what it takes away of what the ones before it had left.
+A history may be truncated several times; each truncation counts the records that the earlier ones had left.
 """
 
 from typing import Final
@@ -20,28 +20,27 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
-
-from .turns import KEY
+from kactl.forensics.jobs.log_segments import KEY
 
 FOLLOWER: Final = "follower"
 LEADER: Final = "leader"
 TRUNCATED: Final = "truncated"
-# A replica that was away for longer is compared with the leaders of so many epochs only, the latest.
+# A replica that was absent for longer is compared only with the leaders of this many latest epochs.
 AWAY_EPOCHS_MAX: Final = 10_000
-# Up to 1.0 a follower may cut its log back to its high watermark, only to fetch the same again.
-_OF_OLD: Final = "I5-1.0"
+# Up to 1.0 a follower may truncate its log to its high watermark, and then fetch the same records again.
+_UP_TO_1_0: Final = "I5-1.0"
 
 
-def follows(turns: DataFrame) -> DataFrame:
-    """The turns in which brokers follow, each with what its log is a piece of.
+def follows(log_segments: DataFrame) -> DataFrame:
+    """Return the segments in which brokers follow, with the position of their logs in the history.
 
     Returns:
-        the columns of `turns`, and:
-        known: the last epoch before this one in which it took part; null if the logs do not tell.
-        by_memory: whether the broker itself remembers that epoch, and did not only tell of it before it was restarted.
-        tail: a number, the same for turns between which it can have cut nothing off: it has no more than before. What
-            it has too much in one of them it still has in the next, and lost it once.
-        tail_known: `known` of the first turn of the tail. tail_cut_to: the lowest `cut_to` of the tail.
+        the columns of `log_segments`, and:
+        known: the last epoch before this one in which the broker took part; null if the logs do not show it.
+        by_memory: whether the broker logged that epoch itself, and not only before a restart.
+        tail: a number, the same for segments between which it cannot have removed anything: its log is no longer than
+            before. Excess records of one of them are still there in the next, and are lost once.
+        tail_known: `known` of the first segment of the tail. tail_cut_to: the lowest `cut_to` of the tail.
     """
     own = Window.partitionBy(*KEY, "broker").orderBy("epoch", "at")
     until_now = own.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -55,7 +54,7 @@ def follows(turns: DataFrame) -> DataFrame:
     )
     tail = Window.partitionBy(*KEY, "broker", "tail")
     return (
-        turns.where("turn > 0")
+        log_segments.where("turn > 0")
         .withColumn("known", f.greatest(remembered, f.lag("epoch").over(own)))
         .withColumn("by_memory", remembered.isNotNull())
         .withColumn("before", before)
@@ -68,10 +67,10 @@ def follows(turns: DataFrame) -> DataFrame:
 
 
 def of_followers(followed: DataFrame, starts: DataFrame) -> DataFrame:
-    """What followers had beyond the leaders of epochs in which they took no part.
+    """Return the records that followers had beyond the leaders of epochs in which they took no part.
 
     Args:
-        followed: what `follows` returns.
+        followed: the result of `follows`.
     """
     first = f.greatest(f.coalesce(f.col("known") + 1, f.col("epoch")), f.col("epoch") - (AWAY_EPOCHS_MAX - 1))
     missed = f.when(f.col("known").isNull() | (f.col("known") < f.col("epoch")), f.sequence(first, f.col("epoch")))
@@ -86,7 +85,7 @@ def of_followers(followed: DataFrame, starts: DataFrame) -> DataFrame:
         .join(leaders, [*KEY, "leader_epoch"])
         .where("base < log_end and leader <> broker")
     )
-    # What an earlier cut left is all that a later one can take away.
+    # A later truncation can only remove what an earlier one left.
     before = (
         Window.partitionBy(*KEY, "broker", "tail")
         .orderBy("leader_epoch", "epoch")
@@ -116,7 +115,7 @@ def of_followers(followed: DataFrame, starts: DataFrame) -> DataFrame:
 
 
 def of_leaders(starts: DataFrame) -> DataFrame:
-    """What leaders are known to have had that the next leader did not have; they need not ever have come back."""
+    """Returns the records of leaders that the next leader did not have; the old leader need not have come back."""
     return starts.where("next.log_end < had.end").select(
         *KEY,
         f.col("next.epoch").alias("leader_epoch"),
@@ -136,16 +135,16 @@ def of_leaders(starts: DataFrame) -> DataFrame:
 
 
 def of_truncations(
-    turns: DataFrame,
+    log_segments: DataFrame,
     followed: DataFrame,
     by_followers: DataFrame,
     by_leaders: DataFrame,
     leadership: DataFrame,
 ) -> DataFrame:
-    """Logs that were cut by their own account, of which nothing else tells.
+    """Return truncations that only the truncated log itself shows.
 
-    Up to 2.5 a follower does not say where its log ends. Then only that something was cut is known, unless it led
-    before and said it then. Nor is there anything else if the logs of those who led are missing.
+    Up to 2.5 a follower does not log the end of its log. Then only the truncation is known, unless the broker led
+    before and logged the end then. The same holds if the logs of the leaders are missing.
     """
     counted = by_followers.select(*KEY, f.col("replica").alias("broker"), "tail").distinct()
     told = (
@@ -162,16 +161,17 @@ def of_truncations(
         )
     )
     known = by_leaders.select(*KEY, f.col("replica").alias("broker"), f.col("known").alias("epoch"))
-    blind = (
-        turns.where(f.col("cut_to").isNotNull())
+    unmeasured = (
+        log_segments.where(f.col("cut_to").isNotNull())
         .where(f.col("role").isNull() | (f.col("role") == EventType.LEADS) | (f.col("cut_to") >= f.col("log_end")))
-        .where(f.col("role").isNotNull() | (f.col("cut_format") != _OF_OLD))
+        .where(f.col("role").isNotNull() | (f.col("cut_format") != _UP_TO_1_0))
         .join(known, [*KEY, "broker", "epoch"], "left_anti")
     )
     end = f.when(f.col("role") == EventType.LEADS, f.greatest("log_end", "later_end"))
-    placed = _then_led(blind, leadership).select(
+    placed = _then_led(unmeasured, leadership).select(
         *_cut(end=f.when(f.col("cut_to") < end, end)),
-        # Who follows in a turn follows in its epoch; who led in it, or is not known to, in one that began meanwhile.
+        # A follower follows in the epoch of its segment. A leader, or a broker without a known role, follows in one
+        # that began meanwhile.
         f.when(f.col("role") == EventType.FOLLOWS, f.col("epoch")).otherwise(f.col("then_epoch")).alias("leader_epoch"),
         f.col("cut_at").alias("replica_at"),
         f.lit(None).cast("long").alias("high_watermark"),
@@ -196,7 +196,7 @@ def _cut(end: Value) -> list[Value]:
 
 
 def _then_led(cut: DataFrame, leadership: DataFrame) -> DataFrame:
-    """`then_epoch`: the last epoch that began before the cut and that somebody else led; null if none is known."""
+    """Add `then_epoch`: the last epoch of another leader that began before the truncation; null if none is known."""
     error = f.coalesce("begin_error_us", f.lit(0))
     led = leadership.where("leader >= 0 and leader_epoch is not null and begin is not null").select(
         *KEY,

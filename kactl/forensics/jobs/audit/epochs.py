@@ -1,4 +1,4 @@
-"""Epochs of partitions: they rise, and each has one leader."""
+"""Audit rules about epochs of partitions: they rise, and each has one leader."""
 
 from typing import Final
 
@@ -7,20 +7,20 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from kactl.forensics.event_types import EventType
+from kactl.forensics.jobs.lines import NEW, OFFLINE, ONLINE, is_a
 
-from .audit_rows import KEY, about_partitions, breach, say, with_steady_clocks
-from .lines import NEW, OFFLINE, ONLINE, is_a
+from .rows import KEY, about_partitions, describe, violation, with_steady_clocks
 
-# Of the same epoch, told of within it. What is further apart may be of another topic of the same name, whose making no
-# log tells; two controllers at once write theirs within a session's length.
+# Lines further apart than this may concern another topic of the same name whose creation is in no log. Two concurrent
+# controllers write theirs within a session timeout.
 TOGETHER_US: Final = 600_000_000
 
 
 def epochs_rise(timed: DataFrame) -> DataFrame:
-    """Leader and partition epochs of controllers' own lines, each against the line before.
+    """Compare the leader and partition epochs of each controller line with those of the line before.
 
-    Both by one controller, or by one and the next whose taking over is in the logs: else a topic may have been deleted
-    and made anew in between, and begun again from 0. A first leader is not compared for the same reason.
+    Both lines are of one controller, or of consecutive controllers whose takeover is in the logs: otherwise a topic may
+    have been deleted and created again in between, starting from 0. A first leader is not compared for the same reason.
     """
     lines = with_steady_clocks(_decided(timed), timed)
     in_order = Window.partitionBy(*KEY).orderBy("controller_epoch", "at", "leader_epoch", "partition_epoch")
@@ -35,26 +35,26 @@ def epochs_rise(timed: DataFrame) -> DataFrame:
         )
     )
     rose = f.col("leader_epoch") - f.col("before.leader_epoch")
-    # A line that tells an epoch again is no election; one out of OfflinePartition is.
+    # A repeated epoch is no election; one out of OfflinePartition is.
     stayed = (rose == 0) & f.coalesce(f.col("from_state") == OFFLINE, f.lit(False))
     version = f.col("partition_epoch") - f.col("before.partition_epoch")
-    leader = breach(
+    leader = violation(
         compared.where((rose < 0) | stayed),
         "leader-epoch",
-        expected=say("above %s", "before.leader_epoch"),
+        expected=describe("above %s", "before.leader_epoch"),
         found=f.col("leader_epoch"),
     )
-    partition = breach(
+    partition = violation(
         compared.where(((rose > 0) & (version <= 0)) | ((rose == 0) & (version < 0))),
         "partition-epoch",
-        expected=say("above %s, with leader epoch %s", "before.partition_epoch", "leader_epoch"),
+        expected=describe("above %s, with leader epoch %s", "before.partition_epoch", "leader_epoch"),
         found=f.col("partition_epoch"),
     )
     return leader.unionByName(partition)
 
 
 def _decided(timed: DataFrame) -> DataFrame:
-    """Leaders that controllers elected and ISRs that they cut, each once."""
+    """Leaders that controllers elected and ISRs that they shrank, each once."""
     lines = about_partitions(timed, EventType.PARTITION, EventType.ISR_CUT).where(
         "leader_epoch is not null and controller_epoch is not null"
     )
@@ -65,7 +65,7 @@ def _decided(timed: DataFrame) -> DataFrame:
 
 
 def _taken_over(timed: DataFrame) -> DataFrame:
-    """controller_epoch, is_whole: those of which the beginning is in the logs."""
+    """controller_epoch, is_whole: epochs whose beginning is in the logs."""
     begun = timed.where(
         is_a(EventType.CONTROLLER_ELECTED, EventType.CONTROLLER_EPOCH) & f.col("controller_epoch").isNotNull()
     )
@@ -73,7 +73,7 @@ def _taken_over(timed: DataFrame) -> DataFrame:
 
 
 def one_leader(timed: DataFrame) -> DataFrame:
-    """Leader epochs of a partition of which two leaders are told."""
+    """Leader epochs of a partition with two leaders."""
     lines = about_partitions(
         timed,
         EventType.PARTITION,
@@ -87,7 +87,7 @@ def one_leader(timed: DataFrame) -> DataFrame:
     )
     told = f.struct("at", "file_id", "offset", "speaker", "controller", "controller_epoch")
     first = (
-        # In epoch 0 everything begins, and may begin again unseen.
+        # A partition begins in epoch 0, and may begin again without a line of it.
         lines.withColumn("leader", _leader())
         .where("leader >= 0 and leader_epoch > 0")
         .groupBy(*KEY, "leader_epoch", "leader")
@@ -101,11 +101,11 @@ def one_leader(timed: DataFrame) -> DataFrame:
         .where(f.col("before").isNotNull() & (apart_us <= TOGETHER_US))
         .select(*KEY, "leader_epoch", "leader", "before", "told.*", f.col("told.speaker").alias("broker"))
     )
-    return breach(
+    return violation(
         rows,
         "one-leader",
-        expected=say("leader %s with leader epoch %s", "before.leader", "leader_epoch"),
-        found=say("leader %s", "leader"),
+        expected=describe("leader %s with leader epoch %s", "before.leader", "leader_epoch"),
+        found=describe("leader %s", "leader"),
     )
 
 

@@ -1,8 +1,8 @@
-"""Sums over outages: by whatever there is a column for, percentiles, and what objectives of availability have left.
+"""Aggregates of outages by any column, percentiles, and the remaining error budget of availability objectives.
 
-All are functions of the table of outages, or of some of its rows: one incident's, one topic's. Three kinds of outages
-are told apart: forced (the leader was lost), planned (a live leader was moved, as somebody wanted), and unexplained (a
-live leader was moved, and no line says why).
+Every function takes the table of outages or some of its rows, such as those of one incident or topic. Outages are of
+three kinds: forced (the leader was lost), planned (a live leader was moved on request), and unexplained (a live leader
+was moved, and no line gives the reason).
 """
 
 from collections.abc import Sequence
@@ -20,30 +20,34 @@ FORCED: Final = "forced"
 PLANNED: Final = "planned"
 UNEXPLAINED: Final = "unexplained"
 KINDS: Final = (FORCED, PLANNED, UNEXPLAINED)
-# How well an outage is known, by the worse of its two ends.
+# How well an outage is known, by the weaker of its two ends.
 OBSERVED: Final = "observed"
 KNOWN: Final = (OBSERVED, "inferred", "bounded")
 _MINUTE_MS: Final = 60_000
-# Percentiles of so many values are exact, and close beyond: a large cluster's would not fit into memory at once.
+# Percentiles of up to this many values are exact, and approximate beyond: those of a large cluster would not fit into
+# memory.
 _ACCURACY: Final = 10_000
 _PERCENTILES: Final = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99}
 _FIELDS: Final = ("known", *_PERCENTILES, "max_ms")
 
 
 def totals(outages: DataFrame, *by: str, times: bool = False) -> DataFrame:
-    """One row for each value of `by`; one row in all if there is none, also of no outages.
+    """Aggregate outages by the columns `by`.
 
     Args:
-        times: with percentiles beside the sums, in the same pass.
+        times: include percentiles, computed in the same pass.
 
     Returns:
-        outages, forced, planned, unexplained, partitions, topics, open, unclean: how many; observed, inferred, bounded:
-        how many are known how well. attempts_failed: elections that failed meanwhile. unavailable_ms, forced_ms,
-        planned_ms, unexplained_ms: the sum over partitions; least_ms, most_ms: no less and no more than that, the
-        latter null if an outage has no upper bound. partition_minutes: `unavailable_ms` in minutes. longest_ms;
-        first_at, last_at: the first and last begin. With `times` a struct for each of `MEASURES`: known (of how many
-        outages it is), p50_ms, p90_ms, p99_ms, max_ms; a percentile is a value that occurs, and that so many do not
-        exceed.
+        One row for each value of `by`; without `by` one row, also if there are no outages. outages, forced, planned,
+            unexplained, partitions, topics, open, unclean: counts.
+        observed, inferred, bounded: number of outages known to that degree. attempts_failed: elections that failed
+            during them.
+        unavailable_ms, forced_ms, planned_ms, unexplained_ms: the sum over partitions.
+        least_ms, most_ms: lower and upper bound of that sum, the latter null if an outage has no upper bound.
+            partition_minutes: `unavailable_ms` in minutes.
+        longest_ms. first_at, last_at: the first and last begin.
+        With `times` a struct for each of `MEASURES`: known (the number of outages with a value), p50_ms, p90_ms,
+            p99_ms, max_ms. A percentile is a value that occurs, and that this share of values does not exceed.
     """
     has_bounds = f.count("duration_max_ms") == f.count("*")
     return outages.groupBy(*by).agg(
@@ -68,21 +72,21 @@ def totals(outages: DataFrame, *by: str, times: bool = False) -> DataFrame:
 
 
 def by_topic(outages: DataFrame) -> DataFrame:
-    """`totals` of each topic."""
+    """Returns `totals` of each topic."""
     return totals(outages, "topic")
 
 
 def by_broker(outages: DataFrame) -> DataFrame:
-    """`totals` for each broker whose leadership was lost; null where nobody knows whose."""
+    """Returns `totals` for each broker whose leadership was lost; null if the broker is unknown."""
     return totals(outages, "broker")
 
 
 def percentiles(outages: DataFrame, *by: str) -> DataFrame:
-    """How long outages and their parts were, each kind apart.
+    """Durations of outages and of their parts, for each kind.
 
     Returns:
-        `by`, kind (`KINDS`), measure (`MEASURES`), known (of how many outages it is), p50_ms, p90_ms, p99_ms, max_ms:
-        one row for each measure that is known of any.
+        `by`, kind (`KINDS`), measure (`MEASURES`), known (number of outages with a value), p50_ms, p90_ms, p99_ms,
+            max_ms: one row for each measure that any outage has.
     """
     measured = outages.groupBy(*by, kind_of().alias("kind")).agg(*_times())
     each = [
@@ -93,20 +97,20 @@ def percentiles(outages: DataFrame, *by: str) -> DataFrame:
 
 
 def kind_of() -> Value:
-    """The kind of an outage: one of `KINDS`."""
+    """Returns the kind of an outage: one of `KINDS`."""
     planned = f.col("planned")
     return f.when(planned, PLANNED).when(~planned, FORCED).otherwise(UNEXPLAINED)
 
 
 def how_known() -> Value:
-    """How well an outage is known: one of `KNOWN`."""
+    """Returns how well an outage is known: one of `KNOWN`."""
     kinds = f.array("begin_kind", "end_kind")
     worse = reversed(KNOWN[1:])
     return f.coalesce(*(f.when(f.array_contains(kinds, name), name) for name in worse), f.lit(OBSERVED))
 
 
 def _times() -> list[Value]:
-    """For each measure a struct; of what is known of no outage, all but `known` is null."""
+    """Percentiles of each measure, as a struct. All fields but `known` are null if no outage has a value."""
     made = []
     for name in MEASURES:
         time = f.col(f"{name}_ms")
@@ -125,27 +129,29 @@ def slo(
     period_ms: int,
     partitions: int | DataFrame,
 ) -> DataFrame:
-    """What objectives of availability allow, and what of it was lost: a row for each value of `by` and objective.
+    """Compute the unavailability that availability objectives allow, and the share of it that was used.
 
     Args:
         outages: those that count, whatever their kind.
         objectives: shares of time for which a partition is to be available: 0.9995.
-        period_ms: the time that an objective is about: a month, or that of the logs.
-        partitions: how many there are, with those that were never unavailable; or a table of it, with some of `by`.
+        period_ms: the period of the objective: a month, or that of the logs.
+        partitions: number of partitions, including those that were never unavailable; or a table of it with some
+            columns of `by`.
 
     Returns:
-        `by`, objective, partitions. budget_minutes, lost_minutes: partition-minutes that were allowed, and that were
-        lost. used: the share of the first that the second is. excess_minutes: what partitions lost beyond what each of
-        them was allowed. partitions_over: how many lost more than that. Without `by` there is a row for each objective
-        also of no outages; where nobody knows how many partitions there are, budget and share are null.
+        One row for each value of `by` and objective: `by`, objective, partitions. budget_minutes, lost_minutes: allowed
+            and lost partition-minutes. used: lost / budget. excess_minutes: minutes that partitions lost beyond their
+            own allowance. partitions_over: number of partitions that exceed it.
+        Without `by` there is a row for each objective also if there are no outages. Budget and share are null if the
+            number of partitions is unknown.
 
     Raises:
         BadRequest: an objective, the period, or the number of partitions is out of range.
     """
     if strange := [each for each in objectives if not 0 < each < 1]:
-        raise BadRequest("objective", f"{strange[0]} is no share of time: say 0.999 for 99.9 %")
+        raise BadRequest("objective", f"{strange[0]} is not a share of time: use 0.999 for 99.9 %")
     if period_ms <= 0 or (isinstance(partitions, int) and partitions <= 0):
-        raise BadRequest("objective", "is about a time and partitions: both have to be more than 0")
+        raise BadRequest("objective", "the period and the number of partitions must be greater than 0")
     key = dict.fromkeys((*by, "topic", "partition", "life"))
     each = outages.groupBy(*key).agg(_sum("duration_ms").alias("lost_ms"))
     spent = each.groupBy(*by).agg(
@@ -170,7 +176,7 @@ def slo(
 
 
 def _against(objective: float, allowed_ms: float) -> Value:
-    """One objective, over the partitions and what each lost."""
+    """Compare the loss of each partition with one objective."""
     over_ms = f.greatest(f.col("lost_ms") - allowed_ms, f.lit(0.0))
     return f.struct(
         f.lit(objective).alias("objective"),

@@ -1,0 +1,1 @@
+"""Job `audit`: rules that no correct cluster breaks, and their violations."""

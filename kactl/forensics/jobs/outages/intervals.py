@@ -1,0 +1,299 @@
+"""Intervals between the elections of a partition, with the evidence for and against a leader in each.
+
+    ──led──▶ alive ▸ alive ▸ offline ▸ failed ▸ failed ▸ ──led──▶ decided ▸ down ▸ alive
+    └────────────────── one interval ────────────────────┘└──── the next one
+
+Every line that matters for the outages of a partition becomes a mark, in time order. Marks `led` separate the
+intervals; the marks of an interval are aggregated, so a partition with a thousand ISR changes costs no more than one
+with none. An epoch that rose under the same leader separates nothing, because no leader was elected. The same holds for
+a leader that was already dead when it was elected and never logged that it leads: the partition stayed unavailable.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+
+from kactl.forensics.event_types import EventType, Role
+from kactl.forensics.jobs.lines import LEADER_AND_ISR, NEW, OFFLINE, ONLINE, is_a
+
+from .lost_brokers import UNKNOWN_ERROR_US, lost_brokers
+
+PARTITION: Final = ("topic", "partition", "life")
+
+# Marks, in the order that applies to marks of the same time.
+WENT_ALIVE: Final = "alive"  # `broker_id` was active as leader
+STAYED: Final = "stayed"  # an epoch under the same leader, without a line of the leader
+WENT_OFFLINE: Final = "offline"  # the controller detected that there is no leader (P3)
+FAILED: Final = "failed"  # no replica could be elected (P4)
+WHY: Final = "why"  # the reason, where it has a line of its own
+CUT: Final = "cut"  # the last leader was removed from the ISR, and there is no leader (R3)
+NOBODY: Final = "nobody"  # a stored epoch without a leader
+ELECTED_DEAD: Final = "elected_dead"  # the elected leader was already dead
+SAID: Final = "said"  # a line calls the following election unclean
+LED: Final = "led"  # a leader was elected
+DECIDED: Final = "decided"  # a controller's own line of a partition's leadership
+DOWN: Final = "down"  # `broker_id` stepped down: it follows, or its replica is stopped
+_ORDER: Final = (WENT_ALIVE, STAYED, WENT_OFFLINE, FAILED, WHY, CUT, NOBODY, ELECTED_DEAD, SAID, LED, DECIDED, DOWN)
+# Marks of a partition without a leader.
+_UNAVAILABLE: Final = (WENT_OFFLINE, FAILED, CUT, NOBODY, ELECTED_DEAD)
+
+
+def intervals(timed: DataFrame, leadership: DataFrame, absences: DataFrame) -> DataFrame:
+    """Return one row for each election, and one for each partition that ends unavailable.
+
+    Returns:
+        topic, partition, life, before, after. `before` describes the interval from the previous election to this one,
+            `after` the interval from this election to the next; see `_summed` for the fields. `before` is null if
+            nothing is known before the election, `after` if the logs end while the partition is unavailable.
+    """
+    # Columns that lines do not have are null in their marks.
+    marks = _elections(leadership, absences).unionByName(_lines(timed), allowMissingColumns=True)
+    summed = _summed(_parted(marks))
+    names = [name for name in summed.columns if name not in PARTITION]
+    own = summed.select(*PARTITION, "interval", f.struct(*names).alias("own"))
+    order = Window.partitionBy(*PARTITION).orderBy("interval")
+    nothing = f.lit(None).cast(own.schema["own"].dataType)
+    ended = f.struct(f.lag("own").over(order).alias("before"), f.col("own").alias("after"))
+    left_unavailable = f.struct(f.col("own").alias("before"), nothing.alias("after"))
+    is_last = f.lead("interval").over(order).isNull()
+    results = f.array(
+        f.when(f.col("own.head").isNotNull(), ended),
+        f.when(is_last & f.col("own.first_unavailable").isNotNull(), left_unavailable),
+    )
+    return (
+        own.withColumn("results", results)
+        .select(*PARTITION, f.explode(f.filter("results", lambda result: result.isNotNull())).alias("one"))
+        .select(*PARTITION, "one.before", "one.after")
+    )
+
+
+# -- marks -------------------------------------------------------------------------------------------------------------
+
+
+def _elections(leadership: DataFrame, absences: DataFrame) -> DataFrame:
+    """Marks of epochs: leaders, epochs without leader, and leaders that were already dead."""
+
+    def us(name: str) -> Value:
+        return f.unix_micros(name).alias(name.replace("_at", "_us") if name.endswith("_at") else f"{name}_us")
+
+    away = lost_brokers(absences).select(f.col("broker").alias("leader"), "losses")
+    was_same = f.col("how").eqNullSafe("isr") & ~f.coalesce(f.col("from_state").isin(OFFLINE, NEW), f.lit(False))
+    stayed = was_same & ~_has_returned()
+    # The leader itself; or, if an epoch is only known from a line of another broker, its unknown leader.
+    alive = stayed | f.col("leader").isNull()
+    mark = (
+        f.when(alive & (f.col("led_at").isNotNull() | f.col("leader").isNull()), WENT_ALIVE)
+        .when(f.col("leader") == -1, NOBODY)
+        .when(stayed, STAYED)
+        .when(f.col("leader") >= 0, f.when(_is_elected_dead(), ELECTED_DEAD).otherwise(LED))
+    )
+    by_itself = stayed & (f.col("leader") >= 0) & f.col("led_at").isNotNull()
+    at = f.when(by_itself, f.col("led_at")).otherwise(f.col("begin"))
+    error = f.when(by_itself, f.col("led_error_us")).otherwise(f.col("begin_error_us"))
+    led = f.struct(
+        "leader",
+        "leader_epoch",
+        us("begin"),
+        _known("begin_error_us").alias("error_us"),
+        "how",
+        "planned",
+        "recovery",
+        "isr",
+        "prev_isr",
+        "prev_isr_sure",
+        "controller",
+        "controller_epoch",
+        "from_state",
+        "prev_leader",
+        "prev_leader_epoch",
+        us("received_at"),
+        us("led_at"),
+        _known("led_error_us").alias("led_error_us"),
+    )
+    return (
+        leadership.withColumn("before", f.lag("begin").over(Window.partitionBy(*PARTITION).orderBy("leader_epoch")))
+        .join(f.broadcast(away), "leader", "left")
+        .withColumn("mark", mark)
+        .where(f.col("mark").isNotNull() & at.isNotNull())
+        .select(
+            *PARTITION,
+            "mark",
+            f.unix_micros(at).alias("at_us"),
+            _known(error).alias("error_us"),
+            f.when(f.col("mark") == WENT_ALIVE, f.col("leader")).alias("broker_id"),
+            "leader_epoch",
+            "controller",
+            "controller_epoch",
+            f.when(f.col("mark") == LED, led).alias("led"),
+        )
+    )
+
+
+def _has_returned() -> Value:
+    """True if a leader that was the only in-sync replica had been lost since the previous epoch, though no line states
+    it.
+
+    A controller that detects a loss leaves the partition without a leader. KRaft logs that at INFO only in the logs of
+    other replicas, and a partition that is not replicated has none.
+    """
+
+    def was_lost(one: Value) -> Value:
+        since, until = f.unix_micros("before"), f.unix_micros("begin")
+        return one["silent_us"].isNotNull() & (one["detected_us"] > since) & (one["detected_us"] <= until)
+
+    is_alone = f.col("prev_isr") == f.array("leader")
+    return f.coalesce(is_alone & f.exists("losses", was_lost), f.lit(False))
+
+
+def _is_elected_dead() -> Value:
+    """True if the elected leader had given its last sign before, was found dead soon after, and never took its role.
+
+    Soon, because a leader whose log is incomplete may also have led for hours without a line of it.
+    """
+    begin = f.unix_micros("begin")
+
+    def was_dead(one: Value) -> Value:
+        return (
+            (one["last_sign_us"] + one["error_us"] < begin)
+            & (one["detected_us"] >= begin)
+            & (one["detected_us"] <= begin + one["session_us"])
+        )
+
+    silent = f.col("led_at").isNull() & f.col("received_at").isNull()
+    return silent & f.coalesce(f.exists("losses", was_dead), f.lit(False))
+
+
+def _lines(timed: DataFrame) -> DataFrame:
+    """Marks of single lines."""
+    moved, failed = is_a(EventType.PARTITION), is_a(EventType.PARTITION_FAILED)
+    before, after, leader = f.col("from_state"), f.col("to_state"), f.col("leader")
+    controllers = f.col("role") == Role.CONTROLLER
+    told = is_a(EventType.LEADERSHIP, EventType.PARTITION_CREATED)
+    sent = is_a(EventType.SENT_PARTITION) & f.col("request").eqNullSafe(LEADER_AND_ISR)
+    isr = is_a(EventType.ISR_SHRUNK, EventType.ISR_EXPANDED, EventType.ISR_UPDATED)
+    follows = is_a(EventType.TRANSITION_BEGUN) & (after == "follower")
+    # A move from NewPartition to OfflinePartition loses no leader: there was none.
+    marks = (
+        (WENT_OFFLINE, moved & (after == OFFLINE) & before.isin(ONLINE, OFFLINE)),
+        (FAILED, failed & (after == ONLINE) & before.isin(OFFLINE, NEW)),
+        (WHY, failed & before.isNull()),
+        (CUT, is_a(EventType.ISR_CUT) & (leader == -1)),
+        (SAID, is_a(EventType.ELECTED) & f.col("unclean")),
+        (DECIDED, controllers & (told | sent | (moved & (after == ONLINE)))),
+        (WENT_ALIVE, isr),
+        (DOWN, is_a(EventType.FOLLOWS, EventType.STOPPING) | follows),
+    )
+    mark = f.coalesce(*(f.when(condition, name) for name, condition in marks))
+    return (
+        timed.where(f.col("topic").isNotNull() & f.col("partition").isNotNull() & f.col("at").isNotNull())
+        .withColumn("mark", mark)
+        .where(f.col("mark").isNotNull())
+        .select(
+            *PARTITION,
+            "mark",
+            f.unix_micros("at").alias("at_us"),
+            _known("at_error_us").alias("error_us"),
+            # Leaders change ISRs; a controller's line of such a change names the leader.
+            f.when(isr, f.coalesce(leader, f.col("speaker"))).otherwise(f.col("speaker")).alias("broker_id"),
+            "leader_epoch",
+            "controller",
+            "controller_epoch",
+            "from_state",
+            "reason",
+            "error",
+            "unclean",
+            # A broker that was just started knows of no previous epoch.
+            (is_a(EventType.FOLLOWS) & f.col("prev_leader_epoch").eqNullSafe(-1)).alias("is_started"),
+        )
+    )
+
+
+def _known(error: str | Value) -> Value:
+    return f.coalesce(error, f.lit(UNKNOWN_ERROR_US)).cast("long")
+
+
+# -- intervals ---------------------------------------------------------------------------------------------------------
+
+
+def _parted(marks: DataFrame) -> DataFrame:
+    """Marks with their interval, its election (`head`), and whether the partition was unavailable by then."""
+    rank = f.array_position(f.array(*map(f.lit, _ORDER)), f.col("mark"))
+    until_now = (
+        Window.partitionBy(*PARTITION)
+        .orderBy("at_us", rank, "leader_epoch", "controller_epoch")
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    # The mark of a previous controller or epoch: its clock is wrong, and it in fact precedes the election.
+    is_old = f.coalesce(f.col("controller_epoch") < f.col("head.controller_epoch"), f.lit(False)) | f.coalesce(
+        f.col("leader_epoch") < f.col("head.leader_epoch"), f.lit(False)
+    )
+    became_unavailable = f.when(f.col("is_unavailable_mark"), f.struct("interval", "at_us"))
+    return (
+        marks.withColumn("interval", f.count("led").over(until_now))
+        .withColumn("head", f.last("led", ignorenulls=True).over(until_now))
+        .withColumn("is_unavailable_mark", f.col("mark").isin(*_UNAVAILABLE) & ~is_old)
+        .withColumn("became_unavailable", f.last(became_unavailable, ignorenulls=True).over(until_now))
+        .withColumn(
+            "is_unavailable", f.coalesce(f.col("became_unavailable.interval") == f.col("interval"), f.lit(False))
+        )
+    )
+
+
+def _summed(parted: DataFrame) -> DataFrame:
+    """Return one row for each interval of a partition.
+
+    Returns:
+        head: its election; null before the first one. last_epoch: the last known leader epoch of the interval.
+        first_unavailable, last_unavailable: the first and last marks without a leader; null if there are none.
+        failed: number of failed elections. nobody, cut: whether there are such marks. why: reason of the last failed
+            election.
+        is_said: whether a line calls the following election unclean. is_decided: whether a controller's own line dates
+            the election of the interval. is_decided_unclean: the unclean flag of that line.
+        available_us, proved_us: lower bound of the last and upper bound of the first time its leader was seen active.
+        revived: another broker was seen leading though no election was seen; `minus_after_us` is the negated time of
+            the preceding mark without a leader.
+        step_downs: brokers that stepped down, when, and whether the line shows a restart just before.
+    """
+
+    def has(mark: str) -> Value:
+        return f.coalesce(f.max(f.when(f.col("mark") == mark, f.col("is_unavailable_mark"))), f.lit(False))
+
+    def when(mark: str, condition: Value, value: Value) -> Value:
+        return f.when((f.col("mark") == mark) & condition, value)
+
+    always = f.lit(True)
+    at, error = f.col("at_us"), f.col("error_us")
+    unavailable = f.when(
+        f.col("is_unavailable_mark"), f.struct(at, error, "mark", "from_state", "controller", "controller_epoch")
+    )
+    explained = f.col("mark").isin(FAILED, WHY) & f.col("reason").isNotNull()
+    down = f.struct(at, error, "broker_id", "leader_epoch", "is_started")
+    is_leader = f.coalesce(f.col("broker_id") == f.col("head.leader"), f.lit(False))
+    is_of_head = f.coalesce(at == f.col("head.begin_us"), f.lit(False))
+    shows_available = is_leader & ~f.col("is_unavailable")
+    other_leader = f.struct(
+        (-f.col("became_unavailable.at_us")).alias("minus_after_us"),
+        at.alias("at_us"),
+        error.alias("error_us"),
+        "broker_id",
+    )
+    return parted.groupBy(*PARTITION, "interval").agg(
+        f.first("head").alias("head"),
+        f.max(f.when(f.col("mark") != DOWN, f.col("leader_epoch"))).alias("last_epoch"),
+        f.min(unavailable).alias("first_unavailable"),
+        f.max(unavailable).alias("last_unavailable"),
+        # A set of times, because the same line may be in two files.
+        f.size(f.collect_set(when(FAILED, f.col("is_unavailable_mark"), at))).alias("failed"),
+        has(NOBODY).alias("nobody"),
+        has(CUT).alias("cut"),
+        f.max(f.when(explained, f.struct(at, "reason", "error"))).alias("why"),
+        f.max(when(SAID, always, f.col("unclean"))).alias("is_said"),
+        f.coalesce(f.max(when(DECIDED, is_of_head, always)), f.lit(False)).alias("is_decided"),
+        f.max(when(DECIDED, is_of_head, f.col("unclean"))).alias("is_decided_unclean"),
+        f.max(when(WENT_ALIVE, shows_available, at - error)).alias("available_us"),
+        f.min(when(WENT_ALIVE, shows_available, at + error)).alias("proved_us"),
+        f.min(when(WENT_ALIVE, f.col("is_unavailable") & ~is_leader, other_leader)).alias("revived"),
+        f.collect_set(when(DOWN, f.col("broker_id").isNotNull(), down)).alias("step_downs"),
+    )

@@ -1,0 +1,1 @@
+"""Job `unclean`: elections of leaders that were not in sync."""

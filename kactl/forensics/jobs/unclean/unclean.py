@@ -1,0 +1,224 @@
+"""Job `unclean`: elections of leaders that were not in sync, and the state of the in-sync replicas then.
+
+    epochs with a leader, and the state before each ─┬─▶ evidence ─▶ elections ─▶ absent ISR members, and since when
+    lines that state unclean elections ──────────────┘
+
+From 1.1 on no line of a controller with ZooKeeper states it; `evidence` derives it from the states.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column as Value
+from pyspark.sql import DataFrame, Window, WindowSpec
+from pyspark.sql import functions as f
+
+from kactl.forensics.events import Column
+from kactl.forensics.jobs.job import BOOL, IDS, INT, LONG, TEXT, TEXTS, TIME, Job
+from kactl.forensics.jobs.moves import KEY
+
+from .evidence import judged
+from .mentions import ASKED, matched, said_clean
+
+_DOWN: Final = pa.list_(
+    pa.field(
+        "element",
+        pa.struct(
+            [pa.field("broker", INT), pa.field("away", BOOL), pa.field("down_at", TIME), pa.field("down_ms", LONG)]
+        ),
+    )
+)
+COLUMNS: Final = (
+    Column("topic", TEXT, "the topic"),
+    Column("partition", INT, "the partition's number"),
+    Column("life", INT, "which topic of this name; see `timed`"),
+    Column("at", TIME, "when it was decided"),
+    Column("leader_epoch", INT, "the epoch of the new leader; null if no line states it"),
+    Column("leader", INT, "the new leader"),
+    Column("prev_leader", INT, "the previous leader"),
+    Column("prev_isr", IDS, "the last ISR before it that was not empty"),
+    Column(
+        "evidence",
+        TEXTS,
+        "not-in-isr, recovering, warned (C7), said (KRaft) or asked (an election of kind UNCLEAN)",
+    ),
+    Column(
+        "certain",
+        BOOL,
+        "false if the only evidence is a request, or an ISR of which later changes may be missing",
+    ),
+    Column("asked_by", TEXT, "origin of the request, as Kafka logs it; null if a topic's setting allowed it"),
+    Column("controller", INT, "the controller"),
+    Column("controller_epoch", INT, "its epoch"),
+    Column("out_at", TIME, "when the new leader left the ISR; null if before the logs"),
+    Column("out_ms", LONG, "for how long"),
+    Column(
+        "isr_down",
+        _DOWN,
+        "members of the last ISR: whether each was absent, since when (null: before the logs), and for how long",
+    ),
+)
+
+
+def unclean(timed: DataFrame, states: DataFrame, leadership: DataFrame, absences: DataFrame) -> DataFrame:
+    """Return one row for each election that was, or may have been, unclean.
+
+    Args:
+        timed: lines that state unclean elections.
+        states: the states before each election, in the order of epochs, which is independent of clocks.
+        leadership: every epoch with a leader is an election.
+        absences: absences of the members of the last ISR.
+    """
+    elections = _elections(states, leadership)
+    lines = matched(timed, elections)
+    told = judged(elections, lines, said_clean(timed))
+    alone = lines.where("election_at is null").select(
+        *KEY,
+        "at",
+        f.lit(None).cast("int").alias("leader_epoch"),
+        "leader",
+        f.lit(None).cast("int").alias("prev_leader"),
+        f.lit(None).cast("array<int>").alias("prev_isr"),
+        f.array("evidence").alias("evidence"),
+        f.lit(True).alias("certain"),
+        f.lit(None).cast("string").alias("asked_by"),
+        "controller",
+        "controller_epoch",
+    )
+    # A line of an election that is otherwise unknown is the only evidence, unless it only requests one.
+    found = told.unionByName(alone.where(~f.array_contains("evidence", ASKED)))
+    explained = _with_isr_down(_with_out_at(found, states), absences)
+    out_ms = f.floor((f.unix_micros("at") - f.unix_micros("out_at")) / 1000)
+    return explained.withColumn("out_ms", f.greatest(out_ms, f.lit(0)).cast("long")).select(
+        *(each.name for each in COLUMNS)
+    )
+
+
+# -- states before elections-------------------------------------------------------------------------------------------
+
+
+def _elections(states: DataFrame, leadership: DataFrame) -> DataFrame:
+    """Epochs with a leader, with the states before each.
+
+    Returns:
+        the columns of `leadership` that matter, and:
+        prior: the last earlier state with a known ISR.
+        known_isr: the last ISR that was not empty. last_told: the leader of the last state, -1 none. last_leader: the
+            last leader other than none.
+        prior_recovery: the last known recovery state, and its epoch.
+    """
+    common = (*KEY, "leader_epoch", "partition_epoch", "leader", "isr", "recovery")
+    facts = states.where("leader is null or leader <> -2").select(*common, "at", f.lit(True).alias("is_fact"))
+    asked = leadership.where("leader >= 0").select(
+        *common,
+        f.col("begin").alias("at"),
+        f.lit(False).alias("is_fact"),
+        "begin_error_us",
+        "how",
+        "from_state",
+        "prev_leader",
+        "prev_isr",
+        "controller",
+        "controller_epoch",
+    )
+    both = asked.unionByName(facts, allowMissingColumns=True)
+    # Up to 1.0 there may be no line with an epoch: such rows are ordered by time.
+    by_time = Window.partitionBy(*KEY).orderBy("at").rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    epoch = f.coalesce("leader_epoch", f.last("leader_epoch", ignorenulls=True).over(by_time), f.lit(-1))
+    before = _in_order().rowsBetween(Window.unboundedPreceding, -1)
+
+    def last(value: Value, where: Value) -> Value:
+        return f.last(f.when(f.col("is_fact") & where, value), ignorenulls=True).over(before)
+
+    recovery = f.struct("leader_epoch", f.col("recovery").alias("state"))
+    return (
+        both.withColumn("epoch", epoch)
+        .withColumns(
+            {
+                "prior": last(f.struct("leader_epoch", "partition_epoch", "leader", "isr"), f.col("isr").isNotNull()),
+                "known_isr": last(f.col("isr"), f.size("isr") > 0),
+                "last_told": last(f.col("leader"), f.col("leader").isNotNull()),
+                "last_leader": last(f.col("leader"), f.col("leader") >= 0),
+                "prior_recovery": last(recovery, f.col("recovery").isNotNull()),
+            }
+        )
+        .where("not is_fact")
+        .drop("is_fact", "epoch")
+    )
+
+
+def _in_order() -> WindowSpec:
+    """Sort key of the states of a partition; an election comes before the state that it made."""
+    nameless = f.col("leader_epoch").isNull()
+    return Window.partitionBy(*KEY).orderBy(
+        "epoch",
+        nameless,
+        f.when(nameless, f.col("at")),
+        "is_fact",
+        f.col("partition_epoch").asc_nulls_first(),
+        "at",
+    )
+
+
+# -- state of the last ISR --------------------------------------------------------------------------------------------
+
+
+def _with_out_at(found: DataFrame, states: DataFrame) -> DataFrame:
+    """Add `out_at`: when each new leader left the ISR."""
+    known = states.where("isr is not null and leader_epoch is not null").select(
+        *KEY, f.struct("leader_epoch", f.coalesce("partition_epoch", f.lit(-1)), "at", "isr").alias("state")
+    )
+    one = found.select(*KEY, "leader_epoch", "leader").where("leader_epoch is not null").distinct()
+    was_in = f.array_contains("state.isr", f.col("leader")).alias("was_in")
+    before = one.join(known, [*KEY], "inner").where("state.leader_epoch < leader_epoch")
+    history = before.groupBy(*KEY, "leader_epoch", "leader").agg(
+        f.sort_array(f.collect_list(f.struct("state", was_in))).alias("history")
+    )
+    since = f.aggregate(
+        "history",
+        f.lit(None).cast("timestamp"),
+        lambda out_at, each: f.when(~each["was_in"], f.coalesce(out_at, each["state"]["at"])),
+    )
+    was_once_in = f.exists("history", lambda each: each["was_in"])
+    times = history.select(*KEY, "leader_epoch", "leader", f.when(was_once_in, since).alias("out_at"))
+    return found.join(times, [*KEY, "leader_epoch", "leader"], "left")
+
+
+def _with_isr_down(found: DataFrame, absences: DataFrame) -> DataFrame:
+    """Add `isr_down`: absences of the members of the last ISR."""
+    away = absences.select(
+        f.col("broker").alias("member"), "detected_at", "back_at", "last_sign_at", f.lit(True).alias("away")
+    )
+    each = found.select(f.struct("*").alias("one"), f.posexplode_outer("prev_isr").alias("place", "member"))
+    then = (f.col("detected_at").isNull() | (f.col("detected_at") <= f.col("one.at"))) & (
+        f.col("back_at").isNull() | (f.col("back_at") > f.col("one.at"))
+    )
+    joined = each.join(f.broadcast(away), (each["member"] == away["member"]) & then, "left").drop(away["member"])
+    latest = f.max_by(f.col("detected_at"), f.coalesce(f.unix_micros("detected_at"), f.lit(0)))
+    placed = joined.groupBy("one", "place", "member").agg(
+        f.coalesce(f.max("away"), f.lit(False)).alias("away"), latest.alias("down_at")
+    )
+    down_ms = f.floor((f.unix_micros("one.at") - f.unix_micros("down_at")) / 1000).cast("long")
+    down = f.struct("place", f.col("member").alias("broker"), "away", "down_at", down_ms.alias("down_ms"))
+    gathered = placed.groupBy("one").agg(
+        f.sort_array(f.collect_list(f.when(f.col("member").isNotNull(), down))).alias("down")
+    )
+    listed = f.transform(
+        "down",
+        lambda member: f.struct(
+            member["broker"].alias("broker"),
+            member["away"].alias("away"),
+            member["down_at"].alias("down_at"),
+            member["down_ms"].alias("down_ms"),
+        ),
+    )
+    return gathered.select("one.*", f.when(f.col("one.prev_isr").isNotNull(), listed).alias("isr_down"))
+
+
+JOB: Final = Job(
+    name="unclean",
+    description="Elections of leaders that were not in sync, and the state of the in-sync replicas then.",
+    needs=("timed", "states", "leadership", "absences"),
+    columns=COLUMNS,
+    run=unclean,
+)
