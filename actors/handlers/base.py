@@ -1,4 +1,4 @@
-"""What every handler of the controller reaches for, and the few sentences that several of them say."""
+"""Base class of the handlers, the settings of the controller, and the context that all handlers share."""
 
 import dataclasses
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -22,34 +22,35 @@ from kactl.state.rows import Bools, RowNumbers, Rows
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import History
 
-# A broker is given a minute or two to hand over, and then flushes its logs: long before this is over it has stopped.
+# A broker waits a minute or two for its controlled shutdown and then flushes its logs. It stops long before this limit.
 SHUTDOWN_LIMIT_MS: Final = 600_000
-# A chunk this large is decided in some ten milliseconds. Smaller ones cost more in all; they are made while people ask
-# for small things.
+# Planning a chunk of this size takes about 10 ms. Smaller chunks cost more in total; they are used while small events
+# arrive at a high rate.
 CHUNK_PARTITIONS: Final = 16_384
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the controller was told when it was made; it stays so for as long as it lives.
+    """Settings of one controller instance. They do not change during its life.
 
     Attributes:
         level: the protocol level of the brokers.
         supported_features: the lowest and highest level of each feature that may be finalized, by name. Brokers of
             Kafka that keep their cluster in ZooKeeper support none, and stop if one is finalized.
         delete_topics: whether topics may be deleted.
-        auto_balance: whether leaders return to their preferred replicas by themselves.
-        balance_interval_ms: how often that is looked at.
-        balance_percentage: for each broker, how many of the partitions that prefer it others may lead.
-        shutdown_limit_ms: how long a broker that asked to be shut down may stay, before it is counted on again.
-        standby_interval_ms: how often an instance that stands by sees what has changed; 0 for one that waits blindly.
-        take_over: whether to take the controllership from whoever holds it, at the first contest.
-        parity: whether brokers are sent exactly what Kafka's controller would send them: one batch for each move,
-            whole, however large it is, and each request of it by itself.
-        chunk_partitions: how many partitions of a large change are decided, written and told at one time, unless
-            `parity` says that all are.
-        controller_ids: ours and those of other instances: no replica is hosted there.
-        new_topic_id: makes an id of 16 bytes.
+        auto_balance: whether preferred replicas are elected automatically when leadership is imbalanced.
+        balance_interval_ms: how often the imbalance is checked.
+        balance_percentage: for each broker, the percentage of the partitions preferring it that others may lead.
+        shutdown_limit_ms: how long a broker that requested a controlled shutdown may stay registered before it is
+            eligible as a leader again.
+        standby_interval_ms: how often a standby reads changes from the store; 0 disables that.
+        take_over: whether the first contest takes the controllership from its holder.
+        parity: whether brokers receive exactly the requests of Kafka's controller: one batch per move, however large,
+            and every request of it on its own.
+        chunk_partitions: how many partitions of a large change are planned, committed and sent at a time. Ignored with
+            `parity`.
+        controller_ids: ids of this controller and of other instances; no replica is assigned to them.
+        new_topic_id: returns a new id of 16 bytes.
     """
 
     new_topic_id: Callable[[], bytes]
@@ -69,12 +70,12 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ControllerContext:
-    """The cluster and those who work on it.
+    """Cluster state, store, machine actors and channels, as the handlers share them.
 
     Attributes:
-        batch: the controller's own; each machine has another.
-        enqueue: puts an event behind those that wait; one that waits already is not put again.
-        recess: lets small events be handled in the middle of a large one.
+        batch: the controller's own batch; each machine actor has another.
+        enqueue: appends an event to the controller's queue, unless an equal event is queued.
+        preemption: handles small events during a large one.
     """
 
     cluster: Cluster
@@ -90,12 +91,12 @@ class ControllerContext:
     preemption: Preemption = dataclasses.field(default_factory=Preemption)
 
 
-# Handles one event to its end; the result is the answer to one that was asked.
+# Handles one event completely. The result is the response to a `ControllerRequest`.
 Handler = Callable[[Any], Awaitable[Any]]
 
 
 class Handlers:
-    """Handlers of some kinds of events. They hold no state of their own."""
+    """Handlers of some kinds of events. The cluster's state is in the context."""
 
     def __init__(self, context: ControllerContext) -> None:
         self.context = context
@@ -110,7 +111,7 @@ class Handlers:
         self.settings = context.settings
 
     def handlers(self) -> dict[type[Event], Handler]:
-        """The handler of each kind of event that is handled here."""
+        """Returns the handler of each kind of event that this class handles."""
         return {}
 
     @property
@@ -118,30 +119,30 @@ class Handlers:
         return self.cluster.fence.epoch
 
     async def move(self, move: Move) -> Moved:
-        """Move partitions; of many a part, if `move.pause` says so."""
+        """Move partitions. Returns the result for all of them, or for the first ones if `move.pause` ended the move."""
         moved: Moved = await self.partitions.ask(move)
         if move.target is PartitionState.ONLINE and self.cluster.reassigning:
             self._complete_first_led(moved)
         return moved
 
     def _complete_first_led(self, moved: Moved) -> None:
-        """Have reassignments completed whose whole target is in the first ISR of their partition.
+        """Complete reassignments whose whole target is in the first ISR of their partition.
 
-        A reassignment of a partition that never had a leader waits for one. All live replicas are in the first ISR,
-        those that are being added as well, so that no later change of the ISR need come.
+        A reassignment of a partition that never had a leader waits for one. The first ISR contains all live replicas,
+        also those that are being added, so no later change of the ISR may follow.
         """
         at = moved.at[~moved.elections & (moved.refusal == Refusal.NONE)]
         rows = self.cluster.table.rows(at)
         for name in self.cluster.table.names(at[rows.has_leadership & is_complete(rows)]):
             if name in self.cluster.reassigning:
-                # The first one that is complete takes the others with it.
+                # The event completes every reassignment that is complete by then.
                 self.context.enqueue(LeadershipWritten(name))
                 return
 
     async def move_many(self, move: Move) -> Moved:
-        """Move partitions, however many; small events are handled meanwhile.
+        """Move any number of partitions and handle small events between two chunks.
 
-        What a caller knows of partitions from before may have changed then. `move.wanted` says which still want it.
+        Rows may change meanwhile. `move.wanted` selects those that are still to be moved.
         """
         preemption = self.context.preemption
         move = dataclasses.replace(move, pause=preemption.is_due)
@@ -156,7 +157,7 @@ class Handlers:
     async def move_many_replicas(
         self, at: RowNumbers, target: ReplicaState, brokers: frozenset[int] | None = None
     ) -> None:
-        """Move replicas, however many; small events are handled meanwhile."""
+        """Move any number of replicas and handle small events between two chunks."""
         preemption = self.context.preemption
         move = MoveReplicas(at, target, brokers, pause=preemption.is_due)
         while len(move.at) and (brokers is None or brokers):
@@ -166,8 +167,8 @@ class Handlers:
     async def introduce(self, brokers: frozenset[int], at: RowNumbers) -> None:
         """Move the replicas of `brokers` in some rows to ONLINE and send each broker all of them in one LeaderAndIsr.
 
-        No small event is handled meanwhile, so that no shorter LeaderAndIsr precedes it: a broker of Kafka begins to
-        checkpoint high watermarks at its first LeaderAndIsr, and forgets those of partitions that are not in it.
+        No small event is handled meanwhile, so no shorter LeaderAndIsr precedes it. A Kafka broker starts to checkpoint
+        high watermarks at its first LeaderAndIsr and discards those of partitions that are not in it.
 
         Source: ReplicaManager.becomeLeaderOrFollower, startHighWatermarkCheckPointThread.
         """
@@ -175,12 +176,12 @@ class Handlers:
             await self.replicas.ask(MoveReplicas(at, ReplicaState.ONLINE, brokers, whole=True))
 
     async def run_small_events(self) -> None:
-        """Let small events be handled, if one waits that should not wait any longer."""
+        """Handle small events, if one is due."""
         if self.context.preemption.is_due():
             await self.context.preemption.yield_point()
 
     async def elect_offline(self) -> Moved:
-        """Find leaders for all partitions that want one, topics that are being deleted left out."""
+        """Elect leaders for all partitions without one, except those of topics queued for deletion."""
         at = self.cluster.table.in_state(PartitionState.NEW, PartitionState.OFFLINE)
         return await self.move_many(Move(at, PartitionState.ONLINE, Election.OFFLINE, wanted=_is_leaderless))
 
@@ -189,14 +190,17 @@ class Handlers:
             await self.replicas.ask(MoveReplicas(at, target, brokers))
 
     def tell_brokers(self, brokers: Iterable[int]) -> None:
-        """UpdateMetadata without partitions: who is there."""
+        """Send UpdateMetadata with the live brokers and without partitions."""
         self.batch.begin()
         self.batch.update_metadata(brokers)
         self.channels.send(self.batch.flush())
 
     def forget_topics(self, names: Collection[str]) -> None:
-        """Forget topics that are gone. What older tools asked for their partitions is looked at again: nobody else
-        would take it out of the store, and nothing could be asked for there any more."""
+        """Remove topics from the cluster.
+
+        A reassignment request in the store that names their partitions is processed again. Nothing else would remove
+        it, and older tools cannot write another one while it exists.
+        """
         moving = not {partition.topic for partition in self.cluster.reassigning}.isdisjoint(names)
         self.cluster.remove_topics(names)
         if moving:
@@ -209,6 +213,6 @@ class Handlers:
 
 
 def _is_leaderless(rows: Rows) -> Bools:
-    """bool[n]: partitions that want a leader, unless their topic is being deleted."""
+    """bool[n]: partitions without a leader, except those of topics queued for deletion."""
     wanting: Bools = (rows.state == PartitionState.NEW) | (rows.state == PartitionState.OFFLINE)
     return wanting & ~rows.queued

@@ -1,4 +1,4 @@
-"""What brokers wrote behind our back, and what they answered; what the controller does then.
+"""Handlers of responses and notifications from brokers.
 
 Source: the classic controller's processIsrChangeNotification, processLogDirEventNotification,
 processLeaderAndIsrResponseReceived.
@@ -25,7 +25,7 @@ log = logger(__name__)
 
 
 class BrokerAnswers(Handlers):
-    """See the module."""
+    """Process ISR and log directory notifications, and responses to LeaderAndIsr and UpdateMetadata."""
 
     def __init__(self, context: ControllerContext, offline: Offline, reassignments: Reassignments) -> None:
         super().__init__(context)
@@ -49,7 +49,7 @@ class BrokerAnswers(Handlers):
                 await self._reload(at)
                 await self._reassignments.check_complete(at)
         except StoreError:
-            # It is tried again, and has to be told again then which partitions it was.
+            # The event is retried and needs the notifications again.
             raise
         except Exception:
             await self.store.delete_notifications(notifications, self.cluster.fence)
@@ -57,10 +57,10 @@ class BrokerAnswers(Handlers):
         await self.store.delete_notifications(notifications, self.cluster.fence)
 
     async def _reload(self, at: RowNumbers) -> None:
-        """Read what leaders have written, and tell everybody.
+        """Read leadership that leaders have written, and send it to all brokers.
 
         Raises:
-            StoreError: some of it could not be read; the rest is known and told.
+            StoreError: some rows could not be read. The others are applied and sent.
         """
         table = self.cluster.table
         stored = await self.store.leaderships(table.names(at))
@@ -75,7 +75,7 @@ class BrokerAnswers(Handlers):
             raise StoreError(f"the leadership of {unread} partitions could not be read")
 
     async def on_log_dir_notified(self, event: LogDirNotified) -> None:
-        """Ask the brokers which of their replicas still serve, by telling them everything that they host."""
+        """Send the brokers all their replicas; the responses name those whose directory failed."""
         notifications = await self.store.log_dir_notifications()
         try:
             brokers = frozenset(each.broker for each in notifications)
@@ -92,7 +92,7 @@ class BrokerAnswers(Handlers):
         if response.error != ErrorCode.NONE:
             self._refused(broker, "LeaderAndIsr", response.error)
             if response.error == ErrorCode.STALE_CONTROLLER_EPOCH:
-                # It has heard a later controller; see whether that is so.
+                # It knows a later controller; the caller verifies that.
                 raise ControllerMoved(ours=self.epoch)
             return
         if not len(response.partitions):
@@ -115,7 +115,7 @@ class BrokerAnswers(Handlers):
             await self._offline.replicas_offline(fresh, frozenset({broker}))
 
     def _tell_serving(self, at: RowNumbers) -> None:
-        """A replica serves again that all brokers have heard to be offline: its leader may take it into the ISR."""
+        """Send brokers that replicas they know as offline serve again: leaders may add them to the ISR."""
         if len(at) and not self.settings.parity:
             self.batch.begin()
             self.batch.update_metadata(self.cluster.brokers, self.cluster.table.rows(at))
@@ -126,7 +126,7 @@ class BrokerAnswers(Handlers):
             self._refused(event.broker, "UpdateMetadata", event.response.error)
 
     def _refused(self, broker: int, kind: str, error: int) -> None:
-        """Say that a broker refused a whole request; that it has registered anew meanwhile is part of its coming."""
-        name = ErrorCode(error).name if error in set(ErrorCode) else "an error that kactl does not know"
+        """Log a request that a broker rejected; at INFO if the broker has only registered again."""
+        name = ErrorCode(error).name if error in set(ErrorCode) else "unknown error"
         level = logging.INFO if error == ErrorCode.STALE_BROKER_EPOCH else logging.WARNING
-        log.log(level, "broker %d refused the %s: %s (%d)", broker, kind, name, error)
+        log.log(level, "broker %d rejected the %s: %s (%d)", broker, kind, name, error)

@@ -1,4 +1,4 @@
-"""Brokers come, go, and come back; what the controller does then.
+"""Handlers of broker registrations: startup, failure, restart, modification.
 
 Source: the classic controller's processBrokerChange, onBrokerStartup, onBrokerFailure, processBrokerModification.
 """
@@ -28,18 +28,18 @@ from .reassignments import Reassignments
 
 log = logger(__name__)
 
-# How many chunks of partitions a broker that comes is told of at one time. Brokers of Kafka copy what they know of the
-# whole cluster with each request.
+# How many chunks of partitions one UpdateMetadata to a starting broker contains. Kafka brokers copy their metadata of
+# the whole cluster at each request.
 METADATA_CHUNKS: Final = 2
 
 
 class BrokerEvents(Handlers):
-    """New brokers are welcomed before dead ones are mourned; one that registered anew in between is both.
+    """Process startups before failures. A broker that registered again in between is processed as both.
 
     Args:
-        features: who does not support what is finalized is no broker of this cluster.
-        offline: what is done when replicas become offline.
-        deletion, reassignments, hosting: go on when the brokers that they wait for start.
+        features: excludes registrations that do not support the finalized features.
+        offline: handles replicas that become offline.
+        deletion, reassignments, hosting: resume when brokers start.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class BrokerEvents(Handlers):
                 "broker %d has the id of this controller and will take itself for it: give the controller another id",
                 cluster.controller_id,
             )
-        # Also of new ones, should an earlier event have got no further than that.
+        # Also the channels of new brokers: an earlier event may have failed after it added them.
         for broker in (*new, *bounced, *dead):
             self.channels.remove(broker)
         for broker in (*new, *bounced):
@@ -110,7 +110,7 @@ class BrokerEvents(Handlers):
 
     @contextlib.contextmanager
     def _or_found_again(self) -> Iterator[None]:
-        """If what is done fails, the brokers are known as before it, so that the next look finds the same."""
+        """If the block raises, restore the known brokers, so that the next event finds the same differences."""
         before = self.cluster.brokers.copy()
         try:
             yield
@@ -125,10 +125,10 @@ class BrokerEvents(Handlers):
         await self.on_broker_startup(brokers, what)
 
     async def on_broker_startup(self, brokers: list[int], what: str) -> None:
-        """Count on brokers, for the first time or again: send everything to them, and their registrations to the rest.
+        """Use brokers, for the first time or again: send them everything, and their registrations to the other brokers.
 
-        A new registration gets UpdateMetadata first, and then one LeaderAndIsr of all that it hosts. Small events are
-        handled before and after, never in between: an election would send it a LeaderAndIsr of one partition.
+        A new registration receives UpdateMetadata first, then one LeaderAndIsr with everything that it hosts. Small
+        events are handled before and after, never in between: an election would send a LeaderAndIsr of one partition.
         """
         cluster = self.cluster
         for broker in brokers:
@@ -138,7 +138,7 @@ class BrokerEvents(Handlers):
         ids = frozenset(brokers)
         at = cluster.table.with_replica_on(ids)
         for broker in brokers:
-            # Of one that was here all the time; who has just come has none.
+            # Directories of a broker that stayed registered; a new registration has none marked.
             at = without(at, cluster.table.dirs_offline(broker))
         await self.introduce(ids, at)
         await self.elect_offline()
@@ -162,7 +162,7 @@ class BrokerEvents(Handlers):
         if (now.endpoints, now.features) == (known.endpoints, known.features):
             return
         self.cluster.add_brokers([now])
-        # Requests go to where the broker listens now.
+        # Send requests to the new endpoints.
         self.channels.remove(now.id)
         self.channels.add(now)
         self.history.add(self.broker_event("modified", now.id))
@@ -170,7 +170,7 @@ class BrokerEvents(Handlers):
         await self.tell_everything(now.id)
 
     async def on_writes_failed(self, event: WritesFailed) -> None:
-        """Elections, first leaders, and replicas that are to leave ISRs: whatever the store did not keep."""
+        """Retry what the store did not commit: elections, first leaders, replicas that leave ISRs."""
         cluster, table = self.cluster, self.cluster.table
         at = cluster.pop_retries()
         try:
@@ -189,11 +189,11 @@ class BrokerEvents(Handlers):
         await self._deletion.resume()
 
     async def _learn(self, at: RowNumbers) -> None:
-        """Take over what was kept although nobody could say so, and send LeaderAndIsr for all of the rows.
+        """Apply stored leadership that was committed without a response, and send LeaderAndIsr for all of the rows.
 
-        Nothing else would send it: for whoever looks at memory alone, nothing is left to be written. That holds as well
-        where another handler has read the row meanwhile, as when its leader proposed an ISR. Brokers pass over a leader
-        epoch that they have. Rows that are NEW are sent when their first leader is taken over.
+        Nothing else would send it: in memory nothing is left to be written. This includes rows that another handler has
+        read meanwhile, for example because their leader proposed an ISR. Brokers ignore a leader epoch that they have.
+        Rows that are NEW are sent when their first leader is adopted.
         """
         table = self.cluster.table
         rows = table.rows(at)
@@ -202,7 +202,7 @@ class BrokerEvents(Handlers):
         if ahead.any():
             self.cluster.put_leaderships(at[ahead], stored.take(ahead))
             rows = table.rows(at[ahead])
-            log.info("%d partitions have leadership in the store that nobody was told of", len(rows))
+            log.info("%d partitions have leadership in the store that no broker has received", len(rows))
             self.history.add_partitions(Change.of(rows), table.refs, controller_epoch=self.epoch)
         rows = table.rows(at)
         rows = rows.take(rows.has_leadership & (ahead | (rows.state != PartitionState.NEW)))
@@ -218,16 +218,16 @@ class BrokerEvents(Handlers):
             await self.tell_everything(event.broker)
 
     async def tell_everything(self, broker: int) -> None:
-        """Tell a broker all that it has to know, in place of requests that it did not get."""
+        """Send a broker its complete state, in place of requests that were dropped."""
         table = self.cluster.table
         await self._tell_of_all_partitions([broker])
         await self.introduce(frozenset({broker}), table.with_replica_on([broker]))
         await self._deletion.send_again(broker)
 
     async def _tell_of_all_partitions(self, brokers: list[int]) -> None:
-        """UpdateMetadata of everything that has leadership, in parts that are gathered in some milliseconds.
+        """Send UpdateMetadata for all partitions with leadership, in parts of a few milliseconds each.
 
-        Other tasks of the process run between two parts, small events do not; see `on_broker_startup`.
+        Other tasks run between two parts. Small events are not handled there; see `on_broker_startup`.
         """
         at = self.cluster.table.with_leadership()
         size = WHOLE if self.settings.parity else METADATA_CHUNKS * self.settings.chunk_partitions

@@ -1,7 +1,7 @@
-"""No controller hosts a replica: what was placed on one is placed on a broker before anybody acts on it.
+"""Replacement of controllers in the assignments of new partitions: controllers host no replicas.
 
-Whoever finds a new partition comes here first. A partition of which anything but the assignment is stored has begun
-its life, and is left as it is. One that could only live where there is no broker now waits until one comes.
+Applied to every new partition before anything else happens to it. A partition that has stored leadership is not
+changed. A partition whose replicas are all on controllers, while no broker is registered, waits for a broker.
 """
 
 from typing import Final
@@ -26,10 +26,10 @@ _NAMED_MAX: Final = 5
 
 
 class Hosting(Handlers):
-    """See the module.
+    """Rewrites assignments that name controllers.
 
     Attributes:
-        rewritten: how many partitions were placed anew since this instance started.
+        rewritten: how many partitions were rewritten since this instance started.
     """
 
     def __init__(self, context: ControllerContext) -> None:
@@ -39,16 +39,16 @@ class Hosting(Handlers):
 
     @property
     def _controllers(self) -> frozenset[int]:
-        """Who hosts nothing. Whoever has registered as a broker is one, whatever its id."""
+        """Ids that host no replicas. An id that is registered as a broker is a broker."""
         return self.settings.controller_ids - self.cluster.brokers.keys()
 
     async def rewrite(self, at: RowNumbers) -> None:
-        """Rewrite what names a controller among the rows `at`, in the store and then in the table.
+        """Replace controllers among the replicas of some rows, in the store and then in the table.
 
-        Their assignments have been put, and nothing has been done about them.
+        The rows have assignments and no leadership yet.
 
         Raises:
-            StoreError: some of it may have been written.
+            StoreError: some assignments may have been written.
         """
         table, controllers = self.cluster.table, self._controllers
         rows = table.rows(at)
@@ -66,7 +66,7 @@ class Hosting(Handlers):
         self._wait(fresh, changed)
 
     async def brokers_came(self) -> None:
-        """What waited for a broker begins anew."""
+        """Load topics again that wait for a broker."""
         waiting, self._waiting = self._waiting, set()
         table = self.cluster.table
         for name in sorted(waiting):
@@ -77,7 +77,7 @@ class Hosting(Handlers):
             self.context.enqueue(TopicsChanged())
 
     async def _write(self, ref: TopicRef, loaded: Assignments, changed: dict[TopicPartition, Assignment]) -> None:
-        """One topic, whole, as the store wants it."""
+        """Write the complete assignment of one topic."""
         if not changed:
             return
         number = loaded.topics.index(ref)
@@ -86,30 +86,30 @@ class Hosting(Handlers):
         try:
             await self.store.write_assignment(ref, held, self.cluster.fence)
         except NotFound:
-            return  # gone again; the event that says so is on its way
+            return  # deleted meanwhile; the event for that is queued
         except BadRequest as refused:
-            log.warning("topic %s names a controller among its replicas, and stays so: %s", ref.name, refused)
+            log.warning("topic %s keeps a controller among its replicas: %s", ref.name, refused)
             return
         placed = Assignments.of(changed, {ref.name: ref.id})
         known = self.cluster.table.rows_at(Names(placed.topics, placed.topic, placed.partition)) != NO_ROW
         self.cluster.put_assignments(placed.take(known))
         self.rewritten += len(changed)
         log.info(
-            "topic %s: a controller was among the replicas of %d partitions, and holds none: %s",
+            "topic %s: a controller was replaced among the replicas of %d partitions: %s",
             ref.name, len(changed),
             ", ".join(f"{name.partition} is now on {list(each.replicas)}" for name, each in _first(changed)),
         )  # fmt: skip
 
     def _wait(self, fresh: Assignments, changed: dict[TopicPartition, Assignment]) -> None:
-        """Remember topics with partitions that only a controller was to hold, while there is no broker."""
+        """Note the topics with partitions whose replicas are all on controllers, while no broker is registered."""
         controllers = self._controllers
         for name, each in fresh.items():
             if name not in changed and each.replicas and controllers.issuperset(each.replicas):
-                log.warning("partition %s has no place but on a controller: it waits for a broker to come", name)
+                log.warning("partition %s is assigned to controllers only: it waits for a broker", name)
                 self._waiting.add(name.topic)
 
     def _load(self) -> dict[int, int]:
-        """How many replicas each live broker holds."""
+        """Returns the number of replicas on each live broker."""
         live = np.array(sorted(self.cluster.live_brokers.live.ids - self._controllers), np.int32)
         if not len(live):
             return {}

@@ -1,6 +1,7 @@
-"""The controllership: contesting for it, taking over, resigning.
+"""Controllership: contest, takeover, resignation.
 
-Whether it is ours is known here and nowhere else. Resigning never fails, and leaves nothing that could still be sent.
+Only this module decides whether this instance is the active controller. Resigning never fails and drops every queued
+request.
 
 Source: the classic controller's KafkaController.
 """
@@ -27,20 +28,20 @@ log = logger(__name__)
 CONTEST_BACKOFF_MS: Final = 1000
 
 
-class LookAgain(Protocol):
-    """Puts an event down for later."""
+class RetryLater(Protocol):
+    """Queues an event again after a pause."""
 
     def __call__(self, event: Event, *, pause_ms: float = ...) -> None: ...
 
 
 class Controllership(Handlers):
-    """See the module.
+    """Contests for the controllership, takes over and resigns.
 
     Args:
-        look_again: where to put down what cannot be told now.
+        retry_later: queues an event again if the store cannot be read now.
         standby: keeps a copy of the cluster while another instance is the controller.
-        timers: what was to come by itself is called off there on resignation.
-        unclean: what the store says of unclean elections is forgotten there on resignation.
+        timers: cancelled on resignation.
+        unclean: its stored default is reset on resignation.
     """
 
     def __init__(
@@ -48,23 +49,23 @@ class Controllership(Handlers):
         context: ControllerContext,
         failover: Failover,
         *,
-        retry_later: LookAgain,
+        retry_later: RetryLater,
         standby: Standby,
         timers: Timers,
         unclean: Unclean,
     ) -> None:
         super().__init__(context)
-        self.active_id: int | None = None  # who holds the controllership, as far as we know
-        self.ready = False  # whether we are active and have taken over wholly
+        self.active_id: int | None = None  # the active controller, as last read
+        self.ready = False  # active, and the takeover is complete
         self.elections_won = 0
         self.terms = Controllerships()
         self.stopping = False
         self._failover = failover
-        self._look_again = retry_later
+        self._retry_later = retry_later
         self._standby = standby
         self._timers = timers
         self._take_over = context.settings.take_over
-        # Whether the store may name us without our knowing the epoch: an election, or its end, got no answer.
+        # Whether the store may name this instance under an unknown epoch: an election or a resignation got no response.
         self._perhaps_named = False
         self._unclean = unclean
 
@@ -82,7 +83,7 @@ class Controllership(Handlers):
             ResignRequested: self.on_resign_requested,
         }
 
-    # -- what happens to it --------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------------
 
     async def on_started(self, event: Started) -> None:
         await self._contest()
@@ -90,7 +91,7 @@ class Controllership(Handlers):
     async def on_controller_changed(self, event: ControllerChanged) -> None:
         await self._maybe_resign()
         if self.active_id in (None, self.cluster.controller_id):
-            # It came and went before we looked, or names us and may have to be taken again.
+            # The holder was gone again before it was read, or the record names this instance under an unknown epoch.
             await self._contest()
 
     async def on_controller_gone(self, event: ControllerGone) -> None:
@@ -98,7 +99,7 @@ class Controllership(Handlers):
         await self._contest()
 
     async def on_session_lost(self, event: SessionLost) -> None:
-        # An election that was going on meanwhile may have been won in the next session already.
+        # An election that was in progress may have been won in the next session.
         self.active_id, self._perhaps_named = None, True
         self._standby.forget()
         self.resign("the session with the store was lost")
@@ -115,10 +116,10 @@ class Controllership(Handlers):
             await self.give_up("asked to resign")
 
     async def _contest(self) -> None:
-        """Take the controllership if nobody holds it, and everything that goes with it.
+        """Take the controllership if no instance holds it, and take over the cluster.
 
-        It is taken from its holder at our first election, if we were told to; and from ourselves, if an election, or
-        its end, got no answer: nobody would ever act under it.
+        The first contest takes it from its holder if `Settings.take_over` is set. It is also taken from this instance
+        itself if an election or a resignation got no response: no instance would ever act under that epoch.
         """
         if self.stopping or self.is_active:
             return
@@ -130,7 +131,7 @@ class Controllership(Handlers):
             log.info("controller %d is active; this instance stands by", record.id)
             self._standby.begin()
             return
-        # Until the store says otherwise. ControllerMoved says that we are not named.
+        # Until the store responds. ControllerMoved means that the record names another instance.
         self._perhaps_named = True
         try:
             fence = await self.store.contest(self.cluster.controller_id, take_over=take_over)
@@ -156,30 +157,32 @@ class Controllership(Handlers):
             await self.clock.sleep_ms(CONTEST_BACKOFF_MS)
 
     async def moved(self, *, refused: bool) -> None:
-        """Something said that another is the controller: see whether it is so. Never throws.
+        """Verify a sign that another instance is the controller, and resign if it is. Never raises.
 
         Args:
-            refused: the store said so, by refusing our fence, which then is of no use even if it still names us:
-                whatever waits for brokers is dropped before anything else is asked.
+            refused: the store rejected the fence. It is useless then even if the record still names this instance:
+                queued requests are dropped before the record is read.
         """
         refused = refused and self.is_active
         if refused:
             self.active_id = None
-            self.resign("the store refuses our fence: a later controller was elected")
+            self.resign("the store rejects the fence: a later controller was elected")
         try:
             await self._maybe_resign()
         except Exception as error:
-            log.exception("who is the controller cannot be told now: %s", error)
+            log.exception("the active controller cannot be determined now: %s", error)
             self._perhaps_named |= refused
-            self._look_again(ControllerChanged())
+            self._retry_later(ControllerChanged())
         else:
             if refused and self.active_id == self.cluster.controller_id:
-                log.warning("the store refuses our fence, and still names us; the controllership is taken again")
+                log.warning(
+                    "the store rejects the fence but still names this instance; the controllership is taken again"
+                )
                 self.active_id, self._perhaps_named = None, True
-                self._look_again(ControllerGone(), pause_ms=CONTEST_BACKOFF_MS)
+                self._retry_later(ControllerGone(), pause_ms=CONTEST_BACKOFF_MS)
 
     async def _maybe_resign(self) -> None:
-        """See who is the controller; if it no longer is us under our epoch, resign."""
+        """Read the controller record; resign if it no longer names this instance under the present epoch."""
         was_active = self.is_active
         record = await self._look()
         ours = record is not None and (record.id, record.epoch) == (
@@ -189,42 +192,44 @@ class Controllership(Handlers):
         self.active_id = record.id if record is not None else None
         if was_active and not ours:
             if self.active_id == self.cluster.controller_id:
-                # Under another epoch: an instance with our id, which is not us.
+                # Under another epoch: a different instance with the same id.
                 self.active_id = None
             self.resign("a later controller was elected" if record is not None else "the controllership was lost")
         if record is not None and not self.is_active:
             self._standby.begin()
 
     async def _look(self) -> ControllerRecord | None:
-        """Who is the controller, as the store has it; what is seen is remembered."""
+        """Returns the stored controller record, and adds it to the known terms."""
         record = await self.store.controller()
         self.terms.seen(record, now_ms=self.clock.now_ms())
         return record
 
     async def give_up(self, cause: str) -> None:
-        """Resign, and let the store say so, that somebody else may take over."""
+        """Resign, and delete the stored record so that another instance can take over."""
         fence = self.cluster.fence
         self.active_id = None
         self.resign(cause)
         try:
             await self.store.resign(fence)
         except ControllerMoved as moved:
-            log.info("somebody was faster: %s", moved)
+            log.info("another controller was elected meanwhile: %s", moved)
         except Exception as failed:
-            # Whatever it was: nobody else may take what the store still says is ours.
-            log.warning("the controllership ends with our session, unless we take it again: %r", failed)
+            # After any error: no other instance can take the controllership while the record names this one.
+            log.warning(
+                "the controllership ends with the store session, unless this instance takes it again: %r", failed
+            )
             self._perhaps_named = True
-            self._look_again(ControllerGone())
+            self._retry_later(ControllerGone())
 
     async def abandon(self) -> None:
-        """Give up everything after an error that should not have been; never raises."""
+        """Resign after an internal error; never raises."""
         try:
             await self.give_up("an error ended the controller")
         except Exception as error:
             log.exception("%s", error)
 
     def resign(self, cause: str) -> None:
-        """Stop being the controller: nothing that waits is sent, nothing that was known is kept. Never fails."""
+        """Stop being the controller: drop queued requests and the cluster's state. Never fails."""
         epoch = self.cluster.fence.epoch
         self.ready = False
         self._timers.cancel_all()

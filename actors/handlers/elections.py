@@ -1,7 +1,7 @@
-"""Elections that somebody asked for: which partitions they concern, and what became of each.
+"""Requested elections, with a result for each partition.
 
-Source: the classic controller's processReplicaLeaderElection. Unlike there, every partition that was asked for is
-answered, also one that has no leader yet or does not exist.
+Source: the classic controller's processReplicaLeaderElection. Unlike there, the response contains every requested
+partition, also one that has no leader yet or does not exist.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -32,15 +32,15 @@ _NOT_AVAILABLE = {
     ElectionKind.UNCLEAN: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
 }
 
-# What it means here that the strategy found nobody.
-_NOBODY = {
+# Why the strategy found no leader.
+_NO_LEADER_REASON = {
     ElectionKind.PREFERRED: "its preferred replica is dead or not in sync",
     ElectionKind.UNCLEAN: "none of its replicas is alive",
 }
 
 
 class Elections(Handlers):
-    """See the module."""
+    """Holds elections that a request or the store asks for."""
 
     def __init__(self, context: ControllerContext, unclean: Unclean) -> None:
         super().__init__(context)
@@ -57,17 +57,17 @@ class Elections(Handlers):
         return await answer(event, self.cluster, self.move_many)
 
     async def on_unclean_elections_enabled(self, event: UncleanElectionsEnabled) -> None:
-        log.info("unclean elections are %s by our own setting", "allowed" if event.enabled else "forbidden")
+        log.info("unclean elections are %s by this controller's setting", "allowed" if event.enabled else "forbidden")
         self._unclean.own = event.enabled
         if self._unclean.default != event.enabled:
-            log.warning("our own setting has no effect while the store says otherwise for all brokers")
+            log.warning("this controller's setting has no effect: the store has a different default for all brokers")
         elif event.enabled and self.epoch:
             await self.elect_offline()
 
-    # -- what somebody left in the store -------------------------------------------------------------------------------
+    # -- requested in the store ----------------------------------------------------------------------------------------
 
     async def on_preferred_election_stored(self, event: PreferredElectionStored) -> None:
-        """Hold the elections that are requested, if any are, and take the request away, whatever became of them."""
+        """Hold the elections that are requested in the store, and delete the request whatever their results."""
         requested = await self.store.preferred_election_request()
         if requested is None:
             return
@@ -75,21 +75,22 @@ class Elections(Handlers):
             await self._return_to_preferred(requested)
         finally:
             await self.store.delete_preferred_election_request(self.cluster.fence)
-            # To read again is to listen for the next request, which may be there by now.
+            # Reading again sets the watch for the next request, which may exist by now.
             self.context.enqueue(PreferredElectionStored())
 
     async def hold_stored(self) -> None:
-        """The same as part of a takeover, which a store that fails for the moment does not undo."""
+        """Hold them as part of a takeover, which a transient store error does not undo."""
         try:
             await self.on_preferred_election_stored(PreferredElectionStored())
         except StoreError as failed:
             if failed.remedy is Remedy.RESIGN:
                 raise
-            log.warning("preferred elections that are requested in the store have to wait: %s", failed)
+            log.warning("preferred elections that are requested in the store are retried later: %s", failed)
             self.context.enqueue(PreferredElectionStored())
 
     async def _return_to_preferred(self, requested: list[TopicPartition]) -> None:
-        """Those that do not exist, are being deleted, have no leadership, or need no election are passed over."""
+        """Elect preferred replicas. Skips partitions that are unknown, queued for deletion, without leadership, or that
+        their preferred replicas lead already."""
         table = self.cluster.table
         known = np.array([row for name in dict.fromkeys(requested) if (row := table.row(name)) != NO_ROW], np.intp)
         rows = table.rows(table.not_queued(np.sort(known)))
@@ -115,7 +116,7 @@ class Elections(Handlers):
 async def answer(
     asked: ElectionRequested, cluster: Cluster, move: Callable[[Move], Awaitable[Moved]]
 ) -> list[ElectionResult]:
-    """Hold the elections that were asked for; one result for each partition, in the order asked or by name."""
+    """Hold elections. Returns one result for each partition, in the order requested, or by name if all were."""
     table = cluster.table
     results: dict[TopicPartition, ElectionResult] = {}
     at = table.all() if asked.partitions is None else _rows_of(asked.partitions, cluster, results)
@@ -142,7 +143,7 @@ async def answer(
 def _rows_of(
     names: Iterable[TopicPartition], cluster: Cluster, results: dict[TopicPartition, ElectionResult]
 ) -> RowNumbers:
-    """The rows of those that exist, each once; `results` gets the others."""
+    """Returns the rows of the partitions that exist, each once; adds a result for each of the others."""
     at = []
     for name in dict.fromkeys(names):
         row = cluster.table.row(name)
@@ -154,7 +155,7 @@ def _rows_of(
 
 
 def _electable(rows: Rows, kind: ElectionKind, cluster: Cluster) -> Bools:
-    """bool[n]: whether an election could change anything, or it cannot be known without trying."""
+    """bool[n]: whether an election may change the leader; also True without leadership, where only the store knows."""
     preferred = first(rows.assigned, rows.replicas)
     live = cluster.live_brokers.live[rows.leader]
     needed: Bools = rows.leader != preferred if kind is ElectionKind.PREFERRED else ~live
@@ -164,7 +165,7 @@ def _electable(rows: Rows, kind: ElectionKind, cluster: Cluster) -> Bools:
 async def _hold(
     asked: ElectionRequested, cluster: Cluster, move: Callable[[Move], Awaitable[Moved]], rows: Rows
 ) -> tuple[Ints, Bytes]:
-    """Leaders and refusals after the elections."""
+    """Returns leaders and refusals after the elections."""
     moved = await move(
         Move(
             rows.index,
@@ -177,7 +178,7 @@ async def _hold(
 
 
 def _dry(asked: ElectionRequested, cluster: Cluster, rows: Rows) -> tuple[Ints, Bytes]:
-    """Leaders and refusals as they would be."""
+    """Returns leaders and refusals of a dry run."""
     is_new = rows.state == PartitionState.NEW
     first_ones = partition.initialize(rows, cluster.live_brokers, controller_epoch=cluster.fence.epoch)
     next_ones = partition.elect(
@@ -197,7 +198,7 @@ def _result(kind: ElectionKind, name: TopicPartition, previous: int, leader: int
     if refusal is Refusal.NONE:
         return ElectionResult(name.topic, name.partition, "ok", ErrorCode.NONE, "", leader, previous)
     code = ErrorCode.UNKNOWN_SERVER_ERROR if refusal is Refusal.STORE_FAILED else _NOT_AVAILABLE[kind]
-    reason = _NOBODY[kind] if refusal is Refusal.NO_ELIGIBLE_LEADER else REFUSAL_TEXT[refusal]
+    reason = _NO_LEADER_REASON[kind] if refusal is Refusal.NO_ELIGIBLE_LEADER else REFUSAL_TEXT[refusal]
     return ElectionResult(name.topic, name.partition, "failed", code, reason, previous, previous)
 
 
@@ -206,6 +207,6 @@ def _failed(name: TopicPartition, code: ErrorCode, message: str) -> ElectionResu
 
 
 def _each(cluster: Cluster, rows: Rows) -> list[tuple[TopicPartition, int]]:
-    """Name and leader of each row."""
+    """Returns the name and the leader of each row."""
     names = cluster.table.names(rows.index)
     return list(zip(names, rows.leader.tolist(), strict=True))

@@ -1,7 +1,7 @@
-"""What a controller does first: learn everything, tell every broker, and put in order what the one before left.
+"""Controller failover: load the cluster, send it to every broker, resume what the previous controller left unfinished.
 
-The order matters: watches before reads, reads before machines, who is live before who leads; and replicas before
-partitions, so that the dead are out of the ISRs before anybody is elected.
+The order matters: watches before reads, reads before machines, live brokers before leadership, and replicas before
+partitions, so that dead brokers have left the ISRs before leaders are elected.
 
 Source: the classic controller's onControllerFailover.
 """
@@ -26,7 +26,7 @@ log = logger(__name__)
 
 
 class Failover(Handlers):
-    """See the module."""
+    """Initialise a controller that has just been elected."""
 
     def __init__(
         self,
@@ -50,7 +50,12 @@ class Failover(Handlers):
         self._standby = standby
 
     async def take_over(self) -> None:
-        """Take over: watches before reads, reads before machines, the live brokers before any leadership."""
+        """Take over the cluster under the epoch of the cluster's fence.
+
+        Raises:
+            ControllerMoved: a later controller exists.
+            StoreError: the cluster is loaded in part; resign.
+        """
         cluster, store = self.cluster, self.store
         log.info("controller %d takes over under epoch %d", cluster.controller_id, cluster.fence.epoch)
         await self._features.take_over()
@@ -83,23 +88,28 @@ class Failover(Handlers):
         )  # fmt: skip
 
     async def load(self, names: list[str]) -> None:
-        """Know all topics and partitions: what was read while we stood by, and what of it is stale read again."""
+        """Load topics and partitions: from the standby's copy, except what has changed since it was read."""
         cluster = self.cluster
         copy = await self._standby.hand_over()
         left = await copy.settle(self.store, names)
         if self.settings.level.topic_ids:
-            # While we stood by we could not give them any.
+            # A standby cannot assign ids.
             nameless = [topic.name for topic in copy.cluster.table.topics() if not any(topic.ref.id)]
             copy.drop(nameless)
             left = sorted({*left, *nameless})
         cluster.adopt(copy.cluster)
-        log.info("%d of %d topics are known already; %d are read", len(names) - len(left), len(names), len(left))
+        log.info(
+            "topics: %d of %d from the standby's copy, %d read",
+            len(names) - len(left),
+            len(names),
+            len(left),
+        )
         loaded = await self._topics.load_topics(left)
         partitions = Names(loaded.topics, loaded.topic, loaded.partition)
         cluster.put_leaderships(cluster.table.rows_at(partitions), await self.store.leaderships(partitions))
 
     async def _start_replicas(self) -> None:
-        """Replicas on live brokers are online; dead ones are taken out of the ISRs, before any leader is elected."""
+        """Move replicas on live brokers to ONLINE; remove the others from the ISRs before leaders are elected."""
         cluster = self.cluster
         at = cluster.table.all()
         rows = cluster.table.rows(at)

@@ -1,7 +1,6 @@
-"""The features that the cluster agrees on: what is stored at a takeover, and what tools ask for afterwards.
+"""Finalized features: initialised at a takeover, updated on request.
 
-What was written last is what holds: the store's answer to a write carries the version it stands under, so that nothing
-has to be waited for.
+The store's response to a write contains the new version, so an update takes effect when the write returns.
 
 Source: the classic controller's maybeSetupFeatureVersioning and processFeatureUpdatesWithActiveController.
 """
@@ -21,27 +20,27 @@ log = logger(__name__)
 
 
 class FeatureEvents(Handlers):
-    """See the module."""
+    """Handler of feature updates."""
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {FeatureUpdatesRequested: self.on_feature_updates_requested}
 
     async def take_over(self) -> None:
-        """Bring what is stored in line with our protocol level; the first that a new controller does.
+        """Adapt the stored features to the protocol level; the first step of a takeover.
 
-        What cannot be read is left alone: the cluster is led without features then, and none can be updated.
+        Features that cannot be decoded are not changed: the controller runs without features and rejects updates.
         """
         self.cluster.features = None
         try:
             stored = await self.store.features()
         except StoreDamaged as damaged:
-            log.error("features are passed over, as brokers do: %s", damaged)
+            log.error("features are ignored, as brokers ignore them: %s", damaged)
             return
         wanted = feature_rules.at_takeover(
             stored, versioning=self.settings.level.feature_versioning, format=self.settings.level.feature_format
         )
         if wanted is not None and stored is not None and stored.levels and not wanted.levels:
-            log.warning("the features %s hold no longer", dict(stored.levels))
+            log.warning("the features %s are no longer finalized", dict(stored.levels))
         self.cluster.features = (
             stored if wanted is None else await self.store.write_features(wanted, self.cluster.fence)
         )
@@ -51,7 +50,7 @@ class FeatureEvents(Handlers):
             raise BadRequest("updates", "features are not finalized below protocol level 2.7: raise it on all brokers")
         held = self.cluster.features
         if held is None:
-            raise BadRequest("updates", "what is stored of features cannot be read: mend it, then elect a controller")
+            raise BadRequest("updates", "the stored features cannot be read: repair them, then elect a controller")
         levels, results = feature_rules.update(
             event.updates,
             held.levels,
@@ -68,14 +67,14 @@ class FeatureEvents(Handlers):
                 raise
             log.error("features could not be finalized: %s", failed)
             return [_failed(result, str(failed)) for result in results]
-        log.info("finalized features are %s from now on", levels)
+        log.info("finalized features are now %s", levels)
         return results
 
     async def _write(self, wanted: Features) -> Features:
-        """Write; where the outcome is unknown, see whether it stands there.
+        """Write features; if the outcome is unknown, read them back.
 
         Raises:
-            StoreError: it does not, or that cannot be known.
+            StoreError: they were not written, or that cannot be determined.
         """
         try:
             return await self.store.write_features(wanted, self.cluster.fence)
@@ -88,7 +87,7 @@ class FeatureEvents(Handlers):
             return stored
 
     def compatible(self, brokers: dict[int, Broker]) -> dict[int, Broker]:
-        """Those of some registrations that support the finalized features; of the others it is said why not."""
+        """Returns the registrations that support the finalized features; logs why the others do not."""
         finalized = {} if self.cluster.features is None else self.cluster.features.levels
         if not finalized:
             return brokers
@@ -96,7 +95,7 @@ class FeatureEvents(Handlers):
         for number, broker in brokers.items():
             lacking = feature_rules.incompatible(broker, finalized)
             if lacking:
-                log.warning("broker %d is passed over: it does not support the features %s", number, lacking)
+                log.warning("broker %d is ignored: it does not support the features %s", number, lacking)
             else:
                 fitting[number] = broker
         return fitting

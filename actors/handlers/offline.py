@@ -1,4 +1,4 @@
-"""Replicas become offline, because brokers fail or directories do: who leads then, and who is told.
+"""Replicas that become offline because a broker or a log directory failed.
 
 Source: the classic controller's onReplicasBecomeOffline.
 """
@@ -12,16 +12,16 @@ from .deletion import Deletion
 
 
 class Offline(Handlers):
-    """See the module."""
+    """Elects leaders in place of offline replicas and removes these from the ISRs."""
 
     def __init__(self, context: ControllerContext, deletion: Deletion) -> None:
         super().__init__(context)
         self._deletion = deletion
 
     async def replicas_offline(self, at: RowNumbers, brokers: frozenset[int]) -> None:
-        """First their leaders are followed by others, then they leave the ISRs.
+        """Elect new leaders for partitions that the replicas led, then remove the replicas from the ISRs.
 
-        Those of topics that wait for their deletion leave nothing; they cannot be deleted now.
+        Replicas of topics queued for deletion stay in their ISRs; their deletion fails for now.
         """
         table = self.cluster.table
         staying = table.not_queued(at)
@@ -31,10 +31,10 @@ class Offline(Handlers):
         await self.move_many_replicas(staying, ReplicaState.OFFLINE, brokers)
         await self._deletion.fail_replica_deletion(at, brokers)
         if not len(staying) and not moved.elected.any():
-            # Nothing was sent that would tell of the brokers that are gone.
+            # No request was sent that contains the live brokers.
             self.tell_brokers(self.cluster.brokers)
 
     def _has_lost_its_leader(self, rows: Rows) -> Bools:
-        """bool[n]: as `Table.led_by_none_of`; somebody may have been elected since that was asked."""
+        """bool[n]: as `Table.led_by_none_of`; a leader may have been elected since that was computed."""
         led = self.cluster.live_brokers.live[rows.leader] & ~some(rows.dir_offline & (rows.replicas == rows.leader))
         return rows.has_leadership & ~led & ~rows.queued

@@ -1,4 +1,4 @@
-"""Topics grow: on request, or by somebody else's hand; and those that are being deleted do not.
+"""Partition expansion: by a request, or by a tool that writes the store. Topics being deleted are not expanded.
 
 Source: the classic controller's processPartitionModifications, and the admin tools' adding of partitions.
 """
@@ -23,10 +23,10 @@ log = logger(__name__)
 
 
 class Growth(Handlers):
-    """See the module.
+    """Adds partitions to topics.
 
     Args:
-        topics: brings new partitions to life.
+        topics: creates new partitions.
     """
 
     def __init__(self, context: ControllerContext, topics: TopicEvents) -> None:
@@ -40,13 +40,13 @@ class Growth(Handlers):
         }
 
     async def on_topic_modified(self, event: TopicModified) -> None:
-        """Partitions were added. What else changed in the entry is not for us to follow."""
+        """Create partitions that were added to the stored assignment. Other changes of the assignment are ignored."""
         loaded = bounded(await self.store.assignments([event.topic]))
         topic = self.cluster.table.topic(event.topic)
         if not loaded.topics:
             return
         if topic is None:
-            # It could not be read when it came.
+            # It could not be read when it was created.
             if event.topic not in self.cluster.topics_to_delete:
                 await self._topics.create([event.topic])
             return
@@ -64,7 +64,7 @@ class Growth(Handlers):
         await self._topics.create_partitions(added)
 
     def _added(self, loaded: Assignments) -> Assignments:
-        """Partitions that are unknown, or had no replicas until now."""
+        """Returns the partitions that are unknown, or had no replicas until now."""
         table = self.cluster.table
         rows = table.rows_at(Names(loaded.topics, loaded.topic, loaded.partition))
         was_empty = np.zeros(len(rows), np.bool_)
@@ -73,14 +73,14 @@ class Growth(Handlers):
         return loaded.take(~known | (was_empty & some(loaded.replicas != NO_BROKER)))
 
     async def _write_back(self, topic: Topic) -> None:
-        """Write the entry of a topic that is being deleted without what was added to it: only what was begun."""
+        """Remove added partitions from the stored assignment of a topic that is being deleted."""
         begun = await self.store.partitions_begun(topic.name)
         held = {at: self.cluster.assignment(TopicPartition(topic.name, at)) for at in begun}
         try:
             await self.store.write_assignment(topic.ref, {at: each for at, each in held.items() if each.replicas},
                                               self.cluster.fence)  # fmt: skip
         except NotFound:
-            log.info("topic %s is gone meanwhile", topic.name)
+            log.info("topic %s was deleted meanwhile", topic.name)
 
     async def on_partitions_requested(self, event: PartitionsRequested) -> None:
         known = self.cluster.table.topic(event.topic)
@@ -94,5 +94,5 @@ class Growth(Handlers):
         held: dict[int, Assignment] = {name.partition: assignment for name, assignment in stored.items()}
         added = check_growth(event, held, self.cluster)
         if not event.dry_run:
-            # Fenced: a later controller may have written what we have not read.
+            # Fenced: a later controller may have written an assignment that this one has not read.
             await self.store.write_assignment(known.ref, held | added, self.cluster.fence)

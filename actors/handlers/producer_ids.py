@@ -1,4 +1,4 @@
-"""Brokers want producer ids; what the controller does then.
+"""Allocation of producer id blocks to brokers.
 
 Source: the classic controller's processAllocateProducerIds, ZkProducerIdManager.
 """
@@ -16,20 +16,23 @@ from .base import Handler, Handlers
 log = logger(__name__)
 
 PRODUCER_ID_MAX: Final = 2**63 - 1
-# Whoever refuses us has taken a block itself, as brokers below protocol level 3.0 do when they start: one for each
-# broker of a large cluster.
+# A write is rejected if a broker took a block itself, as brokers below protocol level 3.0 do at startup: at most once
+# per broker of a large cluster.
 TRIES_MAX: Final = 100
 
 
 class ProducerIds(Handlers):
-    """See the module."""
+    """Handler of requests for producer ids."""
 
     def handlers(self) -> dict[type[Event], Handler]:
         return {ProducerIdsRequested: self.on_producer_ids_requested}
 
     async def on_producer_ids_requested(self, event: ProducerIdsRequested) -> ProducerIdBlock:
-        """Give the next block away. One whose writing got no answer is lost, and the broker asks for another: to give
-        it after all could be to give it twice."""
+        """Returns the next block.
+
+        A block whose write got no response is lost and the broker requests another one: returning it could allocate it
+        twice.
+        """
         known = self.cluster.brokers.get(event.broker)
         if known is None:
             raise BrokerNotRegistered(event.broker)
@@ -39,16 +42,16 @@ class ProducerIds(Handlers):
             last, version = await self.store.producer_ids()
             block = following(last, event.broker)
             if await self.store.write_producer_ids(block, expected=version):
-                log.info("broker %d was given the producer ids %d to %d", block.broker, block.first, block.last)
+                log.info("producer ids %d to %d are allocated to broker %d", block.first, block.last, block.broker)
                 return block
-        raise StoreError(f"others were faster {TRIES_MAX} times to take a block of producer ids; ask again")
+        raise StoreError(f"other brokers took the next block of producer ids {TRIES_MAX} times; retry")
 
 
 def following(last: ProducerIdBlock | None, broker: int) -> ProducerIdBlock:
-    """The block behind the last one.
+    """Returns the block that follows the last one.
 
     Raises:
-        ProducerIdsExhausted: there is none.
+        ProducerIdsExhausted: all ids are allocated.
     """
     if last is None:
         return ProducerIdBlock(broker, 0, PRODUCER_ID_BLOCK_SIZE)

@@ -1,4 +1,4 @@
-"""All handlers of the controller, each given those that it relies on. Read it to see who relies on whom."""
+"""Construction of all handlers, with their dependencies on each other."""
 
 from kactl.actors.machines.unclean import Unclean
 from kactl.messages.events import Event
@@ -9,7 +9,7 @@ from .base import ControllerContext, Handler
 from .broker_responses import BrokerAnswers
 from .brokers import BrokerEvents
 from .controller_replicas import Hosting
-from .controllership import Controllership, LookAgain
+from .controllership import Controllership, RetryLater
 from .deletion import Deletion
 from .deletion_events import DeletionEvents
 from .elections import Elections
@@ -26,18 +26,18 @@ from .topics import TopicEvents
 
 
 class AllHandlers:
-    """See the module.
+    """All handlers of one controller.
 
     Args:
-        unclean: whether unclean elections are allowed.
-        look_again: puts an event down for later.
+        unclean: reads whether unclean elections are allowed.
+        retry_later: queues an event again after a back-off.
 
     Attributes:
         by_kind: the handler of each kind of event.
-        controllership, failover, standby, hosting: those that others know by name.
+        controllership, failover, standby, hosting: used directly by the event loop.
     """
 
-    def __init__(self, context: ControllerContext, *, unclean: Unclean, retry_later: LookAgain) -> None:
+    def __init__(self, context: ControllerContext, *, unclean: Unclean, retry_later: RetryLater) -> None:
         timers = Timers(context.clock, context.enqueue)
         features = FeatureEvents(context)
         deletion = Deletion(context, timers)

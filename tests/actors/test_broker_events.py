@@ -257,7 +257,7 @@ async def test_an_answer_that_is_an_error_as_a_whole_says_nothing_of_directories
         await settle()
 
         assert offline(w, 1) == set()
-        assert "broker 1 refused the LeaderAndIsr: CLUSTER_AUTHORIZATION_FAILED (31)" in caplog.text
+        assert "broker 1 rejected the LeaderAndIsr: CLUSTER_AUTHORIZATION_FAILED (31)" in caplog.text
 
 
 @pytest.mark.scenario(384)

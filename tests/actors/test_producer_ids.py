@@ -113,7 +113,7 @@ async def test_a_store_that_always_refuses_is_given_up() -> None:
     async with led(make_store=contended) as made:
         made.controller.store.faster = TRIES_MAX  # type: ignore[attr-defined]
 
-        with pytest.raises(StoreError, match=f"others were faster {TRIES_MAX} times"):
+        with pytest.raises(StoreError, match=f"producer ids {TRIES_MAX} times"):
             await next_block(made)
         assert (await next_block(made))[1] == TRIES_MAX * PRODUCER_ID_BLOCK_SIZE
 

@@ -65,7 +65,7 @@ async def test_what_the_rewriting_tells_of_changes_nothing_more(caplog: pytest.L
         await w.grow("orders")
 
         assert w.brokers.sent == []
-        assert "a controller was among the replicas of 1 partitions" in caplog.text
+        assert "a controller was replaced among the replicas of 1 partitions" in caplog.text
 
 
 async def test_partitions_that_are_added_are_placed_on_the_broker_that_holds_least() -> None:
