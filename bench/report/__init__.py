@@ -1,1 +1,1 @@
-"""docs/performance.md and its pictures, made from stored figures."""
+"""Generator of docs/performance.md and its pictures from stored figures."""

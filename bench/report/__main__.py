@@ -1,9 +1,9 @@
-"""docs/performance.md from stored figures: tables, ratios, spread and pictures.
+"""Command that generates docs/performance.md from stored figures.
 
     python -m bench.report RESULTS... --out docs/performance.md
 
-RESULTS are JSON files that benches have written, or folders of them; of two runs of one bench the later counts. What is
-missing is said to be missing. Pictures go into a folder beside the page, named like it.
+RESULTS are JSON files written by benchmarks, or folders of them. If a benchmark has two runs, the later one is used. A
+missing benchmark is marked as not measured. Pictures go into a folder beside the page, with the name of the page.
 """
 
 import argparse

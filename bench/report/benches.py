@@ -1,4 +1,4 @@
-"""The parts of the page that show what the benches in one process found."""
+"""Sections of the page for the benchmarks that run in one process."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -17,7 +17,7 @@ _PERCENTILES: Final = ("p50", "p90", "p99", "p99.9", "max")
 
 
 def election(results: Results, parts: Parts) -> str:
-    """A broker's failure against the number of partitions, and where the time goes."""
+    """Returns the duration of a broker failure by number of partitions and by stage."""
     figures = results.figures
     kinds = [kind for kind in ("sqlite", "memory") if sizes(figures, kind)]
     series: dict[str, list[Point]] = {}
@@ -65,7 +65,7 @@ def election(results: Results, parts: Parts) -> str:
 
 
 def failover(results: Results, parts: Parts) -> str:
-    """Takeovers against the number of partitions."""
+    """Returns the duration of takeovers by number of partitions."""
     figures = results.figures
     kinds = [kind for kind in ("memory", "sqlite", "zookeeper") if sizes(figures, kind)]
     series = {
@@ -73,7 +73,7 @@ def failover(results: Results, parts: Parts) -> str:
         for kind in reversed(kinds)
         for how in ("cold", "warm")
     }
-    drawn = curves("A takeover, until all brokers are told", series, x="partitions in the cluster", y="milliseconds")
+    drawn = curves("Takeover, until all requests are encoded", series, x="partitions in the cluster", y="milliseconds")
     said = [parts.picture("failover", "Cost of a takeover against partitions", drawn)]
     for kind in kinds:
         rows = []
@@ -88,7 +88,7 @@ def failover(results: Results, parts: Parts) -> str:
 
 
 def latency(results: Results, parts: Parts) -> str:
-    """Percentiles of single elections, idle and loaded."""
+    """Returns percentiles of single elections, idle and loaded."""
     figures = results.figures
     rows, repeats = [], []
     for what in ("durable", "told"):
@@ -102,19 +102,19 @@ def latency(results: Results, parts: Parts) -> str:
     said = (
         f"{asked.get('rate'):g} elections a second; {asked.get('repeats')} failures, each of which affected "
         f"{median(figures, 'failure/affected')} partitions and took {median(figures, 'failure/told')} ms until all "
-        "brokers were told."
+        "brokers were informed."
     )
     return "\n\n".join(
         (
             said,
-            markdown(["all repeats together, ms", "elections", *_PERCENTILES], rows),
-            markdown(["each repeat by itself, ms", "p50", "p90", "p99", "max"], repeats),
+            markdown(["all runs pooled, ms", "elections", *_PERCENTILES], rows),
+            markdown(["per run, ms", "p50", "p90", "p99", "max"], repeats),
         )
     )
 
 
 def channel(results: Results, parts: Parts) -> str:
-    """Encoding, flushing, sending, answers, and a slow broker."""
+    """Returns the costs of encoding, flushing, sending, responses, and a slow broker."""
     figures = results.figures
     encoded = [
         [name, *(cell(figures, f"encode/{name}/{what}") for what in ("partition", "again", "size of a partition"))]
@@ -142,14 +142,14 @@ def channel(results: Results, parts: Parts) -> str:
         (["encoding", "ns per partition state", "µs, body known", "bytes per state"], encoded),
         (["a chunk to all brokers, partitions", "gather, ms", "encode, ms", "ns per partition"], flushed),
         (["sending", "MB", "ms", "MB/s", "processor, ms", "longest hold of the loop, ms"], sent),
-        (["answers without an error", "ns per partition"], answered),
-        (["what a slow broker is sent afterwards", "requests", "MB", "processor, ms"], slow),
+        (["responses without an error", "ns per partition"], answered),
+        (["requests to a slow broker afterwards", "requests", "MB", "processor, ms"], slow),
     )
     return "\n\n".join(markdown(head, rows) for head, rows in tables if rows)
 
 
 def store(results: Results, parts: Parts) -> str:
-    """Reads and writes over each store, other batches and windows, and the floor."""
+    """Returns the costs of reads and writes over each store, for several batch sizes, and the lower bound."""
     figures = results.figures
     rows = [
         [f"{_NAMES[kind]}, {size:,} partitions", *(cell(figures, f"{kind}/{size}/{what}") for what in _STORE_FIGURES)]
@@ -165,7 +165,7 @@ def store(results: Results, parts: Parts) -> str:
         for batch in children(figures, f"floor/{size}/{what}")
     ]
     if floors:
-        said.append(markdown(["ZooKeeper by itself", "µs per node"], floors))
+        said.append(markdown(["ZooKeeper alone", "µs per node"], floors))
     grid = children(figures, "batches")
     if grid:
         batches, windows = (
@@ -189,7 +189,7 @@ _NAMES: Final = {"sqlite": "SQLite", "zookeeper": "ZooKeeper", "memory": "memory
 
 
 def children(figures: Mapping[str, Figure], prefix: str) -> list[str]:
-    """The names that stand right below a path."""
+    """Returns the names directly below a path."""
     below = (name.removeprefix(f"{prefix}/") for name in figures if name.startswith(f"{prefix}/"))
     return list(dict.fromkeys(name.split("/", 1)[0] for name in below))
 
@@ -199,7 +199,7 @@ def sizes(figures: Mapping[str, Figure], prefix: str) -> list[int]:
 
 
 def points(figures: Mapping[str, Figure], prefix: str, name: str) -> list[Point]:
-    """A curve over all sizes at which there is such a figure, if it is above zero."""
+    """Returns a curve over all sizes that have the figure with a value above zero."""
     found = ((size, figures.get(f"{prefix}/{size}/{name}")) for size in sizes(figures, prefix))
     return [Point(size, each.spread) for size, each in found if each is not None and each.spread.least > 0]
 
@@ -219,13 +219,13 @@ def quotient(figures: Mapping[str, Figure], above: str, below: str) -> str:
 
 
 def _of_size(size: str) -> str:
-    """`30x100000` in words."""
+    """Returns `30x100000` as "30 brokers, 100,000 partitions"."""
     brokers, _, partitions = size.partition("x")
     return f"{brokers} brokers, {int(partitions):,} partitions"
 
 
 def settings_of(results: Iterable[Results]) -> list[list[str]]:
-    """What each bench was asked for, and when."""
+    """Returns the time and the settings of each benchmark."""
     return [
         [each.what, each.made, ", ".join(f"{name} {_plain(value)}" for name, value in each.settings.items() if value)]
         for each in results

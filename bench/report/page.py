@@ -1,4 +1,4 @@
-"""The page: what is said around the tables. Figures come from stored runs, sentences from people."""
+"""Text of docs/performance.md; its figures come from stored runs."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -13,111 +13,113 @@ from . import benches, pipeline, race
 from .parts import Parts
 
 _HEAD: Final = """\
-# What kactl costs
+# Performance
 
-This page is made by a command from the figures of stored runs, `python -m bench.report bench/results --out
-docs/performance.md`: every number, ratio and curve below comes from the JSON files in `bench/results/`, which hold each
-single run, and the machine, the versions and the settings. [How to run it again](../bench/README.md)."""
+`python -m bench.report bench/results --out docs/performance.md` generates this page from stored runs. Every number,
+ratio and curve comes from the JSON files in `bench/results/`, which contain each single run, the machine, the
+versions and the settings. [bench/README.md](../bench/README.md) explains how to repeat the runs."""
 
 _METHOD: Final = """\
-## How it is measured
+## Method
 
-* **Only ratios within one run mean something.** Everything ran on the machine named below, contenders, stores and stub
-  brokers together; another one gives other numbers. What is compared ran by turns, so that a busy minute meets both.
-* A figure is the median of its runs, with the least and the greatest in parentheses. A ratio is that of two medians; in
-  parentheses stands what *any* pairing of two runs lies between, from the worst for us to the best. With three to five
-  runs a bootstrap would be narrower, and wrong.
-* The garbage collector is treated as in kactl's own processes: it does not run within an event, and its work between
-  events is not counted. The object form, and Kafka's controller, have theirs as they come.
-* Durable means durable: SQLite with `synchronous=FULL`, ZooKeeper with its default of forcing its log to disk.
-* Bytes are Kafka's, in the newest version of each request unless a table says otherwise."""
+* **Only ratios within one run are meaningful.** Everything ran on the machine named below: contenders, stores and
+  stub brokers. Another machine yields other numbers. Contenders ran in turn, so that other load affects both.
+* A figure is the median of its runs, with the minimum and maximum in parentheses. A ratio is that of two medians,
+  with the range over *all* pairings of two runs in parentheses, from the worst for kactl to the best. With three to
+  five runs, a bootstrap interval would be narrower, and wrong.
+* The garbage collector is configured as in kactl's own processes: it does not run within an event, and its work
+  between events is not counted. The object form and Kafka's controller use their default collectors.
+* Commits are durable: SQLite with `synchronous=FULL`, ZooKeeper with its default of forcing its log to disk.
+* Bytes are those of Kafka's protocol, in the newest version of each request unless a table states otherwise."""
 
 _RACE: Final = """\
-## Beside Kafka's own controller
+## Comparison with Kafka's controller
 
-Kafka 3.9 with one real broker that holds no replica, and kactl as it is run as a server, in turn, over a fresh
-ZooKeeper with the same synthetic cluster and the same stub brokers, which register as real ones do, answer at once, and
-stamp each request on its last byte. All phases begin and end outside of the contenders: at a transaction in ZooKeeper,
-and at the last byte at the last broker. `bench/race/phases.py` says where exactly."""
+Kafka 3.9, with one real broker that holds no replica, and kactl as a server run in turn. Each runs over a fresh
+ZooKeeper with the same synthetic cluster and the same stub brokers. Stub brokers register as real brokers do, respond
+immediately, and record the time of the last byte of each request. All phases begin and end outside the contenders: at
+a transaction in ZooKeeper, and at the last byte at the last broker. `bench/race/phases.py` defines them."""
 
 _ELECTION: Final = """\
-## A broker fails
+## Broker failure
 
 In one process: from the event to a durable decision and the bytes of all requests. The controller's own handlers run
-over SQLite; in place of channels stands what encodes every request at once. One of 30 brokers fails; it holds a tenth
-of all partitions and leads a third of these. The object form is the one that the tests hold the columns against: the
-same protocol in plain Python objects, its store a dict that answers at once, its bytes packed one by one."""
+over SQLite; an encoder that encodes every request immediately replaces the channels. One of 30 brokers fails. It
+holds a tenth of all partitions and leads a third of these. The object form is the one with which the tests compare
+the columns: the same protocol in plain Python objects, with a dict as the store and requests packed one by one."""
 
 _FAILOVER: Final = """\
-## Taking over
+## Takeover
 
-A whole controller instance, in one process with its store (but for ZooKeeper) and with brokers that take everything at
-once, from the moment at which the one before lets go. *Cold* knows nothing; *warm* has stood by and read beforehand,
-and a hundred partitions have changed since it last looked. All moments are counted from there: the controllership is
-ours (`elected`), everything is known (`loaded`), the first request that speaks of partitions is in bytes (`first
-bytes`), the last one is (`told`), and requests are taken (`ready`)."""
+A whole controller instance in one process with its store (except ZooKeeper) and with brokers that respond
+immediately, measured from the moment at which the previous holder resigns. A *cold* instance has no state. A *warm*
+one was a standby with a copy, and a hundred partitions have changed since its last check. The moments are: the
+controllership is won (`elected`), the cluster is loaded (`loaded`), the first request with partitions is encoded
+(`first bytes`), the last one is encoded (`told`), and the instance accepts requests (`ready`)."""
 
 _LATENCY: Final = """\
-## Small requests in the middle of a large event
+## Small requests during a large event
 
-Elections of single partitions, asked for by schedule and timed from when they were *due*, so that whoever waits behind
-something long is counted with all of his waiting. `idle` is while nothing else happens; `loaded` is from the end of a
-broker's session until the last of its partitions has been told to everybody. `durable` is the answer; `told` is when
-the bytes for the new leader are made."""
+Elections of single partitions on a fixed schedule, timed from when they were *due*, so that waiting behind a long
+event is counted completely. `idle` is without other load. `loaded` is from the end of a broker's session until the
+last of its partitions has been sent to all brokers. `durable` is the response; `told` is when the request for the new
+leader is encoded."""
 
 _CHANNEL: Final = """\
-## On the way to the brokers
+## Requests to brokers
 
-*Encoding* begins with columns and ends with bytes; the body that several brokers share is made once, and all others
-cost what stands under "body known". *Sending* is what a failover tells everybody, through sockets on loopback to a
-process that only takes it, which uses one of the two cores. The *slow broker* takes nothing while others fail and come
-back one after the other; what waits for it is put together, or, with `parity`, sent as it was said."""
+*Encoding* begins with columns and ends with bytes. A body that several brokers share is encoded once; each further
+broker costs the time in the column "body known". *Sending* is the requests of a failover, through sockets on loopback
+to a process that only receives them and uses one of the two cores. The *slow broker* does not respond while others
+fail and return one after the other; its queued requests are coalesced or, with `parity`, sent unchanged."""
 
 _STORE: Final = """\
-## What the stores take
+## Stores
 
-Of each partition: reading its leadership, reading its topic, and writing 10,000 of them in one commit, by
-compare-and-set under a fence. *ZooKeeper by itself* is requests made beforehand whose answers nobody takes apart:
-what no client can undercut, over the same server and the same nodes."""
+Per partition: reading its leadership, reading its topic, and writing 10,000 partitions in one commit, by
+compare-and-set with a fence. *ZooKeeper alone* is prepared requests whose responses are not decoded: a lower bound
+for any client, over the same server and the same nodes."""
 
 _FORENSICS: Final = """\
-## From logs to answers
+## Forensics
 
-Logs of synthetic clusters in trouble, whose truth is known: several versions, at INFO and at TRACE, in containers,
-rotated, a third of them packed. *Ingest* reads all of them and writes Parquet; the first one of a process also starts
-Spark's Python workers and has Java compile what it runs. *All jobs* is every job of `kactl forensics report`, several
-at once; *one by one* shows whose processor time it is. Of few lines most of it is Spark's planning."""
+Logs of synthetic clusters with failures whose history is known: several versions, at INFO and at TRACE, in
+containers, rotated, a third of them compressed. *Ingest* reads all of them and writes Parquet. The first ingest of a
+process also starts Spark's Python workers and lets Java compile its code. *All jobs* is every job of `kactl forensics
+report`, several at a time; *one by one* shows the processor time of each. With few lines, most of it is Spark's
+planning."""
 
 _WHATIF: Final = """\
-## What if
+## What-if analysis
 
-Every way in which brokers of a cluster could die: opening a snapshot that lies in memory, and each sweep with its ten
-worst explained. Partitions that would share every fate are one class; replicas placed at random make nearly as many
-classes as partitions, which is as bad as it can be."""
+Every combination of failed brokers of a kind: opening a snapshot in memory, and each sweep with explanations of its
+ten worst scenarios. Partitions with the same outcome in every scenario form one class. With random placement there
+are nearly as many classes as partitions, which is the worst case."""
 
 _LIMITS: Final = """\
-## What is not measured, and what bounds it
+## Limitations
 
-* **Real brokers.** Stub brokers answer at once; real ones open logs and fetch. That adds the same to every controller,
-  and makes every ratio of times smaller than it is here. That real brokers do what they are told is tested, not timed.
-* **Networks and quorums.** There is one ZooKeeper server, on loopback, with a disk of its own kind. A round trip of a
-  millisecond hurts whoever makes many of them one after the other; a quorum makes transactions dearer.
+* **Real brokers.** Stub brokers respond immediately; real ones open logs and fetch. This adds the same time to every
+  controller, and makes every ratio of times smaller than here. Tests check that real brokers apply the requests; they
+  do not time them.
+* **Networks and quorums.** There is one ZooKeeper server, on loopback, with a local disk. A round trip of a
+  millisecond slows a controller that makes many of them in sequence; a quorum makes transactions more expensive.
 * **Two cores for everything.** In the race, ZooKeeper, the stub brokers and the contender share them. On a larger
-  machine a contender with many threads gains, and so does one that has less to wait for.
-* **One process under one interpreter lock.** Encoding in a worker thread lets the event loop answer meanwhile, and does
-  not make it faster. At some size the bytes of UpdateMetadata to every broker are what is left, and the sockets of the
-  other side as much as ours.
-* **Durable writes** cost what the disk says: over SQLite at least one forced write for every commit, over ZooKeeper one
-  for every group of transactions. An idle election is mostly that.
-* The percentiles beyond p99 rest on a few events each; the number of elections stands beside them.
-* The object form shows what columns are worth, and nothing of Kafka; only the race does that."""
+  machine a contender with many threads gains, and so does one that waits less.
+* **One process under one interpreter lock.** Encoding in a worker thread keeps the event loop responsive, and does
+  not make it faster. At some size, the bytes of UpdateMetadata to every broker dominate, and so do the sockets of
+  both sides.
+* **Durable writes** depend on the disk: over SQLite at least one forced write per commit, over ZooKeeper one per
+  group of transactions. They dominate an idle election.
+* Percentiles beyond p99 are based on a few events each; the tables contain the number of elections.
+* The object form shows the benefit of columns and is no statement about Kafka; only the race is."""
 
 _MAKE: Final = """\
-## Make it again
+## Repeating the runs
 
 ```sh
-make bench-all                             # the benches in one process: half an hour and more
-make race                                  # Kafka and kactl: half an hour and more; needs Java and Maven
+make bench-all                             # all benchmarks except the race: half an hour or more
+make race                                  # Kafka and kactl: half an hour or more; needs Java and Maven
 .venv/bin/python -m bench.report bench/results --out docs/performance.md
 .venv/bin/python -m bench.compare before/election.json bench/results/election.json
 ```"""
@@ -136,49 +138,53 @@ SECTIONS: Final[Mapping[str, tuple[str, Section]]] = {
 
 
 def page(results: Mapping[str, Results], parts: Parts) -> str:
-    """The whole page; a bench without results is named as not measured."""
-    said = [_HEAD, goals(results), _METHOD, machines(results)]
+    """Returns the text of the page. A benchmark without results is marked as not measured."""
+    sections = [_HEAD, goals(results), _METHOD, machines(results)]
     for name, (about, section) in SECTIONS.items():
-        said.append(about)
+        sections.append(about)
         if name in results:
-            said.append(section(results[name], parts))
+            sections.append(section(results[name], parts))
         else:
             command = "make race" if name == "race" else f"python -m bench.{name} --full"
-            said.append(f"*Not measured in the published run: `{command}`.*")
-    return "\n\n".join((*said, _LIMITS, _MAKE)) + "\n"
+            sections.append(f"*Not measured in the published run: `{command}`.*")
+    return "\n\n".join((*sections, _LIMITS, _MAKE)) + "\n"
 
 
 def goals(results: Mapping[str, Results]) -> str:
-    """What was aimed at in one process, and what came of it; those of the race stand with the race."""
+    """Returns the goals of all benchmarks except the race, whose goals are in its own tables."""
     rows = []
     for goal in GOALS:
-        found = goal.of(results[goal.bench].figures) if goal.bench in results else None
-        if found is None:
+        measured = goal.of(results[goal.bench].figures) if goal.bench in results else None
+        if measured is None:
             rows.append([goal.what, "not measured", goal.wanted, ""])
         else:
-            rows.append([goal.what, times(found), goal.wanted, "" if goal.reached(found.value) else "not reached"])
-    return "## What was aimed at\n\n" + markdown(["ratio within one run", "found", "wanted", ""], rows)
+            rows.append(
+                [goal.what, times(measured), goal.wanted, "" if goal.reached(measured.value) else "not reached"]
+            )
+    return "## Goals\n\n" + markdown(["ratio within one run", "measured", "goal", ""], rows)
 
 
 def machines(results: Mapping[str, Results]) -> str:
-    """On what, with what, and when; once for all benches that agree."""
+    """Returns the machines, settings and versions of the runs; equal machines share a row."""
     if not results:
         return "*There are no results.*"
     by_machine: dict[str, list[str]] = {}
-    for name, each in results.items():
-        machine = msgspec.structs.asdict(each.machine)
+    for name, result in results.items():
+        machine = msgspec.structs.asdict(result.machine)
         memory = f"{machine.pop('memory_mb') / 1024:.0f} GiB"
-        said = f"{machine['cpu']}, {machine['cores']} cores, {memory}, {machine['kernel']}, {machine['python']}"
-        by_machine.setdefault(f"{said}, {machine['loop']}", []).append(name)
-    rows = [[", ".join(names), said] for said, names in by_machine.items()]
+        description = f"{machine['cpu']}, {machine['cores']} cores, {memory}, {machine['kernel']}, {machine['python']}"
+        by_machine.setdefault(f"{description}, {machine['loop']}", []).append(name)
+    rows = [[", ".join(names), description] for description, names in by_machine.items()]
     versions = [
-        [name, ", ".join(f"{package} {version}" for package, version in each.versions.items())]
-        for name, each in results.items()
+        [name, ", ".join(f"{package} {version}" for package, version in result.versions.items())]
+        for name, result in results.items()
     ]
     return "\n\n".join(
         (
-            markdown(["bench", "machine and event loop"], rows),
-            markdown(["bench", "made", "asked for"], benches.settings_of(results.values())),
-            "<details><summary>Versions</summary>\n\n" + markdown(["bench", "versions"], versions) + "\n\n</details>",
+            markdown(["benchmark", "machine and event loop"], rows),
+            markdown(["benchmark", "time", "settings"], benches.settings_of(results.values())),
+            "<details><summary>Versions</summary>\n\n"
+            + markdown(["benchmark", "versions"], versions)
+            + "\n\n</details>",
         )
     )

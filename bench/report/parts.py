@@ -1,10 +1,10 @@
-"""What the page is put together of: text, and the pictures that stand beside it as files."""
+"""Output files of a page: its text, and its pictures in a folder beside it."""
 
 from pathlib import Path
 
 
 class Parts:
-    """The pictures of a page; they lie in a folder named after it.
+    """Pictures of a page, in a folder named after it.
 
     Args:
         page: the file of the page.
@@ -14,14 +14,14 @@ class Parts:
         self.page = page
         self.pictures: dict[Path, str] = {}
 
-    def picture(self, name: str, says: str, svg: str) -> str:
-        """Keep a picture to be written with the page; the words that put it there."""
+    def picture(self, name: str, description: str, svg: str) -> str:
+        """Adds a picture to be written with the page. Returns the Markdown that shows it."""
         path = self.page.parent / self.page.stem / f"{name}.svg"
         self.pictures[path] = svg
-        return f"![{says}]({path.relative_to(self.page.parent).as_posix()})"
+        return f"![{description}]({path.relative_to(self.page.parent).as_posix()})"
 
     def write(self, text: str) -> None:
-        """The page and its pictures; pictures of an earlier page that are not there any more are removed."""
+        """Writes the page and its pictures, and removes pictures that the page no longer has."""
         folder = self.page.parent / self.page.stem
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob("*.svg"):

@@ -1,4 +1,4 @@
-"""The parts of the page that show what the pipeline costs: logs made tables, tables made answers, and what-if."""
+"""Sections of the page for forensics: ingest, jobs, and what-if analysis."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,7 +13,7 @@ _SWEEPS: Final = ("open", "brokers", "pairs", "racks", "rack+broker", "rolling")
 
 
 def forensics(results: Results, parts: Parts) -> str:
-    """Ingest and all jobs by the lines of the logs, and each job by itself."""
+    """Returns the costs of ingest and of all jobs by lines of the logs, and of each job."""
     figures = results.figures
     sizes = sorted(int(name) for name in _roots(figures) if name.isdecimal())
     ingested, together, asked = [], [], []
@@ -53,7 +53,7 @@ def _of_job(figures: Mapping[str, Figure], name: str, sizes: list[int]) -> list[
 
 
 def whatif(results: Results, parts: Parts) -> str:
-    """Sweeps by clusters and placements."""
+    """Returns the durations of sweeps by cluster and placement."""
     figures = results.figures
     rows, sparks = [], []
     for cluster in (name for name in _roots(figures) if "x" in name):
@@ -68,10 +68,10 @@ def whatif(results: Results, parts: Parts) -> str:
                 sparks.append([what, cell(figures, f"{at}/Spark/open"), cell(figures, f"{at}/Spark/brokers")])
     said = [markdown(["s", "classes", "pairs", *_SWEEPS], rows)]
     if sparks:
-        said.append(markdown(["by Spark, s", "open", "brokers"], sparks))
+        said.append(markdown(["with Spark, s", "open", "brokers"], sparks))
     return "\n\n".join(said)
 
 
 def _roots(figures: Mapping[str, Figure]) -> list[str]:
-    """The first parts of all names."""
+    """Returns the first parts of all names."""
     return list(dict.fromkeys(name.split("/", 1)[0] for name in figures))

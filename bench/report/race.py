@@ -1,4 +1,4 @@
-"""The part of the page that sets Kafka's controller beside kactl."""
+"""Section of the page that compares Kafka's controller with kactl."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,21 +13,21 @@ from .parts import Parts
 
 STOCK: Final = "stock"
 OURS: Final = "kactl"
-# What is told of each size, in this order: phase, figure, and how it is called.
+# Rows of each size: phase, figure, label.
 _TIMES: Final = (
-    ("standby failover", "total", "standby failover, all brokers told"),
-    ("standby failover", "isr", "· every replica knows its leader"),
+    ("standby failover", "total", "standby failover, all brokers informed"),
+    ("standby failover", "isr", "· every replica has its leader"),
     ("standby failover", "first request", "· first request to any broker"),
     ("cold start", "after election", "failover from a cold start"),
-    ("warm failover", "total", "failover of one that held it before"),
-    ("broker failure", "isr", "broker failure, new leaders known"),
-    ("broker failure", "metadata", "· known to all brokers"),
-    ("broker failure", "shrink", "· ISRs shrunk, all told"),
+    ("warm failover", "total", "failover to an earlier controller"),
+    ("broker failure", "isr", "broker failure, new leaders informed"),
+    ("broker failure", "metadata", "· all brokers informed"),
+    ("broker failure", "shrink", "· ISRs shrunk, all informed"),
     ("broker return", "total", "broker return"),
     ("isr notification", "metadata", "ISR notification"),
     ("preferred election", "isr", "preferred election"),
-    ("topic deletion", "total", "topic deletion, nothing left"),
-    ("topic deletion", "stop", "· last replica told to delete"),
+    ("topic deletion", "total", "topic deletion, complete"),
+    ("topic deletion", "stop", "· last delete request"),
     ("takeover", "total", "takeover after SIGKILL, from the election"),
 )
 _COSTS: Final = (
@@ -45,7 +45,7 @@ _COSTS: Final = (
 
 
 def section(results: Results, parts: Parts) -> str:
-    """All sizes, each with its table, its picture and what it cost."""
+    """Returns a table, a picture and a table of costs for each size."""
     sizes = list(dict.fromkeys(name.split("/", 1)[0] for name in results.figures))
     return "\n\n".join(_size(results, size, parts) for size in sizes)
 
@@ -65,7 +65,7 @@ def _size(results: Results, size: str, parts: Parts) -> str:
         both = {name: side[path].spread for name, side in ((STOCK, stock), (OURS, ours)) if path in side}
         if all(each.least > 0 for each in both.values()):
             drawn.append((label.removeprefix("· "), both, rows[-1][3]))
-    said.append(markdown(["seconds", "stock", "kactl", "stock ÷ kactl", "wanted"], rows))
+    said.append(markdown(["seconds", "stock", "kactl", "stock ÷ kactl", "goal"], rows))
     if drawn:
         said.append(parts.picture(f"race-{size}", f"Stock and kactl, {title}", pairs(title, drawn, x="seconds")))
     costs = [
@@ -74,7 +74,7 @@ def _size(results: Results, size: str, parts: Parts) -> str:
         if f"{phase}/{figure}" in stock or f"{phase}/{figure}" in ours
     ]
     if costs:
-        said.append(markdown(["what it cost", "stock", "kactl", "stock ÷ kactl", "wanted"], costs))
+        said.append(markdown(["cost", "stock", "kactl", "stock ÷ kactl", "goal"], costs))
     return "\n\n".join(said)
 
 

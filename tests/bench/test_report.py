@@ -58,11 +58,11 @@ def row(text: str, begins: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_stock_stands_beside_kactl_with_the_ratio_its_spread_and_what_was_wanted(tmp_path: Path) -> None:
-    told = made(tmp_path, race())
+def test_race_table_has_figures_ratio_spread_and_goal(tmp_path: Path) -> None:
+    text = made(tmp_path, race())
 
-    assert row(told, "standby failover, all brokers told") == [
-        "standby failover, all brokers told",
+    assert row(text, "standby failover, all brokers informed") == [
+        "standby failover, all brokers informed",
         "25.0 (24.0-26.0)",
         "2.10 (2.00-2.50)",
         "11.9 (9.60-13.0)",
@@ -71,35 +71,35 @@ def test_stock_stands_beside_kactl_with_the_ratio_its_spread_and_what_was_wanted
 
 
 def test_where_kactl_is_the_slower_one_the_page_says_so(tmp_path: Path) -> None:
-    told = made(tmp_path, race())
+    text = made(tmp_path, race())
 
-    assert row(told, "broker return")[3:] == ["0.818 (0.667-1.00)", "≥ 1.2, not reached"]
+    assert row(text, "broker return")[3:] == ["0.818 (0.667-1.00)", "≥ 1.2, not reached"]
 
 
 def test_goals_are_ratios_of_medians_of_one_run(tmp_path: Path) -> None:
-    told = made(tmp_path, election())
+    text = made(tmp_path, election())
 
-    assert row(told, "objects / columns, broker failure at 1 M partitions")[1:3] == ["40.0 (36.4-44.4)", ">= 30"]
-    assert row(told, "broker failure, 2 M / 1 M partitions")[1:3] == ["2.00 (1.64-2.44)", "<= 2.2"]
-    assert row(told, "p99 of single elections, in a large failure / idle")[1] == "not measured"
+    assert row(text, "objects / columns, broker failure at 1 M partitions")[1:3] == ["40.0 (36.4-44.4)", ">= 30"]
+    assert row(text, "broker failure, 2 M / 1 M partitions")[1:3] == ["2.00 (1.64-2.44)", "<= 2.2"]
+    assert row(text, "p99 of single elections, in a large failure / idle")[1] == "not measured"
 
 
 def test_what_was_not_measured_is_said_to_be_missing(tmp_path: Path) -> None:
-    told = made(tmp_path, election())
+    text = made(tmp_path, election())
 
     for bench in ("failover", "latency", "channel", "store"):
-        assert f"*Not measured in the published run: `python -m bench.{bench} --full`.*" in told
-    assert "*Not measured in the published run: `make race`.*" in told
-    assert "bench.election --full`.*" not in told
+        assert f"*Not measured in the published run: `python -m bench.{bench} --full`.*" in text
+    assert "*Not measured in the published run: `make race`.*" in text
+    assert "bench.election --full`.*" not in text
 
 
 def test_without_any_result_there_is_still_a_page(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
 
-    told = made(tmp_path)
+    text = made(tmp_path)
 
-    assert "*There are no results.*" in told
-    assert told.count("*Not measured in the published run") == len(SECTIONS)
+    assert "*There are no results.*" in text
+    assert text.count("*Not measured in the published run") == len(SECTIONS)
 
 
 def test_half_of_the_figures_of_a_bench_are_enough(tmp_path: Path) -> None:
@@ -113,12 +113,12 @@ def test_half_of_the_figures_of_a_bench_are_enough(tmp_path: Path) -> None:
         "whatif": {"6x600/even/classes": ("count", (9.0,))},
     }
 
-    told = made(tmp_path, *(stored(what, figures) for what, figures in lone.items()))  # type: ignore[arg-type]
+    text = made(tmp_path, *(stored(what, figures) for what, figures in lone.items()))  # type: ignore[arg-type]
 
-    assert told.count("*Not measured in the published run") == 1
-    assert row(told, "LeaderAndIsr v7")[1] == "150"
-    assert row(told, "2,000 lines, warm")[1:4] == ["250,000", "–", "4.00"]
-    assert row(told, "6 brokers, 600 partitions, even")[1] == "9"
+    assert text.count("*Not measured in the published run") == 1
+    assert row(text, "LeaderAndIsr v7")[1] == "150"
+    assert row(text, "2,000 lines, warm")[1:4] == ["250,000", "–", "4.00"]
+    assert row(text, "6 brokers, 600 partitions, even")[1] == "9"
 
 
 def test_logs_over_which_no_job_was_run_stand_where_they_were_measured(tmp_path: Path) -> None:
@@ -131,25 +131,25 @@ def test_logs_over_which_no_job_was_run_stand_where_they_were_measured(tmp_path:
         "20000/ingest/warm/line": ("us", (5.0,)),
     }
 
-    told = made(tmp_path, stored("forensics", forensics))  # type: ignore[arg-type]
+    text = made(tmp_path, stored("forensics", forensics))  # type: ignore[arg-type]
 
-    assert row(told, "20,000 lines, warm")[1] == "200,000"
-    assert row(told, "2,000 lines, all jobs")[1] == "3.00"
-    assert row(told, "skew") == ["skew", "–", "1.50", "–"]
-    assert "20,000 lines, all jobs" not in told
+    assert row(text, "20,000 lines, warm")[1] == "200,000"
+    assert row(text, "2,000 lines, all jobs")[1] == "3.00"
+    assert row(text, "skew") == ["skew", "–", "1.50", "–"]
+    assert "20,000 lines, all jobs" not in text
 
 
 def test_the_machine_the_settings_and_the_versions_are_named(tmp_path: Path) -> None:
     one, other = race(), election()
     other = msgspec.structs.replace(other, machine=msgspec.structs.replace(other.machine, cores=64))
 
-    told = made(tmp_path, one, other)
+    text = made(tmp_path, one, other)
 
-    assert f"{one.machine.cores} cores" in told
-    assert "64 cores" in told
-    assert one.machine.kernel in told
-    assert f"numpy {one.versions['numpy']}" in told
-    assert one.made in told
+    assert f"{one.machine.cores} cores" in text
+    assert "64 cores" in text
+    assert one.machine.kernel in text
+    assert f"numpy {one.versions['numpy']}" in text
+    assert one.made in text
 
 
 def test_pictures_stand_beside_the_page_and_those_of_an_earlier_one_go(tmp_path: Path) -> None:
@@ -157,9 +157,9 @@ def test_pictures_stand_beside_the_page_and_those_of_an_earlier_one_go(tmp_path:
     old.parent.mkdir(parents=True)
     old.write_text("<svg/>")
 
-    told = made(tmp_path, race(), election())
+    text = made(tmp_path, race(), election())
 
-    named = set(re.findall(r"!\[[^]]+\]\(performance/([\w-]+\.svg)\)", told))
+    named = set(re.findall(r"!\[[^]]+\]\(performance/([\w-]+\.svg)\)", text))
     assert named == {path.name for path in old.parent.glob("*.svg")} == {"race-30x100000.svg", "election.svg"}
     for path in old.parent.glob("*.svg"):
         ET.parse(path)
@@ -179,7 +179,7 @@ def test_the_published_page_and_its_pictures_are_those_of_the_stored_figures() -
 
     text = page(read_all([ROOT / "bench" / "results"]), parts)
 
-    anew = "write it anew: python -m bench.report bench/results --out docs/performance.md"
+    anew = "run: python -m bench.report bench/results --out docs/performance.md"
     assert PAGE.read_text() == text, anew
     assert {path: path.read_text() for path in (PAGE.parent / PAGE.stem).glob("*.svg")} == parts.pictures, anew
 
@@ -205,7 +205,7 @@ def test_an_axis_spans_all_values_and_a_decade_at_the_least() -> None:
 def test_a_cost_that_grows_with_the_size_is_a_straight_line_upwards() -> None:
     points = [Point(size, spread([size / 10])) for size in (1e3, 1e4, 1e5)]
 
-    tree = ET.fromstring(curves("t", {"told": points, "nothing": []}, x="partitions", y="ms"))
+    tree = ET.fromstring(curves("t", {"text": points, "nothing": []}, x="partitions", y="ms"))
 
     (line,) = tree.iter("{http://www.w3.org/2000/svg}polyline")
     places = [tuple(map(float, pair.split(","))) for pair in line.attrib["points"].split()]
