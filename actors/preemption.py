@@ -18,7 +18,9 @@ are all handled, since a small event may well be a write that is forced to disk,
 
 from collections.abc import Awaitable, Callable
 
-from .chunks import never
+
+def never() -> bool:
+    return False
 
 
 async def _nothing() -> None:

@@ -32,11 +32,11 @@ from kactl.transports.memory import MemoryHub, MemoryTransport
 
 from .actor import Ref
 from .channels import Channels
-from .chunks import WHOLE
 from .commands import Commands
 from .controller import ControllerLoop
 from .gauges import readings
 from .handlers.base import CHUNK_PARTITIONS, SHUTDOWN_LIMIT_MS, ControllerContext, Settings
+from .machines.chunks import WHOLE
 from .machines.min_isr import KAFKA_DEFAULT, MinIsr
 from .machines.partitions import Partitions
 from .machines.replicas import Replicas

@@ -30,9 +30,9 @@ from bench.clusters import Shape, fill, known
 from bench.figures import Found
 from bench.run import main, module, numbers, say, undisturbed
 from bench.stages import Stages
-from kactl.actors.chunks import WHOLE
 from kactl.actors.controller import ControllerLoop
 from kactl.actors.handlers.base import CHUNK_PARTITIONS, ControllerContext, Settings
+from kactl.actors.machines.chunks import WHOLE
 from kactl.actors.machines.partitions import Partitions
 from kactl.actors.machines.replicas import Replicas
 from kactl.clock import SystemClock

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from kactl.actors.chunks import WHOLE
+from kactl.actors.machines.chunks import WHOLE
 from kactl.errors import StoreError
 from kactl.messages.events import BrokerLagged, BrokerModified, BrokersChanged, Event, WritesFailed
 from kactl.messages.log import BrokerEvent

@@ -11,7 +11,7 @@ from kactl.model import PartitionState, ReplicaState
 from kactl.state.change import Refusal
 from kactl.state.rows import Bools, Bytes, RowNumbers, Rows
 
-from ..chunks import never
+from ..preemption import never
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

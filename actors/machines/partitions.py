@@ -24,10 +24,9 @@ from kactl.state.rows import Bools, Bytes, RowNumbers, Rows, choose, some
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import History
 
-from ..actor import Actor
-from ..chunks import WHOLE
-from .chunked import ChunkedMove
-from .commit import Attempt, Committer
+from .chunks import WHOLE
+from .commit import Attempt
+from .machine import Machine
 from .messages import Move, Moved
 from .outbox import Outbox
 from .unclean import Unclean
@@ -36,7 +35,7 @@ log = logger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Begun:
+class _Chunk:
     """A chunk of which is written what could be without another look at the store; nothing of it is applied yet.
 
     Attributes:
@@ -52,7 +51,7 @@ class _Begun:
     first: Attempt | None = None
 
 
-class Partitions(Actor[Move]):
+class Partitions(Machine[Move]):
     """See the module.
 
     Args:
@@ -74,39 +73,35 @@ class Partitions(Actor[Move]):
         chunk: int = WHOLE,
         clock: Clock | None = None,
     ) -> None:
-        super().__init__("partitions")
-        self.cluster = cluster
-        self.store = store
-        self.history = history
+        super().__init__("partitions", cluster, store, outbox, history, chunk=chunk, clock=clock)
         self.unclean = Unclean(cluster, store, own=unclean_default)
-        self.committer = Committer(cluster, store)
-        self.course = ChunkedMove(cluster, self.committer, outbox, chunk=chunk, clock=clock)
-        self.batch = self.course.batch
         self.unclean_elections = 0  # decisions, not writes: one that is planned again counts again
 
     async def receive(self, message: Move) -> Moved:
-        """Make a move. What the store had not kept when it ended our session has failed, and was not sent.
+        """Make a move.
 
-        Nor is anything tried any more after the store has failed a whole call: the rest is noted as undone.
+        Rows that were not committed when the store ended the session have failed, and nothing was sent for them. After
+        the store has failed a whole call, the rest is not tried and is marked for a retry.
 
         Raises:
-            ControllerMoved: a later controller exists; nothing was sent but what was kept before.
+            ControllerMoved: a later controller exists; nothing was sent but what was committed before.
         """
         if not len(message.at):
             return Moved(message.at, np.zeros(0, np.uint8), np.zeros(0, np.bool_))
         parts: list[Moved] = []
-
-        async def finish(begun: _Begun) -> None:
-            parts.append(await self._finish(begun, message))
-
-        begin = functools.partial(self._begin, message)
+        failures, error = self.committer.failures, None
         try:
-            done, given_up = await self.course.run(message, begin=begin, finish=finish)
+            async with self._chunks(message, functools.partial(self._write, message)) as written:
+                async for chunk in written:
+                    parts.append(await self._settle(chunk, message))
         except StoreError as failed:
-            parts.append(self._failed(message.rest(sum(len(part.at) for part in parts)), failed))
-        else:
-            if given_up:
-                parts.append(self._failed(message.rest(done)))
+            error = failed
+        rest = message.rest(sum(len(part.at) for part in parts))
+        if error is not None:
+            parts.append(self._failed(rest, error))
+        elif len(rest.at) and self.committer.failures > failures:
+            self.cluster.mark_for_retry(rest.at)
+            parts.append(self._failed(rest))
         return Moved.of(parts)
 
     def _failed(self, rest: Move, error: StoreError | None = None) -> Moved:
@@ -117,33 +112,33 @@ class Partitions(Actor[Move]):
         elections = (state == PartitionState.ONLINE) | (state == PartitionState.OFFLINE)
         return Moved(rest.at, np.full(len(rest.at), Refusal.STORE_FAILED, np.uint8), elections, error)
 
-    async def _begin(self, message: Move, part: slice) -> _Begun:
+    async def _write(self, message: Move, part: slice) -> _Chunk:
         """Plan a chunk and write it, as far as that needs no other look at the store."""
         at = message.at[part]
         rows = self.cluster.table.rows(at)
         wanted = np.ones(len(rows), np.bool_) if message.wanted is None else message.wanted(rows)
-        begun = _Begun(at, wanted, rows.take(wanted))
-        rows = begun.rows
+        chunk = _Chunk(at, wanted, rows.take(wanted))
+        rows = chunk.rows
         if message.target != PartitionState.ONLINE or not len(rows):
-            return begun
+            return chunk
         if (rows.state == PartitionState.NEW).all():
-            return dataclasses.replace(begun, first=await self.committer.attempt(rows, self._plan_first))
+            return dataclasses.replace(chunk, first=await self.committer.attempt(rows, self._plan_first))
         if message.election is not None and _electable(rows).all():
             plan = functools.partial(self._plan_election, message.election)
-            return dataclasses.replace(begun, first=await self.committer.attempt(rows, plan))
-        return begun
+            return dataclasses.replace(chunk, first=await self.committer.attempt(rows, plan))
+        return chunk
 
-    async def _finish(self, begun: _Begun, message: Move) -> Moved:
+    async def _settle(self, chunk: _Chunk, message: Move) -> Moved:
         """Do what is left to be done for a chunk, and gather what follows from it."""
         if message.target == PartitionState.ONLINE:
-            moved = await self._go_online(begun, message.election)
+            moved = await self._go_online(chunk, message.election)
         else:
-            moved = self._move(begun.rows, message.target)
-        if begun.wanted.all():
+            moved = self._move(chunk.rows, message.target)
+        if chunk.wanted.all():
             return moved
-        refusal, elections = np.zeros(len(begun.at), np.uint8), np.zeros(len(begun.at), np.bool_)
-        refusal[begun.wanted], elections[begun.wanted] = moved.refusal, moved.elections
-        return Moved(begun.at, refusal, elections, moved.error)
+        refusal, elections = np.zeros(len(chunk.at), np.uint8), np.zeros(len(chunk.at), np.bool_)
+        refusal[chunk.wanted], elections[chunk.wanted] = moved.refusal, moved.elections
+        return Moved(chunk.at, refusal, elections, moved.error)
 
     def _move(self, rows: Rows, target: PartitionState) -> Moved:
         change = partition.move(rows, target)
@@ -151,15 +146,15 @@ class Partitions(Actor[Move]):
         self._refused(change.take(change.refusal != Refusal.NONE), target)
         return Moved(rows.index, change.refusal, np.zeros(len(rows), np.bool_))
 
-    async def _go_online(self, begun: _Begun, election: Election | None) -> Moved:
-        rows = begun.rows
+    async def _go_online(self, chunk: _Chunk, election: Election | None) -> Moved:
+        rows = chunk.rows
         new, electable = rows.state == PartitionState.NEW, _electable(rows)
         refusal = np.full(len(rows), Refusal.ILLEGAL_MOVE, np.uint8)
         self._refused(
             Change.of(rows.take(~new & ~electable), refusal=refusal[~new & ~electable]), PartitionState.ONLINE
         )
         if new.any():
-            refusal[new] = await self._initialize(rows.take(new), begun.first)
+            refusal[new] = await self._initialize(rows.take(new), chunk.first)
         if not electable.any():
             return Moved(rows.index, refusal, electable)
         if election is None:
@@ -167,7 +162,7 @@ class Partitions(Actor[Move]):
             log.error("moving %d partitions online failed: %s", int(np.count_nonzero(electable)), error)
             refusal[electable] = Refusal.STORE_FAILED
             return Moved(rows.index, refusal, electable, error)
-        refusal[electable] = await self._elect(rows.take(electable), election, begun.first)
+        refusal[electable] = await self._elect(rows.take(electable), election, chunk.first)
         return Moved(rows.index, refusal, electable)
 
     async def _plan_first(self, rows: Rows, *, replaces: bool = False) -> Change:

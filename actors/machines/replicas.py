@@ -24,10 +24,9 @@ from kactl.state.rows import Bools, BrokerSet, Bytes, Rows, holds, some
 from kactl.stores.base import Store
 from kactl.telemetry.event_log import History
 
-from ..actor import Actor
-from ..chunks import WHOLE
-from .chunked import ChunkedMove
-from .commit import Attempt, Committer
+from .chunks import WHOLE
+from .commit import Attempt
+from .machine import Machine
 from .messages import MoveReplicas
 from .outbox import Outbox
 
@@ -52,20 +51,22 @@ class _Leaving:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Begun:
+class _Chunk:
     """A chunk of which the first broker's replicas have left the ISRs in the store; nothing is applied yet.
 
     Attributes:
+        count: number of its rows.
         going: the rows of it whose deletion has begun, of which nothing is written; `message` is the rest.
     """
 
+    count: int
     message: MoveReplicas
     going: MoveReplicas | None = None
     brokers: tuple[int, ...] = ()
     first: _Leaving | None = None
 
 
-class Replicas(Actor[MoveReplicas]):
+class Replicas(Machine[MoveReplicas]):
     """See the module. The end of our store session is logged and ends the call; nothing is sent from then on.
 
     Args:
@@ -82,44 +83,44 @@ class Replicas(Actor[MoveReplicas]):
         chunk: int = WHOLE,
         clock: Clock | None = None,
     ) -> None:
-        super().__init__("replicas")
-        self.cluster = cluster
-        self.history = history
-        self.committer = Committer(cluster, store)
-        self.course = ChunkedMove(cluster, self.committer, outbox, chunk=chunk, clock=clock)
-        self.batch = self.course.batch
+        super().__init__("replicas", cluster, store, outbox, history, chunk=chunk, clock=clock)
 
     async def receive(self, message: MoveReplicas) -> int:
-        """Make a move; nothing is tried any more after the store has failed a whole call, and the rest is noted.
+        """Make a move. After the store has failed a whole call, the rest is not tried and is marked for a retry.
 
         Returns:
-            for how many of the rows: all, or the first of them if there was a pause.
+            The number of rows that are done, from the first on: all, unless a small event waits.
 
         Raises:
-            ControllerMoved: a later controller exists; nothing was sent but what was kept before.
+            ControllerMoved: a later controller exists; nothing was sent but what was committed before.
         """
-        count = len(message.at)
+        count, done = len(message.at), 0
         if not count:
             return 0
-        begin = functools.partial(self._begin, message)
+        failures = self.committer.failures
         try:
-            done, given_up = await self.course.run(message, begin=begin, finish=self._finish, whole=message.whole)
+            async with self._chunks(message, functools.partial(self._write, message), whole=message.whole) as written:
+                async for chunk in written:
+                    await self._settle(chunk)
+                    done += chunk.count
         except StoreError as failed:
             log.error("moving replicas of %d partitions to %s failed: %s", count, message.target.name, failed)
             return count
-        if not given_up:
+        if done == count or self.committer.failures == failures:
             return done
+        self.cluster.mark_for_retry(message.at[done:])
         log.error(
             "moving replicas of %d partitions to %s is not tried, since the store has failed for those before",
             count - done, message.target.name,
         )  # fmt: skip
         return count
 
-    async def _begin(self, message: MoveReplicas, part: slice) -> _Begun:
-        """Plan a chunk and write it, as far as the first of its brokers goes."""
+    async def _write(self, message: MoveReplicas, part: slice) -> _Chunk:
+        """Plan a chunk, and write it for the first of its brokers."""
         message = message.part(part)
+        count = len(message.at)
         if message.target != ReplicaState.OFFLINE:
-            return _Begun(message)
+            return _Chunk(count, message)
         going, message = self._parted(message)
         brokers = message.brokers
         if brokers is None:
@@ -127,18 +128,18 @@ class Replicas(Actor[MoveReplicas]):
             brokers = frozenset(np.unique(rows.replicas[_named(rows, message)]).tolist())
         ascending = tuple(sorted(brokers))
         first = await self._leave(message, ascending[0]) if ascending and len(message.at) else None
-        return _Begun(message, going, ascending, first)
+        return _Chunk(count, message, going, ascending, first)
 
-    async def _finish(self, begun: _Begun) -> None:
-        """Do what is left to be done for a chunk, and gather what follows from it."""
-        if begun.message.target != ReplicaState.OFFLINE:
-            self._move(begun.message)
-        if begun.going is not None:
-            self._move_going(begun.going)
-        if begun.first is not None:
-            await self._broker_offline(begun.first)
-            for broker in begun.brokers[1:]:
-                await self._broker_offline(await self._leave(begun.message, broker))
+    async def _settle(self, chunk: _Chunk) -> None:
+        """Apply a chunk, write it for the other brokers, and gather the requests that follow."""
+        if chunk.message.target != ReplicaState.OFFLINE:
+            self._move(chunk.message)
+        if chunk.going is not None:
+            self._move_going(chunk.going)
+        if chunk.first is not None:
+            await self._broker_offline(chunk.first)
+            for broker in chunk.brokers[1:]:
+                await self._broker_offline(await self._leave(chunk.message, broker))
 
     # -- every move but one --------------------------------------------------------------------------------------------
 

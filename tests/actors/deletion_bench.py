@@ -67,7 +67,7 @@ class DeletionBench:
         self.outbox = Outlets()
         self.clock = ManualClock()
         for machine in (bench.partitions, bench.replicas):
-            machine.course.outbox = self.outbox
+            machine.outbox = self.outbox
         self.history = bench.history
         context = ControllerContext(
             self.cluster,

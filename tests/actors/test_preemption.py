@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from kactl.actors.chunks import PORTION_CHUNKS
 from kactl.actors.handlers.brokers import METADATA_CHUNKS
+from kactl.actors.machines.chunks import PORTION_CHUNKS
 from kactl.errors import ControllerMoved, ErrorCode, IllegalState, KactlError, NotController, StoreUnavailable
 from kactl.messages.admin import ElectionKind, ElectionRequested
 from kactl.messages.broker import AlterPartitionRequested, IsrProposal, ProducerIdsRequested

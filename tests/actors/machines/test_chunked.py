@@ -86,7 +86,7 @@ async def story(seed: int, chunk: int) -> dict[str, Any]:
     """What a broker's failure, an election of the preferred, and its return amount to."""
     async with open_bench(unclean_default=seed % 3 == 0) as bench:
         dice = random.Random(seed)
-        bench.partitions.course.chunk = bench.replicas.course.chunk = chunk
+        bench.partitions.chunk = bench.replicas.chunk = chunk
         names = await fill(bench, dice)
         table, cluster = bench.cluster.table, bench.cluster
         dead = dice.choice(BROKERS)
@@ -138,7 +138,7 @@ async def led_by_the_dead(bench: Bench) -> None:
     for name in NAMES:
         await bench.put(name, [1, 2, 3], OFFLINE, stored=at(1, 0, [1, 2, 3], 0))
     bench.live(2, 3)
-    bench.partitions.course.chunk = bench.replicas.course.chunk = 1
+    bench.partitions.chunk = bench.replicas.chunk = 1
 
 
 def told_of(bench: Bench) -> set[str]:

@@ -1,32 +1,44 @@
-"""A change in chunks: what overlaps, in which order it ends, and what becomes of it when something goes wrong."""
+"""Chunks of a change: overlap, order, and errors."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
-from kactl.actors.chunks import BRISK, IN_FLIGHT, PORTION_CHUNKS, PORTION_MS, SendBuffer, in_chunks
+from kactl.actors.machines.chunks import (
+    HIGH_RATE_FACTOR,
+    IN_FLIGHT,
+    PORTION_CHUNKS,
+    PORTION_MS,
+    SendBuffer,
+    chunks,
+)
+from kactl.actors.preemption import never
 from tests.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
 
 
 class Work:
-    """Notes when each chunk is begun and finished; a chunk is written when its gate is opened."""
+    """Records when each chunk is begun and finished; a chunk is written when its gate opens."""
 
     def __init__(self) -> None:
         self.log: list[str] = []
         self.gates: dict[int, asyncio.Future[None]] = {}
-        self.useful = True
 
-    async def begin(self, part: slice) -> int:
+    async def begin(self, part: slice) -> tuple[int, int]:
         self.log.append(f"begin {part.start}-{part.stop}")
         gate = self.gates[part.start] = asyncio.get_running_loop().create_future()
         await gate
-        return int(part.start)
+        return part.start, part.stop
 
-    async def finish(self, start: int) -> bool:
-        self.log.append(f"finish {start}")
-        return self.useful
+    async def run(self, count: int, size: int, *, stop: Callable[[], bool] = never, high_rate: bool = False) -> int:
+        """Returns the number of rows that are finished."""
+        done = 0
+        async with chunks(count, size, self.begin, stop=stop, high_rate=high_rate) as written:
+            async for start, done in written:  # noqa: B007
+                self.log.append(f"finish {start}")
+        return done
 
     async def write(self, start: int, error: Exception | None = None) -> None:
         if error is None:
@@ -36,15 +48,15 @@ class Work:
         await settle()
 
 
-async def test_the_next_chunk_is_at_the_store_while_one_is_finished_and_no_other() -> None:
+async def test_one_chunk_is_written_while_the_one_before_is_finished() -> None:
     work = Work()
-    task = asyncio.ensure_future(in_chunks(6, 2, begin=work.begin, finish=work.finish))
+    task = asyncio.ensure_future(work.run(6, 2))
     await settle()
     assert work.log == ["begin 0-2", "begin 2-4"]
     assert IN_FLIGHT == 2
 
     await work.write(2)
-    assert work.log == ["begin 0-2", "begin 2-4"]  # written out of order, and not finished before its turn
+    assert work.log == ["begin 0-2", "begin 2-4"]  # written first, but finished in order
     await work.write(0)
     assert work.log[2:] == ["finish 0", "begin 4-6", "finish 2"]
     await work.write(4)
@@ -53,9 +65,9 @@ async def test_the_next_chunk_is_at_the_store_while_one_is_finished_and_no_other
     assert await task == 6
 
 
-async def test_what_fits_one_chunk_is_done_as_a_whole() -> None:
+async def test_a_change_of_one_chunk_is_made_as_a_whole() -> None:
     work = Work()
-    task = asyncio.ensure_future(in_chunks(2, 2, begin=work.begin, finish=work.finish, pause=lambda: True))
+    task = asyncio.ensure_future(work.run(2, 2, stop=lambda: True))
     await settle()
     await work.write(0)
 
@@ -71,9 +83,9 @@ async def test_what_fits_one_chunk_is_done_as_a_whole() -> None:
         (25, 8, ["begin 0-9", "begin 9-18", "begin 18-25"]),
     ],
 )
-async def test_there_is_no_small_rest(count: int, size: int, begun: list[str]) -> None:
+async def test_chunks_have_equal_sizes(count: int, size: int, begun: list[str]) -> None:
     work = Work()
-    task = asyncio.ensure_future(in_chunks(count, size, begin=work.begin, finish=work.finish))
+    task = asyncio.ensure_future(work.run(count, size))
     await settle()
     while work.gates:
         await work.write(min(work.gates))
@@ -83,9 +95,9 @@ async def test_there_is_no_small_rest(count: int, size: int, begun: list[str]) -
     assert [line for line in work.log if line.startswith("begin")] == begun
 
 
-async def test_brisk_chunks_are_small_and_one_at_a_time() -> None:
+async def test_chunks_are_small_and_sequential_at_a_high_rate() -> None:
     work = Work()
-    task = asyncio.ensure_future(in_chunks(4, 2 * BRISK, begin=work.begin, finish=work.finish, high_rate=True))
+    task = asyncio.ensure_future(work.run(4, 2 * HIGH_RATE_FACTOR, high_rate=True))
     await settle()
     assert work.log == ["begin 0-2"]
     await work.write(0)
@@ -95,9 +107,9 @@ async def test_brisk_chunks_are_small_and_one_at_a_time() -> None:
     assert await task == 4
 
 
-async def test_a_pause_leaves_what_was_not_begun() -> None:
+async def test_no_chunk_is_begun_after_stop() -> None:
     work, waits = Work(), False
-    task = asyncio.ensure_future(in_chunks(5, 1, begin=work.begin, finish=work.finish, pause=lambda: waits))
+    task = asyncio.ensure_future(work.run(5, 1, stop=lambda: waits))
     await settle()
     waits = True
     await work.write(0)
@@ -107,30 +119,19 @@ async def test_a_pause_leaves_what_was_not_begun() -> None:
     assert work.log == ["begin 0-1", "begin 1-2", "finish 0", "finish 1"]
 
 
-async def test_one_chunk_at_least_is_done_however_much_waits() -> None:
+async def test_at_least_one_chunk_is_done_before_stop() -> None:
     work = Work()
-    task = asyncio.ensure_future(in_chunks(3, 1, begin=work.begin, finish=work.finish, pause=lambda: True))
+    task = asyncio.ensure_future(work.run(3, 1, stop=lambda: True))
     await settle()
     await work.write(0)
 
     assert await task == 1
 
 
-async def test_nothing_is_begun_any_more_once_there_is_no_use_in_it() -> None:
-    work = Work()
-    task = asyncio.ensure_future(in_chunks(5, 1, begin=work.begin, finish=work.finish))
-    await settle()
-    work.useful = False
-    await work.write(0)
-    await work.write(1)
-
-    assert await task == 2
-
-
 @pytest.mark.parametrize("fails", [0, 1])
-async def test_what_was_begun_comes_to_its_end_before_an_error_is_raised_and_is_not_finished(fails: int) -> None:
+async def test_error_waits_for_chunks_in_flight(fails: int) -> None:
     work = Work()
-    task = asyncio.ensure_future(in_chunks(5, 1, begin=work.begin, finish=work.finish))
+    task = asyncio.ensure_future(work.run(5, 1))
     await settle()
     if fails:
         await work.write(0)
@@ -143,9 +144,9 @@ async def test_what_was_begun_comes_to_its_end_before_an_error_is_raised_and_is_
     assert [line for line in work.log if line.startswith("finish")] == ["finish 0"][:fails]
 
 
-async def test_cancelling_ends_what_is_on_its_way() -> None:
+async def test_cancellation_cancels_chunks_in_flight() -> None:
     work = Work()
-    task = asyncio.ensure_future(in_chunks(5, 1, begin=work.begin, finish=work.finish))
+    task = asyncio.ensure_future(work.run(5, 1))
     await settle()
     task.cancel()
     await settle()
@@ -154,7 +155,7 @@ async def test_cancelling_ends_what_is_on_its_way() -> None:
     assert all(gate.cancelled() for gate in work.gates.values())
 
 
-async def test_a_portion_is_some_chunks_or_what_was_held_back_for_long() -> None:
+async def test_portion_is_full_after_some_chunks_or_some_time() -> None:
     clock = ManualClock()
     portions = SendBuffer(clock)
 

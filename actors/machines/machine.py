@@ -1,0 +1,112 @@
+"""Base of the machine actors: plan, commit, apply, and gather requests, chunk by chunk."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from kactl.clock import Clock, SystemClock
+from kactl.errors import ControllerMoved, StoreError
+from kactl.outbound.batch import RequestBatch
+from kactl.state.cluster import Cluster
+from kactl.state.rows import RowNumbers
+from kactl.stores.base import Store
+from kactl.telemetry.event_log import History
+
+from ..actor import Actor
+from .chunks import WHOLE, SendBuffer, chunks
+from .commit import Committer
+from .outbox import Outbox
+
+
+class Large(Protocol):
+    """A message whose rows may be handled in chunks; `messages.Move` documents the attributes."""
+
+    @property
+    def at(self) -> RowNumbers: ...
+
+    @property
+    def pause(self) -> Callable[[], bool]: ...
+
+    @property
+    def high_rate(self) -> bool: ...
+
+
+M = TypeVar("M", bound=Large)
+T = TypeVar("T")
+
+
+class Machine(Actor[M]):
+    """A machine actor.
+
+    Args:
+        chunk: number of rows that are planned and written at once.
+
+    Attributes:
+        batch: requests that are gathered; empty between moves.
+        outbox: receives the requests.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cluster: Cluster,
+        store: Store,
+        outbox: Outbox,
+        history: History,
+        *,
+        chunk: int = WHOLE,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(name)
+        self.cluster = cluster
+        self.outbox = outbox
+        self.history = history
+        self.chunk = chunk
+        self.committer = Committer(cluster, store)
+        self.batch = RequestBatch(cluster)
+        self._clock = SystemClock() if clock is None else clock
+
+    @contextlib.asynccontextmanager
+    async def _chunks(
+        self, move: Large, write: Callable[[slice], Coroutine[Any, Any, T]], *, whole: bool = False
+    ) -> AsyncIterator[AsyncIterator[T]]:
+        """Write a move in chunks; see `chunks`. The requests that the caller gathers are sent in portions.
+
+        After the store has failed a whole call, no further chunk is begun.
+
+        Args:
+            whole: send all requests at the end instead.
+
+        Raises:
+            ControllerMoved, StoreError: nothing was sent but portions that were committed before.
+        """
+        failures = self.committer.failures
+
+        def stop() -> bool:
+            return self.committer.failures > failures or move.pause()
+
+        self.batch.begin()
+        try:
+            async with chunks(len(move.at), self.chunk, write, stop=stop, high_rate=move.high_rate) as written:
+                yield written if whole else self._send_portions(written)
+        except (ControllerMoved, StoreError):
+            raise
+        except Exception:
+            # A bug: what was committed before is in force.
+            self._send()
+            raise
+        else:
+            self._send()
+        finally:
+            # However the move ended, the next one begins with an empty batch.
+            self.batch.clear()
+
+    async def _send_portions(self, written: AsyncIterator[T]) -> AsyncIterator[T]:
+        buffer = SendBuffer(self._clock)
+        async for chunk in written:
+            yield chunk
+            if buffer.is_full():
+                self._send()
+
+    def _send(self) -> None:
+        self.outbox.send(self.batch.flush())
