@@ -87,7 +87,7 @@ class BrokerAnswers(Handlers):
         response, broker = event.response, event.broker
         registered = self.cluster.brokers.get(broker)
         if registered is None or registered.epoch != event.broker_epoch:
-            log.info("broker %d answered under registration %d, which has ended", broker, event.broker_epoch)
+            log.info("broker %d responded under registration %d, which has ended", broker, event.broker_epoch)
             return
         if response.error != ErrorCode.NONE:
             self._refused(broker, "LeaderAndIsr", response.error)

@@ -1,13 +1,13 @@
-"""Topics are deleted: their partitions stop, every broker deletes its replicas, and then nothing is stored any more.
+"""Topic deletion: stop the partitions, have every broker delete its replicas, then delete the topic from the store.
 
     marked ──▶ queued ──▶ started ──▶ all replicas deleted ──▶ gone, the mark last
 
-A topic that waits for its deletion is nobody's business any more but this one's: no leader is elected for it, nothing
-is created or moved. What could not be deleted is tried again when a broker starts that holds it (`resume_on`), when a
-reassignment of it completes (`resume_for`), and by the next controller, who begins with every replica anew.
+Only this module acts on a topic that is queued for deletion: no leader is elected for it, no partition is created or
+reassigned. A failed deletion is retried when a broker with one of the replicas starts (`resume_on`), when a
+reassignment of the topic completes (`resume_for`), and by the next controller, which starts again with every replica.
 
-Source: the classic controller's TopicDeletionManager and processTopicDeletion. Unlike there, a topic of which
-partitions are being reassigned is marked so after it was queued, which is what lets the mark hold.
+Source: the classic controller's TopicDeletionManager and processTopicDeletion. Unlike there, a topic with partitions
+being reassigned is marked ineligible after it was queued; marked before, it would not be found in the queue.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
@@ -30,28 +30,28 @@ from .timers import Timers
 
 log = logger(__name__)
 
-# When a topic is looked at again that the store failed to delete.
+# Pause before a topic that the store failed to delete is deleted again.
 DELETE_AGAIN_MS: Final = 10_000
-# The store is given about as many partitions at a time: what it lays out for them takes the loop a few ms, and what it
-# fails to answer has to be looked at again.
+# Partitions per call of the store, roughly: preparing the call blocks the event loop for a few ms, and all topics of a
+# call without a response have to be read back.
 PARTITIONS_AT_ONCE: Final = 5_000
 
 
 class Deletion(Handlers):
-    """See the module. What it knows of topics stands in the cluster, and goes with the controllership.
+    """Deletes topics. Its state is part of the cluster and ends with the controllership.
 
     Args:
-        timers: bring back a topic that the store failed to delete.
+        timers: retry topics that the store failed to delete.
     """
 
     def __init__(self, context: ControllerContext, timers: Timers) -> None:
         super().__init__(context)
         self._timers = timers
 
-    # -- what comes in and goes ----------------------------------------------------------------------------------------
+    # -- the queue -----------------------------------------------------------------------------------------------------
 
     async def init(self, marked: Collection[str]) -> None:
-        """Begin with the marks that are stored, before the machines start; topics that are gone are queued, too."""
+        """Queue the topics marked in the store, before the machines start; also those that no longer exist."""
         if not self.settings.delete_topics:
             await self.unmark(marked, "deleting topics is switched off")
             return
@@ -61,14 +61,14 @@ class Deletion(Handlers):
         self._halt_reassigned(marked)
 
     async def unmark(self, topics: Collection[str], reason: str) -> None:
-        """Take away marks without deleting anything."""
+        """Remove marks without deleting the topics."""
         if topics:
             await self.store.unmark_deletions(topics, self.cluster.fence)
-            log.warning("the marks of %d topics for deletion were taken away, %s: %s",
+            log.warning("the deletion marks of %d topics were removed, %s: %s",
                         len(topics), reason, ", ".join(sorted(topics)[:5]))  # fmt: skip
 
     async def enqueue(self, topics: Collection[str]) -> None:
-        """Queue topics, those that are queued already too; then go on with whatever can go on."""
+        """Queue topics, then resume the deletion of all queued topics."""
         fresh = sorted(set(topics) - self.cluster.topics_to_delete)
         if fresh:
             log.info("%d topics are to be deleted: %s", len(fresh), ", ".join(fresh[:5]))
@@ -77,30 +77,30 @@ class Deletion(Handlers):
         await self.resume()
 
     async def vanished(self, topics: Collection[str]) -> None:
-        """Topics that waited for their deletion are gone from the store, by somebody else's hand or by our own.
+        """Process queued topics whose entries are gone from the store, deleted by a tool or by this controller.
 
-        What else is stored of them goes now: overrides and the mark.
+        Their configuration and their marks are deleted now.
         """
         unknown_outcomes = self.cluster.deletion_unsure.intersection(topics)
         self.forget_topics(topics)
         self.cluster.deletion_unsure |= unknown_outcomes
         await self.enqueue(topics)
 
-    # -- what halts, and what does so no longer ------------------------------------------------------------------------
+    # -- blockers ------------------------------------------------------------------------------------------------------
 
     async def resume_for(self, topics: Iterable[str]) -> None:
-        """What halted some topics is over; nothing happens if none of them waits for its deletion."""
+        """Remove the blockers of some topics and resume, if one of them is queued."""
         queued = self.cluster.topics_to_delete.intersection(topics)
         if queued:
             self.cluster.lift_blockers(queued)
             await self.resume()
 
     async def resume_on(self, brokers: frozenset[int]) -> None:
-        """Brokers have started: go on with the topics of which they hold replicas."""
+        """Resume topics with replicas on brokers that have started."""
         await self.resume_for(self._topics_of(self.cluster.table.queued(self.cluster.table.with_replica_on(brokers))))
 
     async def send_again(self, broker: int) -> None:
-        """Orders to a broker were dropped before it answered: let the replicas be tried again."""
+        """Retry replicas of a broker whose StopReplica was dropped before it responded."""
         at = self.cluster.table.queued(self.cluster.table.with_replica_on([broker]))
         rows = self.cluster.table.rows(at)
         waiting = holds(rows, broker) & (rows.replica_state == ReplicaState.DELETION_STARTED)
@@ -117,7 +117,7 @@ class Deletion(Handlers):
         partitions: tuple[int, ...] = (),
         error: int = 0,
     ) -> None:
-        """Halt the deletion of those of some topics that wait for it. See `DeletionBlocker` for the arguments."""
+        """Block the deletion of the queued ones among some topics. See `DeletionBlocker` for the arguments."""
         for name in sorted(self.cluster.topics_to_delete.intersection(topics)):
             if reason is BlockerReason.REASSIGNMENT and not partitions:
                 moving = self._led_moves(name)
@@ -127,7 +127,7 @@ class Deletion(Handlers):
                 self._halt(name, DeletionBlocker(reason, brokers, partitions, error))
 
     async def fail_replica_deletion(self, at: RowNumbers, brokers: frozenset[int], *, error: int = 0) -> None:
-        """Replicas on some brokers could not be deleted, or cannot be now; those of other topics are passed over."""
+        """Mark replicas on some brokers as not deletable now. Ignores replicas of topics that are not queued."""
         at = self.cluster.table.queued(at)
         if not len(at):
             return
@@ -140,18 +140,18 @@ class Deletion(Handlers):
         await self.resume()
 
     async def complete_replica_deletion(self, at: RowNumbers, brokers: frozenset[int]) -> None:
-        """Replicas on some brokers are deleted; those of other topics are passed over."""
+        """Mark replicas on some brokers as deleted. Ignores replicas of topics that are not queued."""
         at = self.cluster.table.queued(at)
         await self.move_replicas(at, ReplicaState.DELETION_SUCCESSFUL, brokers)
         await self.resume(self._topics_of(at))
 
-    # -- going on ------------------------------------------------------------------------------------------------------
+    # -- progress ------------------------------------------------------------------------------------------------------
 
     async def resume(self, topics: Set[str] | None = None) -> None:
-        """Go on with the topics that wait for their deletion, as far as each can go.
+        """Advance each queued topic as far as possible.
 
         Args:
-            topics: the only ones of which anything has changed; None if that may be any.
+            topics: the topics that have changed; None if any may have.
         """
         names = sorted(self.cluster.topics_to_delete if topics is None else topics & self.cluster.topics_to_delete)
         if not names:
@@ -171,23 +171,23 @@ class Deletion(Handlers):
             await self._start(starting)
 
     async def _start(self, topics: list[str]) -> None:
-        """Stop the partitions of topics, and have every replica deleted that can be and is not.
+        """Stop the partitions of topics, and send StopReplica with delete for every replica that can be deleted.
 
-        Nothing is written before brokers delete what nobody can bring back, so that it has to be seen first that we
-        are still the one to say so. Where the store does not tell, the topics wait.
+        Deleting is irreversible and nothing is written before it, so the fence is checked first. If the store cannot
+        check it, the topics are retried later.
         """
         try:
             await self.store.check(self.cluster.fence)
         except StoreError as failed:
             if failed.remedy is Remedy.RESIGN:
                 raise
-            log.warning("the deletion of %d topics is begun later: %s", len(topics), failed)
+            log.warning("the deletion of %d topics is retried later: %s", len(topics), failed)
             self._timers.set(DeletionsChanged(), DELETE_AGAIN_MS)
             return
         cluster, table = self.cluster, self.cluster.table
         fresh = [name for name in topics if name not in cluster.deletion_started]
         begun = self._rows_of(fresh)
-        # Before they count as started, so that partitions which were offline stop counting as such.
+        # Before they count as started, so that their partitions leave the count of offline partitions.
         await self.partitions.ask(Move(begun, PartitionState.OFFLINE))
         await self.partitions.ask(Move(begun, PartitionState.ABSENT))
         cluster.begin_deletion(fresh)
@@ -206,16 +206,16 @@ class Deletion(Handlers):
         self._halt_dead(at)
 
     async def _complete(self, topics: list[str]) -> None:
-        """All replicas of some topics are deleted: let the store forget these, and then ourselves.
+        """Delete topics whose replicas are all deleted: first from the store, then from the table.
 
-        The replicas go first, so that nobody takes them for something if the store fails and this is done again.
+        The replicas become ABSENT first, so that a retry after a store error does not find them in another state.
         """
         at = self._rows_of(topics)
         await self._move(at, self.cluster.table.rows(at).assigned, ReplicaState.ABSENT)
         for some_topics in self._parted(topics):
             failed = await self._delete_stored(some_topics)
             for topic, error in failed.items():
-                log.warning("topic %s could not be deleted from the store, and will be again: %s", topic, error)
+                log.warning("topic %s could not be deleted from the store, retrying: %s", topic, error)
             if failed:
                 self.cluster.deletion_unsure |= failed.keys()
                 self._timers.set(DeletionsChanged(), DELETE_AGAIN_MS)
@@ -227,17 +227,17 @@ class Deletion(Handlers):
                 log.info("%d topics are deleted: %s", len(deleted), ", ".join(deleted[:5]))
 
     async def _delete_stored(self, topics: list[str]) -> Mapping[str, StoreError]:
-        """Delete topics from the store; why some of them may be there still.
+        """Delete topics from the store. Returns those that may still be stored, with the error.
 
-        Not one that was made anew after an attempt of which we do not know.
+        A topic created again after an attempt with unknown outcome is not deleted.
 
         Raises:
-            StoreError: it was the end of our controllership.
+            StoreError: the controllership has ended.
         """
         unknown_outcomes = self.cluster.deletion_unsure.intersection(topics)
         try:
             if unknown_outcomes:
-                # The mark goes last: all went well where it is gone. If there is such a topic, it is another one.
+                # The mark is deleted last: without it, the deletion succeeded, and a topic of that name is a new one.
                 unknown_outcomes -= set(await self.store.deletions())
             if unknown_outcomes:
                 self.context.enqueue(TopicsChanged())
@@ -249,12 +249,12 @@ class Deletion(Handlers):
             return dict.fromkeys(topics, failed)
 
     def _parted(self, topics: list[str]) -> Iterator[list[str]]:
-        """Some topics, in order, in parts of about PARTITIONS_AT_ONCE; one that has more is a part for itself."""
+        """Yields topics in order, in parts of about PARTITIONS_AT_ONCE; a topic with more is a part of its own."""
         part: list[str] = []
         partitions = 0
         for topic in topics:
             known = self.cluster.table.topic(topic)
-            # One that is gone already is as much work as one of a partition.
+            # A topic that is gone already costs as much as one with a single partition.
             count = 1 if known is None else max(1, len(known.rows))
             if part and partitions + count > PARTITIONS_AT_ONCE:
                 yield part
@@ -264,17 +264,17 @@ class Deletion(Handlers):
         if part:
             yield part
 
-    # -- halts ---------------------------------------------------------------------------------------------------------
+    # -- blocking ------------------------------------------------------------------------------------------------------
 
     def _halt(self, topic: str, halt: DeletionBlocker) -> None:
         if self.cluster.halt_deletion(topic, halt):
             remedy = halt.remedy(self.cluster.shutting_down - self.cluster.drained)
-            log.info("the deletion of topic %s halts, %s: %s", topic, halt.text, remedy)
+            log.info("the deletion of topic %s is blocked, %s: %s", topic, halt.text, remedy)
             event = TopicEvent(what="deletion halted", topic=topic, cause=halt.text, controller_epoch=self.epoch)
             self.history.add(event)
 
     def _halt_dead(self, at: RowNumbers) -> None:
-        """Halt the topics that have replicas in the rows `at` which are not online."""
+        """Block the topics that have offline replicas in the rows `at`."""
         rows = self.cluster.table.rows(at)
         dead = deletion.dead(rows, self.cluster.deletable)
         for number in np.unique(rows.topic[some(dead)]).tolist():
@@ -285,14 +285,14 @@ class Deletion(Handlers):
             self._halt(name, DeletionBlocker(BlockerReason.OFFLINE_REPLICAS, brokers, partitions))
 
     def _halt_reassigned(self, topics: Iterable[str]) -> None:
-        # Not those that have begun to go: nothing is moved there any more, and so no end of it would lift the halt.
+        # Not topics whose deletion has started: their reassignments no longer run, so none would remove the blocker.
         moving = {each.topic for each in self.cluster.reassigning} - self.cluster.deletion_started
         self.mark_ineligible(moving.intersection(topics), BlockerReason.REASSIGNMENT)
 
     def _led_moves(self, topic: str) -> tuple[int, ...]:
-        """The partitions of a topic whose reassignment is worth waiting for.
+        """Returns the partitions of a topic whose reassignments can complete.
 
-        Not those without a leader: nobody is elected for a topic that is to go, and so nothing would ever be copied.
+        Those without a leader cannot: no leader is elected for a queued topic, so no replica would be copied.
         """
         moving = [name for name in self.cluster.reassigning if name.topic == topic]
         rows = self.cluster.table.rows(self.cluster.table.rows_named(moving))
@@ -301,12 +301,12 @@ class Deletion(Handlers):
     # -- rows ----------------------------------------------------------------------------------------------------------
 
     def _rows_of(self, topics: Iterable[str]) -> RowNumbers:
-        """The rows of some topics, one topic after the other; none of one that is unknown."""
+        """Returns the rows of some topics, topic by topic; none for an unknown topic."""
         table = self.cluster.table
         return table.rows_of_all(topic for name in topics if (topic := table.topic(name)) is not None)
 
     def _led(self, topic: str) -> Ints:
-        """The partitions of a topic that have leadership, as far as we know."""
+        """Returns the partitions of a topic that have leadership in the table."""
         at = self._rows_of([topic])
         table = self.cluster.table
         led: Ints = table.column("partition")[at[table.column("leader_epoch")[at] != NO_EPOCH]]

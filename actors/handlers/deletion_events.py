@@ -1,4 +1,4 @@
-"""Marks of topics for deletion, and what brokers answer that were told to delete replicas; what is done then.
+"""Handlers of deletion marks, deletion requests and responses to StopReplica.
 
 Source: the classic controller's processTopicDeletion, processTopicDeletionStopReplicaResponseReceived.
 """
@@ -19,7 +19,7 @@ log = logger(__name__)
 
 
 class DeletionEvents(Handlers):
-    """See the module."""
+    """Queues topics for deletion and records which replicas brokers have deleted."""
 
     def __init__(self, context: ControllerContext, deletion: Deletion) -> None:
         super().__init__(context)
@@ -42,16 +42,16 @@ class DeletionEvents(Handlers):
             name for name in marked if cluster.table.topic(name) is None and name not in cluster.topics_to_delete
         ]
         if unknown:
-            # One that could not be read when it came, or has come just now, is deleted like any other.
+            # A topic that could not be read when it was created, or was created just now, is deleted like any other.
             unknown = sorted(set(unknown) - set(await self.store.topics()))
-            await self._deletion.unmark(unknown, "there are no such topics")
+            await self._deletion.unmark(unknown, "the topics do not exist")
         await self._deletion.enqueue(set(marked) - set(unknown))
 
     async def on_replicas_deleted(self, event: ReplicasDeleted) -> None:
         table, response, broker = self.cluster.table, event.response, event.broker
         registered = self.cluster.brokers.get(broker)
         if registered is None or registered.epoch != event.broker_epoch:
-            log.info("broker %d answered under registration %d, which has ended", broker, event.broker_epoch)
+            log.info("broker %d responded under registration %d, which has ended", broker, event.broker_epoch)
             return
         answers = response.partitions
         at = table.rows_named_in(answers.topics, answers.topic, answers.partition)

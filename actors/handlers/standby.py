@@ -1,12 +1,11 @@
-"""While another instance is the controller: a copy of the cluster, kept in step with the store.
+"""Standby: a copy of the cluster that follows the store while another instance is the controller.
 
-Taking over begins with reading the whole cluster, which for a large one takes longer than all that follows. So an
-instance that stands by reads it beforehand, a piece at a time, and from then on only what was written since. Whoever
-takes over is handed what was read, and what of it may be stale, and reads that again: a takeover without a copy is one
-of which everything is stale.
+A takeover starts by reading the whole cluster, which takes longer than everything after it if the cluster is large. A
+standby reads the cluster in advance, piece by piece, and then only the changes. A takeover receives the copy together
+with the parts that may be stale, and reads those again; without a copy everything is stale.
 
-Nothing follows from the copy before the takeover has brought it up to date; and should it be wrong all the same, the
-store refuses what is written on the strength of it, and what it refuses is read again.
+The copy is not used for decisions before the takeover has updated it. If it is wrong nevertheless, the store rejects
+writes based on it, and the rejected rows are read again.
 """
 
 import asyncio
@@ -32,29 +31,29 @@ from .topics import bounded, reassigned
 
 log = logger(__name__)
 
-# Topics, or partitions, that are read in one go; events of the controllership wait for no longer than that takes.
+# Topics or partitions per read. Events of the controllership wait for at most one read.
 TOPICS_AT_ONCE: Final = 200
 PARTITIONS_AT_ONCE: Final = 10_000
-# After the store has failed the copy is begun anew, and not at once.
+# Pause after a store error before a new copy is started.
 BEGIN_AGAIN_MS: Final = 10_000
-# For how long brokers and deletions count that were read for readers.
+# How long brokers and deletions that were read for a view are reused.
 SURROUNDINGS_AGE_MS: Final = 1000
-# A reader waits so long for topics that are being replaced, which takes milliseconds unless the store is slow.
+# How long a reader waits while topics are being replaced: milliseconds, unless the store is slow.
 WHOLE_TIMEOUT_S: Final = 2.0
 
 
 class Copy:
-    """What was read of the topics and partitions, and what of it is stale.
+    """Topics and partitions that were read, and which of them are stale.
 
     Attributes:
-        cluster: holds no brokers, and no states.
-        position: up to which the store's changes are known.
-        stale_topics: have to be read, or read again, with all of their partitions.
-        stale: partitions of other topics whose leadership has to be read again.
-        asked_ms: when the store was last asked what has changed, by the monotonic clock.
-        current_ms: the last moment at which nothing was stale; None until everything has been read once.
-        version: rises with every change of the copy.
-        whole: cleared while topics are being replaced, and some of them are missing.
+        cluster: without brokers and without states.
+        position: position in the store's change log.
+        stale_topics: to be read with all of their partitions.
+        stale: rows of other topics whose leadership is to be read.
+        asked_ms: monotonic time at which the changes were last read.
+        current_ms: monotonic time at which nothing was stale; None until everything has been read once.
+        version: incremented by every change of the copy.
+        whole: cleared while topics are being replaced and some of them are missing.
     """
 
     def __init__(self, cluster: Cluster, position: tuple[int, ...], topics: Collection[str]) -> None:
@@ -73,24 +72,24 @@ class Copy:
         return bool(self.stale_topics or self.stale)
 
     def note(self, changes: Changes) -> None:
-        """Some of what is held is stale."""
+        """Mark changed topics and partitions as stale."""
         self.position = changes.position
         self.stale_topics |= changes.topics
         at = self.cluster.table.rows_at(changes.partitions)
         self.stale.update(at[at != NO_ROW].tolist())
 
     def drop(self, topics: Collection[str]) -> None:
-        """Forget topics, whatever is known of them."""
+        """Remove topics from the copy."""
         self.cluster.remove_topics(topics)
         if self.stale:
-            # Their rows may be given to others.
+            # Their rows may be reused.
             self.stale.intersection_update(self.cluster.table.all().tolist())
 
     async def refresh(self, store: Store) -> None:
-        """Read a piece of what is stale.
+        """Read some of the stale topics or partitions.
 
         Raises:
-            StoreError: what was to be read may be half there; begin anew.
+            StoreError: the copy may be incomplete; start a new one.
         """
         if self.stale_topics:
             names = sorted(self.stale_topics)[:TOPICS_AT_ONCE]
@@ -112,13 +111,13 @@ class Copy:
         self.cluster.put_leaderships(at, await store.leaderships(_names(loaded)))
 
     async def settle(self, store: Store, listed: Collection[str]) -> list[str]:
-        """Bring up to date what is held, and drop what is not worth it: topics that are stale as a whole, or gone.
+        """Read stale partitions, and drop topics that are stale as a whole or gone.
 
         Args:
-            listed: all topics that there are.
+            listed: all topics in the store.
 
         Returns:
-            the topics that are left to be read, sorted.
+            The topics that remain to be read, sorted.
         """
         if self.stale:
             at = np.array(sorted(self.stale), np.intp)
@@ -129,7 +128,7 @@ class Copy:
         return sorted(set(listed) - {topic.name for topic in self.cluster.table.topics()})
 
     async def read_leaderships(self, store: Store, at: RowNumbers) -> None:
-        """Read leadership again; topics of which some is gone, or could not be read, are stale as a whole."""
+        """Read leadership again. A topic with a partition that is gone or unreadable becomes stale as a whole."""
         table = self.cluster.table
         found = await store.leaderships(table.names(at))
         self.cluster.put_leaderships(at, found)
@@ -139,12 +138,12 @@ class Copy:
 
 
 class View(NamedTuple):
-    """What an instance that stands by knows of the cluster.
+    """Read-only view of the cluster on a standby.
 
     Attributes:
-        cluster: for reading only; partitions and replicas have the states that a takeover would begin with.
-        copied: the copy itself, without states; the same object while the copy lives.
-        age_ms: for how long the copy may have been behind the store.
+        cluster: read-only; partitions and replicas have the states with which a takeover would start.
+        copied: the copy itself, without states; the same object for the life of the copy.
+        age_ms: upper bound of how far the copy is behind the store.
     """
 
     cluster: Cluster
@@ -153,17 +152,17 @@ class View(NamedTuple):
 
 
 class Standby(Handlers):
-    """See the module.
+    """Keeps the copy up to date, and returns it to a takeover or to readers.
 
     Args:
-        timers: by which the copy is looked at again.
+        timers: schedule the next read.
     """
 
     def __init__(self, context: ControllerContext, timers: Timers) -> None:
         super().__init__(context)
         self._timers = timers
         self._copy: Copy | None = None
-        self._current_ms = self.clock.monotonic_ms()  # when the copy was last up to date; before that: when it began
+        self._current_ms = self.clock.monotonic_ms()  # when the copy was last up to date, or when it was started
         self._viewing = asyncio.Lock()
         self._viewed: tuple[Copy, int, Cluster] | None = None
         self._surroundings: tuple[float, list[Broker], list[str]] | None = None
@@ -173,38 +172,38 @@ class Standby(Handlers):
 
     @property
     def copied(self) -> int:
-        """How many partitions the copy holds; 0 without one."""
+        """Number of partitions in the copy; 0 without a copy."""
         return 0 if self._copy is None else len(self._copy.cluster.table)
 
     @property
     def copy(self) -> Cluster | None:
-        """The copy, to be read only; None if there is none. It knows no brokers and no states."""
+        """The copy, read-only, without brokers and states; None if there is none."""
         return None if self._copy is None else self._copy.cluster
 
     @property
     def lag_ms(self) -> float:
-        """For how long the copy has not been up to date."""
+        """Time since the copy was last up to date."""
         return self.clock.monotonic_ms() - self._current_ms
 
     @property
     def stale(self) -> int:
-        """Topics and partitions that are left to be read."""
+        """Number of stale topics and partitions."""
         return 0 if self._copy is None else len(self._copy.stale_topics) + len(self._copy.stale)
 
     def begin(self) -> None:
-        """This instance stands by from now on, if it did not do so already."""
+        """Start to follow the store, unless this instance does already."""
         if self.settings.standby_interval_ms > 0 and not self._timers.is_set(StandbyDue()):
             self._current_ms = self.clock.monotonic_ms()
             self._timers.set(StandbyDue(), self.settings.standby_interval_ms)
 
     def forget(self) -> None:
-        """What was read does not count any more."""
+        """Drop the copy."""
         self._copy = None
         self._timers.cancel(StandbyDue())
 
     async def on_standby_due(self, event: StandbyDue) -> None:
         if self.epoch:
-            return  # we are the controller now
+            return  # this instance is the controller now
         try:
             if self._copy is None:
                 self._copy = await self._make()
@@ -217,22 +216,22 @@ class Standby(Handlers):
             self._timers.set(StandbyDue(), BEGIN_AGAIN_MS)
             if not isinstance(failed, StoreError):
                 raise
-            log.warning("the copy of the cluster is given up, and is made anew later: %s", failed)
+            log.warning("the standby's copy of the cluster is dropped and read again later: %s", failed)
             return
         copy = self._copy
         behind = copy is None or copy.is_stale
         if copy is not None and not behind:
             copy.current_ms = copy.asked_ms
             self._current_ms = self.clock.monotonic_ms()
-        # Behind whatever else waits: a pause, however short, would let nobody else go first.
+        # Queued behind other events even with a delay of 0.
         self._timers.set(StandbyDue(), 0 if behind else self.settings.standby_interval_ms)
 
     async def _make(self) -> Copy:
-        # The position first: what changes while we read is then told later, and read once more.
+        # The position first: changes during the read are then reported by the next one.
         asked_ms = self.clock.monotonic_ms()
         position = (await self.store.changes(None)).position
         topics = await self.store.topics()
-        log.info("this instance stands by, and reads %d topics beforehand", len(topics))
+        log.info("standby: reading %d topics in advance", len(topics))
         made = Copy(Cluster(self.cluster.controller_id, recovery=self.cluster.recovery), position, topics)
         made.asked_ms = asked_ms
         return made
@@ -240,22 +239,22 @@ class Standby(Handlers):
     async def _follow(self, copy: Copy) -> None:
         copy.asked_ms = self.clock.monotonic_ms()
         changes = await self.store.changes(copy.position)
-        # These are among the changes; nobody else takes them.
+        # Deleted topics are part of the changes; discard the separate list.
         self.store.take_deleted_topics()
         if changes.whole:
-            log.info("what changed in the store cannot be told; all of it is read again")
+            log.info("standby: the store cannot list the changes; reading everything again")
             self._copy = None
         else:
             copy.note(changes)
 
     async def view(self) -> View | None:
-        """The cluster as the copy has it; None without a copy that is complete.
+        """Returns the cluster as copied, or None without a complete copy.
 
-        Called by readers beside the event loop of the controller. Brokers and deletions, which the copy lacks, are read
+        Called by readers outside the controller's event loop. Brokers and deletions, which the copy lacks, are read
         from the store, at most once in `SURROUNDINGS_AGE_MS`.
 
         Raises:
-            StoreError: they cannot be read.
+            StoreError: brokers or deletions cannot be read.
         """
         async with self._viewing:
             now_ms = self.clock.monotonic_ms()
@@ -279,12 +278,12 @@ class Standby(Handlers):
             return View(self._viewed[2], copy.cluster, self.clock.monotonic_ms() - copy.current_ms)
 
     async def hand_over(self) -> Copy:
-        """The copy, with everything noted that was written up to now; an empty one, if there is none to rely on.
+        """Returns the copy with all changes up to now marked as stale, or an empty copy if it is not reliable.
 
-        Nothing is kept here.
+        The standby keeps no reference to it.
 
         Raises:
-            StoreError: our session, and with it our controllership, has ended.
+            StoreError: the store session, and so the controllership, has ended.
         """
         copy, self._copy = self._copy, None
         self._timers.cancel(StandbyDue())
@@ -294,17 +293,17 @@ class Standby(Handlers):
             except StoreError as failed:
                 if failed.remedy is Remedy.RESIGN:
                     raise
-                log.warning("what changed in the store could not be told: %s", failed)
+                log.warning("the store could not list the changes: %s", failed)
             else:
                 if not changes.whole:
                     copy.note(changes)
                     return copy
-            log.info("what was read while standing by cannot be relied on; all of it is read again")
+            log.info("the standby's copy is not reliable; reading everything again")
         return Copy(Cluster(self.cluster.controller_id, recovery=self.cluster.recovery), (), ())
 
 
 def _for_reading(known: Cluster, brokers: Sequence[Broker], deletions: Sequence[str]) -> Cluster:
-    """A cluster with the states in which a takeover would begin, over the rows of a copy."""
+    """Returns a cluster over the rows of a copy, with the states with which a takeover would start."""
     shown = Cluster(known.controller_id, recovery=known.recovery)
     shown.table = known.table.for_reading()
     shown.reassigning = set(known.reassigning)

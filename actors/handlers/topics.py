@@ -1,4 +1,4 @@
-"""Topics come and vanish; what the controller does then.
+"""Handlers of topics that are created, removed, or whose configuration changes.
 
 Source: the classic controller's processTopicChange, onNewPartitionCreation.
 """
@@ -33,20 +33,20 @@ log = logger(__name__)
 ABSENT, NEW = PartitionState.ABSENT, PartitionState.NEW
 ONLINE, OFFLINE = PartitionState.ONLINE, PartitionState.OFFLINE
 
-# A topic's rows are found by partition number, four bytes for each up to the highest. No entry that fits a store has
-# as many partitions as this; a higher number is a mistake, and would cost 4 MiB of memory and more.
+# The index of a topic has four bytes per partition number up to the highest. No entry that fits a store has this many
+# partitions; a higher number is a mistake and would cost 4 MiB or more.
 PARTITION_LIMIT: Final = 1 << 20
 
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
 class TopicEvents(Handlers):
-    """See the module.
+    """Creates partitions of new topics and removes topics that are gone from the store.
 
     Args:
-        unclean: gets what the store says for all brokers.
-        deletion: has the topics that waited for it and are gone.
-        hosting: sees new partitions before anybody acts on them.
+        unclean: receives the stored default for all brokers.
+        deletion: processes queued topics that are gone.
+        hosting: rewrites assignments of new partitions that name controllers.
     """
 
     def __init__(self, context: ControllerContext, unclean: Unclean, deletion: Deletion, hosting: Hosting) -> None:
@@ -68,7 +68,7 @@ class TopicEvents(Handlers):
         listed = await self.store.topics()
         known = {topic.name for topic in table.topics()}
         queued = self.cluster.topics_to_delete
-        # Forgotten before anything is waited for: they are not taken twice. Those that are listed came again.
+        # Removed before the first await, since the store reports them once. Those that are listed were created again.
         gone = known.difference(listed) | known.intersection(self.store.take_deleted_topics())
         vanished = sorted(gone - queued)
         self.forget_topics(vanished)
@@ -83,31 +83,31 @@ class TopicEvents(Handlers):
         log.info("topics: %d new, %d gone", len(new), len(gone))
 
     async def create(self, names: list[str]) -> None:
-        """New topics begin. Those that are gone again, or cannot be read, stay unknown, and so are looked at again."""
+        """Create the partitions of new topics. A topic that cannot be read stays unknown and is retried."""
         loaded = await self.load_topics(names)
         for ref in loaded.topics:
             self.history.add(TopicEvent(what="created", topic=ref.name, controller_epoch=self.epoch))
         await self.create_partitions(loaded)
 
     async def create_partitions(self, loaded: Assignments) -> None:
-        """New partitions, whose assignments have been put, get their first leaders."""
+        """Elect the first leaders of new partitions, whose assignments are in the table."""
         table = self.cluster.table
         at = table.rows_at(Names(loaded.topics, loaded.topic, loaded.partition))
         await self.hosting.rewrite(at)
-        # One that had no replicas until now is NEW already.
+        # A partition that had no replicas until now is NEW already.
         await self.move(Move(at[table.rows(at).state == ABSENT], NEW))
         await self.move_replicas(at, ReplicaState.NEW)
         await self.move(Move(at, ONLINE, Election.OFFLINE))
         await self.move_replicas(at, ReplicaState.ONLINE)
 
     async def load_topics(self, names: list[str]) -> Assignments:
-        """Read topics and put what is assigned; topics without an id get one.
+        """Read the assignments of topics into the table; topics without an id are given one.
 
         Returns:
-            what was put; topics that are gone, or cannot be read, are left out.
+            The assignments read, without topics that are gone or cannot be decoded.
 
         Raises:
-            StoreError: nothing was put.
+            StoreError: the table has not changed.
         """
         loaded = await self.store.assignments(names)
         if self.settings.level.topic_ids:
@@ -118,7 +118,7 @@ class TopicEvents(Handlers):
         return loaded
 
     async def _with_ids(self, loaded: Assignments) -> Assignments:
-        """Topics without an id are written with one, before anything is known of them; without those that are gone."""
+        """Write ids for topics that have none. Returns the assignments with the ids, without topics that are gone."""
         refs = list(loaded.topics)
         nameless = [at for at, ref in enumerate(refs) if not any(ref.id)]
         held: dict[str, dict[int, Assignment]] = {refs[at].name: {} for at in nameless}
@@ -143,7 +143,7 @@ class TopicEvents(Handlers):
         if topic is None or config.get(UNCLEAN, "").strip().lower() != "true":
             return
         at = common(self.cluster.table.in_state(NEW, OFFLINE), self.cluster.table.rows_of(topic))
-        log.info("topic %s allows unclean elections: %d of its partitions want a leader", event.topic, len(at))
+        log.info("topic %s allows unclean elections: %d of its partitions have no leader", event.topic, len(at))
         await self.move(Move(at, ONLINE, Election.OFFLINE))
 
     async def on_default_config_changed(self, event: DefaultConfigChanged) -> None:
@@ -153,12 +153,12 @@ class TopicEvents(Handlers):
             await self.elect_offline()
 
     async def read_default_config(self) -> None:
-        """Follow what the store says for all brokers; nobody is elected by this."""
+        """Read the stored default for unclean elections. Elects no leaders."""
         before = self._unclean.default
         self._unclean.stored = _stored_default(await self.store.default_config())
         after = self._unclean.default
         if after != before:
-            log.info("unclean elections are %s by default from now on", "allowed" if after else "forbidden")
+            log.info("unclean elections are now %s by default", "allowed" if after else "forbidden")
 
     async def on_topic_creation_requested(self, event: TopicCreationRequested) -> TopicRef:
         topic, assignment = check_creation(event, self.cluster)
@@ -170,34 +170,34 @@ class TopicEvents(Handlers):
 
 
 def _stored_default(config: Mapping[str, str]) -> bool | None:
-    """None where nothing is said, or nothing that makes sense.
+    """Returns the stored default, or None if it is absent or not a boolean.
 
-    Source: DynamicBrokerConfig.removeInvalidConfigs, which passes over a value that is no boolean.
+    Source: DynamicBrokerConfig.removeInvalidConfigs, which ignores a value that is not a boolean.
     """
     text = config.get(UNCLEAN)
     if text is None:
         return None
     said = _BOOLEANS.get(text.strip().lower())
     if said is None:
-        log.warning("%s=%r, set for all brokers, is neither true nor false and is passed over", UNCLEAN, text)
+        log.warning("%s=%r, set for all brokers, is neither true nor false and is ignored", UNCLEAN, text)
     return said
 
 
 def bounded(loaded: Assignments) -> Assignments:
-    """Without partitions whose number no topic can have."""
+    """Returns the assignments without partition numbers at or above `PARTITION_LIMIT`."""
     fits = loaded.partition < PARTITION_LIMIT
     if fits.all():
         return loaded
     topic, partition = loaded.topic[~fits][0], loaded.partition[~fits][0]
     log.warning(
-        "%d partitions are passed over, their numbers are above %d; the first: %s-%d",
+        "%d partitions are ignored, their numbers are above %d; the first: %s-%d",
         int(np.count_nonzero(~fits)), PARTITION_LIMIT - 1, loaded.topics[topic].name, partition,
     )  # fmt: skip
     return loaded.take(fits)
 
 
 def _without_topics(loaded: Assignments, gone: list[int]) -> Assignments:
-    """Without the topics at the indices `gone`."""
+    """Returns the assignments without the topics at the indices `gone`."""
     if not gone:
         return loaded
     stays = ~np.isin(np.arange(len(loaded.topics)), gone)
@@ -207,6 +207,6 @@ def _without_topics(loaded: Assignments, gone: list[int]) -> Assignments:
 
 
 def reassigned(loaded: Assignments) -> Iterable[tuple[TopicPartition, Assignment]]:
-    """The partitions that are being reassigned."""
+    """Returns the partitions that are being reassigned."""
     moving = some(loaded.adding | loaded.removing)
     return loaded.take(moving).items()

@@ -432,7 +432,7 @@ async def test_the_mark_of_an_unknown_topic_is_taken_away(caplog: pytest.LogCapt
         assert await b.store.real.deletions() == []
         assert b.replicas("foo") == dict.fromkeys(BROKERS, ONLINE)
         assert b.queued == set()
-        assert "there are no such topics: other" in caplog.text
+        assert "the topics do not exist: other" in caplog.text
 
 
 @pytest.mark.scenario(197)

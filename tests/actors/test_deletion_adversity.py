@@ -155,7 +155,7 @@ async def test_of_many_topics_those_that_are_in_the_way_are_tried_again_and_told
 
         assert b.queued == b.cluster.deletion_unsure == {"bar", "foo"}
         assert [said for said in caplog.messages if "could not be deleted" in said] == [
-            f"topic {name} could not be deleted from the store, and will be again: {name} is still there"
+            f"topic {name} could not be deleted from the store, retrying: {name} is still there"
             for name in ("bar", "foo")
         ]
         assert "1 topics are deleted: baz" in caplog.messages
