@@ -9,6 +9,7 @@ Source: the classic controller's ControllerEventManager.
 """
 
 import asyncio
+import dataclasses
 from typing import Any, Final
 
 from kactl.errors import ControllerMoved, IllegalState, KactlError, NotController, SessionExpired, StoreError
@@ -22,24 +23,25 @@ from .event_stats import EventStats
 from .handlers.base import ControllerContext
 from .handlers.registry import AllHandlers
 from .machines.unclean import Unclean
+from .preemption import Preemption
 
 log = logger(__name__)
 
 # How often an event is tried while the store fails for the moment, and the first pause; each further one is longer.
 STORE_TRIES: Final = 4
 STORE_BACKOFF_MS: Final = 200
-# When an event that was abandoned is looked at again: what it spoke of may not be told a second time.
+# The pause before an abandoned event is handled again: its change may not be notified a second time.
 LOOK_AGAIN_MS: Final = 10_000
-# Answers of brokers for which nobody waits are handled in the middle of a large event only if it goes on for so long:
-# its next chunk is not planned before they are handled, though the store could be writing it meanwhile.
+# Responses of brokers preempt a large event only after this time: its next chunk is not planned before they are
+# handled, though the store could be writing it meanwhile.
 BETWEEN_AFTER_MS: Final = 100
-# For how long small events are expected after the last one.
-BRISK_MS: Final = 1_000.0
-# For how much longer than a large event went on it may be held up.
-RECESS_SHARE: Final = 4
+# Small events are expected for this long after the last one.
+HIGH_RATE_MS: Final = 1_000.0
+# At a yield point small events may take this many times as long as the large event ran since the one before.
+PREEMPTION_SHARE: Final = 4
 
 
-class ControllerLoop(Actor[Event]):
+class ControllerLoop(Actor[Event], Preemption):
     """See the module. Owns the cluster and lends it to a machine for as long as it waits for it.
 
     Args:
@@ -48,6 +50,7 @@ class ControllerLoop(Actor[Event]):
 
     def __init__(self, context: ControllerContext, *, telemetry: Telemetry, unclean: Unclean) -> None:
         super().__init__("controller", now=context.clock.monotonic_ms, lane=_turn_of)
+        context = dataclasses.replace(context, preemption=self)
         self.context = context
         self.cluster = context.cluster
         self.store = context.store
@@ -55,10 +58,7 @@ class ControllerLoop(Actor[Event]):
         self.telemetry = telemetry
         self.state = ControllerState.IDLE
         self.turns = EventStats(context.clock)
-        context.preemption.is_due = self._is_recess_due
-        context.preemption.yield_point = self._hold_recess
-        context.preemption.is_high_rate = self._is_brisk
-        self._asked_ms = -BRISK_MS  # when the last small event came to its turn for which somebody waited
+        self._asked_ms = -HIGH_RATE_MS  # when the last small event came to its turn for which somebody waited
         self._resumed_ms = 0.0  # when the event in hand began, or was last held up
         self._over: Exception | None = None  # what a small event has met that ends the large one
         self._later: dict[Event, asyncio.Task[None]] = {}
@@ -174,33 +174,27 @@ class ControllerLoop(Actor[Event]):
 
     # -- small events in the middle of a large one ---------------------------------------------------------------------
 
-    def _is_recess_due(self) -> bool:
-        """Whether the event in hand is to be held up at its next boundary."""
+    def is_due(self) -> bool:
         waits = self.inbox.in_lane(Priority.HIGH) or self.inbox.oldest_ms_in(Priority.LOW) >= BETWEEN_AFTER_MS
-        return bool(waits) and self._may_hold()
+        return bool(waits) and self._may_preempt()
 
-    def _is_brisk(self) -> bool:
-        return self.clock.monotonic_ms() - self._asked_ms < BRISK_MS
+    def is_high_rate(self) -> bool:
+        return self.clock.monotonic_ms() - self._asked_ms < HIGH_RATE_MS
 
-    def _may_hold(self) -> bool:
-        """Not in the middle of a takeover, nor in that of an event that was let in itself; and not if the
-        controllership is about to end or change: nothing may overtake that."""
+    def _may_preempt(self) -> bool:
+        """Returns False during a takeover and during a small event, and if the end of the controllership waits, which
+        nothing may overtake."""
         if self.turns.depth != 1 or not (self.is_active and self.controllership.ready):
             return False
         return not any(entry.message.on_standby for entry in self.inbox.in_lane(Priority.EXCLUSIVE))
 
-    async def _hold_recess(self) -> None:
-        """Handle small events that wait, for as long as they may take; see `preemption`.
-
-        Raises:
-            ControllerMoved, IllegalState: one of them has met what ends our controllership.
-        """
+    async def run_small_events(self) -> None:
         began_ms = yielded_ms = self.clock.monotonic_ms()
-        share_ms = RECESS_SHARE * (began_ms - self._resumed_ms)
+        share_ms = PREEMPTION_SHARE * (began_ms - self._resumed_ms)
         waiting = len(self.inbox.in_lane(Priority.HIGH)) + len(self.inbox.in_lane(Priority.LOW))
-        # No more than wait now: what they bring about comes at the next boundary.
+        # Events that these bring about are left for the next yield point.
         for _ in range(waiting):
-            taken = self.inbox.take_from(Priority.HIGH, Priority.LOW) if self._may_hold() else None
+            taken = self.inbox.take_from(Priority.HIGH, Priority.LOW) if self._may_preempt() else None
             if taken is None:
                 break
             await self._one(*taken)

@@ -1,43 +1,40 @@
-"""Small events in the middle of a large one.
+"""Preemption: small events are handled in the middle of a large one.
 
-The controller handles one event to its end before the next. One that concerns a hundred thousand partitions takes a
-while, and whoever asks for a single election meanwhile would wait for all of it. So a large event is held up between
-two of its chunks: nothing of it is on its way then, what it has decided is kept, applied and sent, and of the rest
-nothing was begun. To whatever is handled now it is as if the rest had not been looked at yet; and the rest is gathered
-anew afterwards, and what was decided meanwhile is not decided again.
+The controller handles one event completely before the next starts. An event that concerns a hundred thousand partitions
+takes long, and a request for a single election would wait for all of it. A large event therefore yields between two of
+its chunks, at explicit yield points (`ControllerContext.yield_point`). Nothing of it is in flight there: what it has
+decided is committed, applied and sent, and of the rest nothing was begun. A small event finds the cluster as if the
+rest had not been looked at yet. Afterwards the rows of the rest are read anew, so that nothing is decided twice.
 
     BrokersChanged    chunk 1, 2 ┐                     ┌ chunk 3, 4 ...
-    ElectionRequested            └ to its end ─ answer ┘
+    ElectionRequested            └ handled ─ response  ┘
 
-What may be handled so says its `priority`; see `kactl.messages.events.Priority`. How long it may take all together is
-bounded, so that a flood of small events
-delays the large one, and does not starve it: four times as long as the large one took since it
-was last held up, so that at least a fifth of the time is its own; but one event at least. Under any lesser load they
-are all handled, since a small event may well be a write that is forced to disk, as a chunk is.
+The `priority` of an event determines whether it may preempt; see `kactl.messages.events.Priority`. The time of small
+events is bounded, so that a flood of them delays the large event without starving it: at one yield point they may take
+four times as long as the large event ran since the one before, so that at least a fifth of the time is its own. At
+least one event is handled at each. Under any lower load all of them are handled, since a small event may well be a
+write that is forced to disk, as a chunk is.
 """
-
-from collections.abc import Awaitable, Callable
-
-
-def never() -> bool:
-    return False
-
-
-async def _nothing() -> None:
-    """There is no loop that could hold anything."""
 
 
 class Preemption:
-    """What a handler of a large event knows of it. Given by the loop; without one there is never anything to hold for.
+    """Preemption of the event in progress; this one never occurs. The controller has its own."""
 
-    Attributes:
-        is_brisk: whether small events have come lately, so that more of them are likely.
-        is_due: whether a small event waits that should not wait any longer.
-        hold: handle small events; to be called where nothing is on its way. Raises what ended the controllership, or
-            must end it: the large event is over then.
-    """
+    def is_due(self) -> bool:
+        """Returns whether a small event waits that should not wait any longer."""
+        return False
 
-    def __init__(self) -> None:
-        self.is_high_rate: Callable[[], bool] = never
-        self.is_due: Callable[[], bool] = never
-        self.yield_point: Callable[[], Awaitable[None]] = _nothing
+    def is_high_rate(self) -> bool:
+        """Returns whether small events have arrived lately, so that more are likely."""
+        return False
+
+    async def run_small_events(self) -> None:
+        """Handle small events that wait. To be called where nothing of the large event is in flight.
+
+        Raises:
+            ControllerMoved, IllegalState: a small event ended the controllership, or must end it. The large event is
+                over.
+        """
+
+
+NEVER = Preemption()

@@ -7,7 +7,7 @@ from typing import Any, Final
 from kactl.actors.actor import Ref
 from kactl.actors.machines.messages import Move, Moved, MoveReplicas
 from kactl.actors.machines.outbox import BrokerChannels
-from kactl.actors.preemption import Preemption
+from kactl.actors.preemption import NEVER, Preemption
 from kactl.clock import Clock
 from kactl.config.protocol_level import LATEST, ProtocolLevel
 from kactl.machines.election import Election
@@ -88,7 +88,19 @@ class ControllerContext:
     clock: Clock
     settings: Settings
     enqueue: Callable[[Event], None]
-    preemption: Preemption = dataclasses.field(default_factory=Preemption)
+    preemption: Preemption = NEVER
+
+    async def yield_point(self) -> None:
+        """Handle small events if one waits that should not wait any longer; see `preemption`.
+
+        To be called where nothing of the event in progress is in flight. What was known of the cluster may have changed
+        afterwards.
+
+        Raises:
+            ControllerMoved, IllegalState: a small event ended the controllership. The event in progress is over.
+        """
+        if self.preemption.is_due():
+            await self.preemption.run_small_events()
 
 
 # Handles one event completely. The result is the response to a `ControllerRequest`.
@@ -119,7 +131,7 @@ class Handlers:
         return self.cluster.fence.epoch
 
     async def move(self, move: Move) -> Moved:
-        """Move partitions. Returns the result for all of them, or for the first ones if `move.pause` ended the move."""
+        """Move partitions. Returns the result for all of them, or for the first ones if a small event preempted it."""
         moved: Moved = await self.partitions.ask(move)
         if move.target is PartitionState.ONLINE and self.cluster.reassigning:
             self._complete_first_led(moved)
@@ -144,12 +156,11 @@ class Handlers:
 
         Rows may change meanwhile. `move.wanted` selects those that are still to be moved.
         """
-        preemption = self.context.preemption
-        move = dataclasses.replace(move, pause=preemption.is_due)
+        move = dataclasses.replace(move, preemption=self.context.preemption)
         parts: list[Moved] = []
         while True:
-            await self.run_small_events()
-            parts.append(await self.move(dataclasses.replace(move, high_rate=preemption.is_high_rate())))
+            await self.context.yield_point()
+            parts.append(await self.move(move))
             move = move.rest(len(parts[-1].at))
             if not len(move.at):
                 return Moved.of(parts)
@@ -158,11 +169,10 @@ class Handlers:
         self, at: RowNumbers, target: ReplicaState, brokers: frozenset[int] | None = None
     ) -> None:
         """Move any number of replicas and handle small events between two chunks."""
-        preemption = self.context.preemption
-        move = MoveReplicas(at, target, brokers, pause=preemption.is_due)
+        move = MoveReplicas(at, target, brokers, preemption=self.context.preemption)
         while len(move.at) and (brokers is None or brokers):
-            await self.run_small_events()
-            move = move.rest(await self.replicas.ask(dataclasses.replace(move, high_rate=preemption.is_high_rate())))
+            await self.context.yield_point()
+            move = move.rest(await self.replicas.ask(move))
 
     async def introduce(self, brokers: frozenset[int], at: RowNumbers) -> None:
         """Move the replicas of `brokers` in some rows to ONLINE and send each broker all of them in one LeaderAndIsr.
@@ -174,11 +184,6 @@ class Handlers:
         """
         if brokers and len(at):
             await self.replicas.ask(MoveReplicas(at, ReplicaState.ONLINE, brokers, whole=True))
-
-    async def run_small_events(self) -> None:
-        """Handle small events, if one is due."""
-        if self.context.preemption.is_due():
-            await self.context.preemption.yield_point()
 
     async def elect_offline(self) -> Moved:
         """Elect leaders for all partitions without one, except those of topics queued for deletion."""

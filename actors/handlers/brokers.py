@@ -91,7 +91,7 @@ class BrokerEvents(Handlers):
             self.channels.add(registered[broker])
         if new:
             # Not between the registration and the first full LeaderAndIsr; see `on_broker_startup`.
-            await self.run_small_events()
+            await self.context.yield_point()
             with self._or_found_again():
                 cluster.add_brokers(registered[broker] for broker in new)
                 await self._hosting.brokers_came()
@@ -100,7 +100,7 @@ class BrokerEvents(Handlers):
             with self._or_found_again():
                 cluster.remove_brokers(bounced)
                 await self._brokers_failed(bounced)
-                await self.run_small_events()
+                await self.context.yield_point()
                 cluster.add_brokers(registered[broker] for broker in bounced)
                 await self._brokers_started(bounced, "bounced")
         if dead:

@@ -19,9 +19,12 @@ from typing import Any, Final, TypeVar
 
 from kactl.clock import Clock
 
-from ..preemption import never
-
 T = TypeVar("T")
+
+
+def never() -> bool:
+    return False
+
 
 # Send the requests of this many chunks at once, unless they take so long that brokers would wait for changes that are
 # committed already. A request to each of thirty brokers costs as much as a thousand partitions.

@@ -13,6 +13,7 @@ from kactl.stores.base import Store
 from kactl.telemetry.event_log import History
 
 from ..actor import Actor
+from ..preemption import Preemption
 from .chunks import WHOLE, SendBuffer, chunks
 from .commit import Committer
 from .outbox import Outbox
@@ -25,10 +26,7 @@ class Large(Protocol):
     def at(self) -> RowNumbers: ...
 
     @property
-    def pause(self) -> Callable[[], bool]: ...
-
-    @property
-    def high_rate(self) -> bool: ...
+    def preemption(self) -> Preemption: ...
 
 
 M = TypeVar("M", bound=Large)
@@ -83,11 +81,12 @@ class Machine(Actor[M]):
         failures = self.committer.failures
 
         def stop() -> bool:
-            return self.committer.failures > failures or move.pause()
+            return self.committer.failures > failures or move.preemption.is_due()
 
         self.batch.begin()
         try:
-            async with chunks(len(move.at), self.chunk, write, stop=stop, high_rate=move.high_rate) as written:
+            high_rate = move.preemption.is_high_rate()
+            async with chunks(len(move.at), self.chunk, write, stop=stop, high_rate=high_rate) as written:
                 yield written if whole else self._send_portions(written)
         except (ControllerMoved, StoreError):
             raise

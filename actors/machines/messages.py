@@ -11,7 +11,7 @@ from kactl.model import PartitionState, ReplicaState
 from kactl.state.change import Refusal
 from kactl.state.rows import Bools, Bytes, RowNumbers, Rows
 
-from ..preemption import never
+from ..preemption import NEVER, Preemption
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -21,16 +21,14 @@ class Move:
     Attributes:
         wanted: which of the rows still want it when their turn comes, bool[n]; the others are left as they are. None:
             all do.
-        pause: whether to leave the rest for now; asked between chunks.
-        brisk: let a pause come soon.
+        preemption: if it is due between two chunks, the rest is left for another call.
     """
 
     at: RowNumbers
     target: PartitionState
     election: Election | None = None
     wanted: Callable[[Rows], Bools] | None = None
-    pause: Callable[[], bool] = never
-    high_rate: bool = False
+    preemption: Preemption = NEVER
 
     def rest(self, done: int) -> "Move":
         """The same for the rows behind the first `done`."""
@@ -79,8 +77,8 @@ class MoveReplicas:
     Attributes:
         brokers: whose; None: those of all assigned brokers.
         which: bool[W, n], in place of `brokers`: just these, by slot. Slots that were added since are passed over.
-        pause: whether to leave the rest for now; asked between chunks. The answer is how many rows are done.
-        brisk: let a pause come soon.
+        preemption: if it is due between two chunks, the rest is left for another call. The result is the number of rows
+            that are done.
         whole: send one request of each kind to each broker after the last chunk, not one for each portion.
     """
 
@@ -88,8 +86,7 @@ class MoveReplicas:
     target: ReplicaState
     brokers: frozenset[int] | None = None
     which: Bools | None = None
-    pause: Callable[[], bool] = never
-    high_rate: bool = False
+    preemption: Preemption = NEVER
     whole: bool = False
 
     def rest(self, done: int) -> "MoveReplicas":

@@ -12,8 +12,8 @@ from kactl.actors.machines.chunks import (
     PORTION_MS,
     SendBuffer,
     chunks,
+    never,
 )
-from kactl.actors.preemption import never
 from tests.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
