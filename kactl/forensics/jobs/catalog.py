@@ -160,7 +160,7 @@ def find(name: str) -> Job:
     for job in JOBS:
         if job.name == name:
             return job
-    raise NoSuchJob("job", f"there is no job {name}: the jobs are {', '.join(each.name for each in JOBS)}")
+    raise NoSuchJob("job", f"there is no job {name}: the jobs are {', '.join(job.name for job in JOBS)}")
 
 
 def wanted(only: Collection[str] | None) -> tuple[Job, ...]:
@@ -169,7 +169,7 @@ def wanted(only: Collection[str] | None) -> tuple[Job, ...]:
     Raises:
         NoSuchJob: a name is unknown.
     """
-    names = {each.name for each in JOBS} if only is None else {find(name).name for name in only}
+    names = {job.name for job in JOBS} if only is None else {find(name).name for name in only}
     for job in reversed(JOBS):
         if job.name in names:
             names |= needs(job)

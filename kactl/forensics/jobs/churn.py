@@ -1,4 +1,4 @@
-"""How much leaders and ISRs moved, by the hour; `flapping.py` has the same by partition."""
+"""Job `churn`: elections and ISR changes by hour; `flapping` has the same by partition."""
 
 from typing import Final
 
@@ -13,27 +13,28 @@ from .moves import KEY, elections, isr_course
 
 COLUMNS: Final = (
     Column("hour", TIME, "the hour's beginning"),
-    Column("elections", LONG, "leaders that took over from another one, or from nobody"),
-    Column("planned", LONG, "of them, those that somebody wanted"),
+    Column("elections", LONG, "leaders that took over from another one, or from none"),
+    Column("planned", LONG, "of them, those that were requested"),
     Column("forced", LONG, "of them, those after a failure"),
-    Column("partitions", LONG, "partitions that they concerned"),
-    Column("shrinks", LONG, "ISRs that lost somebody"),
-    Column("expands", LONG, "ISRs that won somebody"),
+    Column("partitions", LONG, "partitions with an election"),
+    Column("shrinks", LONG, "ISR changes that removed a replica"),
+    Column("expands", LONG, "ISR changes that added a replica"),
     Column("most_in_a_minute", LONG, "elections in its worst minute"),
-    Column("storm", BOOL, "whether that minute had many times what is usual in these logs; see `churn.STORM_FACTOR`"),
+    Column("storm", BOOL, "whether that minute had many times the usual number; see `churn.STORM_FACTOR`"),
 )
-# A minute is a storm if it has at least so many elections, and so many times the median of all minutes with any. A
-# broker of a small cluster that restarts stays below the one; hourly rebalancing of leaders below the other.
+# A minute is a storm if it has at least this many elections, and this many times the median of all minutes with any. A
+# broker restart in a small cluster stays below the floor; hourly rebalancing of leaders stays below the factor.
 STORM_FLOOR: Final = 50
 STORM_FACTOR: Final = 10
-# With fewer minutes than these nothing is usual, and the floor alone decides: logs of one bad night have no other.
+# With fewer minutes than these the median means nothing, and the floor alone decides: logs of one incident have no
+# other minutes.
 USUAL_MINUTES: Final = 10
 
 
 def churn(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> DataFrame:
-    """The hours in which anything moved.
+    """Return the hours with any election or ISR change.
 
-    Elections are leaderships, of which there is one for each epoch; changes of ISRs are those of `moves.isr_course`.
+    Elections are rows of `leadership`, one for each epoch; ISR changes are those of `moves.isr_course`.
     """
     moved = _moves(leadership, states, timed)
     sums = ("elections", "planned", "forced", "shrinks", "expands")
@@ -55,12 +56,12 @@ def churn(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> DataFra
     return (
         hours.join(concerned, "hour", "left")
         .withColumns({"partitions": f.coalesce("partitions", f.lit(0)), "storm": many & unusual})
-        .select(*(each.name for each in COLUMNS))
+        .select(*(column.name for column in COLUMNS))
     )
 
 
 def _moves(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> DataFrame:
-    """One row for each election and each change of an ISR: the key, `at`, and 1 in the columns it counts in."""
+    """One row for each election and each ISR change: the key, `at`, and 1 in the columns that count it."""
     nothing = f.lit(0).cast("long")
     elected = elections(leadership).select(
         *KEY,
@@ -84,7 +85,7 @@ def _moves(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> DataFr
 
 
 def _usual(minutes: DataFrame) -> Value:
-    """Elections in a minute that has any, as a median over all of the logs; 0 if that tells nothing."""
+    """Median number of elections in a minute with any, over all logs; 0 if there are too few minutes."""
     busy = minutes.where("elections > 0")
     median = f.when(f.count("*") >= USUAL_MINUTES, f.median("elections")).otherwise(f.lit(0.0))
     return busy.agg(median.alias("usual")).scalar()
@@ -92,7 +93,7 @@ def _usual(minutes: DataFrame) -> Value:
 
 JOB: Final = Job(
     name="churn",
-    description="How much leaders and ISRs moved in each hour.",
+    description="Elections and ISR changes of each hour.",
     needs=("leadership", "states", "timed"),
     columns=COLUMNS,
     run=churn,

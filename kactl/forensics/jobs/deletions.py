@@ -1,4 +1,4 @@
-"""Topics that were deleted, or should have been."""
+"""Job `deletions`: topics that were deleted, or whose deletion did not finish."""
 
 from typing import Final
 
@@ -15,20 +15,20 @@ from .lines import NEW, is_a
 
 COLUMNS: Final = (
     Column("topic", TEXT, "the topic; its id if no line has its name"),
-    Column("asked_at", TIME, "when its deletion was asked for; null if no line says it, as with KRaft"),
+    Column("asked_at", TIME, "when its deletion was requested; null if no line states it, as with KRaft"),
     Column("started_at", TIME, "when its replicas began to be stopped, the last time"),
-    Column("done_at", TIME, "when it was gone; null if no line says it"),
-    Column("span_ms", LONG, "from asked until done, or until the controllers' logs end; null if either is unknown"),
-    Column("restarts", LONG, "how often it was started again"),
-    Column("halts", LONG, "how often it was halted"),
-    Column("reason", TEXT, "why, the last time, in the controller's words"),
+    Column("done_at", TIME, "when it was deleted; null if no line states it"),
+    Column("span_ms", LONG, "from request until done, or until the controllers' logs end; null if either is unknown"),
+    Column("restarts", LONG, "number of times it was restarted"),
+    Column("halts", LONG, "number of times it was halted"),
+    Column("reason", TEXT, "reason of the last halt, as the controller logged it"),
     Column("blocked_by", IDS, "brokers with replicas that were dead, could not be stopped, or were being reassigned"),
     Column("finished", BOOL, "whether it was deleted within the logs"),
 )
 STARTED: Final = "ReplicaDeletionStarted"
 SUCCESSFUL: Final = "ReplicaDeletionSuccessful"
 INELIGIBLE: Final = "ReplicaDeletionIneligible"
-# Lines that are about a deletion, and say that there is one.
+# Types of lines that show a deletion.
 _SAID: Final = (
     EventType.DELETION_ASKED,
     EventType.DELETION_HANDLED,
@@ -44,14 +44,14 @@ _REPLICA: Final = r"Replica=(\d+)\]"
 
 
 def deletions(timed: DataFrame) -> DataFrame:
-    """One row for each deletion of a topic; a name that was used again may have several.
+    """Return one row for each deletion of a topic; a name that was used again may have several.
 
-    A deletion ends with the line that says so, and if that is missing, with the birth of another topic of this name.
-    Who blocks it is told by dead replicas that the controller names, by replicas whose deletion failed, and, of
-    deletions that never ended, by those that were asked to delete a replica and never answered; the latter two are
-    only in logs at TRACE. A deletion that began before the logs has what is in them.
+    A deletion ends with the line that states it, or if that is missing, with the creation of another topic of this
+    name. The blocking brokers follow from dead replicas that the controller names, from replicas whose deletion failed,
+    and, for unfinished deletions, from brokers that never confirmed the deletion of a replica; the latter two are only
+    logged at TRACE. A deletion that began before the logs includes what the logs contain.
     """
-    told = _told(timed)
+    told = _lines(timed)
     before = Window.partitionBy("topic").orderBy("at", "ends").rowsBetween(Window.unboundedPreceding, -1)
     numbered = told.withColumn("number", f.coalesce(f.sum("ends").over(before), f.lit(0)))
     last = timed.where(f.col("role") == Role.CONTROLLER).agg(f.max("at")).scalar()
@@ -73,10 +73,10 @@ def deletions(timed: DataFrame) -> DataFrame:
 
 
 def signs(timed: DataFrame) -> DataFrame:
-    """The lines about deletions, one row for each topic that a line names.
+    """Return the lines about deletions, one row for each topic in a line.
 
     Returns:
-        topic, at, type, reason, and brokers: of the dead replicas that it names, else null.
+        topic, at, type, reason, and brokers: those of the dead replicas that the line names, else null.
     """
     said = timed.where(is_a(*_SAID) & f.col("at").isNotNull() & ~is_a(EventType.TOPIC_REMOVED))
     dead = f.when(
@@ -101,22 +101,22 @@ def signs(timed: DataFrame) -> DataFrame:
 
 
 def topic_names(timed: DataFrame) -> DataFrame:
-    """topic_id and topic: KRaft's records have only the id."""
+    """Returns topic_id and topic: KRaft's records have only the id."""
     both = timed.where(f.col("topic").isNotNull() & f.col("topic_id").isNotNull())
     return both.groupBy("topic_id").agg(f.min("topic").alias("topic"))
 
 
 def _names() -> Value:
-    """The topics that a line lists, in whatever collection; the last one of a list that was cut off is no name."""
+    """The topics that a line lists, in any collection syntax; the last, truncated one of a long list is dropped."""
     listed = f.split(f.regexp_replace("topic", r"^\w+\(|\)$", ""), ",")
     whole = f.when(f.octet_length("topic") >= TEXT_LIMIT, f.slice(listed, 1, f.size(listed) - 1)).otherwise(listed)
     return f.filter(f.transform(whole, lambda name: f.trim(name)), lambda name: name != "")
 
 
-def _told(timed: DataFrame) -> DataFrame:
-    """All that is told of topics which are or were to be deleted: `signs`, and moves of their replicas and partitions.
+def _lines(timed: DataFrame) -> DataFrame:
+    """All lines about topics that are or were to be deleted: `signs`, and transitions of their replicas and partitions.
 
-    `ends` is 1 where nothing of the same deletion follows.
+    `ends` is 1 if no line of the same deletion can follow.
     """
     said = signs(timed).select(
         "topic",
@@ -130,7 +130,7 @@ def _told(timed: DataFrame) -> DataFrame:
         is_a(*_DONE).cast("int").alias("ends"),
     )
     moved = is_a(EventType.REPLICA, EventType.REPLICA_FAILED) & f.col("to_state").isin(STARTED, SUCCESSFUL, INELIGIBLE)
-    # Partitions that are added to a topic are born, too, but not its first one.
+    # Partitions that are added to a topic are created, too, but never partition 0.
     born = (f.col("partition") == 0) & (
         is_a(EventType.PARTITION_CREATED) | (is_a(EventType.PARTITION) & (f.col("to_state") == NEW))
     )
@@ -153,7 +153,7 @@ def _told(timed: DataFrame) -> DataFrame:
 
 
 def _summed(numbered: DataFrame) -> DataFrame:
-    """One row for each topic and number; `said` tells how many lines are about a deletion."""
+    """One row for each topic and number; `said` is the number of lines that are about a deletion."""
 
     def at(*types: EventType) -> Value:
         return f.when(is_a(*types), f.col("at"))
@@ -186,7 +186,7 @@ def _summed(numbered: DataFrame) -> DataFrame:
 def _unanswered(numbered: DataFrame) -> DataFrame:
     """topic, number, unanswered: brokers with a replica whose deletion began, and neither succeeded nor failed."""
     moves = numbered.where(is_a(EventType.REPLICA))
-    # Of two moves in one millisecond the later one is the answer.
+    # Of two transitions in one millisecond the later one is the result.
     order = f.struct(f.col("at"), (f.col("to_state") != STARTED))
     last = moves.groupBy("topic", "number", "partition", "broker").agg(f.max_by("to_state", order).alias("last"))
     waiting = last.where(f.col("last") == STARTED)
@@ -199,7 +199,7 @@ def _nobody() -> Value:
 
 JOB: Final = Job(
     name="deletions",
-    description="Topics that were deleted, or should have been.",
+    description="Topics that were deleted, or whose deletion did not finish.",
     needs=("timed",),
     columns=COLUMNS,
     run=deletions,

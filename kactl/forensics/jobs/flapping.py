@@ -1,4 +1,4 @@
-"""Partitions whose leader or ISR moved again and again."""
+"""Job `flapping`: partitions whose leader or ISR changed repeatedly."""
 
 from functools import reduce
 from typing import Final
@@ -18,19 +18,19 @@ COLUMNS: Final = (
     Column("topic", TEXT, "the topic"),
     Column("partition", INT, "the partition's number"),
     Column("life", INT, "which topic of this name; see `timed`"),
-    Column("elections", LONG, "how often somebody came to lead who had not led just before"),
+    Column("elections", LONG, "number of elections of another leader than the one before"),
     Column("forced", LONG, "of them, those after a failure"),
-    Column("ping_pongs", LONG, "how often the lead went from A to B and back to A within ten minutes"),
-    Column("preferred_lost", LONG, "how often a preferred leader lost the lead again within ten minutes"),
-    Column("shrinks", LONG, "how often the ISR lost somebody"),
-    Column("expands", LONG, "how often it won somebody"),
-    Column("cycles_per_hour", REAL, "shrinks after which somebody who had left came back, in the worst sixty minutes"),
-    Column("worst_follower", INT, "who fell out most often; null if nobody did"),
-    Column("worst_follower_falls", LONG, "how often it did"),
-    Column("lone_ms", LONG, "milliseconds with no more than one replica in sync, though more are assigned"),
-    Column("under_replicated_ms", LONG, "milliseconds with fewer in sync than assigned; null if nobody knows who is"),
-    Column("first_at", TIME, "the first of all this"),
-    Column("last_at", TIME, "the last"),
+    Column("ping_pongs", LONG, "number of times the leadership went from A to B and back to A within ten minutes"),
+    Column("preferred_lost", LONG, "number of times a preferred leader lost the leadership within ten minutes"),
+    Column("shrinks", LONG, "number of ISR changes that removed a replica"),
+    Column("expands", LONG, "number of ISR changes that added a replica"),
+    Column("cycles_per_hour", REAL, "shrinks followed by the return of a removed replica, in the worst sixty minutes"),
+    Column("worst_follower", INT, "replica that left the ISR most often; null if none did"),
+    Column("worst_follower_falls", LONG, "number of times it did"),
+    Column("lone_ms", LONG, "milliseconds with at most one replica in sync, though more are assigned"),
+    Column("under_replicated_ms", LONG, "milliseconds with fewer in sync than assigned; null if the latter is unknown"),
+    Column("first_at", TIME, "time of the first of these changes"),
+    Column("last_at", TIME, "time of the last"),
 )
 SOON_MS: Final = 600_000
 _HOUR_MS: Final = 3_600_000
@@ -38,11 +38,11 @@ _COUNTS: Final = ("elections", "forced", "ping_pongs", "preferred_lost", "shrink
 
 
 def flapping(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> DataFrame:
-    """The partitions with more than one election, or whose ISR lost or won somebody more than once.
+    """Return the partitions with more than one election, or with more than one ISR change of a kind.
 
-    How long an ISR was small is summed up over what `moves.isr_course` knows of it. The last that is known lasts until
-    the last line of a log that would have told of a change: the metadata log, server.log of the leader, or else the
-    last line about the partition itself; and no longer than until the topic's deletion begins.
+    The time with a small ISR is summed over `moves.isr_course`. The last known ISR lasts until the last line of a log
+    that would show a change: the metadata log, server.log of the leader, or else the last line about the partition
+    itself; but not beyond the beginning of the topic's deletion.
     """
     course = isr_course(states, timed)
     facts = [_elected(leadership), _back_and_forth(leadership), _preferred_lost(leadership), _changed(course)]
@@ -68,7 +68,7 @@ def flapping(leadership: DataFrame, states: DataFrame, timed: DataFrame) -> Data
         .join(_small(course, timed), list(KEY), "left")
         .withColumn("cycles_per_hour", f.coalesce("cycles_per_hour", f.lit(0.0)))
         .withColumn("worst_follower_falls", f.coalesce("worst_follower_falls", nothing))
-        .select(*(each.name for each in COLUMNS))
+        .select(*(column.name for column in COLUMNS))
     )
 
 
@@ -84,8 +84,8 @@ def _elected(leadership: DataFrame) -> DataFrame:
     )
 
 
-def _turns(leadership: DataFrame, which: str) -> DataFrame:
-    """The leaderships, of those asked for, in which another one leads than in the one before."""
+def _changes_of_leader(leadership: DataFrame, which: str) -> DataFrame:
+    """The selected rows of `leadership` with another leader than in the row before."""
     one = Window.partitionBy(*KEY).orderBy("leader_epoch", "begin")
     kept = leadership.where("begin is not null").where(which)
     before = f.lag("leader").over(one)
@@ -93,20 +93,20 @@ def _turns(leadership: DataFrame, which: str) -> DataFrame:
 
 
 def _back_and_forth(leadership: DataFrame) -> DataFrame:
-    """A row for each return of a leader; that nobody led in between is no third one."""
+    """A row for each return of a leader; a time without leader in between does not count as another leader."""
     one = Window.partitionBy(*KEY).orderBy("leader_epoch", "begin")
     gone_ms = f.unix_millis("begin") - f.unix_millis(f.lag("begin").over(one))
     back = (f.lag("leader", 2).over(one) == f.col("leader")) & (gone_ms <= SOON_MS)
-    turns = _turns(leadership, "leader >= 0").withColumn("back", back).where("back")
+    turns = _changes_of_leader(leadership, "leader >= 0").withColumn("back", back).where("back")
     return turns.select(*KEY, f.col("begin").alias("at"), f.lit(1).cast("long").alias("ping_pongs"))
 
 
 def _preferred_lost(leadership: DataFrame) -> DataFrame:
-    """A row for each preferred leader that somebody else, or nobody, soon followed."""
+    """A row for each preferred leader that was soon followed by another leader, or by none."""
     one = Window.partitionBy(*KEY).orderBy("leader_epoch", "begin")
     led_ms = f.unix_millis(f.lead("begin").over(one)) - f.unix_millis("begin")
     lost = (f.col("how") == "preferred") & (led_ms <= SOON_MS)
-    turns = _turns(leadership, "leader is not null").withColumn("lost", lost).where("lost")
+    turns = _changes_of_leader(leadership, "leader is not null").withColumn("lost", lost).where("lost")
     return turns.select(*KEY, f.col("begin").alias("at"), f.lit(1).cast("long").alias("preferred_lost"))
 
 
@@ -124,7 +124,7 @@ def _changed(course: DataFrame) -> DataFrame:
 
 
 def _falls(course: DataFrame) -> DataFrame:
-    """A row for each replica that left: the key, `at`, `replica`, and `back`, whether it was seen to come back."""
+    """A row for each replica that left the ISR: the key, `at`, `replica`, and `back`, whether it was seen to return."""
     left = f.transform("lost", lambda replica: f.struct(replica.alias("replica"), f.lit(True).alias("fell")))
     came = f.transform("won", lambda replica: f.struct(replica.alias("replica"), f.lit(False).alias("fell")))
     each = course.select(*KEY, "at", f.explode(f.concat(left, came)).alias("move")).select(*KEY, "at", "move.*")
@@ -141,7 +141,7 @@ def _worst_hour(falls: DataFrame) -> DataFrame:
 
 
 def _worst_follower(falls: DataFrame) -> DataFrame:
-    """Who fell out most often; of several, the one with the lowest id."""
+    """The replica that left most often; of several, the one with the lowest id."""
     counted = falls.groupBy(*KEY, "replica").agg(f.count("*").alias("falls"))
     worst = counted.groupBy(*KEY).agg(f.max(f.struct("falls", (-f.col("replica")).alias("minus"))).alias("worst"))
     return worst.select(
@@ -171,7 +171,7 @@ def _small(course: DataFrame, timed: DataFrame) -> DataFrame:
 
 
 def _until_the_end(last: DataFrame, timed: DataFrame) -> DataFrame:
-    """The last that is known of each ISR, with how long it can be relied on as `until`."""
+    """The last known ISR of each partition, with the time until which it can be relied on as `until`."""
     of_leaders = (
         timed.where((f.col("kind") == Kind.SERVER) & f.col("speaker").isNotNull())
         .groupBy(f.col("speaker").alias("leader"))
@@ -189,7 +189,7 @@ def _until_the_end(last: DataFrame, timed: DataFrame) -> DataFrame:
         (f.col("one.topic") == f.col("deleted")) & (f.col("deleted_at") >= f.col("one.at")),
         "left",
     )
-    # One row again for each partition: the first sign after what is known last.
+    # One row for each partition: the first sign after the last known ISR.
     return ends.groupBy(*KEY).agg(
         f.first("at").alias("at"),
         f.least(f.first("until"), f.min("deleted_at")).alias("until"),
@@ -200,7 +200,7 @@ def _until_the_end(last: DataFrame, timed: DataFrame) -> DataFrame:
 
 JOB: Final = Job(
     name="flapping",
-    description="Partitions whose leader or ISR moved again and again.",
+    description="Partitions whose leader or ISR changed repeatedly.",
     needs=("leadership", "states", "timed"),
     columns=COLUMNS,
     run=flapping,

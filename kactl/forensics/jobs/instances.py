@@ -1,8 +1,8 @@
-"""Requests at brokers, told apart one by one.
+"""Single requests at brokers, told apart by connection and correlation id.
 
-A correlation id is good for one connection; the next one begins anew. On one connection a controller sends the next
-request when the one before is answered, so at a broker ids of one controller only rise: where they fall, or a request
-begins that had begun already, another connection has begun.
+A correlation id is unique within one connection; the next connection starts again. On one connection a controller sends
+the next request after the response to the previous one, so at a broker the ids of one controller only rise. Where they
+fall, or where a request begins that had already begun, another connection has begun.
 """
 
 from typing import Final
@@ -16,18 +16,18 @@ from kactl.forensics.event_types import EventType, Role
 from .lines import LEADER_AND_ISR, is_a
 
 PAIR: Final = ("controller", "broker", "request")
-# The order of the lines about one request; those of a stage may be many, but for the first and the last.
+# Order of the lines about one request; of each stage only the first and the last matter.
 _BEGINS, _RECEIVES, _CHANGES, _ENDS = range(4)
 
 
 def instances(timed: DataFrame) -> DataFrame:
-    """One row for each request that a broker tells of.
+    """Return one row for each request that a broker logged.
 
     Returns:
-        `PAIR`, connection (a number that rises), correlation_id; began_at and ended_at, null where no line says it;
-        took_ms, measured by the broker, or else from its lines; partitions, how many it was about.
+        `PAIR`, connection (a rising number), correlation_id; began_at and ended_at, null if no line has it; took_ms,
+            measured by the broker, or else from its lines; partitions: their number.
     """
-    told = _told(timed)
+    told = _lines(timed)
     one = Window.partitionBy("controller", "broker").orderBy("at", "correlation_id", "stage")
     id_before, stage_before = f.lag("correlation_id").over(one), f.lag("stage").over(one)
     is_same = (f.col("correlation_id") == id_before) & (f.col("request") == f.lag("request").over(one))
@@ -49,8 +49,8 @@ def instances(timed: DataFrame) -> DataFrame:
     return made.withColumn("took_ms", f.coalesce("took_ms", took))
 
 
-def _told(timed: DataFrame) -> DataFrame:
-    """The lines about requests, those of one kind, request and time as one, and once in however many files."""
+def _lines(timed: DataFrame) -> DataFrame:
+    """Lines about requests, with lines of the same kind, request and time merged, each once in however many files."""
     is_whole = f.col("topic").isNull()
     about = is_a(
         EventType.RECEIVED,
@@ -69,7 +69,7 @@ def _told(timed: DataFrame) -> DataFrame:
         .when(is_a(EventType.APPLIED, EventType.METADATA), _ENDS)
         .otherwise(_CHANGES)
     )
-    # An update of metadata counts those that it removes beside those that it has.
+    # A metadata update counts removed partitions besides updated ones.
     counted = f.when(~is_a(EventType.IGNORED), f.col("count") + f.coalesce("count_also", f.lit(0)))
     each = is_a(EventType.RECEIVED_PARTITION, EventType.METADATA_PARTITION)
     by = ("controller", "speaker", "request", "correlation_id", "at", "type")

@@ -81,7 +81,7 @@ def leadership(timed: DataFrame, states: DataFrame) -> DataFrame:
         election_causes.explain(both, timed)
         .join(_deleted(timed, states), list(_KEY), "left")
         .withColumn("end", f.coalesce("next_begin", gone))
-        .select(*(each.name for each in COLUMNS))
+        .select(*(column.name for column in COLUMNS))
     )
 
 

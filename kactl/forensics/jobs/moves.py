@@ -1,8 +1,8 @@
-"""What moved: leaders that took over, and ISRs that lost or won somebody; each once, however often it was told.
+"""Elections and ISR changes, each once, however many lines contain it.
 
-Every write of a partition's state raises its version by one. Between two states with versions that follow each other
-nothing else happened, so states alone tell; where versions are missing in between, or lines have none, what leaders say
-of their ISRs fills in.
+Every write of a partition's state raises its partition epoch by one. Between two states with consecutive epochs nothing
+else happened, so states alone are used; where epochs are missing in between, or lines have none, leaders' lines about
+their ISRs fill the gap.
 """
 
 from typing import Final
@@ -16,18 +16,18 @@ from kactl.forensics.event_types import EventType
 from .lines import is_a
 
 KEY: Final = ("topic", "partition", "life")
-# How somebody comes to lead by an election, in the words of `leadership.how`.
+# Values of `leadership.how` that are elections.
 _BY_ELECTION: Final = ("offline", "preferred", "controlled-shutdown")
-# At the same time, a leader says what it wants before the state that comes of it is told.
+# At the same time, a leader's request comes before the resulting state.
 _WANTED, _STORED = 0, 1
 
 
 def elections(leadership: DataFrame) -> DataFrame:
-    """Of the leaderships, those in which somebody took over: from another one, or from nobody.
+    """Return the rows of `leadership` in which a leader took over from another one, or from none.
 
-    Not the first leader that a partition ever had, nor a new epoch of the same leader. Where nobody knows who led
-    before, only what is certainly an election counts: the first line of a partition in the logs may be about a leader
-    that had led long since.
+    The first leader of a partition and a new epoch of the same leader are excluded. If the previous leader is unknown,
+    only a certain election counts: the first line of a partition in the logs may be about a leader that had led for
+    long.
     """
     how = f.coalesce("how", f.lit("unknown"))
     before = f.col("prev_leader")
@@ -40,16 +40,16 @@ def elections(leadership: DataFrame) -> DataFrame:
 
 
 def isr_course(states: DataFrame, timed: DataFrame) -> DataFrame:
-    """What is known of each partition's ISR, in order.
+    """Return the known ISRs of each partition, in order.
 
     Returns:
-        the key; `at`; `until`, which is `at` of the next, and null for the last; `leader`; `isr`; `replicas` as far as
-        known by then; `whole`, whether it is from a log that has every change; `lost` and `won`, who left the ISR then
-        and who joined it. Both are empty where it is what was known anyway.
+        the key; `at`; `until`: `at` of the next one, null for the last; `leader`; `isr`; `replicas` as far as known by
+            then; `whole`: whether it is from a log that has every change; `lost` and `won`: replicas that left and
+            joined the ISR. Both are empty if the line repeats a known ISR.
     """
     known = states.where("isr is not null and at is not null and coalesce(leader, 0) <> -2")
     versioned = _versioned(known.where("partition_epoch is not null"))
-    seen = versioned.unionByName(_unversioned(known)).unionByName(_said_by_leaders(timed))
+    seen = versioned.unionByName(_unversioned(known)).unionByName(_logged_by_leaders(timed))
     order = ["at", "rank", "version"]
     forward = Window.partitionBy(*KEY).orderBy(*order)
     backward = Window.partitionBy(*KEY).orderBy(*(f.desc(name) for name in order))
@@ -61,7 +61,7 @@ def isr_course(states: DataFrame, timed: DataFrame) -> DataFrame:
 
     before = f.lag("isr").over(forward)
     is_known = f.coalesce(f.array_sort(before) == f.array_sort("isr"), f.lit(False))
-    # A leader's line says itself what was before it; a state follows whatever was known last.
+    # A leader's line has its previous ISR; a state follows the last known one.
     base = f.coalesce("prev_isr", before)
     so_far = forward.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     return used.select(
@@ -78,7 +78,7 @@ def isr_course(states: DataFrame, timed: DataFrame) -> DataFrame:
 
 
 def _versioned(states: DataFrame) -> DataFrame:
-    """States with versions. A version is never older than one that it followed, whatever clocks say."""
+    """States with a partition epoch. Its time is never before that of the previous one, whatever the clocks show."""
     so_far = Window.partitionBy(*KEY).orderBy("partition_epoch").rowsBetween(Window.unboundedPreceding, 0)
     return states.select(
         *KEY,
@@ -94,9 +94,10 @@ def _versioned(states: DataFrame) -> DataFrame:
 
 
 def _unversioned(states: DataFrame) -> DataFrame:
-    """States without a version: of each leader epoch the first, as later ones are older news from elsewhere.
+    """States without a partition epoch: the first of each leader epoch, because later ones repeat it.
 
-    Of a metadata log that begins in the middle all, although they have no numbers: it is in order, and has every state.
+    All states of a metadata log that begins in the middle are used although they have no epochs: it is in order and
+    complete.
     """
     unnumbered = states.where("partition_epoch is null").withColumn("whole", _is_whole())
     state = f.struct("at", "leader", "isr", "replicas", "whole")
@@ -120,8 +121,8 @@ def _unversioned(states: DataFrame) -> DataFrame:
     )
 
 
-def _said_by_leaders(timed: DataFrame) -> DataFrame:
-    """What leaders said that they do to their ISRs, less what came to nothing as another one had written meanwhile."""
+def _logged_by_leaders(timed: DataFrame) -> DataFrame:
+    """ISR changes that leaders logged, without those that failed because of a concurrent write."""
     told = timed.where(
         is_a(EventType.ISR_SHRUNK, EventType.ISR_EXPANDED, EventType.ISR_UPDATED, EventType.ISR_REFUSED)
         & (f.col("role") == "broker")
@@ -149,7 +150,7 @@ def _said_by_leaders(timed: DataFrame) -> DataFrame:
 
 
 def _is_whole() -> Value:
-    """Whether a state was read from KRaft's metadata log, which has them all."""
+    """True if a state is from KRaft's metadata log, which is complete."""
     return f.coalesce(f.exists("formats", lambda each: each.endswith("_RECORD")), f.lit(False))
 
 

@@ -1,7 +1,7 @@
-"""Signs of reassignments in the logs, and which belong to the same one.
+"""Signs of reassignments in the logs, and the reassignment that each belongs to.
 
-Up to 2.3 the controller says what it begins, and replicas that are written show the end. From 2.4 on each state tells
-who is added and who is to go, and the end is that nobody is; KRaft's metadata log has the same.
+Up to 2.3 the controller logs the beginning, and the written replicas show the end. From 2.4 on each state has the added
+and removed replicas, and the end is a state without any; KRaft's metadata log has the same.
 """
 
 from pyspark.sql import Column as Value
@@ -14,27 +14,27 @@ from . import kraft
 from .lines import is_a
 from .moves import KEY
 
-# What a sign is: a move is asked for or under way, all caught up, or nothing is under way any more. Others are of a
-# move that goes on.
+# Kinds of signs: a move is requested or under way, all replicas caught up, or no move is under way any more. Others
+# belong to a move in progress.
 _UNDER_WAY, _CAUGHT_UP, _AT_REST = "under-way", "caught-up", "at-rest"
 
 
 def moves_seen(timed: DataFrame) -> DataFrame:
-    """One row for each reassignment: the key, number, and what its signs say; null where none of them says it.
+    """Return one row for each reassignment: the key, number, and values of its signs; null where no sign has the value.
 
     Returns:
-        begin, next_at: its first sign, and that of the next of its partition.
-        started_at: the first that shows it under way.
-        named: the target, by the first that has it.
-        adding, removing, all_replicas: of the first state that has it under way.
-        closed_at, closed_replicas, closed_isr: of the first that has nothing under way any more.
-        said_caught_up_at: the first that says that all had caught up. waits: how often some had not.
+        begin, next_at: its first sign, and that of the next one of its partition.
+        started_at: the first sign that shows it under way.
+        named: the target of the first sign that has it.
+        adding, removing, all_replicas: of the first state in which it is under way.
+        closed_at, closed_replicas, closed_isr: of the first state in which no move is under way any more.
+        said_caught_up_at: the first sign that all had caught up. waits: number of signs that some had not.
     """
     return _together(_numbered(_signs(timed)))
 
 
 def _signs(timed: DataFrame) -> DataFrame:
-    """What tells of reassignments, in lines: the key, at, sign, target, adding, removing, replicas, isr, waits."""
+    """Signs of reassignments in lines: the key, at, sign, target, adding, removing, replicas, isr, waits."""
     nobody = f.lit(None).cast("array<int>")
     has_key = f.col("topic").isNotNull() & f.col("partition").isNotNull() & f.col("at").isNotNull()
     asked, waits = is_a(EventType.REASSIGNMENT_STARTED), is_a(EventType.REASSIGNMENT_WAITS)
@@ -73,9 +73,10 @@ def _signs(timed: DataFrame) -> DataFrame:
 
 
 def _shown(timed: DataFrame, has_key: Value) -> DataFrame:
-    """Who was being added and removed: once for each leader epoch, which every step raises, or each record of KRaft's.
+    """Added and removed replicas: once for each leader epoch, which every step raises, or for each record of KRaft's
+    log.
 
-    What the metadata log has of a partition is all there is; brokers only repeat it, and later.
+    The metadata log is complete for a partition; brokers only repeat it, later.
     """
     both = f.col("adding").isNotNull() & f.col("removing").isNotNull()
     lines = timed.where(has_key & both & (f.col("kind") != Kind.DUMP) & f.col("leader_epoch").isNotNull())
@@ -101,8 +102,8 @@ def _shown(timed: DataFrame, has_key: Value) -> DataFrame:
 
 
 def _numbered(signs: DataFrame) -> DataFrame:
-    """Signs with `number`: which reassignment of its partition each belongs to; 0 if it began before the logs."""
-    # At the same time, the end of one stands before the beginning of the next.
+    """Signs with `number`: the reassignment of the partition that each belongs to; 0 if it began before the logs."""
+    # At the same time, the end of one comes before the beginning of the next.
     rank = f.when(f.col("sign") == _AT_REST, 0).when(f.col("sign") == _UNDER_WAY, 1).otherwise(2)
     order = Window.partitionBy(*KEY).orderBy("at", "rank")
     before = order.rowsBetween(Window.unboundedPreceding, -1)
@@ -124,7 +125,7 @@ def _numbered(signs: DataFrame) -> DataFrame:
 
 
 def _together(numbered: DataFrame) -> DataFrame:
-    """One row for each reassignment, from its signs; `next_at` is when the next of its partition began."""
+    """One row for each reassignment, from its signs; `next_at` is when the next one of its partition began."""
     under_way, at_rest = f.col("sign") == _UNDER_WAY, f.col("sign") == _AT_REST
     moving_at = f.when(under_way & f.col("adding").isNotNull(), f.col("at"))
     moves = (

@@ -1,10 +1,10 @@
-"""Partitions that were moved to other replicas, or should have been.
+"""Job `reassignments`: partitions that were moved to other replicas, or whose move did not finish.
 
-    what is asked for (C10) ─┬─▶ signs, in order ─▶ moves ─┬─▶ who caught up, where it ended
-    who is added, who goes ──┘                             │
-    states meanwhile, what is written (S7) ────────────────┘
+    requested moves (C10) ──┬─▶ signs, in order ─▶ moves ─┬─▶ caught-up replicas, end of each move
+    added, removed replicas ┘                             │
+    states meanwhile, written assignments (S7) ───────────┘
 
-What the signs are depends on the version; see `reassignment_signs`.
+The signs depend on the version; see `reassignment_signs`.
 """
 
 from typing import Final
@@ -25,27 +25,27 @@ COLUMNS: Final = (
     Column("topic", TEXT, "the topic"),
     Column("partition", INT, "the partition's number"),
     Column("life", INT, "which topic of this name; see `timed`"),
-    Column("started_at", TIME, "when it began, or the first line that shows it under way; null if none does"),
+    Column("started_at", TIME, "when it began, or the first line that shows it under way; null if there is none"),
     Column("caught_up_at", TIME, "when all of the target had caught up"),
-    Column("done_at", TIME, "when the target alone was assigned; null if no line shows it"),
-    Column("span_ms", LONG, "from started until done, given up or followed by another, or to the end of the logs"),
-    Column("origin", IDS, "who was assigned before; null if unknown"),
-    Column("target", IDS, "who was to be"),
+    Column("done_at", TIME, "when only the target was assigned; null if no line shows it"),
+    Column("span_ms", LONG, "from started until done, cancelled or replaced by another, or to the end of the logs"),
+    Column("origin", IDS, "replicas assigned before; null if unknown"),
+    Column("target", IDS, "replicas to be assigned"),
     Column("copy_ms", LONG, "from started until caught up"),
-    Column("waits", LONG, "how often the controller found that some had not caught up"),
-    Column("waiting_for", IDS, "of the target, those never seen in the ISR meanwhile; empty if all caught up"),
-    Column("finished", BOOL, "whether it came to its end within the logs; null if all caught up and no more is told"),
+    Column("waits", LONG, "number of times the controller found replicas that had not caught up"),
+    Column("waiting_for", IDS, "replicas of the target never seen in the ISR meanwhile; empty if all caught up"),
+    Column("finished", BOOL, "whether it finished within the logs; null if all caught up and no later line exists"),
 )
 # "Sent LeaderAndIsr request LeaderAndIsr(..) with new replica assignment 1,2 to leader 2 for partition ..."
 _WRITTEN: Final = r"with new replica assignment ([\d, ]+) to leader"
 
 
 def reassignments(timed: DataFrame, states: DataFrame) -> DataFrame:
-    """One row for each reassignment of a partition.
+    """Return one row for each reassignment of a partition.
 
-    Another one begins where somebody else is to be assigned than before, and after the end of the one before; the same
-    again, as a new controller says it, is the same. One that was given up, or that another one took the place of, is
-    not finished. Who caught up is seen from ISRs.
+    Another one begins when the target differs from the one before, and after the end of the one before; a repetition by
+    a new controller is the same one. A reassignment that was cancelled or replaced by another one is not finished.
+    Caught-up replicas are seen from ISRs.
     """
     moves = moves_seen(timed)
     judged = _judged(moves.join(_courses(moves, timed, states), [*KEY, "number"], "left"))
@@ -74,7 +74,7 @@ def reassignments(timed: DataFrame, states: DataFrame) -> DataFrame:
 
 
 def _courses(moves: DataFrame, timed: DataFrame, states: DataFrame) -> DataFrame:
-    """The key, number, and `course`: all that is known of the partition's replicas and ISR until the next one began."""
+    """The key, number, and `course`: all known replicas and ISRs of the partition until the next reassignment began."""
     ids = f.transform(f.split(f.regexp_extract("text", _WRITTEN, 1), ","), lambda each: f.trim(each).try_cast("int"))
     written = timed.where(is_a(EventType.REASSIGNMENT_SENT) & f.col("topic").isNotNull()).select(
         *KEY, "at", ids.alias("replicas"), f.lit(None).cast("array<int>").alias("isr")
@@ -91,7 +91,7 @@ def _courses(moves: DataFrame, timed: DataFrame, states: DataFrame) -> DataFrame
 
 
 def _judged(moves: DataFrame) -> DataFrame:
-    """Moves with origin, target, caught_up_at, done_at, waiting_for and finished."""
+    """Add origin, target, caught_up_at, done_at, waiting_for and finished."""
     states = "array<struct<at:timestamp,replicas:array<int>,isr:array<int>>>"
     told = moves.withColumns(
         {"course": f.coalesce("course", f.array().cast(states)), "since": f.coalesce("started_at", "begin")}
@@ -108,10 +108,10 @@ def _judged(moves: DataFrame) -> DataFrame:
 
 
 def _with_target(moves: DataFrame) -> DataFrame:
-    """With origin and target: as lines name them, or by who was assigned before and who was added and removed."""
+    """Add origin and target: as lines name them, or from the previous assignment and the added and removed replicas."""
     earlier = f.filter("course", lambda each: (each.at < f.col("since")) & each.replicas.isNotNull())
     before = f.try_element_at(earlier, f.lit(-1)).replicas
-    # If another one was under way, what was assigned before is not where it came from.
+    # If another one was under way, the previous assignment is not the origin.
     by_signs = f.array_except("all_replicas", "adding")
     is_same = f.array_sort(before) == f.array_sort(by_signs)
     origin = f.when(by_signs.isNull() | is_same, before).otherwise(by_signs)
@@ -122,7 +122,7 @@ def _with_target(moves: DataFrame) -> DataFrame:
 
 
 def _with_end(moves: DataFrame) -> DataFrame:
-    """With `reached`, and done_at: by the sign that nothing is under way any more, or by what was assigned."""
+    """Add `reached`, and done_at: by the sign that no move is under way, or by the assignment."""
     assigned = f.filter("course", lambda each: (each.at > f.col("since")) & (each.replicas == f.col("target")))
     assigned_at = f.try_element_at(assigned, f.lit(1)).at
     reached = f.col("reached")
@@ -132,7 +132,7 @@ def _with_end(moves: DataFrame) -> DataFrame:
 
 
 def _with_followers(moves: DataFrame) -> DataFrame:
-    """With caught_up_at and waiting_for: by ISRs from the beginning until the end."""
+    """Add caught_up_at and waiting_for: by ISRs from the beginning until the end."""
     nobody = f.array().cast("array<int>")
     end = f.coalesce("done_at", "closed_at")
     known = f.filter("course", lambda each: each.isr.isNotNull())
@@ -155,10 +155,10 @@ def _with_followers(moves: DataFrame) -> DataFrame:
 
 
 def _reached() -> Value:
-    """Whether the target is what was assigned when nothing was under way any more; null if that cannot be told.
+    """True if the target was assigned when no move was under way any more; null if unknown.
 
-    Where the line has no replicas: who was added is in sync by then, and who was to go is not; the other way round if
-    it was given up.
+    If the line has no replicas: the added replicas are then in sync and the removed ones are not, or the other way
+    round if the move was cancelled.
     """
     by_replicas = f.array_sort("closed_replicas") == f.array_sort("target")
     by_isr = (f.size(f.array_except("adding", "closed_isr")) == 0) & ~f.arrays_overlap("removing", "closed_isr")
@@ -167,7 +167,7 @@ def _reached() -> Value:
 
 JOB: Final = Job(
     name="reassignments",
-    description="Partitions that were moved to other replicas, or should have been.",
+    description="Partitions that were moved to other replicas, or whose move did not finish.",
     needs=("timed", "states"),
     columns=COLUMNS,
     run=reassignments,

@@ -1,11 +1,11 @@
-"""How long brokers took for what controllers told them.
+"""Job `requests`: how long brokers took to process the requests of controllers.
 
     controller   sent (S2, S4, S5) ─────────────────────────────▶ answered (S6, only at TRACE)
                       └── waits ──▶ received ── applies ──▶ finished
     broker                          (B1, B2, B10)          (B3, B7, B9)
 
-A request is told apart by its correlation id, within one connection: `instances.py` has how. Requests and answers at
-the controller are counted; only those at the broker are looked at one by one.
+A request is identified by its correlation id within one connection; see `instances`. Requests and responses at the
+controller are only counted; those at the broker are examined one by one.
 """
 
 from typing import Final
@@ -24,25 +24,25 @@ from .lines import is_a
 from .waits import waits
 
 COLUMNS: Final = (
-    Column("controller", INT, "who sent"),
-    Column("broker", INT, "to whom"),
+    Column("controller", INT, "the sender"),
+    Column("broker", INT, "the receiver"),
     Column("request", TEXT, "LEADER_AND_ISR, UPDATE_METADATA or STOP_REPLICA"),
-    Column("sent", LONG, "requests that the controller says it sent; null if it says so of none, as before 2.6"),
-    Column("received", LONG, "requests that the broker began with; null if it says so of none"),
-    Column("applied", LONG, "requests that it finished; null if it says so of none"),
-    Column("answered", LONG, "answers that the controller got; 0 at INFO, which has none"),
+    Column("sent", LONG, "requests that the controller logged as sent; null if it logged none, as before 2.6"),
+    Column("received", LONG, "requests that the broker began to process; null if it logged none"),
+    Column("applied", LONG, "requests that it finished; null if it logged none"),
+    Column("answered", LONG, "responses that the controller received; 0 at INFO, which has none"),
     Column(
         "unanswered",
         LONG,
-        "received, and neither finished nor answered although the broker's log goes on for half a minute or more, or "
-        "another connection followed; null if neither is ever told",
+        "received, and neither finished nor answered although the broker's log continues for half a minute or more, or "
+        "another connection followed; null if neither is ever logged",
     ),
-    Column("ignored", LONG, "partitions, or whole requests, that the broker refused as old"),
+    Column("ignored", LONG, "partitions, or whole requests, that the broker rejected as old"),
     Column("stale", LONG, "of them, for the controller's epoch"),
-    Column("apply_p50_ms", REAL, "what the broker took for one, median"),
+    Column("apply_p50_ms", REAL, "processing time of the broker, median"),
     Column("apply_p99_ms", REAL, "99th percentile"),
     Column("apply_max_ms", LONG, "the slowest"),
-    Column("wait_p50_ms", REAL, "from sent until begun, median, where both can be joined"),
+    Column("wait_p50_ms", REAL, "from sent until begun, median, where the two can be joined"),
     Column("wait_p99_ms", REAL, "99th percentile"),
     Column(
         "wait_growth",
@@ -50,21 +50,22 @@ COLUMNS: Final = (
         "median wait of the last quarter of requests over that of the first, both of 1 ms at least: above 1 the queue "
         "grew; null if fewer than eight can be joined",
     ),
-    Column("partitions", LONG, "partitions in all of them; as the controller counts them if the broker does not"),
+    Column("partitions", LONG, "number of partitions in all of them; the controller's count if the broker has none"),
 )
-# After so long without an answer a controller takes the connection for dead, by default.
+# By default a controller considers the connection dead after this time without a response.
 GIVES_UP_MS: Final = 30_000
-# An answer is joined with what it may be the answer to: it came later, and clocks are wrong by less than a minute.
+# A response is joined with requests before it; clocks are wrong by less than a minute.
 _ANSWER_SLACK_MS: Final = 60_000
 _ANSWER_MAX_MS: Final = 600_000
 _WAITS_MIN: Final = 8
 
 
 def requests(timed: DataFrame) -> DataFrame:
-    """One row for each controller, broker and kind of request that either of them tells of.
+    """Return one row for each controller, broker and kind of request that either of them logged.
 
-    What is never told is null, so that a missing log is no missing request. Of requests in a row on one connection only
-    the last can be without an answer: a controller sends the next one when it has the answer to the one before.
+    A count without any line for it is null, so that a missing log does not look like missing requests. Of consecutive
+    requests on one connection only the last can lack a response: a controller sends the next request after the response
+    to the previous one.
     """
     made = instances(timed)
     answers = _answers(timed)
@@ -81,7 +82,7 @@ def requests(timed: DataFrame) -> DataFrame:
     found = parts[0]
     for part in parts[1:]:
         found = found.join(part, keys, "full")
-    return _told_at_all(found).select(
+    return _null_if_never_logged(found).select(
         *PAIR,
         "sent",
         "received",
@@ -100,8 +101,8 @@ def requests(timed: DataFrame) -> DataFrame:
     )
 
 
-def _told_at_all(found: DataFrame) -> DataFrame:
-    """None of something is 0 where the same log tells of it elsewhere, and null where it never does."""
+def _null_if_never_logged(found: DataFrame) -> DataFrame:
+    """A count is 0 if the same log has such lines elsewhere, and null if it never has."""
     of_controller = Window.partitionBy("controller", "request")
     of_broker = Window.partitionBy("broker", "request")
 
@@ -122,7 +123,7 @@ def _told_at_all(found: DataFrame) -> DataFrame:
 
 
 def _sent(timed: DataFrame) -> DataFrame:
-    """One row for each request that a controller says it sent, and each broker it went to."""
+    """One row for each request that a controller logged as sent, and each destination broker."""
     said = timed.where(is_a(EventType.SENT) & (f.col("role") == Role.CONTROLLER) & f.col("controller").isNotNull())
     # The same line may stand in two files.
     once = said.select("controller", "request", "broker", "brokers", "at", "count", "count_also", "delete").distinct()
@@ -150,7 +151,9 @@ def _answers(timed: DataFrame) -> DataFrame:
 
 
 def _unanswered(made: DataFrame, answers: DataFrame, timed: DataFrame) -> DataFrame:
-    """`PAIR` and how many requests broke off: the last of their connection, without an end, and the log goes on."""
+    """`PAIR` and number of requests that broke off: the last of their connection, without an end, in a log that
+    continues.
+    """
     request = f.struct("request", "correlation_id", "began_at", "ended_at")
     last = made.groupBy("controller", "broker", "connection").agg(f.max_by(request, "correlation_id").alias("last"))
     following = f.lead("connection").over(Window.partitionBy("controller", "broker").orderBy("connection"))
@@ -171,7 +174,7 @@ def _unanswered(made: DataFrame, answers: DataFrame, timed: DataFrame) -> DataFr
 
 
 def _ignored(timed: DataFrame) -> DataFrame:
-    """What was refused as old; a follower whose leader is not there is something else."""
+    """Requests rejected as old. A follower without an available leader is excluded."""
     refused = timed.where(is_a(EventType.IGNORED) & f.col("reason").contains("epoch") & f.col("request").isNotNull())
     once = refused.select(
         "controller",
@@ -203,7 +206,7 @@ def _waited(timed: DataFrame) -> DataFrame:
 
 JOB: Final = Job(
     name="requests",
-    description="How long brokers took for what controllers told them.",
+    description="How long brokers took to process the requests of controllers.",
     needs=("timed",),
     columns=COLUMNS,
     run=requests,

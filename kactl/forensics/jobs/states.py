@@ -58,11 +58,11 @@ def states(timed: DataFrame) -> DataFrame:
     return (
         known.where(~f.col("only_assigned"))
         .withColumns({"at": f.timestamp_micros("at_us"), "told_by": told_by, "formats": f.array_sort("formats")})
-        .select(*(each.name for each in COLUMNS))
+        .select(*(column.name for column in COLUMNS))
     )
 
 
-# -- what lines say ----------------------------------------------------------------------------------------------------
+# -- states in lines---------------------------------------------------------------------------------------------------
 
 
 def _states_in_lines(timed: DataFrame) -> DataFrame:

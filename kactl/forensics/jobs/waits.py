@@ -1,8 +1,8 @@
-"""How long requests waited: from when a controller sent them until their broker began with them.
+"""Waiting times of requests: from sending until the broker began to process them.
 
-A controller does not write correlation ids of what it sends. At TRACE each partition of a request is named by both
-sides, with its epochs; at INFO only how many there are, and requests are joined in their order where both sides have as
-many of them.
+A controller does not log the correlation ids of requests that it sends. At TRACE both sides log each partition of a
+request with its epochs. At INFO only the number of partitions is logged, and requests are joined in order where both
+sides have equally many of that size.
 """
 
 from typing import Final
@@ -16,17 +16,18 @@ from kactl.forensics.event_types import EventType, Role
 from .instances import PAIR
 from .lines import LEADER_AND_ISR, is_a
 
-# As long a pause parts what is joined in order: nothing waits longer, as controllers give up by then.
+# A pause this long separates runs that are joined in order: no request waits longer, because controllers time out by
+# then.
 PAUSE_MS: Final = 30_000
-# A clock that nothing bounds may show a request to begin this much before it was sent.
+# A clock without bounds may show a request to begin this much before it was sent.
 _SLACK_US: Final = 1_000_000
 
 
 def waits(timed: DataFrame) -> DataFrame:
-    """A row for each request that can be joined.
+    """Return a row for each request that can be joined.
 
     Returns:
-        `PAIR`, sent_at, wait_ms: not below 0. Joined in order are only those of pairs of which none is joined exactly.
+        `PAIR`, sent_at, wait_ms: at least 0. Requests are joined in order only for pairs without any exact join.
     """
     joined = (
         _exact(timed).withColumn("is_exact", f.lit(1)).unionByName(_in_order(timed).withColumn("is_exact", f.lit(0)))
@@ -43,7 +44,7 @@ def waits(timed: DataFrame) -> DataFrame:
 
 
 def _exact(timed: DataFrame) -> DataFrame:
-    """Requests of which at least one partition was sent once, and begun with once."""
+    """Requests with at least one partition that was sent once and processed once."""
     is_sent = is_a(EventType.SENT_PARTITION) & (f.col("role") == Role.CONTROLLER)
     is_received = is_a(EventType.RECEIVED_PARTITION) & (f.col("role") == Role.BROKER)
     lines = timed.where(
@@ -62,14 +63,14 @@ def _exact(timed: DataFrame) -> DataFrame:
             f.max("correlation_id").alias("correlation_id"),
             _error(is_sent, is_received).alias("error_us"),
         )
-        # What was sent again can be joined in more than one way.
+        # A repeated request could be joined in more than one way.
         .where("sent_at = sent_last_at and began_at = began_last_at")
     )
     return (
         both.groupBy("controller", "controller_epoch", "broker", "correlation_id")
         .agg(
             f.first(f.lit(LEADER_AND_ISR)).alias("request"),
-            # All partitions are written down, and then the request is put into the queue.
+            # All partitions are logged before the request is queued.
             f.max("sent_at").alias("sent_at"),
             f.min("began_at").alias("began_at"),
             f.max("error_us").alias("error_us"),
@@ -79,7 +80,7 @@ def _exact(timed: DataFrame) -> DataFrame:
 
 
 def _in_order(timed: DataFrame) -> DataFrame:
-    """The n-th that was sent is the n-th that was begun with, of those of as many partitions, if there are as many."""
+    """Join the n-th sent with the n-th begun request of the same size, if both sides have equally many of that size."""
     sent = is_a(EventType.SENT) & (f.col("role") == Role.CONTROLLER) & f.col("broker").isNotNull()
     received = is_a(EventType.RECEIVED) & (f.col("role") == Role.BROKER)
     lines = timed.where((sent | received) & f.col("count").isNotNull() & f.col("at").isNotNull()).select(
@@ -115,7 +116,7 @@ def _in_order(timed: DataFrame) -> DataFrame:
 
 
 def _error(is_sent: Value, is_received: Value) -> Value:
-    """By how much a wait may be wrong; null if nothing bounds one of the two clocks."""
+    """Maximum error of a wait; null if the error of one of the two clocks is unbounded."""
     of_sender = f.max(f.when(is_sent, f.col("at_error_us")))
     of_receiver = f.max(f.when(is_received, f.col("at_error_us")))
     return of_sender + of_receiver

@@ -68,7 +68,7 @@ def audit(timed: DataFrame, files: DataFrame) -> DataFrame:
     first, *others = (rule() for rule in rules)
     for other in others:
         first = first.unionByName(other)
-    return first.select(*(each.name for each in COLUMNS))
+    return first.select(*(column.name for column in COLUMNS))
 
 
 JOB: Final = Job(

@@ -16,7 +16,7 @@ STRAY_US: Final = 300_000_000
 
 
 def in_sync(timed: DataFrame) -> DataFrame:
-    """States whose leader is not in the ISR, each once, however many lines contain it."""
+    """States with a leader outside the ISR, each once, however many lines contain it."""
     lines = about_partitions(
         timed,
         EventType.PARTITION,

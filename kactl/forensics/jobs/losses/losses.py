@@ -151,7 +151,7 @@ def _answer(judged: DataFrame) -> DataFrame:
             "committed_records": f.when(known, committed),
         }
     )
-    return answers.select(*(each.name for each in COLUMNS))
+    return answers.select(*(column.name for column in COLUMNS))
 
 
 JOB: Final = Job(

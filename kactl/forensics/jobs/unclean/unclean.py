@@ -90,7 +90,7 @@ def unclean(timed: DataFrame, states: DataFrame, leadership: DataFrame, absences
     explained = _with_isr_down(_with_out_at(found, states), absences)
     out_ms = f.floor((f.unix_micros("at") - f.unix_micros("out_at")) / 1000)
     return explained.withColumn("out_ms", f.greatest(out_ms, f.lit(0)).cast("long")).select(
-        *(each.name for each in COLUMNS)
+        *(column.name for column in COLUMNS)
     )
 
 
