@@ -1,9 +1,9 @@
-"""The report on an incident: what the jobs found, as one page that a manager reads from the top and an engineer below.
+"""Report on an incident: one page with a summary at the top and the evidence below.
 
-    jobs' tables ─ scope ─▶ of what was asked ─ collect ─▶ Facts ─┬─ words, advice ─▶ sentences ─┬─▶ page (HTML)
-                                  ▲                               └─ pictures ─────▶ SVG ────────┤
-                              incidents                                                          └─▶ markdown
+    jobs' tables ─ scope ─▶ requested rows ─ collect ─▶ Facts ─┬─ words, advice ─▶ sentences ─┬─▶ page (HTML)
+                               ▲                               └─ pictures ─────▶ SVG ────────┤
+                           incidents                                                          └─▶ markdown
 
-`collect.py` asks Spark and gets sums, percentiles and the worst twenty of everything: what it brings is of a size that
-does not depend on how much was lost. All that follows is plain values, and needs no Spark.
+`collect` queries Spark for sums, percentiles and the worst twenty rows of each kind: the size of its result does not
+depend on how much was lost. All later steps use plain values and need no Spark.
 """

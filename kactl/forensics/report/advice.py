@@ -1,4 +1,4 @@
-"""What to do about it: rules that each look at facts, and advise only where the facts say so."""
+"""Advice: rules that each examine facts, and return advice only if the facts support it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,9 +13,9 @@ from .wording import brokers, count, duration, listed, sentence, share, writers
 from .words import together
 
 _Rule = Callable[[Facts], Iterator[Advice]]
-# A part of the time that is more than this is worth looking at.
+# A part with more than this share of the time is reported.
 _MOST: Final = 0.5
-# Below it a part of an outage is not worth anybody's time.
+# A shorter part of an outage is not reported.
 _WORTH_MS: Final = 1000
 _FLAPS: Final = 3
 _CLOCK_US: Final = 500_000
@@ -24,7 +24,7 @@ _APPLY_MS: Final = 5_000
 
 
 def advise(facts: Facts) -> tuple[Advice, ...]:
-    """What costs data first, then what costs time, then what would make the next report better."""
+    """Returns advice against data loss first, then against lost time, then for a better next report."""
     found = (each for rule in RULES for each in rule(facts))
     return tuple(Advice(rule=each.rule, do=each.do, because=sentence(each.because)) for each in found)
 
@@ -100,7 +100,7 @@ def _alone(facts: Facts) -> Iterator[Advice]:
 
 
 def _parts(facts: Facts) -> Iterator[Advice]:
-    """What most of the time went to, over all bands of the incidents shown, each with its weight."""
+    """The parts that most of the time was spent in, over all bands of the shown incidents, each with its weight."""
     spent: Counter[str] = Counter()
     for incident in facts.incidents:
         for band in incident.bands:
@@ -133,7 +133,7 @@ _SLOW: Final = {
 
 
 def _unstable(facts: Facts) -> Iterator[Advice]:
-    """A broker that leaves again and again, and not because somebody stops it."""
+    """A broker that leaves repeatedly without being shut down."""
     left = Counter(each.broker for each in facts.absences if not each.planned)
     often = {broker: times for broker, times in left.items() if times >= _FLAPS}
     if often:
@@ -254,7 +254,7 @@ def _better_logs(facts: Facts) -> Iterator[Advice]:
 
 
 def _off_us(clock: Clock) -> int:
-    """By how much a clock was off at the least: what its bounds prove, not what is guessed within them."""
+    """The minimum offset of a clock: as far as its bounds prove it, not the best estimate."""
     return max(clock.low_us or 0, -(clock.high_us or 0), 0)
 
 

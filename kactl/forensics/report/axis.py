@@ -1,4 +1,4 @@
-"""A stretch of time as pixels, and where its marks stand: on round times of the zone in which they are printed."""
+"""Time axis in pixels, with marks at round times of the printed time zone."""
 
 import datetime
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ _STEPS_US: Final = (
     *(each * 3600 * _S for each in (1, 2, 3, 6, 12, 24, 48, 168, 336, 720, 2160, 8760)),
 )
 _DAY_US: Final = 24 * 3600 * _S
-# A mark needs so many pixels, or its text would run into the next one's.
+# Minimum distance of marks in pixels, so that texts do not overlap.
 _MARK: Final = 96
 
 
 class Mark(NamedTuple):
-    """Where, and what stands there: a time below its day, or a day below its year, which is said where it changes."""
+    """Position and text of a mark: a time above its day, or a day above its year, which is shown where it changes."""
 
     x: float
     time: str
@@ -28,7 +28,7 @@ class Mark(NamedTuple):
 
 
 class Axis:
-    """From left to right.
+    """Time axis, from left to right.
 
     Args:
         begin, end: `end` is at least a millisecond later.
@@ -40,12 +40,12 @@ class Axis:
         self.left, self.right = left, right
 
     def x(self, time: Time) -> float:
-        """Pixels; what is earlier or later stands at the edge."""
+        """Returns pixels; times outside the axis are at its edges."""
         share = (time - self.begin) / (self.end - self.begin)
         return self.left + min(1.0, max(0.0, share)) * (self.right - self.left)
 
     def overlaps(self, begin: Time | None, end: Time | None) -> bool:
-        """Whether any of a stretch is on it; null is from before, or to beyond."""
+        """True if any part of an interval is on the axis; null is an open end."""
         return (begin is None or begin <= self.end) and (end is None or end >= self.begin)
 
     def marks(self, moments: Moments) -> Iterator[Mark]:
@@ -67,7 +67,7 @@ class Axis:
 
 
 def _clock(time: str, step: int) -> str:
-    """As finely as the marks are apart."""
+    """Time of day, as precise as the distance of the marks."""
     if step >= 60 * _S:
         return time[:5]
     return time[:8] if step >= _S else time

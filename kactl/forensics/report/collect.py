@@ -1,4 +1,4 @@
-"""From the jobs' tables to what a report says: bounded answers only, however long the logs are."""
+"""Collect the facts of a report from the jobs' tables. The result is bounded, however long the logs are."""
 
 from collections.abc import Mapping
 from importlib import metadata
@@ -22,7 +22,7 @@ from .source_facts import sources as sources_of
 if TYPE_CHECKING:
     from kactl.forensics.tables import Manifest
 
-# What a report needs; all but the first three are jobs' answers.
+# Tables that a report needs; all but the first three are results of jobs.
 NEEDS: Final = (
     "events",
     "files",
@@ -51,12 +51,12 @@ def collect(
     *,
     on_progress: progress.ProgressCallback = progress.no_progress,
 ) -> Facts:
-    """All facts of a report.
+    """Returns all facts of a report.
 
     Args:
-        manifest: of the ingest.
+        manifest: manifest of the ingest.
         tables: those of `NEEDS`, by name.
-        asked: what it is about.
+        asked: the requested time and topics.
     """
     found = scope.cut({name: tables[name] for name in NEEDS}, asked)
     with progress.step(spark, "report: sources", on_progress):
@@ -127,12 +127,12 @@ def _of(kind: str, outages: DataFrame) -> DataFrame:
 
 
 def _moved(outages: DataFrame) -> tuple[Partition, ...]:
-    """Of partitions without an incident those that were away for longest."""
+    """Of the partitions without an incident, those that were unavailable for longest."""
     return outage_facts.partitions(outages.withColumn("incident", f.lit(0))).get(0, ())
 
 
 def _objectives(outages: DataFrame, known: objective_facts.Known, sources: Sources, asked: Asked) -> Objectives | None:
-    """What all of it took of what objectives allow."""
+    """The consumption of error budgets, by cause."""
     if not known.partitions:
         return None
     period_ms = objective_facts.period_of(sources, asked)
@@ -141,7 +141,7 @@ def _objectives(outages: DataFrame, known: objective_facts.Known, sources: Sourc
 
 
 class _Incidents:
-    """The incidents of one report: where they begin and end, then what was in them."""
+    """The incidents of one report: first their begins and ends, then their contents."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class _Incidents:
         self.stretches = dict(enumerate(found, start=1))
 
     def all(self) -> tuple[tuple[Incident, ...], tuple[Incident, ...]]:
-        """Those shown in full, and the first of the others; each in order of time."""
+        """Returns those shown in full, and the first of the others; each in order of time."""
         if not self.stretches:
             return (), ()
         plain = self._summed()
@@ -199,7 +199,7 @@ class _Incidents:
         ]
 
     def _in_full(self, chosen: list[Incident]) -> tuple[Incident, ...]:
-        """The same with what is worst in each, and its course."""
+        """Add the worst of each incident, and its course."""
         import msgspec
 
         stretches = {each.number: self.stretches[each.number] for each in chosen}
@@ -224,7 +224,7 @@ class _Incidents:
         )
 
     def _series(self, outages: DataFrame, stretches: dict[int, Stretch]) -> dict[int, Series]:
-        """Counted by slot in Spark; here they are only added up."""
+        """The series of incidents. Spark counts by slot; here the counts are only added up."""
         counts: dict[tuple[int, str], dict[int, int]] = {}
         for row in outage_facts.slots(outages).collect():
             what = row["what"] if row["what"] == outage_facts.ELECTIONS else f"{row['what']} {row['observed']}"
@@ -238,7 +238,7 @@ class _Incidents:
 
 
 def series(number: int, stretch: Stretch, counts: Mapping[tuple[int, str], Mapping[int, int]]) -> Series:
-    """What was going on in each slot of an incident, from what began and ended in it."""
+    """Returns the values of an incident for each slot, from the begins and ends in it."""
 
     def plain(what: str) -> tuple[int, ...]:
         found = counts.get((number, what), {})
@@ -264,7 +264,7 @@ def series(number: int, stretch: Stretch, counts: Mapping[tuple[int, str], Mappi
 
 
 def _rank(incident: Incident) -> tuple[int, ...]:
-    """Lost records first, then time; the later of equals."""
+    """Sort key: lost records first, then time; of equals the later one."""
     total = incident.sums.total_ms if incident.sums is not None else 0
     return (incident.lost.committed, incident.lost.tail, total, incident.unclean, incident.number)
 

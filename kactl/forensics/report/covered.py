@@ -13,7 +13,7 @@ _COMPLETE: Final = frozenset({Kind.DUMP, Kind.KACTL})
 
 
 def covered(facts: Facts, moments: Moments) -> ReportCoverage:
-    """The coverage of a report on these facts."""
+    """Returns the coverage of a report on these facts."""
     sources = facts.sources
     files, known, silent = sources.files + sources.unreadable, len(sources.brokers), len(sources.silent)
     is_complete = bool(sources.kinds) and _COMPLETE.issuperset(sources.kinds)
@@ -50,7 +50,7 @@ def covered(facts: Facts, moments: Moments) -> ReportCoverage:
 
 
 def _of_time(facts: Facts) -> float:
-    """The share of the time asked for that the logs reach."""
+    """The share of the requested time that the logs cover."""
     begin, end = facts.sources.begin, facts.sources.end
     if begin is None or end is None:
         return 1.0
@@ -61,5 +61,5 @@ def _of_time(facts: Facts) -> float:
 
 
 def _percent(part: float) -> str:
-    """'97.5 %', '100 %'; less than all is never 100."""
+    """Text such as '97.5 %', '100 %'; a smaller share is never shown as 100."""
     return f"{100 * part:.4g} %"

@@ -1,4 +1,4 @@
-"""All of a report: what it rests on, what was found, and what is to be said of it."""
+"""Values of a report: sources, facts, and the sentences about them."""
 
 import msgspec
 
@@ -21,7 +21,7 @@ from .model import Asked, Incident, Lost, Objectives, Partition, Sums, Time
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
-    """A file and what it can tell; see `files.FILE_COLUMNS`."""
+    """A file and what can be read from it; see `files.FILE_COLUMNS`."""
 
     path: str
     kind: str
@@ -38,7 +38,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spoken(msgspec.Struct, frozen=True, kw_only=True):
-    """How finely one broker wrote one kind of log: hours with TRACE lines, and hours with lines of any level."""
+    """Detail of one kind of log of one broker: hours with TRACE lines, and hours with lines of any level."""
 
     speaker: int | None
     kind: str
@@ -47,17 +47,17 @@ class Spoken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """What all of it rests on.
+    """Sources of a report.
 
     Attributes:
         begin, end: of the logs; null if no line has a time.
-        events: lines that were understood; `unparsed` those that should have been and were not.
-        files: logs of Kafka or kactl among the files that were named, and `listed` the first of them.
-        unreadable: files that were named and could not be read at all; `broken` these and those not read to the end.
-        partitions, topics: that the logs know of.
-        led: leaderships that the logs know of; `with_log_end` those where a line says where the leader's log ends.
-        brokers: that the logs speak of, ascending; `silent` those of them without a line of their own.
-        controllers_heard: brokers whose controller.log (or kactl's, or the metadata log) is there.
+        events: recognised lines; `unparsed` lines that should have been recognised and were not.
+        files: logs of Kafka or kactl among the given files; `listed` the first of them.
+        unreadable: given files that could not be read at all; `broken` these and those not read to the end.
+        partitions, topics: number that occur in the logs.
+        led: number of leaderships in the logs; `with_log_end` those with a known end of the leader's log.
+        brokers: those in the logs, ascending; `silent` those of them without a line of their own.
+        controllers_heard: brokers with a controller.log (or kactl's log, or the metadata log).
     """
 
     begin: Time | None
@@ -82,16 +82,16 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was found, before anything is said of it. Lists hold the worst, the worst first; counts say how many.
+    """All facts of a report, without sentences. Lists hold the worst rows, the worst first; counts are of all rows.
 
     Attributes:
-        forced, planned, unexplained: outages after a leader was lost, those that somebody wanted, and those of leaders
-            that were moved alive, and no line says why.
-        moved: the partitions of the unexplained ones that were away for longest.
-        objectives: null if the logs know of no partition.
-        incidents: shown in full, in order of time; `incidents_all` is how many there were.
-        others: the rest of them, in order of time, at the most `incidents.LISTED`.
-        unclean_enabled: topics for which the logs say that unclean elections are allowed; "" is all by default.
+        forced, planned, unexplained: outages after the loss of a leader, requested ones, and those of live leaders that
+            were moved without a line that gives the reason.
+        moved: the partitions of the unexplained ones that were unavailable for longest.
+        objectives: null if the logs contain no partition.
+        incidents: shown in full, in order of time; `incidents_all` is their total number.
+        others: the rest of them, in order of time, at most `incidents.LISTED`.
+        unclean_enabled: topics that allow unclean elections according to the logs; "" is all by default.
         absences: of brokers, in order of time.
     """
 
@@ -127,7 +127,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do, and what in the logs says so."""
+    """Advice, and the evidence for it."""
 
     rule: str
     do: str
@@ -135,19 +135,19 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportCoverage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the logs of a report cover. Shares are from 0 to 1.
+    """Coverage of a report. Shares are from 0 to 1.
 
     Attributes:
-        stated: the same in words; the first line of every report.
+        stated: the same as a sentence; the first line of every report.
         share: the least of the four shares below.
         is_partial: whether it is below 0.95, so that the command exits with 1 without `--partial`.
-        brokers: brokers that the logs know of; `brokers_missing` those without a log of their own.
-        brokers_share: of brokers with a log; 1 where the only logs are a controller's complete record.
-        files: logs, those that could not be read included; `files_broken` those not read to their end.
-        lines_share: of the lines that matter, those that were understood.
+        brokers: brokers that occur in the logs; `brokers_missing` those without a log of their own.
+        brokers_share: of brokers with a log; 1 if the only logs are a controller's complete record.
+        files: logs, including unreadable ones; `files_broken` those not read to their end.
+        lines_share: share of relevant lines that were recognised.
         begin, end: of the logs; null if no line has a time.
-        time_share: of the time that was asked for, how much the logs reach.
-        partitions: that the logs know of.
+        time_share: share of the requested time that the logs cover.
+        partitions: number that occur in the logs.
     """
 
     stated: str
@@ -167,14 +167,15 @@ class ReportCoverage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts and what is to be said of them.
+    """Facts and the sentences about them.
 
     Attributes:
-        coverage: what the logs cover; it comes first wherever a report is shown.
-        next: what would be offline if brokers died where the logs end; null if too little is known of the cluster.
+        coverage: coverage of the logs; the first part of every report.
+        next: partitions that further broker failures would take offline where the logs end; null if too little is known
+            of the cluster.
         headline: one sentence.
-        summary: sentences for whoever reads nothing else.
-        limits: what the logs cannot tell, and what follows from that.
+        summary: the most important sentences.
+        limits: facts that the logs cannot show, and the consequences.
     """
 
     coverage: ReportCoverage

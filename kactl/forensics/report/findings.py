@@ -1,4 +1,4 @@
-"""What is found beside outages: one row of a job's table each, as far as a report shows it."""
+"""Findings other than outages: rows of the jobs' tables, as far as a report shows them."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from .model import Time
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
-    """What one partition lost at the beginning of one epoch; see the columns of `jobs/losses.py`."""
+    """Records that one partition lost at the beginning of one epoch; see the columns of job `losses`."""
 
     topic: str
     partition: int
@@ -25,7 +25,7 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Down(msgspec.Struct, frozen=True, kw_only=True):
-    """A broker that had been in sync: whether it was away, and since when; null is from before the logs."""
+    """A broker that had been in sync: whether it was absent, and since when; null is from before the logs."""
 
     broker: int
     away: bool
@@ -34,7 +34,7 @@ class Down(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unclean(msgspec.Struct, frozen=True, kw_only=True):
-    """An unclean election; see the columns of `jobs/unclean.py`."""
+    """An unclean election; see the columns of job `unclean`."""
 
     topic: str
     partition: int
@@ -52,7 +52,7 @@ class Unclean(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Flapping(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition that moved again and again; see the columns of `jobs/churn.py`."""
+    """A partition that changed repeatedly; see the columns of job `flapping`."""
 
     topic: str
     partition: int
@@ -72,7 +72,7 @@ class Flapping(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Churn(msgspec.Struct, frozen=True, kw_only=True):
-    """An hour; see the columns of `jobs/churn.py`."""
+    """An hour; see the columns of job `churn`."""
 
     hour: Time
     elections: int
@@ -86,7 +86,7 @@ class Churn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Controllership(msgspec.Struct, frozen=True, kw_only=True):
-    """Who was the controller; see the columns of `jobs/controllers.py`."""
+    """Term of a controller; see the columns of job `controllers`."""
 
     controller: int | None
     controller_epoch: int | None
@@ -104,7 +104,7 @@ class Controllership(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Requests(msgspec.Struct, frozen=True, kw_only=True):
-    """What a controller sent to a broker; see the columns of `jobs/controllers.py`."""
+    """Requests of a controller to a broker; see the columns of job `requests`."""
 
     controller: int | None
     broker: int | None
@@ -123,7 +123,7 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Absence(msgspec.Struct, frozen=True, kw_only=True):
-    """When a broker was away; see the columns of `jobs/absences.py`."""
+    """Absence of a broker; see the columns of job `absences`."""
 
     broker: int
     detected_at: Time | None
@@ -139,7 +139,7 @@ class Absence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deletion(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic that was to be deleted and was not; see the columns of `jobs/deletions.py`."""
+    """A topic deletion that did not finish; see the columns of job `deletions`."""
 
     topic: str
     asked_at: Time | None
@@ -152,7 +152,7 @@ class Deletion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reassignment(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition that was to be moved and was not; see the columns of `jobs/reassignments.py`."""
+    """A reassignment that did not finish; see the columns of job `reassignments`."""
 
     topic: str
     partition: int
@@ -164,7 +164,7 @@ class Reassignment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule that was broken, how often, and the first time."""
+    """One violated rule: how often, and the first time."""
 
     rule: str
     count: int
@@ -179,7 +179,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Clock(msgspec.Struct, frozen=True, kw_only=True):
-    """A clock against the reference's; see the columns of `jobs/skew.py`. Some logs name no broker whose it is."""
+    """A clock relative to the reference; see the columns of job `skew`. Some logs do not name their broker."""
 
     broker: int | None
     reference: int | None

@@ -1,4 +1,4 @@
-"""The part of the report about incidents: each with its picture, its partitions, and where its time went."""
+"""Report sections about incidents: pictures, partitions, and the parts of the time."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -24,7 +24,7 @@ PARTITION_HEADER: Final = ("partition", "outages", "without a leader", "when", "
 
 
 def incident_sections(facts: Facts, moments: Moments) -> Iterator[Section]:
-    """A heading for all of them with a list, then each that is shown in full."""
+    """Returns a section with a list of all incidents, then one for each that is shown in full."""
     if not facts.incidents_all:
         return
     yield Section(
@@ -111,7 +111,7 @@ def _said(incident: Incident) -> Iterator[str]:
 
 
 def _budget(spent: tuple[Spent, ...]) -> list[str]:
-    """Nothing if no outage is in the incident."""
+    """Empty if the incident has no outage."""
     return [*used_said(spent, PERIOD_MS), *(over_said(each, PERIOD_MS) for each in spent[:1])]
 
 
@@ -130,7 +130,7 @@ def _tables(incident: Incident, moments: Moments) -> Iterator[Table]:
 
 
 def partition_row(each: Partition, moments: Moments) -> tuple[object, ...]:
-    """Under `PARTITION_HEADER`; the longest of its outages are named."""
+    """Returns a row below `PARTITION_HEADER`, with the longest outages."""
     bars = sorted(each.bars, key=lambda bar: -bar.duration_ms)[:_BARS_LISTED]
     when = [
         f"{moments.clock(bar.begin)} ({bar.begin_kind}) to "
@@ -157,7 +157,7 @@ def _leader(leader: int | None, unclean: bool | None) -> str:
 
 
 def _times(sums: Sums, bands: tuple[Band, ...]) -> Iterator[Table]:
-    """Percentiles of the whole and of each part that is known of any outage."""
+    """Percentiles of the whole and of each part that any outage has."""
     rows = [_times_row("all of it", "", sums.duration)]
     rows += [
         _times_row(name, what, getattr(sums, name))

@@ -1,12 +1,12 @@
-"""What belongs together: everything that happened with less than ten minutes of quiet in between is one incident.
+"""Incidents: groups of failures without ten minutes of quiet in between.
 
-Outages that somebody wanted (a preferred election, a broker that was shut down in order) make no incident, nor do those
-of a leader that was moved alive and no line says why. One that does not end within the logs makes all that follows part
-of its own.
+Planned outages (a preferred election, a controlled shutdown) do not form an incident, nor do those of a live leader
+that was moved without a line that gives the reason. An incident that does not end within the logs includes everything
+after it.
 
-A day is cut into buckets as long as the quiet that parts incidents, so two outages that begin in the same bucket are of
-the same incident. What comes to the driver is a row for each bucket in which something began: at the most 52,560 for a
-year of logs, however many partitions there are; and rows find their incident by their bucket, with an ordinary join.
+A day is divided into buckets as long as the quiet that separates incidents, so two outages that begin in the same
+bucket belong to the same incident. The driver receives a row for each bucket in which something began: at most 52,560
+for a year of logs, however many partitions there are. Rows find their incident by their bucket, with an ordinary join.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,16 +16,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 QUIET_US: Final = 10 * 60 * 1_000_000
-# Shown in full, with pictures; chosen by what they cost.
+# Number of incidents shown in full, with pictures: those with the greatest loss.
 SHOWN: Final = 8
-# Of the rest, so many are listed.
+# Number of further incidents in the list.
 LISTED: Final = 200
-# In so many slots the time of an incident is cut to be drawn.
+# Number of slots in the picture of an incident.
 SLOTS: Final = 120
 
 
 class Stretch(NamedTuple):
-    """An incident as far as its time goes; microseconds since 1970."""
+    """Interval of an incident; microseconds since 1970."""
 
     begin: int
     end: int
@@ -33,7 +33,7 @@ class Stretch(NamedTuple):
 
 
 def merge(found: Iterable[tuple[int, int, int]]) -> list[Stretch]:
-    """Incidents in order of time, from (bucket, first begin, last end) of each bucket, in any order."""
+    """Returns incidents in order of time, from (bucket, first begin, last end) of each bucket, in any order."""
     merged: list[Stretch] = []
     for bucket, begin, end in sorted(found):
         if merged and begin - merged[-1].end < QUIET_US:
@@ -45,16 +45,16 @@ def merge(found: Iterable[tuple[int, int, int]]) -> list[Stretch]:
 
 
 def bucket_of(time: Any) -> Any:
-    """The bucket of a column of microseconds."""
+    """Returns the bucket of a column of microseconds."""
     return f.floor(time / QUIET_US).cast("long")
 
 
 def stretches(outages: DataFrame, points: Iterable[DataFrame]) -> list[Stretch]:
-    """All incidents.
+    """Returns all incidents.
 
     Args:
         outages: with `bucket`, `begin_us` and `end_us`.
-        points: what happened at one time each, with `bucket` and `at_us`.
+        points: findings of one point in time each, with `bucket` and `at_us`.
     """
     both = outages.select("bucket", "begin_us", "end_us")
     for each in points:
@@ -64,7 +64,7 @@ def stretches(outages: DataFrame, points: Iterable[DataFrame]) -> list[Stretch]:
 
 
 def numbered(spark: SparkSession, stretches: Mapping[int, Stretch]) -> DataFrame:
-    """A small table of buckets and the incident each is of, with its beginning and the width of its slots."""
+    """Returns a small table of buckets with the incident of each, its beginning and the width of its slots."""
     rows = [
         (bucket, number, each.begin, slot_us(each)) for number, each in stretches.items() for bucket in each.buckets
     ]
@@ -73,5 +73,5 @@ def numbered(spark: SparkSession, stretches: Mapping[int, Stretch]) -> DataFrame
 
 
 def slot_us(stretch: Stretch) -> int:
-    """How long one slot is: no less than a millisecond, which is how finely logs tell."""
+    """Returns the length of one slot, at least a millisecond, which is the resolution of logs."""
     return max(1000, -(-(stretch.end - stretch.begin + 1) // SLOTS))

@@ -1,4 +1,4 @@
-"""What the logs cannot tell, and what that means for the answers. A report without this would promise too much."""
+"""Limits of the logs and the consequences for the report. Without them a report would promise too much."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -9,26 +9,26 @@ from kactl.forensics.jobs.silence import DEFAULT
 from .facts import Facts
 from .wording import brokers, count, duration, listed, share, writers
 
-# Whose files say what a controller decided.
+# Kinds of files with the decisions of a controller.
 _CONTROLLERS: Final = frozenset({Kind.CONTROLLER, Kind.DUMP, Kind.KACTL})
 _STATES: Final = frozenset({Kind.STATE_CHANGE, Kind.SERVER, Kind.CONTROLLER, Kind.DUMP, Kind.KACTL})
 _COVERAGE_LOW: Final = 0.9
-# Below it, times of different brokers are as good as of one.
+# Below this error, times of different brokers are as comparable as those of one.
 _CLOCK_US: Final = 20_000
 
 
 def limits(facts: Facts) -> tuple[str, ...]:
-    """In the order of what they take away."""
+    """Returns sentences, the most severe limit first."""
     return tuple(_limits(facts))
 
 
 def is_blind(facts: Facts) -> bool:
-    """Whether these logs say nothing of who led what, so that finding nothing means nothing."""
+    """True if these logs show no leader, so that an empty result means nothing."""
     return facts.sources.partitions == 0 and not facts.forced.outages
 
 
 def can_count_losses(facts: Facts) -> bool:
-    """Whether any line says where a leader's log ended."""
+    """True if any line has the end of a leader's log."""
     return facts.sources.with_log_end > 0
 
 
@@ -82,7 +82,7 @@ def _silent(facts: Facts) -> Iterator[str]:
 
 
 def _sessions(facts: Facts) -> Iterator[str]:
-    """Session timeouts that are assumed: they move the best guess, and bound nothing."""
+    """Assumed session timeouts: they move the best estimate, and bound nothing."""
     assumed: dict[int, set[int]] = {}
     for each in facts.absences:
         if each.session_by == DEFAULT and each.session_ms is not None and not each.planned:

@@ -1,4 +1,4 @@
-"""Questions to the tables of losses and of unclean elections; how losses add up is said in `jobs/loss_sums.py`."""
+"""Queries on the tables of losses and of unclean elections. `jobs/losses/sums.py` defines how losses add up."""
 
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from .rows import micros, moment
 LOSSES_SHOWN: Final = 20
 UNCLEAN_SHOWN: Final = 20
 TOPICS_SHOWN: Final = 20
-# What a report calls the sums.
+# Names of the sums in a report.
 _LOST: Final = {
     "partitions": "partitions",
     "committed": "committed_records",
@@ -27,24 +27,24 @@ _LOST: Final = {
 
 
 def by_partition(losses: DataFrame) -> DataFrame:
-    """A row for each partition and epoch at whose beginning something was lost, with its time, and the bucket of it."""
+    """Returns a row for each partition and epoch with a loss at its beginning, with its time and bucket."""
     at = f.unix_micros("at")
     return loss_sums.by_partition(losses).withColumns({"at_us": at, "bucket": bucket_of(at)})
 
 
 def as_lost(row: Row) -> Lost:
-    """A row of `loss_sums.sums`."""
+    """Returns a row of `losses.sums.sums` as a value."""
     return Lost(**{name: row[given] for name, given in _LOST.items()})
 
 
 def by_topic(partitions: DataFrame) -> tuple[tuple[str, Lost], ...]:
-    """The topics that lost most; there may be as many topics as logs speak of, so Spark sorts."""
+    """Returns the topics with the greatest losses. Spark sorts, because there may be as many topics as in the logs."""
     worst = loss_sums.sums(partitions, "topic").orderBy(f.desc("committed_records"), f.desc("tail_records"), "topic")
     return tuple((row["topic"], as_lost(row)) for row in worst.limit(TOPICS_SHOWN).collect())
 
 
 def worst(partitions: DataFrame) -> tuple[Loss, ...]:
-    """The partitions that lost most, those that lost committed records first."""
+    """Returns the partitions with the greatest losses, those of committed records first."""
     most = [f.desc(f.coalesce(name, f.lit(0))) for name in ("committed_records", "tail_records")]
     ranked = partitions.orderBy(*most, "topic", "partition", "life", "leader_epoch")
     return tuple(_loss(row.asDict()) for row in ranked.limit(LOSSES_SHOWN).collect())
@@ -61,13 +61,13 @@ def _loss(row: dict[str, Any]) -> Loss:
 
 
 def placed(unclean: DataFrame) -> DataFrame:
-    """Unclean elections with their time as microseconds, and its bucket."""
+    """Returns unclean elections with their time as microseconds, and its bucket."""
     at = f.unix_micros("at")
     return unclean.withColumns({"at_us": at, "bucket": bucket_of(at)})
 
 
 def explained(unclean: DataFrame) -> tuple[Unclean, ...]:
-    """Some of them, the certain ones first, in order of time."""
+    """Returns some unclean elections, the certain ones first, in order of time."""
     first = unclean.orderBy(f.desc("certain"), "at", "topic", "partition", "life").limit(UNCLEAN_SHOWN)
     down = f.transform(
         "isr_down",

@@ -1,4 +1,4 @@
-"""The parts of the report about records: what was lost, and the unclean elections that lose them."""
+"""Report sections about lost records, and about the unclean elections that lose them."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from .wording import Moments, duration, known_id, known_name, listed
 
 
 def loss_sections(facts: Facts, moments: Moments) -> Iterator[Section]:
-    """Those that have something to say."""
+    """Returns the sections that are not empty."""
     yield from _losses(facts, moments)
     yield from _unclean(facts, moments)
 

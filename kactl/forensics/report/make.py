@@ -1,4 +1,4 @@
-"""From a folder of tables to a report, in one step."""
+"""Create a report from a folder of tables, in one step."""
 
 from typing import TYPE_CHECKING
 
@@ -29,13 +29,15 @@ def report(
     *,
     on_progress: progress.ProgressCallback = progress.no_progress,
 ) -> Report:
-    """What the jobs found, and what is to be said of it."""
+    """Returns the facts in the jobs' results, and the sentences about them."""
     facts = collect(spark, results.tables.manifest, results, asked, on_progress=on_progress)
     return said(facts, moments, _next(results, facts, on_progress))
 
 
 def _next(results: "Results", facts: Facts, on_progress: progress.ProgressCallback) -> Answer | None:
-    """What would be offline next; nothing if no partition's replicas and ISR are known, as in many logs."""
+    """The failures that would take partitions offline next; None if no partition's replicas and ISR are known, as in
+    many logs.
+    """
     from kactl.forensics.whatif import advise as next_worst
     from kactl.forensics.whatif.partitions import BadSnapshot
 
@@ -54,7 +56,7 @@ def _next(results: "Results", facts: Facts, on_progress: progress.ProgressCallba
 
 
 def said(facts: Facts, moments: Moments, next_: Answer | None = None) -> Report:
-    """Facts with their sentences."""
+    """Returns facts with their sentences."""
     return Report(
         coverage=covered(facts, moments),
         next=next_,

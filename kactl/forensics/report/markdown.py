@@ -1,4 +1,4 @@
-"""The report as Markdown, for tickets and wikis: the same texts and tables, without pictures."""
+"""Report as Markdown, for tickets and wikis: the same texts and tables, without pictures."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,19 +11,19 @@ from .page import asked, figures, sections
 from .section import Section, Table
 from .wording import Moments
 
-# Whatever Markdown, or HTML within it, would take for markup.
+# Characters that Markdown, or HTML within it, would take for markup.
 _MARKUP: Final = re.compile(r"([\\`*_\[\]<>|~&#!])")
 _SPACE: Final = re.compile(r"\s+")
 _LINE_BEGIN: Final = re.compile(r"^(\d+)([.)])|^([-+=])")
 
 
 def markdown(report: Report, moments: Moments) -> str:
-    """All of it."""
+    """Returns the whole report."""
     return "\n".join(_lines(report, moments)).rstrip() + "\n"
 
 
 def plain(text: str) -> str:
-    """A text of which nothing is markup, on one line; nor an order to the terminal on which somebody looks at it."""
+    """Returns a text on one line in which nothing is markup or a control sequence of a terminal."""
     shown = harmless(_SPACE.sub(" ", text).strip())
     escaped = _MARKUP.sub(r"\\\1", shown)
     return _LINE_BEGIN.sub(lambda found: f"{found[1]}\\{found[2]}" if found[1] else f"\\{found[3]}", escaped)

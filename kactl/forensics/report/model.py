@@ -1,6 +1,6 @@
-"""What a report says of outages, as plain values; `kactl forensics report -o json` prints them.
+"""Values of a report about outages; `kactl forensics report -o json` prints them.
 
-Times are in UTC. Null means that the logs do not say it.
+Times are in UTC. Null means that the logs do not show the value.
 """
 
 import datetime
@@ -11,10 +11,10 @@ Time = datetime.datetime
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What the report is about; null: all of it.
+    """Requested scope of a report; null: no restriction.
 
     Attributes:
-        begin, end: only what was going on between them.
+        begin, end: only what happened between them.
         topic: only topics whose whole name it matches, as a regular expression.
     """
 
@@ -24,10 +24,10 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one kind of time, milliseconds; null where it is never known.
+    """Percentiles of one kind of time, milliseconds; null if it is never known.
 
     Attributes:
-        known: of how many outages it is known.
+        known: number of outages for which it is known.
     """
 
     known: int
@@ -38,15 +38,15 @@ class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sums(msgspec.Struct, frozen=True, kw_only=True):
-    """Many outages in numbers. Milliseconds are sums over partitions: a minute of two partitions is two minutes.
+    """Aggregate of many outages. Milliseconds are sums over partitions: a minute of two partitions is two minutes.
 
     Attributes:
-        observed, inferred, bounded: how many outages are known how well, by the worse of their two ends.
-        open: how many had not ended where the logs end.
-        unclean: how many ended with a leader that was not in sync.
-        attempts_failed: elections that failed meanwhile.
-        least_ms: no less than this, by the outages' bounds.
-        most_ms: no more than this; null if that is not bounded.
+        observed, inferred, bounded: number of outages known to that degree, by the weaker of their two ends.
+        open: number of outages that had not ended where the logs end.
+        unclean: number that ended with a leader that was not in sync.
+        attempts_failed: elections that failed during them.
+        least_ms: lower bound of the time.
+        most_ms: upper bound; null if unbounded.
         duration, and detection to apply: the time of one outage, and of its parts.
     """
 
@@ -72,7 +72,7 @@ class Sums(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """What fell to one topic, broker or cause."""
+    """Share of one topic, broker or cause."""
 
     name: str
     outages: int
@@ -82,7 +82,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bar(msgspec.Struct, frozen=True, kw_only=True):
-    """One outage of one partition, as it is drawn; see the columns of `jobs/outages.py`."""
+    """One outage of one partition, as it is drawn; see the columns of job `outages`."""
 
     begin: Time
     begin_low: Time | None
@@ -100,11 +100,11 @@ class Bar(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Partition(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition and its outages within an incident, the longest of them.
+    """A partition and its longest outages within an incident.
 
     Attributes:
-        life: which topic of this name, from 0 on.
-        outages: how many there were, also of those that are not in `bars`.
+        life: number of the topic of this name, from 0.
+        outages: total number of outages, including those that are not in `bars`.
     """
 
     topic: str
@@ -121,11 +121,11 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Band(msgspec.Struct, frozen=True, kw_only=True):
-    """Outages of about one length, and where their time went on average; milliseconds.
+    """Outages of about one length, and the mean of their parts; milliseconds.
 
     Attributes:
-        name: which they are, from the shortest on.
-        unknown_ms: what of it cannot be told; with it the parts add up to `mean_ms`.
+        name: name of the band, from the shortest outages on.
+        unknown_ms: part of the time that is unknown; with it the parts add up to `mean_ms`.
     """
 
     name: str
@@ -141,13 +141,13 @@ class Band(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """What an objective of availability allows, and how much of it was taken.
+    """Error budget of an availability objective, and its consumption.
 
     Attributes:
         objective: the share of time for which a partition is to have a leader.
-        minutes: without a leader that it allows, added up over partitions: partition-minutes.
-        used: the share of them that was taken; above 1, more than all.
-        partitions_over: those that alone were away for longer than the objective allows each of them.
+        minutes: allowed time without a leader, in partition-minutes (added up over partitions).
+        used: used share of it; above 1 if exceeded.
+        partitions_over: number of partitions that exceed the allowance of a single partition.
     """
 
     objective: float
@@ -157,13 +157,13 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """Time without a leader, against objectives of availability.
+    """Time without a leader, compared with availability objectives.
 
     Attributes:
-        topic: whose; null: of all topics together.
-        partitions: that the logs know of; the budgets are theirs.
+        topic: null: all topics together.
+        partitions: number in the logs; the budgets are theirs.
         lost_minutes: partition-minutes.
-        budgets: one for each objective, the mildest first.
+        budgets: one for each objective, the least strict first.
     """
 
     topic: str | None
@@ -173,14 +173,14 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Objectives(msgspec.Struct, frozen=True, kw_only=True):
-    """What all that is in the report took of what objectives allow, by why it was taken.
+    """Consumption of error budgets in the report, by cause.
 
-    Each begins with that of all topics, and then has the topics that took most of their own; it is empty if nothing
-    was taken.
+    Each list begins with the value of all topics, followed by the topics that used most of their own budget; it is
+    empty if nothing was used.
 
     Attributes:
-        period_ms: what the objectives are about: 30 days, or the time of the logs if that is longer.
-        partitions: that the logs know of.
+        period_ms: period of the objectives: 30 days, or the time of the logs if that is longer.
+        partitions: number in the logs.
     """
 
     period_ms: int
@@ -191,10 +191,10 @@ class Objectives(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """An incident in slots of time of equal width; every tuple has one number for each.
+    """An incident in slots of equal width; every tuple has one number for each.
 
     Attributes:
-        observed, guessed: outages that were going on at some time in the slot, by whether both ends were observed.
+        observed, guessed: outages in progress in the slot, by whether both ends were observed.
         elections: leaders that took over.
         losses, unclean: partitions that lost records, unclean elections.
     """
@@ -213,13 +213,14 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
-    """Records lost, over partitions; of each partition and epoch the replica that had most counts, and no other.
+    """Lost records, added up over partitions. For each partition and epoch only the replica with the largest loss
+    counts.
 
     Attributes:
-        committed: below a known high watermark; no less than this.
-        tail: all that was cut off.
-        committed_sure, tail_sure: of them, where the replica's own history is in the logs.
-        unsized: how often something was cut off, and no line says how much.
+        committed: records below a known high watermark; a lower bound.
+        tail: all removed records.
+        committed_sure, tail_sure: those of replicas with their own history in the logs.
+        unsized: number of removals of unknown size.
     """
 
     partitions: int = 0
@@ -231,14 +232,14 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Incident(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened within one stretch of time; see `incidents.py`.
+    """Failures within one interval; see `incidents`.
 
     Attributes:
-        number: from 1 on, in order of time.
-        sums: of forced outages; null if none is in it, but a loss or an unclean election.
-        causes, topics, brokers: the worst of them, the worst first; `brokers` are those whose leaderships were lost.
-        partitions: those that were away for longest.
-        spent: of what objectives of availability allow in 30 days; in all, then by the worst topics.
+        number: from 1, in order of time.
+        sums: of forced outages; null if the incident has only losses or unclean elections.
+        causes, topics, brokers: the worst first; `brokers` are those that lost leaderships.
+        partitions: those that were unavailable for longest.
+        spent: consumption of 30-day budgets; in all, then by the worst topics.
         series, bands: see there; of incidents that are shown in full.
     """
 

@@ -1,4 +1,4 @@
-"""What would be offline if brokers died where the logs end: the question that follows every bad night."""
+"""Report section about further failures: partitions that would be offline if brokers failed where the logs end."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -15,7 +15,7 @@ _EACH: Final = {
 
 
 def next_section(answer: Answer | None) -> Iterator[Section]:
-    """The worst of each sweep; nothing if too little is known of the cluster."""
+    """Returns the worst scenarios of each sweep; None if too little is known of the cluster."""
     if answer is None:
         return
     nothing = "nothing" if answer.coverage.is_whole else "no known partition"

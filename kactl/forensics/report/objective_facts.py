@@ -1,7 +1,7 @@
-"""Questions about objectives of availability: how much of what they allow was taken by outages.
+"""Queries about availability objectives: the share of error budgets that outages used.
 
-A budget is that of all partitions of which the logs tell, also of those that always had a leader. What an objective
-allows, and how lost time adds up, is said in `jobs/outage_sums.py`.
+A budget is that of all partitions in the logs, including those that always had a leader. `jobs/outages/totals.py`
+defines objectives and how lost time adds up.
 """
 
 from typing import Any, Final, NamedTuple, TypeVar
@@ -14,7 +14,7 @@ from kactl.forensics.jobs.outages.totals import slo
 from .facts import Sources
 from .model import Asked, Budget, Spent
 
-# What is usually promised, and the time that it is promised for.
+# Usual objectives, and their period.
 OBJECTIVES: Final = (0.999, 0.9995, 0.9999)
 PERIOD_MS: Final = 30 * 86_400_000
 TOPICS_SHOWN: Final = 5
@@ -22,11 +22,11 @@ _Key = TypeVar("_Key", int, str)
 
 
 class Known(NamedTuple):
-    """The partitions that budgets are of.
+    """Partitions that budgets belong to.
 
     Attributes:
         topics: see `counted`.
-        partitions: of all topics; 0 if the logs tell of none.
+        partitions: of all topics; 0 if there are none in the logs.
     """
 
     topics: DataFrame
@@ -34,21 +34,21 @@ class Known(NamedTuple):
 
 
 def counted(leadership: DataFrame, outages: DataFrame) -> DataFrame:
-    """Each topic and how many partitions it has, as far as the logs tell of them."""
-    # A topic that was deleted and created again has its partitions once.
+    """Returns each topic with the number of its partitions in the logs."""
+    # A topic that was deleted and created again counts its partitions once.
     keys = ["topic", "partition"]
     both = leadership.select(keys).unionByName(outages.select(keys)).distinct()
     return both.groupBy("topic").agg(f.count("*").alias("partitions"))
 
 
 def known(topics: DataFrame) -> Known:
-    """What `counted` gives, with its sum."""
+    """Returns the result of `counted` with its sum."""
     (row,) = topics.agg(f.sum("partitions").alias("partitions")).collect()
     return Known(topics, row["partitions"] or 0)
 
 
 def period_of(sources: Sources, asked: Asked) -> int:
-    """In milliseconds, what all of a report is held against: the usual period, or all its time if that is longer."""
+    """Returns the period of objectives in milliseconds: the usual one, or the whole time if that is longer."""
     if sources.begin is None or sources.end is None:
         return PERIOD_MS
     begin, end = max(sources.begin, asked.begin or sources.begin), min(sources.end, asked.end or sources.end)
@@ -58,16 +58,17 @@ def period_of(sources: Sources, asked: Asked) -> int:
 def spent(
     outages: DataFrame, by: str, kind: type[_Key], *, of: Known, period_ms: int = PERIOD_MS
 ) -> dict[_Key, tuple[Spent, ...]]:
-    """For each value of `by`, which are of `kind`: what was spent in all, and by the topics that spent most of theirs.
+    """Returns, for each value of `by`, of kind `kind`: the consumption in all, and by the topics that used most of
+    theirs.
 
     Args:
-        period_ms: what the objectives are about.
+        period_ms: period of the objectives.
     """
     if not of.partitions:
         return {}
     all_ = slo(outages, by, objectives=OBJECTIVES, period_ms=period_ms, partitions=of.partitions)
     each = slo(outages, by, "topic", objectives=OBJECTIVES, period_ms=period_ms, partitions=of.topics)
-    # What each partition lost on average: every objective ranks topics alike, so those of one place are one topic's.
+    # Mean loss of a partition: every objective ranks topics equally, so rows of one rank belong to one topic.
     mean = f.col("lost_minutes") / f.col("partitions")
     worst = Window.partitionBy(by, "objective").orderBy(f.desc(mean), f.desc("lost_minutes"), "topic")
     placed = each.withColumn("place", f.row_number().over(worst)).where(f.col("place") <= TOPICS_SHOWN)

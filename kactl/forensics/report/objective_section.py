@@ -1,4 +1,4 @@
-"""The part of the report about objectives of availability: what is allowed, and what took how much of it."""
+"""Report section about availability objectives: the error budgets, and the consumption by cause."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -10,7 +10,7 @@ from .objective_words import allowed_said, cells, header, over_said, period_said
 from .section import Section, Table, table
 from .wording import Moments, amount
 
-# Each kind of time without a leader, in words that need no manual.
+# Kinds of time without a leader, as they are printed.
 _KINDS: Final = {
     "forced": "outages: the leader was lost",
     "unexplained": "unexplained: a leader that lived was moved, and no line says why",
@@ -19,7 +19,7 @@ _KINDS: Final = {
 
 
 def objective_section(facts: Facts, moments: Moments) -> Iterator[Section]:
-    """Nothing if no partition was ever without a leader."""
+    """Returns None if every partition always had a leader."""
     objectives = facts.objectives
     taken = {} if objectives is None else _taken(objectives)
     if objectives is None or not taken:
@@ -38,13 +38,13 @@ def objective_section(facts: Facts, moments: Moments) -> Iterator[Section]:
 
 
 def _taken(objectives: Objectives) -> dict[str, tuple[Spent, ...]]:
-    """Of each kind that there was."""
+    """Consumption by kind, of the kinds that occurred."""
     found = {name: getattr(objectives, name) for name in _KINDS}
     return {name: spent for name, spent in found.items() if spent}
 
 
 def _kinds(objectives: Objectives, taken: dict[str, tuple[Spent, ...]]) -> tuple[Table, ...]:
-    """What of the cluster's budget went to each kind. They are not added up: only one of them is a failure."""
+    """Consumption of the cluster's budget by kind. The kinds are not added up: only one of them is a failure."""
     budgets = next(iter(taken.values()))[0].budgets
     rows = [("the budget, in partition-minutes", None, *(amount(each.minutes) for each in budgets))]
     return table(
@@ -55,7 +55,7 @@ def _kinds(objectives: Objectives, taken: dict[str, tuple[Spent, ...]]) -> tuple
 
 
 def _incidents(facts: Facts, moments: Moments) -> tuple[Table, ...]:
-    """Of one incident alone its own part of the report says it."""
+    """None for a single incident, because its own section has the values."""
     found = [each for each in facts.incidents if each.spent]
     if facts.incidents_all < 2 or not found:
         return ()
@@ -75,7 +75,7 @@ def _topics(facts: Facts, objectives: Objectives) -> tuple[Table, ...]:
 
 
 def by_topic(spent: tuple[Spent, ...], caption: str) -> tuple[Table, ...]:
-    """All topics together, then those that used most of their own budget."""
+    """Returns all topics together, then those that used most of their own budget."""
     if not spent:
         return ()
     return table(

@@ -1,4 +1,4 @@
-"""What outages took of the error budgets of objectives, in sentences and as cells of tables.
+"""Sentences and table cells about error budgets.
 
 A budget is the time without a leader that an objective allows: to each partition, and to all of them added up.
 """
@@ -14,12 +14,12 @@ _MINUTE_MS: Final = 60_000
 
 
 def period_said(period_ms: int) -> str:
-    """'30 days'."""
+    """Returns text such as '30 days'."""
     return count(round(period_ms / _DAY_MS), "day")
 
 
 def allowed_said(objectives: Objectives, budgets: tuple[Budget, ...]) -> str:
-    """What each objective allows a partition, and all of them."""
+    """Returns the allowance of each objective, for a partition and for all of them."""
     each = [
         f"{duration(budget.minutes * _MINUTE_MS / objectives.partitions)} at {percent(budget.objective)}"
         for budget in budgets
@@ -32,7 +32,7 @@ def allowed_said(objectives: Objectives, budgets: tuple[Budget, ...]) -> str:
 
 
 def used_said(spent: tuple[Spent, ...], period_ms: int) -> Iterator[str]:
-    """The share of the cluster's budget, and of that of the topic that used most of its own, if that is more."""
+    """Returns the used share of the cluster budget, and that of the topic that used most of its own, if higher."""
     if not spent:
         return
     all_, *topics = spent
@@ -45,7 +45,7 @@ def used_said(spent: tuple[Spent, ...], period_ms: int) -> Iterator[str]:
 
 
 def over_said(all_: Spent, period_ms: int) -> str:
-    """How many partitions are beyond what is allowed one of them, however well the others did."""
+    """Returns the number of partitions that exceed the allowance of a single partition."""
     over = [f"{each.partitions_over:,} at {percent(each.objective)}" for each in all_.budgets if each.partitions_over]
     if over:
         return (
@@ -60,17 +60,17 @@ def over_said(all_: Spent, period_ms: int) -> str:
 
 
 def header(budgets: tuple[Budget, ...]) -> tuple[str, ...]:
-    """Of the columns that `cells` makes."""
+    """Returns the header of the columns that `cells` returns."""
     return ("partition-minutes", *(f"of {percent(each.objective)}" for each in budgets))
 
 
 def cells(spent: Spent) -> tuple[str, ...]:
-    """Minutes without a leader, and the share of each budget that they are."""
+    """Returns minutes without a leader, and the share of each budget."""
     return (amount(spent.lost_minutes), *(share(each.used, 1) for each in spent.budgets))
 
 
 def _shares(spent: Spent) -> str:
-    """'1 % of 36 h (at an objective of 99.9 %), and 10 % of 3 h 36 min (99.99 %)'."""
+    """Text such as '1 % of 36 h (at an objective of 99.9 %), and 10 % of 3 h 36 min (99.99 %)'."""
     said = [f"{share(each.used, 1)} of {duration(each.minutes * _MINUTE_MS)}" for each in spent.budgets]
     at = [percent(each.objective) for each in spent.budgets]
     at[0] = f"at an objective of {at[0]}"

@@ -1,4 +1,4 @@
-"""Questions to the other tables: what moved much, who was the controller, what did not end, what must never be."""
+"""Queries on the other tables: flapping, controllers, unfinished operations, violations."""
 
 from typing import Final
 
@@ -13,13 +13,13 @@ from .rows import micros, moment, values
 ROWS_SHOWN: Final = 20
 HOURS_SHOWN: Final = 12
 CONTROLLERS_SHOWN: Final = 50
-# Some weeks of a large cluster that is not well; more lanes could not be drawn anyway.
+# Some weeks of a large unstable cluster; more lanes could not be drawn anyway.
 ABSENCES_SHOWN: Final = 2000
 _TOPICS: Final = 50
 
 
 def flapping(table: DataFrame) -> tuple[int, tuple[Flapping, ...]]:
-    """How many partitions moved more than once, and those that moved most."""
+    """Returns the number of partitions that flapped, and the worst of them."""
     moved = f.coalesce("elections", f.lit(0)) + f.coalesce("shrinks", f.lit(0))
     worst = table.orderBy(f.desc(moved), "topic", "partition", "life").limit(ROWS_SHOWN)
     found = values(
@@ -29,7 +29,7 @@ def flapping(table: DataFrame) -> tuple[int, tuple[Flapping, ...]]:
 
 
 def churn(table: DataFrame) -> tuple[Churn, ...]:
-    """The hours in which most leaders moved."""
+    """Returns the hours with the most elections."""
     worst = table.orderBy(f.desc("elections"), "hour").limit(HOURS_SHOWN)
     counts = ("elections", "planned", "forced", "partitions", "shrinks", "expands", "most_in_a_minute")
     storm = f.coalesce("storm", f.lit(False))
@@ -37,26 +37,26 @@ def churn(table: DataFrame) -> tuple[Churn, ...]:
 
 
 def controllers(table: DataFrame) -> tuple[Controllership, ...]:
-    """In order of time."""
+    """Returns terms in order of time."""
     begin = f.coalesce("elected_at", "ready_at", "started_at", "last_act_at")
     return values(table.orderBy(begin, "controller_epoch").limit(CONTROLLERS_SHOWN), Controllership)
 
 
 def requests(table: DataFrame) -> tuple[Requests, ...]:
-    """The slowest brokers, and those that did not answer, first."""
+    """Returns the slowest brokers and those that did not respond first."""
     slow = f.coalesce("apply_p99_ms", f.lit(-1.0))
     worst = table.orderBy(f.desc(slow), f.desc(f.coalesce("unanswered", f.lit(0))), "controller", "broker", "request")
     return values(worst.limit(ROWS_SHOWN), Requests)
 
 
 def absences(table: DataFrame) -> tuple[Absence, ...]:
-    """In order of time; if there are too many, the first."""
+    """Returns absences in order of time; the first ones if there are too many."""
     begin = f.coalesce("detected_at", "last_sign_at", "shutdown_at", "back_at")
     return values(table.orderBy(begin, "broker").limit(ABSENCES_SHOWN), Absence)
 
 
 def deletions(table: DataFrame) -> tuple[int, tuple[Deletion, ...]]:
-    """Topics that were to be deleted and were not."""
+    """Returns topic deletions that did not finish."""
     stuck = table.where(~f.coalesce("finished", f.lit(False)))
     longest = _listed(stuck.orderBy(f.desc("span_ms"), "topic").limit(ROWS_SHOWN), "blocked_by")
     found = values(longest, Deletion)
@@ -64,7 +64,7 @@ def deletions(table: DataFrame) -> tuple[int, tuple[Deletion, ...]]:
 
 
 def reassignments(table: DataFrame) -> tuple[int, tuple[Reassignment, ...]]:
-    """Partitions that were to be moved and were not."""
+    """Returns reassignments that did not finish."""
     stuck = table.where(~f.coalesce("finished", f.lit(False)))
     longest = stuck.orderBy(f.desc("span_ms"), "topic", "partition", "life").limit(ROWS_SHOWN)
     found = values(_listed(longest, "target", "waiting_for"), Reassignment)
@@ -72,7 +72,7 @@ def reassignments(table: DataFrame) -> tuple[int, tuple[Reassignment, ...]]:
 
 
 def audit(table: DataFrame, files: DataFrame) -> tuple[Finding, ...]:
-    """Each rule that was broken, with the first line that shows it."""
+    """Returns each violated rule, with the first line that shows it."""
     names = ["topic", "partition", "broker", "expected", "found", "file_id", "offset"]
     first = f.min_by(f.struct(micros("at"), *names), f.coalesce(f.unix_micros("at"), f.lit(1 << 62)))
     broken = table.groupBy("rule").agg(f.count("*").alias("count"), first.alias("first"))
@@ -87,7 +87,7 @@ def audit(table: DataFrame, files: DataFrame) -> tuple[Finding, ...]:
 
 
 def unclean_enabled(events: DataFrame) -> tuple[str, ...]:
-    """Topics for which a line says that unclean elections are allowed; "" stands for all topics, by default."""
+    """Returns topics that allow unclean elections according to a line; "" stands for all topics, by default."""
     said = events.where(f.col("type") == EventType.UNCLEAN_ENABLED).select(
         f.coalesce("topic", f.lit("")).alias("topic")
     )
@@ -95,10 +95,10 @@ def unclean_enabled(events: DataFrame) -> tuple[str, ...]:
 
 
 def _counted(table: DataFrame, *names: str) -> DataFrame:
-    """Counts that are null are none."""
+    """Replace null counts by 0."""
     return table.withColumns({name: f.coalesce(name, f.lit(0)) for name in names})
 
 
 def _listed(table: DataFrame, *names: str) -> DataFrame:
-    """Lists that are null are empty."""
+    """Replace null lists by empty ones."""
     return table.withColumns({name: f.coalesce(name, f.array().cast("array<int>")) for name in names})

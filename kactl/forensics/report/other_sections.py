@@ -1,4 +1,4 @@
-"""The rest of the report: what flapped, controllers, what got stuck, and what must never be."""
+"""Remaining report sections: flapping, controllers, unfinished operations, and violations."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -12,7 +12,7 @@ _Made = Callable[[Facts, Moments], Iterator[Section]]
 
 
 def other_sections(facts: Facts, moments: Moments) -> Iterator[Section]:
-    """Those that have something to say."""
+    """Returns the sections that are not empty."""
     for make in _ORDER:
         yield from make(facts, moments)
 

@@ -1,6 +1,6 @@
-"""Questions to the table of outages: sums, percentiles, the worst of each incident, and its course.
+"""Queries on the table of outages: sums, percentiles, the worst of each incident, and its course.
 
-How outages add up is said in `jobs/outage_sums.py`.
+`jobs/outages/totals.py` defines how outages add up.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from .model import Band, Bar, Partition, Percentiles, Share, Sums
 
 PARTITIONS_SHOWN: Final = 20
 SHARES_SHOWN: Final = 10
-# A partition that went away more often within one incident has its longest outages drawn.
+# Of a partition with more outages in one incident the longest are drawn.
 BARS_SHOWN: Final = 40
 _BANDS: Final = ("shortest half", "next 40 %", "next 9 %", "longest 1 %")
 _NONE: Final = Percentiles(known=0)
@@ -44,9 +44,10 @@ NO_SUMS: Final = Sums(
 
 
 def prepared(outages: DataFrame, logs_end_us: int | None) -> DataFrame:
-    """Outages with what all questions need: times as microseconds, the bucket, the kind, and how well each is known.
+    """Returns outages with the columns that all queries need: times as microseconds, bucket, kind, and how well each is
+    known.
 
-    One that has not ended lasts to the end of the logs.
+    An open outage lasts to the end of the logs.
     """
     begin = f.unix_micros(f.coalesce("begin", "begin_high", "end"))
     open_end = f.least(begin + f.col("duration_ms") * 1000, f.lit(logs_end_us).cast("long"))
@@ -64,7 +65,7 @@ def prepared(outages: DataFrame, logs_end_us: int | None) -> DataFrame:
 
 
 def as_sums(row: Row) -> Sums:
-    """A row of `totals` with its times."""
+    """Returns a row of `totals` with its times."""
     found = row.asDict(recursive=True)
     found |= {name: _percentiles(found[name]) for name in MEASURES} | {"total_ms": found["unavailable_ms"]}
     return Sums(**{name: found[name] for name in Sums.__struct_fields__})
@@ -80,7 +81,7 @@ def _percentiles(found: dict[str, int | None]) -> Percentiles:
 
 
 def shares(outages: DataFrame) -> dict[tuple[int, str], tuple[Share, ...]]:
-    """For each incident and each of topic, broker and cause: where most time was lost."""
+    """Returns, for each incident, the topics, brokers and causes with the most lost time."""
     ways = {"topic": "topic", "broker": "broker", "cause": "cause"}
     what = [f.struct(f.lit(way).alias("way"), f.col(name).cast("string").alias("name")) for way, name in ways.items()]
     parted = outages.withColumn("of", f.explode(f.array(*what))).withColumns(
@@ -99,9 +100,10 @@ def shares(outages: DataFrame) -> dict[tuple[int, str], tuple[Share, ...]]:
 
 
 def partitions(outages: DataFrame) -> dict[int, tuple[Partition, ...]]:
-    """For each incident the partitions that were away for longest, with their outages in order of time.
+    """Returns, for each incident, the partitions that were unavailable for longest, with their outages in order of
+    time.
 
-    Only the first rows of each incident leave a task: Spark limits a rank before it shuffles.
+    Only the first rows of each incident leave a task: Spark applies the rank limit before it shuffles.
     """
     keys = ["incident", "topic", "partition", "life"]
     summed = totals(outages, *keys).select(*keys, "outages", f.col("unavailable_ms").alias("total_ms"))
@@ -168,7 +170,9 @@ ELECTIONS: Final = "elections"
 
 
 def slots(outages: DataFrame) -> DataFrame:
-    """How many outages begin, and end, in each slot of their incident; (incident, what, observed, slot, number)."""
+    """Returns the number of outages that begin and end in each slot of their incident: (incident, what, observed, slot,
+    number).
+    """
 
     def slot(time: Any) -> Any:
         return f.floor((time - f.col("incident_begin_us")) / f.col("slot_us")).cast("int")
@@ -188,7 +192,7 @@ def slots(outages: DataFrame) -> DataFrame:
 
 
 def bands(outages: DataFrame, found: dict[int, Sums]) -> dict[int, tuple[Band, ...]]:
-    """For each incident its outages by length, and the mean of each part of their time."""
+    """Returns, for each incident, its outages by length, and the mean of each part of their time."""
     limits = [
         (number, each.duration.p50, each.duration.p90, each.duration.p99)
         for number, each in found.items()
@@ -209,7 +213,7 @@ def bands(outages: DataFrame, found: dict[int, Sums]) -> dict[int, tuple[Band, .
 
 
 def _named(found: tuple[Band, ...]) -> tuple[Band, ...]:
-    """Where all outages are of one length there is one band, and it is all of them."""
+    """Name the bands. If all outages are of one length there is one band with all of them."""
     import msgspec
 
     return (msgspec.structs.replace(found[0], name="all"),) if len(found) == 1 else found

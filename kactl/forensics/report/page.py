@@ -1,6 +1,6 @@
-"""The report as one HTML page: no script, nothing from outside, light and dark, and it can be printed.
+"""Report as one HTML page without scripts or external resources, with a light and a dark theme, and printable.
 
-Names of topics and texts of logs come from outside: the templates escape whatever is not a picture of our own making.
+Names of topics and texts of logs are untrusted input: the templates escape everything except generated pictures.
 """
 
 from functools import cache
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def page(report: Report, moments: Moments) -> str:
-    """All of it."""
+    """Returns the whole page."""
     return (
         _environment()
         .get_template("report.html")
@@ -38,7 +38,7 @@ def page(report: Report, moments: Moments) -> str:
 
 
 def sections(report: Report, moments: Moments) -> list[Section]:
-    """What stands below summary and advice, in order."""
+    """Returns the sections below summary and advice, in order."""
     facts = report.facts
     return [
         *incident_sections(facts, moments),
@@ -52,7 +52,7 @@ def sections(report: Report, moments: Moments) -> list[Section]:
 
 
 def figures(report: Report) -> list[tuple[str, str, str]]:
-    """The few numbers that stand at the top: what, how much, and whether it is bad."""
+    """Returns the key figures at the top: label, value, and whether it is bad."""
     facts = report.facts
     sums, lost = facts.forced, facts.lost
     bad, good = "bad", "good"
@@ -78,7 +78,7 @@ def figures(report: Report) -> list[tuple[str, str, str]]:
 
 
 def asked(report: Report, moments: Moments) -> str:
-    """What the report was asked for, if not for everything."""
+    """Returns the requested scope, if the report is restricted."""
     given = report.facts.asked
     said = []
     if given.topic is not None:

@@ -1,4 +1,4 @@
-"""Where the time of an incident's outages went: one bar for the shorter ones, one for the longer ones, and so on."""
+"""Picture of the parts of an incident's outages: one bar for each band of lengths, the shortest first."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,7 +12,7 @@ LEFT: Final = 200.0
 RIGHT: Final = 860.0
 _ROW: Final = 34.0
 _BAR: Final = 20.0
-# The parts in their order, and what each is.
+# Parts in their order, and their descriptions.
 PARTS: Final = {
     "detection": "until the controller took note",
     "queue": "until it began with it",
@@ -25,7 +25,7 @@ PARTS: Final = {
 
 
 def parts(number: int, bands: Sequence[Band]) -> str:
-    """The picture for an incident of this number."""
+    """Returns the picture of the incident of this number."""
     pic = Drawing(f"p{number}", width=WIDTH, label=f"Incident {number}: where the time of its outages went")
     y = 8.0
     for band in bands:

@@ -1,4 +1,4 @@
-"""Rows of a small answer as values: times by the microsecond, in UTC, whatever the zone of this machine."""
+"""Rows of a small result as values: times in microseconds and in UTC, whatever the zone of this machine."""
 
 import datetime
 from typing import Any, Final, TypeVar
@@ -12,21 +12,21 @@ _Value = TypeVar("_Value", bound=msgspec.Struct)
 
 
 def moment(micros: int | None) -> datetime.datetime | None:
-    """Microseconds since 1970 as a moment."""
+    """Returns microseconds since 1970 as a time."""
     return None if micros is None else _EPOCH + datetime.timedelta(microseconds=micros)
 
 
 def micros_of(time: datetime.datetime) -> int:
-    """A moment as microseconds since 1970."""
+    """Returns a time as microseconds since 1970."""
     return (time - _EPOCH) // datetime.timedelta(microseconds=1)
 
 
 def micros(name: str) -> Any:
-    """A column of times as microseconds, under the same name."""
+    """Returns a column of times as microseconds, under the same name."""
     return f.unix_micros(name).alias(name)
 
 
 def values(found: DataFrame, kind: type[_Value]) -> tuple[_Value, ...]:
-    """All rows as values of a kind whose attributes are columns; for answers that are small by nature."""
+    """Returns all rows of a small result as values of a class whose attributes are columns."""
     table = found.select(*kind.__struct_fields__).toArrow()
     return tuple(msgspec.convert(row, kind) for row in table.to_pylist())

@@ -1,6 +1,6 @@
-"""The jobs' tables, cut to what was asked for: a stretch of time, some topics.
+"""Restriction of the jobs' tables to the requested time and topics.
 
-What was going on at any time of the stretch is in it whole: an outage that began before keeps its beginning.
+A row that overlaps the requested time is included unchanged: an outage that began before keeps its beginning.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from pyspark.sql import functions as f
 
 from .model import Asked
 
-# Of each table, when a row begins and when it ends; the first of them that is not null counts, and an end that is null
-# throughout has not come. Tables that are not named have no time of their own.
+# Columns with the begin and the end of a row; the first that is not null counts, and an end without any value is open.
+# Tables that are not named have no time of their own.
 _WHEN: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "outages": (("begin", "begin_high", "end"), ("end",)),
     "losses": (("at", "replica_at"), ("at", "replica_at")),
@@ -25,12 +25,12 @@ _WHEN: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "reassignments": (("started_at",), ("done_at",)),
     "audit": (("at",), ("at",)),
 }
-# What is counted by the hour is taken if any part of its hour is.
+# A row for an hour is included if any part of that hour is.
 _LASTS_S: Final = {"churn": 3600}
 
 
 def cut(tables: Mapping[str, DataFrame], asked: Asked) -> dict[str, DataFrame]:
-    """The same tables, under the same names."""
+    """Returns the restricted tables, under the same names."""
     return {name: _cut(name, table, asked) for name, table in tables.items()}
 
 
@@ -50,7 +50,7 @@ def _cut(name: str, table: DataFrame, asked: Asked) -> DataFrame:
 
 
 def of_topics(table: DataFrame, asked: Asked) -> DataFrame:
-    """The rows of the topics that were asked for, whatever their time."""
+    """Returns the rows of the requested topics, whatever their time."""
     return table if asked.topic is None else table.where(f.col("topic").rlike(f"^(?:{asked.topic})$"))
 
 

@@ -1,4 +1,4 @@
-"""What stands on a page, before it is HTML or Markdown: headings, paragraphs, tables, pictures."""
+"""Sections of a page, independent of HTML and Markdown: headings, paragraphs, tables, pictures."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,12 +8,12 @@ import msgspec
 
 from .wording import NONE
 
-# What is aligned to the right: numbers, also with their units: 1,204, 37 %, 7 min 40 s.
+# Cells that are aligned to the right: numbers, also with units: 1,204, 37 %, 7 min 40 s.
 _NUMERIC: Final = re.compile(rf"(?:under |over )?[+-]?[\d.,]+ ?(?:%|ms|s|min|h|d)?(?: \d+ (?:s|min|h))?|{NONE}")
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """Cells are texts as they are to be read; nothing in them is markup."""
+    """Cells are plain texts; markup in them has no effect."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -21,7 +21,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def right(self) -> tuple[bool, ...]:
-        """For each column whether it holds numbers only."""
+        """Returns for each column whether it contains only numbers."""
         return tuple(
             any(cell != NONE for cell in column) and all(_NUMERIC.fullmatch(cell) for cell in column)
             for column in zip(*self.rows, strict=True)
@@ -29,16 +29,17 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
-    """An SVG of our own making, and what is to be read in its place."""
+    """A generated SVG, and its alternative text."""
 
     svg: str
     caption: str
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """
+    """One section.
+
     Attributes:
-        name: what links point to.
+        name: target of links.
         level: of its heading: 2 for a part of the report, 3 below it.
     """
 
@@ -51,7 +52,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> tuple[Table, ...]:
-    """One table, or none if it would have no rows; None is a dash."""
+    """Returns a table, or none without rows; None is printed as a dash."""
     made = tuple(tuple(NONE if cell is None else _plain(cell) for cell in row) for row in rows)
     return (Table(header=tuple(header), rows=made, caption=caption),) if made else ()
 

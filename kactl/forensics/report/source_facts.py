@@ -1,4 +1,4 @@
-"""What the answers rest on: files, levels, clocks, and the brokers of which there is no log."""
+"""Sources of a report: files, levels, clocks, and brokers without logs."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,8 +19,8 @@ _NO_LOG: Final = (Kind.EMPTY, Kind.FOREIGN, Kind.UNREADABLE)
 
 
 def sources(manifest: "Manifest", tables: dict[str, DataFrame]) -> Sources:
-    """From the tables of files, levels, skew, leadership and absences."""
-    # Beside logs there may be anything; it is missed only if somebody named it.
+    """Returns the sources, from the tables of files, levels, skew, leadership and absences."""
+    # There may be any files beside logs; one counts as unreadable only if it was given by name.
     named = [each.rstrip("/") for each in manifest.sources]
     missed = f.col("error").isNotNull() & ((f.col("kind") != str(Kind.FOREIGN)) | f.col("path").isin(named))
     is_log = ~f.col("kind").isin([str(each) for each in _NO_LOG])
@@ -66,7 +66,7 @@ def _files(files: DataFrame) -> tuple[File, ...]:
 
 
 def _levels(table: DataFrame) -> tuple[set[int], tuple[Spoken, ...]]:
-    """Who speaks at all, and how finely each wrote each kind of log; of the size of the cluster."""
+    """The writers, and the detail of each kind of log; its size is that of the cluster."""
     summed = table.groupBy("speaker", "kind").agg(
         f.countDistinct(f.when(f.col("level") == "TRACE", f.col("hour"))).alias("trace_hours"),
         f.countDistinct("hour").alias("hours"),
@@ -85,7 +85,7 @@ def _led(table: DataFrame) -> DataFrame:
 
 
 def _brokers(tables: dict[str, DataFrame]) -> tuple[int, ...]:
-    """All that lead, are assigned or were away, ascending."""
+    """All brokers that lead, are assigned or were absent, ascending."""
 
     def of(table: str, column: Any) -> DataFrame:
         return tables[table].select(column.alias("broker")).distinct()

@@ -1,4 +1,4 @@
-"""What the report rests on: the files, with what each can tell, and the clocks."""
+"""Report section about sources: the files, what each can show, and the clocks."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -46,7 +46,7 @@ def _files(facts: Facts, moments: Moments) -> tuple[Table, ...]:
 
 
 def _clocks(facts: Facts) -> tuple[Table, ...]:
-    """Only where there is more than one clock."""
+    """None for a single clock."""
     clocks = facts.sources.clocks
     if len(clocks) < 2:
         return ()

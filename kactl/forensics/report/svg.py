@@ -1,6 +1,6 @@
-"""Drawing in SVG: shapes with classes, which the page gives their colours, and texts that know how wide they are.
+"""SVG drawing: shapes with classes that the page's style sheet colours, and texts of known width.
 
-Coordinates are pixels at full width. A shape's tip is shown when one rests on it, and read out by what reads pages.
+Coordinates are pixels at full width. The tip of a shape is shown on hover, and read by screen readers.
 """
 
 import re
@@ -8,7 +8,7 @@ from typing import Final
 from xml.etree import ElementTree
 
 _NO_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# Widths of a wide, common face at 12 pixels; in others texts get shorter, never longer.
+# Widths of a wide, common font at 12 pixels; in others texts become narrower, never wider.
 _WIDTHS: Final = dict.fromkeys("ijlftrI.,:;|'!()[]{}/ -", 4.6) | dict.fromkeys("mwMW@%", 11.9)
 _DIGIT, _LOWER, _UPPER, _OTHER = 7.7, 7.6, 9.2, 12.0
 _SIZE: Final = 12.0
@@ -16,17 +16,17 @@ CUT: Final = "…"
 
 
 def clean(text: str) -> str:
-    """Without what XML has no place for, such as control characters."""
+    """Returns a text without characters that XML does not allow, such as control characters."""
     return _NO_XML.sub("\ufffd", text)
 
 
 def width(text: str, size: float = _SIZE) -> float:
-    """How wide a text is at the most, in pixels."""
+    """Returns the maximum width of a text, in pixels."""
     return sum(_letter(each) for each in text) * size / _SIZE
 
 
 def fitted(text: str, room: float, size: float = _SIZE) -> str:
-    """As much of a text as there is room for; what is cut shows that it is."""
+    """Returns as much of a text as fits, with a mark where it is truncated."""
     if width(text, size) <= room:
         return text
     kept, used = [], width(CUT, size)
@@ -39,7 +39,7 @@ def fitted(text: str, room: float, size: float = _SIZE) -> str:
 
 
 def fitted_name(name: str, room: float, size: float = _SIZE) -> str:
-    """The same, cut within: names differ by their ends, which may be a number."""
+    """Returns a name shortened in the middle: names often differ by a number at their end."""
     if width(name, size) <= room:
         return name
     tail = name[-_TAIL:]
@@ -47,7 +47,7 @@ def fitted_name(name: str, room: float, size: float = _SIZE) -> str:
     return head + tail if head else fitted(name, room, size)
 
 
-# Of a name that is cut: a dash, a number, and a bit of what stands before it.
+# End of a shortened name: a dash, a number, and a few characters before it.
 _TAIL: Final = 8
 
 
@@ -63,8 +63,8 @@ class Drawing:
     """One picture.
 
     Args:
-        name: makes what it refers to in itself its own, where several pictures are on one page.
-        label: what it shows, for those who do not see it.
+        name: makes internal references unique, if several pictures are on one page.
+        label: alternative text.
     """
 
     def __init__(self, name: str, *, width: float, label: str) -> None:
@@ -75,7 +75,7 @@ class Drawing:
         self._hatches()
 
     def finished(self, height: float) -> str:
-        """The picture as text."""
+        """Returns the picture as text."""
         self._root.set("viewBox", f"0 0 {self.width:g} {height:g}")
         self._root.set("width", f"{self.width:g}")
         self._root.set("height", f"{height:g}")
@@ -87,7 +87,7 @@ class Drawing:
             made.set("rx", f"{round_:g}")
 
     def hatched(self, x: float, y: float, w: float, h: float, kind: str, *, tip: str = "", edge: bool = True) -> None:
-        """A rectangle of stripes: what is not certain. `kind` is one of `HATCHES`."""
+        """A striped rectangle: an uncertain value. `kind` is one of `HATCHES`."""
         made = self._add("rect", f"{kind}-edge" if edge else "crisp", tip, x=x, y=y, width=w, height=h)
         made.set("fill", f"url(#{self.name}-{kind})")
 
@@ -107,7 +107,7 @@ class Drawing:
             made.set("text-anchor", anchor)
         made.text = clean(text) if not tip else None
         if tip:
-            made[0].tail = clean(text)  # behind its title
+            made[0].tail = clean(text)  # follows its title
 
     def _add(self, shape: str, kind: str, tip: str, **at: float) -> ElementTree.Element:
         made = ElementTree.SubElement(self._root, shape, {name: f"{value:.1f}" for name, value in at.items()})
@@ -129,7 +129,7 @@ class Drawing:
             )
 
 
-# Kinds of stripes, and pixels from one to the next.
+# Kinds of stripes, and the distance of stripes in pixels.
 HATCHES: Final = {"inferred": 6, "bounded": 6, "away": 6}
 
 

@@ -1,4 +1,4 @@
-"""The course of an incident in its picture: outages that were going on, elections, losses, slot by slot."""
+"""Course of an incident in its picture: outages in progress, elections and losses by slot."""
 
 import datetime
 import itertools
@@ -13,13 +13,13 @@ _AREA: Final = 84.0
 
 
 def high(series: Series) -> float:
-    """How high all of it will be."""
+    """Returns the height of the course."""
     lanes = sum(any(each) for each in (series.elections, series.unclean, series.losses))
     return (_AREA + 18) * bool(series.peak) + LANE * lanes
 
 
 def course(frame: Frame, series: Series) -> None:
-    """What there was of it."""
+    """Draw the course."""
     if series.peak:
         _area(frame, series)
     _bars(frame, "elections", series, series.elections, "election", "took a leader")
@@ -28,7 +28,7 @@ def course(frame: Frame, series: Series) -> None:
 
 
 def _area(frame: Frame, series: Series) -> None:
-    """Outages that were going on: those seen below, those inferred above them."""
+    """Outages in progress: observed ones below, inferred ones above them."""
     top, bottom = frame.y + 6, frame.y + 6 + _AREA
     peak = series.peak
 
@@ -36,7 +36,7 @@ def _area(frame: Frame, series: Series) -> None:
         return bottom - number / peak * _AREA
 
     ends = [_begin(series, at) for at in range(len(series.observed) + 1)]
-    # Neighbours that are alike are one shape: between two there would be a seam.
+    # Equal neighbours are one shape: otherwise there would be a seam between them.
     alike = itertools.groupby(enumerate(zip(series.observed, series.guessed, strict=True)), key=lambda each: each[1])
     for (seen, guessed), run in alike:
         at = [place for place, _ in run]
@@ -61,7 +61,7 @@ def _area(frame: Frame, series: Series) -> None:
 
 
 def _bars(frame: Frame, name: str, series: Series, counts: Sequence[int], kind: str, what: str) -> None:
-    """A bar for each slot, as high as its share of the highest."""
+    """A bar for each slot, as high as its share of the maximum."""
     if not any(counts):
         return
     bottom, most = frame.y + LANE - 5, max(counts)
@@ -78,7 +78,7 @@ def _bars(frame: Frame, name: str, series: Series, counts: Sequence[int], kind: 
 
 
 def _marks(frame: Frame, name: str, series: Series, counts: Sequence[int], kind: str, what: str) -> None:
-    """A diamond in each slot in which it happened."""
+    """A diamond in each slot with a value."""
     if not any(counts):
         return
     middle = frame.y + LANE / 2 - 3

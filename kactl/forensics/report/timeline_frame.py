@@ -1,4 +1,4 @@
-"""The frame of an incident's picture: its axis of time, the names on its left, and how far down it is drawn."""
+"""Frame of an incident's picture: time axis, row names, and the current vertical position."""
 
 import datetime
 from typing import Final
@@ -12,15 +12,15 @@ WIDTH: Final = 1000.0
 LEFT: Final = 200.0
 RIGHT: Final = 984.0
 LANE: Final = 22.0
-LEAST: Final = 2.0  # pixels of a bar, so that the shortest outage is seen
+LEAST: Final = 2.0  # minimum pixels of a bar, so that the shortest outage is visible
 _ROOM: Final = LEFT - 16
 
 
 class Frame:
-    """A picture whose rows are drawn from the top to the bottom.
+    """A picture whose rows are drawn from top to bottom.
 
     Attributes:
-        y: where the next row begins; whoever draws one moves it on.
+        y: top of the next row; each row advances it.
     """
 
     def __init__(self, incident: Incident, moments: Moments) -> None:
@@ -34,7 +34,7 @@ class Frame:
         self.y = 40.0
 
     def scale(self, high: float) -> None:
-        """The marks of the axis, behind all rows: how high they are together has to be known before."""
+        """Draw the marks of the axis behind all rows; their total height must be known before."""
         for place, mark in enumerate(self.axis.marks(self.moments)):
             self.pic.line(mark.x, 34, mark.x, self.y + high, "grid")
             if not place:
@@ -46,20 +46,20 @@ class Frame:
         self.pic.text(LEFT - 10, 28, fitted(self.moments.name, _ROOM, 11), "faint", anchor="end")
 
     def name(self, y: float, text: str, *, kind: str = "", tip: str = "") -> None:
-        """What a row is, left of it."""
+        """Draw the name of a row, left of it."""
         shown = fitted_name(text, _ROOM)
         self.pic.text(LEFT - 10, y, shown, kind, anchor="end", tip=tip or (text if shown != text else ""))
 
     def lane(self, y: float) -> None:
-        """A thin line on which bars lie."""
+        """Draw the thin line below bars."""
         self.pic.line(LEFT, y, RIGHT, y, "lane")
 
     def diamond(self, x: float, y: float, kind: str, tip: str) -> None:
-        """A mark of one moment, around a place."""
+        """Draw a mark of one point in time."""
         self.pic.path([(x, y - 6), (x + 6, y), (x, y + 6), (x - 6, y)], kind, tip=tip)
 
 
 def _fits(x: float, text: str) -> bool:
-    """Whether a text around a place stays right of the names, and on the picture."""
+    """True if a centred text stays right of the names, and on the picture."""
     half = width(text, 11) / 2
     return x - half >= LEFT - 6 and x + half <= WIDTH

@@ -1,4 +1,4 @@
-"""Who did what in an incident's picture: who was the controller, which brokers were away, which partitions."""
+"""Lanes of an incident's picture: controllers, absent brokers, and partitions."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,12 +15,12 @@ _BAR: Final = 13.0
 
 
 def acted(each: Controllership) -> tuple[Time | None, Time | None]:
-    """From when to when it was the controller, as far as anybody knows."""
+    """Returns the known term of a controller."""
     return each.elected_at, each.resigned_at or each.last_act_at
 
 
 def away(each: Absence) -> tuple[Time | None, Time | None]:
-    """From when to when a broker was away, as far as anybody knows."""
+    """Returns the known time of an absence."""
     begin = each.silent_at or each.last_sign_at or each.shutdown_at or each.detected_at
     return begin, each.first_sign_at or each.back_at
 
@@ -33,7 +33,7 @@ def controllers_high(acting: Sequence[Controllership]) -> float:
 
 
 def controllers(frame: Frame, acting: Sequence[Controllership]) -> None:
-    """One lane; the next one's bar has another colour."""
+    """Draw one lane with all terms in alternating colours."""
     if not acting:
         return
     y = frame.y
@@ -47,7 +47,7 @@ def controllers(frame: Frame, acting: Sequence[Controllership]) -> None:
         if each.failover_ms is not None:
             tip += f", took over in {duration(each.failover_ms)}"
         frame.pic.rect(left, y, max(LEAST, right - left), 17, f"control{place % 2}", tip=tip, round_=2)
-        # Another one may begin before this one has ended.
+        # Another term may begin before this one has ended.
         later = [frame.axis.x(other.elected_at) for other in acting[place + 1 :] if other.elected_at is not None]
         room = min([right, *later]) - left - 8
         text = next((text for text in (f"{who}{epoch}", who) if width(text) <= room), "")
@@ -65,7 +65,7 @@ def brokers_high(absences: Sequence[Absence]) -> float:
 
 
 def brokers(frame: Frame, absences: Sequence[Absence]) -> None:
-    """A lane for each broker that was away: striped until it was noticed, solid from there on."""
+    """Draw a lane for each absent broker: striped until the absence was detected, solid afterwards."""
     if not absences:
         return
     ids = sorted({each.broker for each in absences})
@@ -107,7 +107,7 @@ def partitions_high(incident: Incident) -> float:
 
 
 def partitions(frame: Frame, incident: Incident) -> None:
-    """Those that were away for longest, each with its outages."""
+    """Draw the partitions that were unavailable for longest, each with its outages."""
     shown = incident.partitions
     if not shown:
         return
@@ -148,7 +148,7 @@ def _outage(frame: Frame, partition: Partition, bar: Bar, last: Time) -> None:
 
 
 def said(bar: Bar, moments: Moments) -> str:
-    """One outage in words."""
+    """Returns the description of one outage."""
     end = "still going on where the logs end" if bar.end is None else f"to {moments.clock(bar.end)} ({bar.end_kind})"
     lost = "" if bar.broker is None else f"; broker {bar.broker} was lost"
     then = "" if bar.new_leader is None else f", {bar.new_leader} leads"

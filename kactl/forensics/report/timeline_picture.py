@@ -1,8 +1,8 @@
-"""An incident as a picture: what was unavailable over time, who was the controller, which brokers were away, and the
-partitions that suffered most, each with what is certain of its outages and what is not.
+"""Picture of an incident: unavailability over time, controllers, absent brokers, and the most affected partitions, with
+certain and uncertain parts of their outages.
 
-Solid is what lines say. Striped is inferred from other lines, or only bounded by the lines around it; a thin line goes
-to how far it may reach.
+Solid parts are stated by lines. Striped parts are inferred from other lines, or only bounded by the lines around them;
+a thin line extends to the bounds.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _STRIPED: Final = ("inferred", "bounded")
 def timeline(
     incident: Incident, *, absences: Sequence[Absence], controllers: Sequence[Controllership], moments: Moments
 ) -> str:
-    """The picture of an incident that is shown in full."""
+    """Returns the picture of an incident that is shown in full."""
     frame = Frame(incident, moments)
     away = [each for each in absences if frame.axis.overlaps(*timeline_lanes.away(each))]
     acting = [each for each in controllers if frame.axis.overlaps(*timeline_lanes.acted(each))]
@@ -48,7 +48,7 @@ def timeline(
 
 
 def _legend(frame: Frame) -> float:
-    """Below all rows; where the picture ends."""
+    """Draw the legend below all rows, and return the bottom of the picture."""
     x, y = LEFT, frame.y + 8
     for kind, text in _LEGEND.items():
         if x + 24 + width(text, 11) > RIGHT:

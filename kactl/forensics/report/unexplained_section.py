@@ -1,4 +1,4 @@
-"""Changes of leaders that no line explains: short as a rule, and worth a look where they are not."""
+"""Report section about leader changes without an explaining line: usually short, and notable otherwise."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from .wording import Moments, count, duration
 
 
 def unexplained_section(facts: Facts, moments: Moments) -> Iterator[Section]:
-    """Nothing if there was none."""
+    """Returns None if there were none."""
     sums = facts.unexplained
     if not sums.outages:
         return

@@ -1,4 +1,4 @@
-"""Numbers, times and lists as a person says them."""
+"""Numbers, times and lists as text."""
 
 import datetime
 from collections.abc import Sequence
@@ -9,17 +9,17 @@ from kactl.forensics.text.zone import zone_of
 from .model import Time
 
 NONE: Final = "–"
-# Of the metadata log and kactl's own: as `jobs/skew.py` has it, they have a clock of their own.
+# The metadata log and kactl's own log have a clock of their own, as in job `skew`.
 NAMELESS: Final = "logs that name no broker"
 
 
 def count(number: int, thing: str, many: str = "") -> str:
-    """'1 partition', '1,204 partitions'."""
+    """Text such as '1 partition', '1,204 partitions'."""
     return f"{number:,} {thing if number == 1 else many or f'{thing}s'}"
 
 
 def duration(ms: float | None) -> str:
-    """'340 ms', '4.2 s', '7 min 40 s', '3 h 12 min', '2 d 4 h'."""
+    """Text such as '340 ms', '4.2 s', '7 min 40 s', '3 h 12 min', '2 d 4 h'."""
     if ms is None:
         return NONE
     if ms < 0.95:
@@ -40,22 +40,24 @@ def duration(ms: float | None) -> str:
 
 
 def amount(number: float) -> str:
-    """'2,160', '12.5'; what is something is never 0."""
+    """Text such as '2,160', '12.5'; a nonzero value is never shown as 0."""
     if 0 < number < 0.05:
         return "under 0.1"
     return f"{number:,.0f}" if number >= 99.95 or number == 0 else f"{number:.1f}"
 
 
 def percent(objective: float) -> str:
-    """'99.95 %', of 0.9995: as exactly as it was given."""
+    """Text such as '99.95 %' for 0.9995, with the given precision."""
     return f"{100 * objective:.6g} %"
 
 
 def share(part: float, whole: float) -> str:
-    """'37 %', '1,200 %'; what is something and not nearly all is never 0 or 100, nor what is more than all."""
+    """Text such as '37 %', '1,200 %'; a share strictly between is never shown as 0 or 100, nor is a larger one shown as
+    100.
+    """
     if whole <= 0:
         return NONE
-    hundredths = round(100 * part / whole, 9)  # what is all of it is not less by an error of floats
+    hundredths = round(100 * part / whole, 9)  # 100 % must not become less by a floating-point error
     if 0 < hundredths < 1:
         return "under 1 %"
     if 99 < hundredths < 100:
@@ -66,7 +68,7 @@ def share(part: float, whole: float) -> str:
 
 
 def listed(names: Sequence[object], *, most: int = 5) -> str:
-    """'1, 2 and 3', or 'a, b, c and 7 more'."""
+    """Text such as '1, 2 and 3', or 'a, b, c and 7 more'."""
     shown = [str(each) for each in names[:most]]
     if len(names) > most:
         return f"{', '.join(shown)} and {len(names) - most:,} more"
@@ -74,35 +76,35 @@ def listed(names: Sequence[object], *, most: int = 5) -> str:
 
 
 def brokers(ids: Sequence[int], *, most: int = 8) -> str:
-    """'broker 3', 'brokers 1, 2 and 3'."""
+    """Text such as 'broker 3', 'brokers 1, 2 and 3'."""
     return f"broker{'' if len(ids) == 1 else 's'} {listed(ids, most=most)}"
 
 
 def writers(ids: Sequence[int | None]) -> str:
-    """Whose clocks: 'brokers 1 and 2', 'broker 1 and logs that name no broker'."""
+    """Owners of clocks: 'brokers 1 and 2', 'broker 1 and logs that name no broker'."""
     named = [each for each in ids if each is not None]
     nameless = [NAMELESS] if None in ids else []
     return " and ".join([*([brokers(named)] if named else []), *nameless])
 
 
 def known_name(topic: str, partition: int | None, life: int) -> str:
-    """'orders-7', or 'orders-7 (life 2)' of the second topic of that name."""
+    """Text such as 'orders-7', or 'orders-7 (life 2)' for the second topic of that name."""
     number = "" if partition is None else f"-{partition}"
     return f"{topic}{number}" + (f" (life {life + 1})" if life else "")
 
 
 def known_id(number: int | None) -> str:
-    """Ids are names: no commas in them, and -1 is nobody."""
+    """An id as text, without separators; -1 is none."""
     return NONE if number is None else "none" if number == -1 else f"{number}"
 
 
 def sentence(text: str) -> str:
-    """With a capital at its beginning and a stop at its end."""
+    """Returns a text with a capital at its beginning and a full stop at its end."""
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", ":", "?")) else ".")
 
 
 class Moments:
-    """Times in one zone, as they are printed."""
+    """Times as text, in one zone."""
 
     def __init__(self, zone: str) -> None:
         self.name = zone

@@ -1,6 +1,6 @@
-"""The summary: what a manager reads. Exact and modest: what was seen, what was inferred, what cannot be known.
+"""Summary of a report: observed facts, inferred facts, and unknowns.
 
-A sentence is only there if the facts say it, and none says more than they do.
+A sentence is only included if the facts support it, and none states more than they do.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from .model import Incident, Lost, Share, Sums
 from .objective_words import used_said
 from .wording import Moments, brokers, count, duration, listed, share
 
-# Why a leader was lost, in words that need no manual.
+# Causes of lost leaders, as they are printed.
 CAUSES: Final = {
     "broker-failure": "a broker failed",
     "controlled-shutdown": "a broker was shut down in order",
@@ -26,7 +26,7 @@ CAUSES: Final = {
 
 
 def headline(facts: Facts) -> str:
-    """One sentence."""
+    """Returns one sentence."""
     sums, lost = facts.forced, facts.lost
     said = []
     if sums.outages:
@@ -52,14 +52,14 @@ def headline(facts: Facts) -> str:
 
 
 def _in_all(sums: Sums) -> str:
-    """The time without leaders, added up over partitions: the best guess, its bounds, and the longest outage."""
+    """The time without leaders, added up over partitions: best estimate, bounds, and the longest outage."""
     if sums.outages == 1:
         return duration(sums.total_ms) + _bounded(sums)
     return f"{duration(sums.total_ms)} in all{_bounded(sums)}, one for {duration(sums.duration.max)}"
 
 
 def _bounded(sums: Sums) -> str:
-    """' (no less than 31.0 s, no more than 48.2 s)'; nothing if that is no other than the best guess."""
+    """Text such as ' (no less than 31.0 s, no more than 48.2 s)'; empty if the bounds equal the best estimate."""
     low, high = duration(sums.least_ms), None if sums.most_ms is None else duration(sums.most_ms)
     if low == high == duration(sums.total_ms):
         return ""
@@ -67,7 +67,7 @@ def _bounded(sums: Sums) -> str:
 
 
 def summary(facts: Facts, moments: Moments) -> tuple[str, ...]:
-    """Sentences for whoever reads nothing else."""
+    """Returns the most important sentences."""
     return tuple(_summary(facts, moments))
 
 
@@ -150,7 +150,7 @@ def _how_long(sums: Sums) -> Iterator[str]:
 
 
 def _why(facts: Facts) -> Iterator[str]:
-    """By the time it cost, over the incidents that are shown."""
+    """Causes by lost time, over the shown incidents."""
     causes = together(facts.incidents, "causes")
     total = sum(each.total_ms for each in causes)
     said = [
@@ -168,7 +168,7 @@ def _why(facts: Facts) -> Iterator[str]:
 
 
 def together(incidents: tuple[Incident, ...], way: str) -> list[Share]:
-    """The shares of several incidents, added up, the worst first."""
+    """Returns the shares of several incidents, added up, the worst first."""
     found: dict[str, Share] = {}
     for incident in incidents:
         for each in getattr(incident, way):
@@ -224,7 +224,7 @@ def _sure(sure: int, of: int) -> str:
 
 
 def lost_in_words(lost: Lost) -> str:
-    """For a table: '1,204 committed, 31 not'."""
+    """Text for a table: '1,204 committed, 31 not'."""
     rest = lost.tail - lost.committed
     unsized = [f"{lost.unsized:,} times nobody knows how many"] if lost.unsized else []
     said = [f"{lost.committed:,} committed"] if lost.committed else []
