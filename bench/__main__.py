@@ -1,4 +1,4 @@
-"""What there is: `python -m bench` lists the benches, and the programs that work on what they have found."""
+"""Command `python -m bench`, which lists the benchmarks and the programs that process their results."""
 
 import ast
 from pathlib import Path
@@ -12,7 +12,7 @@ TOOLS: Final = ("compare", "report")
 
 
 def first_line(name: str) -> str:
-    """The first line of a module's docstring, without importing what it may need."""
+    """Returns the first line of a module's docstring without importing the module."""
     path = _FOLDER / f"{name}.py" if (_FOLDER / f"{name}.py").exists() else _FOLDER / name / "__main__.py"
     said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return said.splitlines()[0] if said else ""

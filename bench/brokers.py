@@ -1,8 +1,7 @@
-"""Brokers for benches in one process: a transport that takes every request and answers at once.
+"""Brokers for benchmarks in one process: a transport that accepts every request and responds immediately.
 
-`Answering` does nothing else. `Encoding` makes the bytes of every request first, as the transport to Kafka's brokers
-does: large bodies in a worker thread, one after the other, small ones at once; what a bench does not have is a network.
-"""
+`Answering` only responds. `Encoding` first encodes every request, as the transport to Kafka's brokers does: large
+bodies in a worker thread, one after the other, and small ones immediately. There is no network."""
 
 import time
 from collections.abc import Callable
@@ -26,12 +25,12 @@ from kactl.model import Broker
 from kactl.transports.kafka.codec import Encoder, versions_for
 
 LISTENER: Final = "INTERNAL"
-# What is encoded in the event loop: half a millisecond of work.
+# Largest request that is encoded in the event loop: half a millisecond of work.
 _ROWS_IN_LOOP_MAX: Final = 5_000
 
 
 def success(request: Request) -> Response:
-    """An answer without any error."""
+    """Returns a response without errors."""
     if isinstance(request, LeaderAndIsr):
         return LeaderAndIsrResponse(0, PartitionErrors.none())
     if isinstance(request, StopReplica):
@@ -40,10 +39,10 @@ def success(request: Request) -> Response:
 
 
 class Encoding:
-    """Makes the bytes of what is delivered.
+    """Transport that encodes each request.
 
     Args:
-        on_bytes: is told of each request whose bytes are made: for whom, what, and when (`time.perf_counter`).
+        on_bytes: is called for each encoded request with its broker, the request and the time (`time.perf_counter`).
     """
 
     def __init__(self, *, client_id: int, on_bytes: Callable[[int, Request, float], None] | None = None) -> None:
@@ -61,7 +60,7 @@ class Encoding:
         return response
 
     async def taking(self, broker: int, request: Request) -> tuple[Response, int]:
-        """Make the bytes; the answer, and how many there were."""
+        """Encodes a request. Returns the response and the number of bytes."""
         rows = len(request) if isinstance(request, StopReplica) else len(request.states)
         correlation = self.requests % 2**31
         if rows <= _ROWS_IN_LOOP_MAX:
@@ -77,7 +76,7 @@ class Encoding:
 
 
 class EncodingConnection:
-    """The way to one broker."""
+    """Connection to one broker."""
 
     def __init__(self, brokers: Encoding, broker: int) -> None:
         self._brokers = brokers

@@ -1,17 +1,16 @@
-"""From a decision to a broker's socket: gathering, encoding, sending, and the answers' way back.
+"""Costs from a decision to a broker's socket: gathering, encoding, sending, and decoding of responses.
 
     python -m bench.channel [--partitions 100000] [--brokers 30] [--runs 5] [--full]
 
-* `encode`: nanoseconds for each partition state of each request, in each version that is spoken. Nothing of it is
-  encoded already; `again` is the same request to another broker, whose body is.
-* `flush`: what one chunk of a large change costs: gathering its rows for all brokers, and the bytes of every request.
-* `send`: LeaderAndIsr for all replicas and UpdateMetadata of all partitions to all brokers, as a failover sends them,
-  through sockets on loopback to a process that takes everything; until the last answer. `hold` is the longest time for
-  which the event loop did nothing else.
-* `answer`: nanoseconds for each partition of an answer without errors.
-* `slow broker`: one broker takes nothing while others fail and return; what it is sent when it takes again. With what
-  waits put together, and without (`parity`).
-"""
+* `encode`: nanoseconds per partition state of each request, in each supported version. No part is cached; `again` is
+  the same request to another broker, whose body is cached.
+* `flush`: cost of one chunk of a large change: gathering its rows for all brokers, and encoding every request.
+* `send`: LeaderAndIsr for all replicas and UpdateMetadata of all partitions to all brokers, as in a failover, through
+  sockets on loopback to a process that only receives, until the last response. `hold` is the longest time for which
+  the event loop was blocked.
+* `answer`: nanoseconds per partition of a response without errors.
+* `slow broker`: one broker does not respond while others fail and return; the requests that it receives afterwards,
+  with coalescing and without (`parity`)."""
 
 import argparse
 import asyncio
@@ -43,15 +42,15 @@ NAME: Final = "channel"
 CONTROLLER: Final = 900
 PARTITIONS_OF_A_TOPIC: Final = 20
 CHUNKS = (100, 2_000, 4_096)
-# The lowest level of each set of versions that is spoken.
+# The lowest level of each supported set of request versions.
 LEVELS: Final = (ProtocolLevel(2, 6), ProtocolLevel(2, 8, 1), ProtocolLevel(3, 2), LATEST)
-# How often the loop is looked at.
+# Interval at which the event loop is sampled.
 _TICK_S: Final = 0.001
 LIMIT_S = 300
 
 
 def gathered(cluster: Cluster, at: RowNumbers, *, stop: bool = False) -> list[Addressed]:
-    """Everything that brokers are told of some partitions, for all of their replicas."""
+    """Returns the requests to all brokers for some partitions and all of their replicas."""
     batch = RequestBatch(cluster)
     rows = cluster.table.rows(at)
     batch.begin()
@@ -63,7 +62,7 @@ def gathered(cluster: Cluster, at: RowNumbers, *, stop: bool = False) -> list[Ad
 
 
 def fresh(request: Request) -> Request:
-    """The same request as another object, of which nothing is encoded."""
+    """Returns an equal request without cached bytes."""
     if isinstance(request, StopReplica):
         return dataclasses.replace(request)
     return dataclasses.replace(request, states=dataclasses.replace(request.states))
@@ -74,7 +73,7 @@ def rows_of(request: Request) -> int:
 
 
 def kinds(cluster: Cluster) -> list[Request]:
-    """The largest request of each kind that goes to one broker."""
+    """Returns the largest request of each type to one broker."""
     told, stopped = gathered(cluster, cluster.table.all()), gathered(cluster, cluster.table.all(), stop=True)
     requests = [each.request for each in (*told, *stopped)]
     found = []
@@ -101,7 +100,7 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def encode(cluster: Cluster, *, runs: int, found: Found) -> None:
-    """Bytes of each kind of request, in each version."""
+    """Measures the encoding of each type of request, in each version."""
     done = set()
     for level in LEVELS:
         versions = versions_for(level)
@@ -113,13 +112,13 @@ def encode(cluster: Cluster, *, runs: int, found: Found) -> None:
             rows, size = rows_of(request), 0
             for run in range(runs + 1):
                 encoder = Encoder(versions, client_id=str(CONTROLLER), listener_name=LISTENER)
-                # The topics' names are encoded once in the life of a controller.
+                # Topic names are encoded once per controller.
                 encoder.frame(fresh(request), 0)
                 another = fresh(request)
                 first = timed(lambda: encoder.frame(another, 1))  # noqa: B023 - called at once
                 again = timed(lambda: encoder.frame(dataclasses.replace(another, broker_epoch=7), 2))  # noqa: B023
                 size = encoder.frame(another, 3).size
-                if run:  # the first finds memory that was never touched
+                if run:  # the first run uses memory that was never touched
                     found.add(f"encode/{name}/partition", "ns", first * 1e9 / rows)
                     if not isinstance(request, StopReplica):
                         found.add(f"encode/{name}/again", "us", again * 1e6)
@@ -127,14 +126,14 @@ def encode(cluster: Cluster, *, runs: int, found: Found) -> None:
 
 
 def flush(cluster: Cluster, *, runs: int, found: Found) -> None:
-    """One chunk of a large change to all brokers."""
+    """Measures one chunk of a large change to all brokers."""
     encoder = Encoder(versions_for(LATEST), client_id=str(CONTROLLER), listener_name=LISTENER)
     table = cluster.table.all()
     for chunk in CHUNKS:
         if chunk > len(table):
             continue
         for run in range(runs + 1):
-            # Spread over all topics, as the partitions of one broker are; other ones each time.
+            # Spread over all topics, like the partitions of one broker; different rows in each run.
             at = table[run :: max(1, len(table) // chunk)][:chunk]
             made: list[Addressed] = []
             gather = timed(lambda: made.extend(gathered(cluster, at)))  # noqa: B023 - called at once
@@ -146,12 +145,12 @@ def flush(cluster: Cluster, *, runs: int, found: Found) -> None:
 
 
 def answers(cluster: Cluster, *, runs: int, found: Found) -> None:
-    """Answers without an error, into columns."""
+    """Measures the decoding of responses without errors into columns."""
     versions = versions_for(LATEST)
     decoder = Decoder(versions)
     for request in kinds(cluster):
         if isinstance(request, UpdateMetadata):
-            continue  # its answer speaks of no partition
+            continue  # its response contains no partition
         data = success_in_bytes(request)
         for run in range(runs + 1):
             took = timed(lambda: decoder.response(request, 0, data))  # noqa: B023 - called at once
@@ -160,7 +159,7 @@ def answers(cluster: Cluster, *, runs: int, found: Found) -> None:
 
 
 def success_in_bytes(request: LeaderAndIsr | StopReplica) -> bytes:
-    """What a broker of the latest level answers, if nothing went wrong; without its length."""
+    """Returns the response of a broker of the latest level without errors, without its length prefix."""
     head = struct.pack(">ibh", 0, 0, 0)
     if isinstance(request, StopReplica):
         names = [topic.name.encode() for topic in request.topics]
@@ -187,7 +186,7 @@ def _uvarint(value: int) -> bytes:
 
 
 class Holds:
-    """The longest time for which the event loop did not come round."""
+    """Measures the longest time between two iterations of the event loop."""
 
     def __init__(self) -> None:
         self.longest = 0.0
@@ -200,7 +199,7 @@ class Holds:
 
 
 async def send(shape: Shape, *, runs: int, found: Found) -> None:
-    """What a failover tells all brokers, through sockets."""
+    """Measures sending the requests of a failover to all brokers, through sockets."""
     cluster = known(shape, controller=CONTROLLER, fence=Fence(1, 1))
     with sinks(shape.brokers) as ports:
         brokers = [

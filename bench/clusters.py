@@ -12,13 +12,13 @@ from kactl.stores.base import Assignments, Leaderships, Names, Write
 from kactl.stores.memory import MemoryStore
 from kactl.stores.sqlite import SqliteStore
 
-# Rows in one write; a first leader of every partition in one go would be a journal entry of its own kind of size.
+# Rows per write; the first leaders of all partitions in one write would be an unusually large journal entry.
 _ROWS_AT_ONCE = 100_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shape:
-    """How large a cluster is."""
+    """Size of a cluster."""
 
     partitions: int
     topics: int
@@ -41,7 +41,7 @@ class Shape:
         ]
 
     def replicas(self) -> Ints:
-        """Leaders go round the brokers, followers with a stride that changes with every round; int32[slot, row]."""
+        """Returns int32[slot, row]: leaders in turn, followers with a stride that changes every round."""
         number = np.arange(self.partitions, dtype=np.int32)
         leader = number % self.brokers
         stride = 1 + (number // self.brokers) % (self.brokers - self.replication_factor + 1)
@@ -49,7 +49,7 @@ class Shape:
         return np.stack([leader, *followers]).astype(np.int32) + np.int32(1)
 
     def assignments(self) -> Assignments:
-        """All partitions, topic after topic."""
+        """Returns all partitions, topic by topic."""
         number = np.arange(self.partitions, dtype=np.int32)
         replicas = self.replicas()
         nothing = np.zeros(replicas.shape, np.bool_)
@@ -63,7 +63,7 @@ class Shape:
         )
 
     def leaderships(self, assignments: Assignments, *, controller_epoch: int) -> Leaderships:
-        """First leaders as they are stored: version 0, leader epoch 0."""
+        """Returns first leaders as stored: version 0, leader epoch 0."""
         count = self.partitions
         return Leaderships(
             status=np.zeros(count, np.uint8),
@@ -76,7 +76,7 @@ class Shape:
         )
 
     def writes(self, assignments: Assignments) -> Iterator[Write]:
-        """The same as writes into a store that has the topics."""
+        """Returns the same leadership as writes to a store that has the topics."""
         for begin in range(0, self.partitions, _ROWS_AT_ONCE):
             part = slice(begin, begin + _ROWS_AT_ONCE)
             count = len(assignments.partition[part])
@@ -92,10 +92,10 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Racked(Shape):
-    """As many racks as there are replicas, and one replica of each partition in each.
+    """Cluster with as many racks as replicas, and one replica of each partition in each rack.
 
-    Brokers of one rack share no partition, so each of them can fail and come back in its turn, and find a cluster whose
-    ISRs are as they were. Broker b stands in rack (b - 1) % replication_factor.
+    Brokers of one rack share no partition. Each of them can fail and return in turn without changing the ISRs that the
+    others rely on. Broker b is in rack (b - 1) % replication_factor.
     """
 
     def replicas(self) -> Ints:
@@ -108,7 +108,7 @@ class Racked(Shape):
 
 
 def known(shape: Shape, *, controller: int, fence: Fence) -> Cluster:
-    """The cluster as a controller knows it after a failover: everything online, led by the preferred replicas."""
+    """Returns the state of a controller after a failover: everything online, with preferred leaders."""
     cluster = Cluster(controller)
     cluster.fence = fence
     cluster.add_brokers(shape.registered())
@@ -123,7 +123,7 @@ def known(shape: Shape, *, controller: int, fence: Fence) -> Cluster:
 
 
 async def fill(store: MemoryStore | SqliteStore, shape: Shape, fence: Fence) -> Assignments:
-    """Put a cluster into a store: all topics at once, then the first leaders as a controller would."""
+    """Writes a cluster to a store: all topics at once, then the first leaders as a controller would."""
     assignments = shape.assignments()
     await store.create_topics(assignments)
     for write in shape.writes(assignments):

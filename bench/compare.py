@@ -1,17 +1,16 @@
-"""What has become faster or slower between two runs of one bench, and what is only noise.
+"""Comparison of two runs of one benchmark: significant changes and noise.
 
     python -m bench.compare BEFORE.json AFTER.json [--alpha 0.05] [--at-least 0.05] [--only 100000/] [--all]
 
-For each figure that both have: a permutation test of the rank sums. If the two files did not differ, every way of
-dealing the runs out to them would be as likely as the one we see; `p` is the share of those in which the two sides lie
-as far apart as here, or further. It is counted exactly where there are few ways, and drawn with a seed otherwise. Ranks
-and not values, so that one run that met a busy disk counts as the largest and no more. A change is called one if p is
-at most `--alpha` *and* the medians differ by `--at-least`; everything else is `same`. With three runs a side the least
-p there can be is 0.1, so nothing can be said, and that is what is said: four runs reach 0.03, five 0.008.
+Each figure that both files contain is compared with a permutation test of the rank sums. If the two files did not
+differ, every assignment of the runs to them would be equally likely. `p` is the share of assignments in which the two
+sides are at least as far apart. It is counted exactly if there are few assignments, and sampled with a seed
+otherwise. Ranks are used instead of values, so that one run on a busy disk counts only as the largest. A change is
+reported if p is at most `--alpha` *and* the medians differ by `--at-least`; every other figure is `same`. With three
+runs per side the smallest possible p is 0.1, so that the result is `too few runs`; four runs reach 0.03, five 0.008.
 
-The runs of one file shared one process, and processes have luck of their own; a change of a few percent that matters
-is worth two more files. Of a hundred figures that did not change, some five have a p below 0.05 by chance; `--at-least`
-is what keeps most of them from being called changes.
+The runs of one file shared one process, and processes differ by chance: confirm a change of a few percent with two more
+files. Of a hundred unchanged figures about five have a p below 0.05 by chance; `--at-least` excludes most of them.
 
 Exit status: 0 if nothing became slower (or larger), 1 if something did, 2 if the files cannot be compared.
 """
@@ -31,14 +30,14 @@ import msgspec
 from .figures import COSTS, RATES, Figure, NotFigures, Results, read
 from .tables import number, plain
 
-# Ways of dealing out that are counted one by one; ten runs against ten are 184,756.
+# Maximum number of assignments that are counted exactly; ten runs against ten have 184,756.
 _WAYS_MAX: Final = 200_000
 _DRAWN: Final = 20_000
 _SEED: Final = 20
 
 
 class Verdict(enum.Enum):
-    """What became of one figure."""
+    """Result of the comparison of one figure."""
 
     SAME = "same"
     FASTER = "faster"
@@ -50,13 +49,13 @@ class Verdict(enum.Enum):
     TOO_FEW = "too few runs"
 
 
-# What a script is to stop at.
+# Results for which the exit status is 1.
 BAD: Final = frozenset({Verdict.SLOWER, Verdict.LARGER})
 _SIZES: Final = frozenset({"B", "MB"})
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """One figure of both files. `change`: the median after over the one before, less one."""
+    """Comparison of one figure. `change` is the ratio of the later to the earlier median, minus one."""
 
     name: str
     before: Figure
@@ -67,10 +66,10 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 def p_value(before: Sequence[float], after: Sequence[float]) -> float:
-    """How likely it is that runs which differ by nothing lie as far apart as these, or further; two-sided."""
+    """Returns the two-sided probability that runs without a difference are at least as far apart as these."""
     runs = [*before, *after]
     ranks, count = _ranks(runs), len(before)
-    # As far below as above: the distance from what is expected of a sum of so many ranks.
+    # Two-sided: the distance from the expected sum of this many ranks.
     expected = count * (len(runs) + 1) / 2
     seen = abs(sum(ranks[:count]) - expected)
     ways = math.comb(len(runs), count)
@@ -79,12 +78,12 @@ def p_value(before: Sequence[float], after: Sequence[float]) -> float:
         return sum(abs(each - expected) >= seen - 1e-9 for each in sums) / ways
     draw = random.Random(_SEED)
     far = sum(abs(sum(draw.sample(ranks, count)) - expected) >= seen - 1e-9 for _ in range(_DRAWN))
-    # What we see is one of the ways, too.
+    # The observed assignment is one of them.
     return (far + 1) / (_DRAWN + 1)
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """1 for the least; those that are equal share the mean of their ranks."""
+    """Returns the ranks, 1 for the smallest; equal values share the mean of their ranks."""
     order = sorted(range(len(values)), key=values.__getitem__)
     ranks = [0.0] * len(values)
     for _, group in itertools.groupby(enumerate(order, 1), key=lambda each: values[each[1]]):
@@ -95,13 +94,13 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 
 def compare(before: Figure, after: Figure, *, name: str, alpha: float, at_least: float) -> Compared:
-    """What became of one figure; both in the same unit."""
+    """Compares one figure; both runs have the same unit."""
     p = p_value(before.runs, after.runs)
     old, new = before.median, after.median
     change = new / old - 1 if old else math.inf if new else 0.0
     least_p = 2 / math.comb(len(before.runs) + len(after.runs), len(before.runs))
     if min(*before.runs, *after.runs) == max(*before.runs, *after.runs):
-        verdict = Verdict.SAME  # such as a count: there is no noise to be within
+        verdict = Verdict.SAME  # for example a count, which has no noise
     elif least_p > alpha:
         verdict = Verdict.TOO_FEW
     elif p > alpha or abs(change) < at_least:
@@ -118,12 +117,12 @@ def _called(unit: str, *, rises: bool) -> Verdict:
         return Verdict.SLOWER if rises else Verdict.FASTER
     if unit in RATES:
         return Verdict.FASTER if rises else Verdict.SLOWER
-    # Whether more of it is better, the bench alone knows.
+    # Only the benchmark knows whether more is better.
     return Verdict.MORE if rises else Verdict.LESS
 
 
 def compare_all(before: Results, after: Results, *, alpha: float, at_least: float, only: str = "") -> list[Compared]:
-    """All figures that both have in the same unit, in the order of the first."""
+    """Compares all figures that both results have in the same unit, in the order of the first."""
     found = []
     for name, old in before.figures.items():
         new = after.figures.get(name)
@@ -133,7 +132,7 @@ def compare_all(before: Results, after: Results, *, alpha: float, at_least: floa
 
 
 def differences(before: Results, after: Results) -> list[str]:
-    """What else differs: whoever compares has to know."""
+    """Returns other differences of the two results, which affect the comparison."""
     said = [f"machine: {each}" for each in before.machine.differences(after.machine)]
     for what, old, new in (
         ("version of", before.versions, after.versions),
@@ -153,7 +152,7 @@ def differences(before: Results, after: Results) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Compare, print, and say by the exit status whether something became slower."""
+    """Compares, prints, and returns the exit status."""
     about = (__doc__ or "").splitlines()[0]
     parser = argparse.ArgumentParser(prog="python -m bench.compare", description=about)
     parser.add_argument("before", type=Path)

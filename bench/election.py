@@ -1,14 +1,13 @@
-"""One broker of thirty fails: from the event to a durable decision and the bytes of all requests.
+"""Failure of one of thirty brokers: from the event to a durable decision and the bytes of all requests.
 
     python -m bench.election [--sizes 10000,100000,1000000] [--runs 5] [--store sqlite|memory] [--full]
 
-The controller's own handlers and machine actors run over a real store; in place of channels stands an outbox that
-encodes every request in the newest version. Brokers fail one after the other and come back in between, so that every
-run after the first meets a cluster like the one before. The first event of a process is timed apart from the repeated
-ones; so that there is more than one of them, the cluster is loaded anew in each round. The same failure in the object
-form is timed in the same run. `--full` adds 2 M partitions, three rounds, and the object form at 1 M, which needs some
-gigabytes. Figures are of this machine and this run; only ratios within one run mean something.
-"""
+The controller's own handlers and machine actors run over a real store. An outbox that encodes every request in the
+newest version replaces the channels. Brokers fail one after the other and return in between, so that every run after
+the first starts with an equal cluster. The first event of a process is timed separately from the repeated ones; the
+cluster is loaded again in each round, so that there is more than one first event. The same failure in the object form
+is timed in the same run. `--full` adds 2 M partitions, three rounds, and the object form at 1 M, which needs some
+gigabytes. Figures depend on machine and run; only ratios within one run are meaningful."""
 
 import argparse
 import asyncio
@@ -59,7 +58,7 @@ FOOTPRINT_LIMIT_S = 300
 
 
 class EncodingChannels:
-    """Stands where channels stand: takes requests and makes their bytes, all of them, at once."""
+    """Replacement for the channels that encodes every request immediately."""
 
     def __init__(self) -> None:
         self.encoder = Encoder(versions_for(LATEST), client_id=str(CONTROLLER), listener_name="INTERNAL")
@@ -81,7 +80,7 @@ class EncodingChannels:
 
 
 class Bench:
-    """A controller's deciding and committing parts over one cluster."""
+    """Deciding and committing parts of a controller over one cluster."""
 
     def __init__(self, shape: Shape, store: MemoryStore | SqliteStore, fence: Fence, *, chunk: int) -> None:
         self.shape = shape
@@ -108,16 +107,16 @@ class Bench:
         self.loop = ControllerLoop(self.context, telemetry=Telemetry(), unclean=self.partitions.unclean)
 
     def begin(self) -> None:
-        """Be the controller, as a failover would leave it."""
+        """Creates the controller's state as after a failover."""
         self.loop.controllership.active_id = CONTROLLER
         self.store.brokers = self._brokers  # type: ignore[method-assign]
 
     async def _brokers(self) -> dict[int, Broker]:
-        """The registrations; a bench has no sessions to end."""
+        """Returns the registrations; a benchmark has no sessions that expire."""
         return dict(self.registered)
 
     def watch_stages(self) -> None:
-        """Wrap what each stage calls."""
+        """Wraps the functions of each stage."""
         wrap, cluster = self.stages.wrap, self.cluster
         wrap(cluster.table, "find", "led_by_none_of", "in_state", "with_replica_on", "not_queued", "rows")
         wrap(partition, "elect", "move", "elect")
@@ -130,7 +129,7 @@ class Bench:
         wrap(self.channels, "encode", "send")
 
     async def fail(self, broker: int) -> dict[str, float]:
-        """One failure: milliseconds by stage, and in total; what it affected and how many bytes it made."""
+        """Returns milliseconds by stage and in total of one failure, the affected partitions, and the bytes encoded."""
         self.stages.reset()
         gone = self.registered.pop(broker)
         affected = len(self.cluster.table.with_replica_on([broker]))
@@ -149,7 +148,7 @@ class Bench:
         return figures
 
     async def _return(self, broker: int) -> None:
-        """The broker comes back and is in sync everywhere again, and leads what it led, as before its failure."""
+        """Returns the broker to all its ISRs and leaderships, as before its failure."""
         await self.loop.receive(BrokersChanged())
         table = self.cluster.table
         at = table.with_replica_on([broker])
@@ -190,7 +189,7 @@ def median(values: Iterable[float]) -> float:
 
 
 def line(title: str, rows: list[dict[str, float]]) -> str:
-    """Medians of each stage in ms, and the spread of the total."""
+    """Returns the median of each stage in ms, and the spread of the total."""
     stages = "".join(f"{median(row[stage] for row in rows):>9.1f}" for stage in STAGES)
     totals = sorted(row["total"] for row in rows)
     per = median(row["total"] * 1e6 / row["affected"] for row in rows)
@@ -202,7 +201,7 @@ HEAD = f"{'':<26}" + "".join(f"{stage:>9}" for stage in STAGES) + f"{'total':>10
 
 
 async def one_size(size: int, *, runs: int, rounds: int, kind: str, chunk: int, found: Found) -> None:
-    """Measure and print one size."""
+    """Measures and prints one size."""
     shape = Shape(size, min(TOPICS, size), BROKERS)
     at = f"{kind}/{size}"
     firsts, rows = [], []
@@ -226,7 +225,7 @@ async def one_size(size: int, *, runs: int, rounds: int, kind: str, chunk: int, 
 
 
 def footprint(size: int, kind: str) -> dict[str, float]:
-    """Bytes of a partition in the table, and of the process that holds it, in a process that does nothing else."""
+    """Returns the bytes per partition of the table and of the process, measured in a separate process."""
     command = [sys.executable, "-m", "bench.footprint", str(size), kind]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=FOOTPRINT_LIMIT_S)
     taken: dict[str, float] = json.loads(done.stdout)
@@ -234,7 +233,7 @@ def footprint(size: int, kind: str) -> dict[str, float]:
 
 
 def one_size_of_objects(size: int, *, runs: int, found: Found) -> None:
-    """The object form of the same failure, its store a dict that answers at once."""
+    """Measures the same failure in the object form, whose store is a dict."""
     cluster = objects.object_cluster(Shape(size, min(TOPICS, size), BROKERS), CONTROLLER)
     collected: dict[bool, list[dict[str, float]]] = {True: [], False: []}
     for run in range(2 * runs):
@@ -249,7 +248,7 @@ def one_size_of_objects(size: int, *, runs: int, found: Found) -> None:
 
 
 def note(found: Found, at: str, row: dict[str, float]) -> None:
-    """One run into the figures: milliseconds by stage and in total, nanoseconds for each partition it affected."""
+    """Adds one run to the figures: milliseconds by stage and in total, nanoseconds per affected partition."""
     for stage in ("total", *STAGES):
         found.add(f"{at}/{stage}", "ms", row[stage])
     found.add(f"{at}/per affected", "ns", row["total"] * 1e6 / row["affected"])

@@ -1,16 +1,14 @@
-"""What a takeover takes, stage by stage: by an instance that knows nothing, and by one that has stood by warm.
+"""Duration of a takeover by stage, for a cold instance and for a warm standby.
 
     python -m bench.failover [--sizes 10000,100000] [--stores memory,sqlite,zookeeper] [--runs 5] [--drift 100] [--full]
 
-A whole controller instance stands by over a real store, behind a client that holds the controllership. One that is
-warm is given the time to read everything. Then so many leaderships are written as `drift` says, and the holder gives
-up. Timed is from there: until our instance has the controllership (`elected`), knows all partitions (`loaded`), has
-elected whom it had to and takes requests (`ready`), until the first bytes of a request that speaks of partitions are
-made (`first bytes`), and those of the last one (`told`). Brokers
-take everything at once, without a network; over ZooKeeper a server is started as the tests do it. Cold and warm
-takeovers go by turns. `processor` is what this process used meanwhile, in all its threads: over ZooKeeper the server
-is another process, over the others the store is part of this one.
-"""
+A complete controller instance is a standby over a real store, behind a client that holds the controllership. A warm
+one first loads its copy. Then `drift` leaderships are written, and the holder resigns. From there the instance is
+timed until it has the controllership (`elected`), has loaded all partitions (`loaded`), has held all necessary
+elections and accepts requests (`ready`), has encoded the first request with partitions (`first bytes`), and the last
+one (`told`). Brokers respond immediately, without a network; over ZooKeeper a server is started as in the tests. Cold
+and warm takeovers alternate. `processor` is the time used by all threads of this process: over ZooKeeper the server
+is another process, over the others the store is part of this one."""
 
 import argparse
 import asyncio
@@ -42,16 +40,16 @@ SIZES = (10_000, 100_000)
 FULL_SIZES = {
     "memory": (10_000, 30_000, 100_000, 300_000, 1_000_000),
     "sqlite": (10_000, 30_000, 100_000, 300_000, 1_000_000),
-    # Above, filling the server takes longer than all that is measured.
+    # Above this size, filling the server takes longer than everything that is measured.
     "zookeeper": (10_000, 30_000, 100_000, 200_000),
 }
 STAGES: Final = ("elected", "loaded", "first bytes", "told", "ready", "processor")
-# For everything that is waited for, beyond which the bench gives up.
+# Time limit of each wait.
 LIMIT_S = 600
 
 
 async def drift(store: Store, shape: Shape, fence: Fence, count: int) -> None:
-    """Some leaderships are written, spread over all topics; they say what they said before."""
+    """Writes some leaderships, spread over all topics, with unchanged values."""
     if not count:
         return
     assignments = shape.assignments()
@@ -63,7 +61,7 @@ async def drift(store: Store, shape: Shape, fence: Fence, count: int) -> None:
 
 
 class Clocked:
-    """When each stage of one takeover was reached; `time.perf_counter`."""
+    """Time at which each stage of one takeover was reached; `time.perf_counter`."""
 
     def __init__(self) -> None:
         self.at: dict[str, float] = {}
@@ -74,7 +72,7 @@ class Clocked:
             self.at["told"] = at
 
     def watch(self, instance: Controller) -> None:
-        """Note when the instance is elected, and when it has loaded everything."""
+        """Records when the instance is elected, and when it has loaded everything."""
         failover = instance.loop.failover
         take_over, load_all = failover.take_over, failover.load
 
@@ -91,7 +89,7 @@ class Clocked:
 
 
 async def take_over(opened: Opener, holder: Store, shape: Shape, *, warm: bool, drifting: int) -> dict[str, float]:
-    """One takeover; each stage in milliseconds."""
+    """Runs one takeover. Returns each stage in milliseconds."""
     fence = await holder.contest(HOLDER, take_over=True)
     clocked = Clocked()
     brokers = Encoding(client_id=STANDBY, on_bytes=clocked.on_bytes)
@@ -101,7 +99,7 @@ async def take_over(opened: Opener, holder: Store, shape: Shape, *, warm: bool, 
     clocked.watch(instance)
     async with instance, collecting(instance):
         await until(lambda: not warm or instance.loop.standby.copied >= shape.partitions, limit_s=LIMIT_S)
-        # It looks at its copy once more before somebody writes.
+        # The standby checks its copy once more before the writes.
         await asyncio.sleep(4 * INTERVAL_MS / 1000)
         await drift(holder, shape, fence, drifting)
         used, began = time.process_time(), time.perf_counter()
@@ -117,7 +115,7 @@ async def take_over(opened: Opener, holder: Store, shape: Shape, *, warm: bool, 
 
 
 async def one_size(kind: str, size: int, *, runs: int, drifting: int, brokers: int, found: Found) -> None:
-    """Measure and print one size over one store."""
+    """Measures and prints one size over one store."""
     shape = Shape(size, max(1, size // PARTITIONS_OF_A_TOPIC), brokers)
     async with backing(kind) as opened, opened() as holder:
         fence = await holder.contest(HOLDER)
@@ -126,7 +124,7 @@ async def one_size(kind: str, size: int, *, runs: int, drifting: int, brokers: i
         filled = time.perf_counter() - began
         async with registered(holder, shape):
             for _ in range(runs):
-                for how, warm in (("cold", False), ("warm", True)):  # by turns, so that both meet the same machine
+                for how, warm in (("cold", False), ("warm", True)):  # in turn, so that other load affects both
                     reached = await take_over(opened, holder, shape, warm=warm, drifting=drifting)
                     found.add_all(f"{kind}/{size}/{how}", "ms", {stage: reached[stage] for stage in STAGES})
         found.add(f"{kind}/{size}/memory", "MB", resident_bytes() / 1e6)

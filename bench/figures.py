@@ -1,8 +1,8 @@
-"""The one form in which every bench writes what it found, so that runs can be kept, compared and published.
+"""File format of benchmark results, for storing, comparing and publishing runs.
 
-A file holds the figures of one bench: each under a path of names (`100000/warm/ready`), in one unit, with the value of
-every run in the order of the runs; no figure is a mean of anything. Around them stands what is needed to make them
-again, or to see why they cannot be: the machine, the versions, the settings, the seed.
+A file contains the figures of one benchmark: each under a path of names (`100000/warm/ready`), in one unit, with the
+value of every run in the order of the runs. No figure is a mean. The file also contains everything that is needed to
+repeat the runs: the machine, the versions, the settings, the seed.
 
     found = Found("failover", seed=1, settings={"brokers": 30})
     found.add("10000/warm/ready", "ms", 41.0)   # once for every run
@@ -23,16 +23,16 @@ from .spread import Spread, spread
 
 Unit = Literal["s", "ms", "us", "ns", "B", "MB", "MB/s", "ratio", "count"]
 UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
-# Of these, less is better; of a rate more is; of ratios and counts the bench alone knows.
+# Units for which less is better. More is better for rates; for ratios and counts it depends on the benchmark.
 COSTS: Final = frozenset({"s", "ms", "us", "ns", "B", "MB"})
 RATES: Final = frozenset({"MB/s"})
 
-# What a setting may be.
+# Types of settings.
 Setting = str | int | float | bool | None | tuple[str | int, ...]
 
 
 class NotFigures(Exception):
-    """A file does not hold figures; the message says which, why, and what would."""
+    """Raised if a file does not contain figures; the message names the file, the reason and the expected content."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}; figures are written by the benches (python -m bench) with --output")
@@ -41,7 +41,7 @@ class NotFigures(Exception):
 
 
 class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One thing that was measured.
+    """One measured quantity.
 
     Attributes:
         unit: of every run.
@@ -54,7 +54,7 @@ class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not self.runs:
             raise ValueError("a figure has at least one run")
-        # JSON has no other numbers, but a bench may come up with them.
+        # JSON has no other numbers, but a benchmark may compute them.
         if any(value != value or abs(value) == float("inf") for value in self.runs):
             raise ValueError(f"the runs of a figure are finite, not {self.runs}")
 
@@ -68,15 +68,15 @@ class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one run of one bench found.
+    """Results of one run of one benchmark.
 
     Attributes:
-        what: the bench's name: `election`, `race`, ...
-        made: when it ended, UTC, ISO 8601.
-        versions: of kactl, of the commit, of what the figures depend on; by name.
-        settings: what the bench was asked for; two runs with other settings measured other things.
-        seed: of whatever was drawn by chance; 0 where nothing was.
-        figures: by their paths, in the order in which they are to be shown.
+        what: name of the benchmark: `election`, `race`, ...
+        made: time of its end, UTC, ISO 8601.
+        versions: versions of kactl, of its commit and of relevant packages, by name.
+        settings: options of the benchmark; runs with different settings are not comparable.
+        seed: seed of random values; 0 if there are none.
+        figures: figures by path, in display order.
     """
 
     what: str
@@ -88,7 +88,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     figures: dict[str, Figure]
 
     def under(self, prefix: str) -> dict[str, Figure]:
-        """The figures below a path, under what is left of their own."""
+        """Returns the figures below a path, by the rest of their own paths."""
         return {name.removeprefix(f"{prefix}/"): each for name, each in self.figures.items() if _below(name, prefix)}
 
 
@@ -97,7 +97,7 @@ def _below(name: str, prefix: str) -> bool:
 
 
 class Found:
-    """Figures as they are found, run after run."""
+    """Figures of a benchmark that is still running."""
 
     def __init__(self, what: str, *, seed: int = 0, settings: Mapping[str, Setting] | None = None) -> None:
         self.what = what
@@ -108,10 +108,10 @@ class Found:
         self._runs: dict[str, list[float]] = {}
 
     def add(self, name: str, unit: Unit, *values: float) -> None:
-        """One more run of a figure, or several.
+        """Adds one or more runs of a figure.
 
         Raises:
-            ValueError: the figure was begun in another unit, or its name is no path.
+            ValueError: the figure has another unit, or its name is not a path.
         """
         if not name or name.startswith("/") or name.endswith("/"):
             raise ValueError(f"a figure is named by a path such as 10000/warm/ready, not {name!r}")
@@ -120,12 +120,12 @@ class Found:
         self._runs.setdefault(name, []).extend(float(value) for value in values)
 
     def add_all(self, prefix: str, unit: Unit, values: Mapping[str, float]) -> None:
-        """One run of several figures."""
+        """Adds one run of several figures."""
         for name, value in values.items():
             self.add(f"{prefix}/{name}", unit, value)
 
     def forget(self, prefix: str) -> None:
-        """Leave out everything below a path, such as runs that only warmed something up."""
+        """Removes everything below a path, for example warm-up runs."""
         for name in [name for name in self._units if _below(name, prefix)]:
             del self._units[name], self._runs[name]
 
@@ -133,11 +133,11 @@ class Found:
         return self._runs[name]
 
     def figures(self) -> dict[str, Figure]:
-        """What was found so far."""
+        """Returns the figures so far."""
         return {name: Figure(unit, tuple(self._runs[name])) for name, unit in self._units.items()}
 
     def results(self, *, loop: str) -> Results:
-        """Everything found so far, with where and of what it was found."""
+        """Returns the figures so far, with machine, versions and settings."""
         return Results(
             what=self.what,
             made=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -149,23 +149,23 @@ class Found:
         )
 
     def write(self, path: Path, *, loop: str) -> Results:
-        """Keep everything found so far in a file."""
+        """Writes the figures so far to a file."""
         results = self.results(loop=loop)
         write(path, results)
         return results
 
 
 def write(path: Path, results: Results) -> None:
-    """Keep results, readable by people too; the folder is made where there is none."""
+    """Writes results as indented JSON, and creates the folder if necessary."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n")
 
 
 def read(path: Path) -> Results:
-    """What `write` wrote.
+    """Returns results that `write` wrote.
 
     Raises:
-        NotFigures: there is no such file, or it is something else.
+        NotFigures: the file does not exist, or has another content.
     """
     try:
         data = path.read_bytes()
@@ -178,10 +178,10 @@ def read(path: Path) -> Results:
 
 
 def read_all(paths: Iterable[Path]) -> dict[str, Results]:
-    """Several files by what they measured, folders standing for the JSON files in them; the later made wins.
+    """Returns several results by benchmark; a folder is its JSON files, and the later result of a benchmark wins.
 
     Raises:
-        NotFigures: one of them is something else.
+        NotFigures: one of the files has another content.
     """
     files = [file for path in paths for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
     found: dict[str, Results] = {}

@@ -1,8 +1,7 @@
-"""What ZooKeeper itself takes for reading and writing many nodes: requests made beforehand, answers not taken apart.
+"""Lower bound for reading and writing many ZooKeeper nodes: prepared requests, responses not decoded.
 
-A blocking socket, so many requests unanswered at a time, nothing else. No controller can be faster over the same
-server; how much slower one is, is its own doing.
-"""
+It uses a blocking socket with a fixed number of requests in flight, and nothing else. No controller can be faster
+over the same server."""
 
 import socket
 import struct
@@ -22,7 +21,7 @@ _END: Final = struct.pack(">i?i", -1, True, -1)
 
 
 class Floor:
-    """One connection."""
+    """Connection with prepared requests."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=_LIMIT_S)
@@ -42,10 +41,10 @@ class Floor:
         self._socket.close()
 
     def run(self, requests: Sequence[bytes], *, in_flight: int) -> float:
-        """Ask for all of it, `in_flight` at a time; seconds until the last answer.
+        """Sends all requests, `in_flight` at a time. Returns the seconds until the last response.
 
         Raises:
-            RuntimeError: the server refused something.
+            RuntimeError: the server rejected a request.
         """
         began, sent = time.perf_counter(), 0
         for answered in range(len(requests)):
@@ -66,7 +65,7 @@ class Floor:
 
 
 def writes(paths: Sequence[str], data: bytes, *, fence: str, batch: int) -> list[bytes]:
-    """Fenced multis that write `data` to all paths, at any version."""
+    """Returns fenced multis that write `data` to all paths, at any version."""
     check = struct.pack(">i?i", _CHECK, False, -1) + _text(fence) + struct.pack(">i", -1)
     operation = struct.pack(">i?i", _SET_DATA, False, -1)
     tail = _buffer(data) + struct.pack(">i", -1)
@@ -77,7 +76,7 @@ def writes(paths: Sequence[str], data: bytes, *, fence: str, batch: int) -> list
 
 
 def reads(paths: Sequence[str], *, batch: int) -> list[bytes]:
-    """Multi-reads of all paths."""
+    """Returns multi-reads of all paths."""
     operation = struct.pack(">i?i", _GET_DATA, False, -1)
     return [
         _request(_MULTI_READ, b"".join(operation + _text(path) + b"\0" for path in paths[at : at + batch]) + _END)
@@ -86,7 +85,7 @@ def reads(paths: Sequence[str], *, batch: int) -> list[bytes]:
 
 
 def _request(kind: int, body: bytes) -> bytes:
-    # Nobody looks at the number of a request but who sent it.
+    # Only the sender uses the number of a request.
     return struct.pack(">iii", len(body) + 8, 1, kind) + body
 
 

@@ -1,11 +1,10 @@
-"""How much memory a controller takes for each partition, in a process of its own.
+"""Memory per partition of a controller, measured in a separate process.
 
     python -m bench.footprint PARTITIONS [sqlite|memory]
 
-Loads a cluster, lets two brokers fail, and prints JSON, in bytes for each partition: `table` is what the columns take;
-`process` what is resident then, beyond what was before anything was loaded; `peak` the most that ever was. All of it is
-in there: the store's thread, names of topics, requests on their way, and what the allocator keeps.
-"""
+Loads a cluster, fails two brokers, and prints JSON, in bytes per partition: `table` is the size of the columns,
+`process` the resident memory beyond that of the empty process, and `peak` its maximum. These include the store's
+thread, topic names, requests in flight, and memory that the allocator retains."""
 
 import asyncio
 import gc
@@ -21,13 +20,13 @@ from .election import BROKERS, TOPICS, running
 
 
 def resident_bytes() -> int:
-    """Resident bytes of this process now."""
+    """Returns the resident bytes of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
 
 
 async def main(size: int, kind: str) -> None:
-    """Measure and print."""
+    """Measures and prints."""
     before = resident_bytes()
     async with running(Shape(size, min(TOPICS, size), BROKERS), kind, CHUNK_PARTITIONS) as bench:
         for broker in (1, 2):

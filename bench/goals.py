@@ -1,7 +1,7 @@
-"""The ratios that matter, each of two figures of one run: what stands above, what below, and what is wanted.
+"""Goals: ratios of two figures of one run, with their bounds.
 
-Benches print those that their figures allow; the report prints all of them. A goal that is not reached is printed as
-such: nothing here fails.
+Benchmarks print the goals for which they have figures; the report prints all of them. A goal that is not reached is
+marked, and causes no failure.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,12 +15,12 @@ from .tables import plain, times
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
-    """One ratio.
+    """Goal for one ratio.
 
     Attributes:
-        bench: whose figures.
-        above, below: names of figures; without `below` the figure above is meant by itself.
-        at_least, at_most: what is wanted; None where there is no bound on that side.
+        bench: the benchmark.
+        above, below: figures in numerator and denominator; without `below` the goal concerns the figure itself.
+        at_least, at_most: bounds; None if there is no bound on that side.
     """
 
     bench: str
@@ -31,7 +31,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
     at_most: float | None = None
 
     def of(self, figures: Mapping[str, Figure]) -> Ratio | None:
-        """The ratio and its spread; None where a figure is missing."""
+        """Returns the ratio and its spread; None if a figure is missing."""
         if self.above not in figures or (self.below and self.below not in figures):
             return None
         above = figures[self.above].runs
@@ -43,7 +43,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wanted(self) -> str:
-        """The bound in words; empty where there is none."""
+        """Returns the bound as text; empty if there is none."""
         if self.at_least is not None:
             return f">= {self.at_least:g}"
         return f"<= {self.at_most:g}" if self.at_most is not None else ""
@@ -120,7 +120,7 @@ GOALS: Final = (
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """How many times as long as kactl Kafka's controller is to take, for one figure of the race at one size."""
+    """Goal for one figure of the race at one size: the minimum ratio of Kafka's controller to kactl."""
 
     size: str
     path: str
@@ -146,7 +146,7 @@ RACE: Final = tuple(
 
 
 def printed(figures: Mapping[str, Figure], bench: str, goals: Iterable[Goal] = GOALS) -> str:
-    """The goals that these figures allow to be looked at, as a table; empty if there is none."""
+    """Returns a table of the goals for which there are figures; empty if there are none."""
     rows = []
     for goal in goals:
         found = goal.of(figures) if goal.bench == bench else None

@@ -1,4 +1,4 @@
-"""What figures were found on, and with what: a figure without this is worth nothing a year later."""
+"""Machine and versions of a run."""
 
 import importlib.metadata
 import os
@@ -11,19 +11,19 @@ import msgspec
 
 import kactl
 
-# What the speed of kactl depends on, beside its own code.
+# Packages that affect the speed of kactl.
 _PACKAGES: Final = ("numpy", "msgspec", "anyio", "uvloop", "kazoo")
 _ROOT: Final = Path(kactl.__file__).resolve().parent.parent
 UNKNOWN: Final = "unknown"
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a bench ran on.
+    """Machine on which a benchmark ran.
 
     Attributes:
-        cpu: the model as the kernel names it.
-        cores: those that this process may use.
-        memory_mb: in all.
+        cpu: model as reported by the kernel.
+        cores: cores that this process may use.
+        memory_mb: total memory.
         loop: the event loop: `asyncio`, `uvloop`, or `none`.
     """
 
@@ -35,13 +35,13 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     loop: str
 
     def differences(self, other: "Machine") -> list[str]:
-        """What is not the same on both, as `cores 2 / 8`."""
+        """Returns the differences of two machines, as `cores 2 / 8`."""
         mine, theirs = (msgspec.structs.asdict(each) for each in (self, other))
         return [f"{name} {mine[name]} / {theirs[name]}" for name in mine if mine[name] != theirs[name]]
 
 
 def machine(*, loop: str) -> Machine:
-    """This one."""
+    """Returns this machine."""
     return Machine(
         cpu=_after_colon(Path("/proc/cpuinfo"), "model name") or platform.processor() or UNKNOWN,
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
@@ -53,7 +53,7 @@ def machine(*, loop: str) -> Machine:
 
 
 def versions() -> dict[str, str]:
-    """kactl and its commit, and the packages that are installed here."""
+    """Returns the versions of kactl, its commit, and the installed packages."""
     found = {"kactl": _package("kactl"), "commit": _commit()}
     return found | {name: _package(name) for name in _PACKAGES}
 
@@ -66,7 +66,7 @@ def _package(name: str) -> str:
 
 
 def _commit() -> str:
-    """The commit that is checked out, with a plus where files differ from it."""
+    """Returns the checked-out commit, with a plus if files differ from it."""
     try:
         commit = _git("rev-parse", "--short=12", "HEAD")
         return f"{commit}+" if _git("status", "--porcelain", "--untracked-files=no") else commit
@@ -80,7 +80,7 @@ def _git(*words: str) -> str:
 
 
 def _after_colon(path: Path, name: str) -> str:
-    """What the first line that begins with `name` says behind its colon; empty where there is none."""
+    """Returns the text after the colon of the first line that begins with `name`; empty if there is none."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,9 +1,8 @@
-"""The object form of a broker's failure, timed: what the tests hold the columns against, as a measure of their worth.
+"""Broker failure in the object form, with which the tests compare the columns.
 
-One object for each partition, one entry for each partition and broker of a request; its store is a dict that answers at
-once, and its bytes are packed one entry after the other. It is plain Python as one would write it at first, and so
-Python's garbage collector runs when it likes; how much of the time that is shows itself when it is kept out.
-"""
+There is one object per partition, and one entry per partition and broker of a request. The store is a dict, and
+requests are packed entry by entry. Python's garbage collector runs as usual; a second measurement without it shows
+its share."""
 
 import contextlib
 import time
@@ -19,7 +18,7 @@ from .stages import Stages
 
 
 def object_cluster(shape: Shape, controller: int) -> ObjectCluster:
-    """A cluster as objects: all replicas online, all leaders the preferred ones."""
+    """Returns a cluster as objects: all replicas online, all leaders preferred."""
     cluster = ObjectCluster(controller, 1, brokers={broker.id: broker for broker in shape.registered()})
     for name, held in shape.assignments().items():
         replicas = list(held.replicas)
@@ -34,10 +33,10 @@ def object_cluster(shape: Shape, controller: int) -> ObjectCluster:
 
 
 def fail(cluster: ObjectCluster, broker: int, *, collecting: bool) -> dict[str, float]:
-    """One failure: milliseconds by stage, in total, and what it affected.
+    """Returns milliseconds by stage and in total of one failure, and the affected partitions.
 
     Args:
-        collecting: let the garbage collector run meanwhile.
+        collecting: leave the garbage collector enabled.
     """
     stages = Stages()
     affected = len(cluster.with_replica_on([broker]))

@@ -1,8 +1,7 @@
-"""How a bench is run from the command line: what all of them can be asked for, and what becomes of the figures.
+"""Command line of a benchmark: common options, event loop, list of figures, output file.
 
-A bench is a module with `NAME`, a docstring whose first line says what it measures, `options(parser)`, and
-`async measure(asked, found)`, which adds figures and prints what a person wants to see while it runs. Here stand the
-event loop, the final list, and the file.
+A benchmark is a module with `NAME`, a docstring whose first line describes the measurement, `options(parser)`, and
+`async measure(asked, found)`, which adds figures and prints progress.
 """
 
 import argparse
@@ -18,38 +17,38 @@ from typing import Any, Final, Protocol
 from .figures import Found, Results, Setting
 from .tables import listed
 
-# Settings that say where the figures go, and nothing of what was measured.
+# Options that do not affect the measurement.
 _NOT_SETTINGS: Final = frozenset({"output", "loop", "seed", "quiet"})
 
 
 class Bench(Protocol):
-    """What every bench's module has."""
+    """Interface of a benchmark module."""
 
     __doc__: str | None
 
     @property
     def NAME(self) -> str:  # noqa: N802 - a constant of the module
-        """What stands behind `python -m bench.`."""
+        """Name after `python -m bench.`."""
 
     def options(self, parser: argparse.ArgumentParser) -> None:
-        """Add what this bench can be asked for beside what all can."""
+        """Adds the options of this benchmark to the common ones."""
 
     async def measure(self, asked: argparse.Namespace, found: Found) -> None:
-        """Measure, and add to `found`."""
+        """Measures and adds figures to `found`."""
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """Numbers by commas, thousands apart by underscores if that is easier to read."""
+    """Parses numbers separated by commas; underscores may separate thousands."""
     return tuple(int(part) for part in text.split(","))
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Words by commas."""
+    """Parses words separated by commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def main(bench: Bench, argv: Sequence[str] | None = None) -> Results:
-    """Run a bench as it was asked for."""
+    """Runs a benchmark with the options of the command line."""
     about = (bench.__doc__ or "").strip()
     parser = argparse.ArgumentParser(
         prog=f"python -m bench.{bench.NAME}",
@@ -57,9 +56,9 @@ def main(bench: Bench, argv: Sequence[str] | None = None) -> Results:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     bench.options(parser)
-    parser.add_argument("--output", type=Path, help="write all figures there, as JSON")
+    parser.add_argument("--output", type=Path, help="write all figures to this file, as JSON")
     parser.add_argument("--loop", choices=("auto", "uvloop", "asyncio"), default="auto", help="the event loop")
-    parser.add_argument("--seed", type=int, default=1, help="of what is drawn by chance")
+    parser.add_argument("--seed", type=int, default=1, help="seed of random values")
     parser.add_argument("--quiet", action="store_true", help="do not list all figures at the end")
     asked = parser.parse_args(argv)
     loop = event_loop(asked.loop)
@@ -75,14 +74,14 @@ def main(bench: Bench, argv: Sequence[str] | None = None) -> Results:
 
 
 def event_loop(asked: str) -> str:
-    """Which event loop it is to be: uvloop where there is one, as for kactl's own processes."""
+    """Returns the event loop to use: by default uvloop if it is installed, as in kactl's own processes."""
     if asked == "auto":
         return "uvloop" if importlib.util.find_spec("uvloop") is not None else "asyncio"
     return asked
 
 
 def run(work: Coroutine[Any, Any, None], loop: str) -> None:
-    """Run it to its end on that kind of event loop."""
+    """Runs a coroutine to its end on an event loop of this kind."""
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     if loop == "uvloop":
         import uvloop
@@ -94,7 +93,7 @@ def run(work: Coroutine[Any, Any, None], loop: str) -> None:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """The block without the garbage collector, as kactl's own processes keep it out of events; one run before it."""
+    """Runs the block without the garbage collector, after one collection, as kactl's own processes do."""
     gc.collect()
     was_enabled = gc.isenabled()
     gc.disable()
@@ -106,19 +105,19 @@ def undisturbed() -> Iterator[None]:
 
 
 def say(text: str = "") -> None:
-    """Print at once: whoever waits wants to see that something happens."""
+    """Prints and flushes, so that progress is visible."""
     print(text, flush=True)
 
 
 def module(name: str) -> Bench:
-    """The bench whose module is running as the program."""
+    """Returns the benchmark whose module runs as the program."""
     found: Any = sys.modules[name]
     bench: Bench = found
     return bench
 
 
 def settings_of(asked: argparse.Namespace) -> dict[str, Setting]:
-    """What was asked for, but not where things are kept: that changes no figure, and is nobody else's business."""
+    """Returns the options that affect figures. Paths are left out, because they do not and may be private."""
     given = {name: value for name, value in vars(asked).items() if name not in _NOT_SETTINGS}
     return {
         name: value if value is None else _plain(value) for name, value in given.items() if not isinstance(value, Path)

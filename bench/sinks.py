@@ -1,10 +1,9 @@
-"""Brokers that swallow: many ports in a process of their own, each of which takes requests and answers at once.
+"""Sinks: many ports in a separate process, each of which accepts requests and responds immediately.
 
     python -m bench.sinks COUNT
 
-Prints the ports as one line of JSON, and serves until its input ends. Every answer is a success that speaks of no
-partition. Nothing is looked at but the head of each frame, so that what is measured is the other side.
-"""
+Prints the ports as one line of JSON, and serves until its input ends. Every response is a success without partitions.
+Only the head of each frame is parsed, so that the measurement concerns the other side."""
 
 import asyncio
 import contextlib
@@ -17,21 +16,21 @@ from typing import Final, cast
 
 from .run import event_loop, run
 
-_FRAME: Final = struct.Struct(">ihhi")  # length, what is asked, version, correlation
+_FRAME: Final = struct.Struct(">ihhi")  # length, API key, version, correlation id
 _UPDATE_METADATA: Final = 6
-# Correlation, no tags, no error; then no tags, or an empty list and no tags.
+# Correlation id, no tags, no error; then no tags, or an empty list and no tags.
 _BARE: Final = struct.Struct(">iibhb")
 _LISTED: Final = struct.Struct(">iibhbb")
 _START_S: Final = 30
 
 
 class Sink(asyncio.BufferedProtocol):
-    """One connection. What comes is read into one buffer, over and over."""
+    """One connection, which reads into one buffer repeatedly."""
 
     def __init__(self) -> None:
         self._buffer = bytearray(1 << 20)
         self._head = b""
-        self._left = 0  # bytes of the frame in hand that are still to come
+        self._left = 0  # missing bytes of the current frame
         self._answer = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -63,7 +62,7 @@ class Sink(asyncio.BufferedProtocol):
 
 @contextlib.contextmanager
 def sinks(count: int) -> Iterator[list[int]]:
-    """So many of them, in another process; their ports."""
+    """Starts sinks in another process and yields their ports."""
     process = subprocess.Popen(
         [sys.executable, "-m", "bench.sinks", str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

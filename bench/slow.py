@@ -1,9 +1,8 @@
-"""A broker that takes nothing for a while: how much it is sent once it takes again.
+"""Requests to a broker that does not respond for a while, counted after it responds again.
 
-Meanwhile others of one rack fail and come back, one after the other; the first of them a while before the others, since
-a broker counts as slow only when something has waited for it. With `parity` everything that was said meanwhile is sent,
-as Kafka's controller does; without, what waits is put together.
-"""
+Meanwhile other brokers of one rack fail and return, one after the other. The first of them fails earlier than the
+others, because a broker counts as slow only when a request has waited for it. With `parity` all requests are sent, as
+by Kafka's controller; without, queued requests are coalesced."""
 
 import asyncio
 import time
@@ -19,15 +18,15 @@ from .figures import Found
 from .hosting import SESSION_MS, backing, is_busy, load, quiet, registered, until
 
 _HOLDER, _CONTROLLER = 900, 901
-# How many others fail and come back while it is slow, at the most.
+# Maximum number of other brokers that fail and return while it is slow.
 _FAILURES: Final = 6
-# A channel looks at what waits when the oldest of it has waited for a second.
+# A channel considers its queue when the oldest request has waited for a second.
 _SLOW_S: Final = 1.2
 _LIMIT_S: Final = 300
 
 
 class Slow(Encoding):
-    """Every broker takes everything at once, but one of them only while it may."""
+    """Transport on which all brokers respond immediately, except one that can be paused."""
 
     def __init__(self, broker: int) -> None:
         super().__init__(client_id=_CONTROLLER)
@@ -57,7 +56,7 @@ class SlowConnection(EncodingConnection):
 
 
 async def slow_broker(shape: Racked, *, runs: int, found: Found) -> None:
-    """The last broker of a cluster is slow; both ways by turns."""
+    """Measures a cluster whose last broker is slow, in turn with and without coalescing."""
     for _ in range(runs):
         for how, parity in (("put together", False), ("parity", True)):
             at = f"slow broker/{shape.partitions}/{how}"
@@ -97,7 +96,7 @@ async def slow_broker(shape: Racked, *, runs: int, found: Found) -> None:
 
 
 async def _idle(controller: Controller) -> None:
-    """Wait until every event is handled; what is left for the slow broker may wait."""
+    """Waits until every event is handled; requests to the slow broker may remain queued."""
     await until(lambda: not is_busy(controller), limit_s=_LIMIT_S)
 
 

@@ -1,13 +1,12 @@
-"""Medians, and how far they can be trusted: the arithmetic of all figures.
+"""Medians and their spread.
 
-A median stands beside the least and the greatest run, which are facts, and the quartiles, which say where most runs
-lie. Nothing is called a standard deviation: times are skewed to one side, and runs are few.
+A median is shown with the smallest and the largest run, and with the quartiles. Standard deviations are not used,
+because times are skewed to one side and runs are few.
 
-A ratio of two medians has a spread as well. It is that of the *worst and the best pairing*: from the least run above
-to the greatest below, up to the greatest above and the least below. With three or five runs of each side a bootstrap
-would draw the same few values again and again and give an interval that is too narrow; pairing assumes nothing, and
-whatever two runs somebody takes, their ratio lies within it.
-"""
+A ratio of two medians has a spread as well, that of the *worst and the best pairing*: from the smallest numerator
+over the largest denominator to the largest numerator over the smallest denominator. With three or five runs per side
+a bootstrap would sample the same few values repeatedly and return an interval that is too narrow. Pairing assumes
+nothing: the ratio of any two runs lies within the spread."""
 
 import statistics
 from collections.abc import Sequence
@@ -16,10 +15,10 @@ import msgspec
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """A median and what lies around it, in the unit of the runs.
+    """Median and spread, in the unit of the runs.
 
     Attributes:
-        low, high: the quartiles, between which half of the runs lie; of one run the run itself.
+        low, high: quartiles, which enclose half of the runs; equal to the run if there is only one.
     """
 
     count: int
@@ -35,22 +34,22 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 def spread(runs: Sequence[float]) -> Spread:
-    """Of at least one run.
+    """Returns the spread of at least one run.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no run.
     """
     if not runs:
         raise ValueError("no run has no median")
     low = high = runs[0]
     if len(runs) > 1:
-        # Of all runs there are, not of a sample of more: no quartile lies outside of the runs.
+        # The runs are the population, not a sample: no quartile lies outside of the runs.
         low, _, high = statistics.quantiles(runs, n=4, method="inclusive")
     return Spread(len(runs), min(runs), low, statistics.median(runs), high, max(runs))
 
 
 class Ratio(msgspec.Struct, frozen=True):
-    """A ratio of medians, and what any pairing of runs lies between."""
+    """Ratio of medians, and the range over all pairings of runs."""
 
     value: float
     least: float
@@ -61,10 +60,10 @@ class Ratio(msgspec.Struct, frozen=True):
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
-    """The median of the runs `above` over that of the runs `below`.
+    """Returns the median of the runs `above` divided by that of the runs `below`.
 
     Raises:
-        ValueError: one of them has no run, or a run below is not above zero.
+        ValueError: one of them has no run, or a run in the denominator is not positive.
     """
     top, bottom = spread(above), spread(below)
     if bottom.least <= 0:

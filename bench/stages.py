@@ -1,8 +1,7 @@
-"""Where the time of one event goes: the functions of each stage are wrapped while it runs.
+"""Time of one event by stage: the functions of each stage are wrapped while the event runs.
 
-Each instant counts for one stage: for the innermost function that runs, or, if none of them does, for what is waited
-for. So stages add up to no more than the whole, even where one is at the store while others run.
-"""
+Each moment counts for one stage: for the innermost running function, or, if none runs, for the stage that is awaited.
+The sum of the stages is therefore at most the total, even if one stage waits for the store while others run."""
 
 import contextlib
 import inspect
@@ -12,7 +11,7 @@ from typing import Any
 
 
 class Stages:
-    """Adds up milliseconds by stage."""
+    """Milliseconds by stage."""
 
     def __init__(self) -> None:
         self.ms: dict[str, float] = {}
@@ -26,7 +25,7 @@ class Stages:
 
     @contextlib.contextmanager
     def timed(self, stage: str) -> Iterator[None]:
-        """Count the block, which does not await anything, for `stage`, less what it spends in other stages."""
+        """Counts the block, which must not await, for `stage`, without the time spent in nested stages."""
         self._turn()
         self._running.append(stage)
         try:
@@ -37,7 +36,7 @@ class Stages:
 
     @contextlib.contextmanager
     def awaited(self, stage: str) -> Iterator[None]:
-        """Count the block for `stage` as long as nothing else runs that counts."""
+        """Counts the block for `stage` while no other stage runs."""
         self._turn()
         self._awaited.append(stage)
         try:
@@ -47,12 +46,12 @@ class Stages:
             self._awaited.remove(stage)
 
     def wrap(self, owner: Any, stage: str, *names: str) -> None:
-        """Let the functions `names` of an object or module count for `stage`."""
+        """Wraps the functions `names` of an object or module, so that they count for `stage`."""
         for name in names:
             setattr(owner, name, self._wrapped(getattr(owner, name), stage))
 
     def _turn(self) -> None:
-        """Something begins or ends: what has passed counts for what was going on until now."""
+        """Adds the elapsed time to the current stage, before a stage begins or ends."""
         now = time.perf_counter()
         stage = self._running[-1] if self._running else self._awaited[-1] if self._awaited else None
         if stage is not None:

@@ -1,14 +1,14 @@
-"""What reading and writing leadership costs over each store, for each partition.
+"""Costs of reading and writing leadership over each store, per partition.
 
     python -m bench.store [--partitions 10000] [--writes 10000] [--stores memory,sqlite,zookeeper,kazoo] [--full]
 
-* `read`: the leadership of all partitions, as an instance reads it that takes over without a copy.
+* `read`: the leadership of all partitions, as in a takeover without a copy.
 * `topics`: the assignments of all topics.
-* `write`: new leadership of partitions spread over all topics, by compare-and-set under a fence, in one commit.
+* `write`: new leadership of partitions spread over all topics, by compare-and-set with a fence, in one commit.
 
-Over ZooKeeper with kactl's own client (`zookeeper`) and with kazoo; further with other numbers of writes in a multi
-and of requests in flight (`batches/100x20`); and, as what nobody can be faster than, plain multis and multi-reads of
-the same nodes, made beforehand and not taken apart (`floor`). `processor` is what this process used, in all threads.
+ZooKeeper is measured with kactl's own client (`zookeeper`) and with kazoo, and with several numbers of writes per multi
+and of requests in flight (`batches/100x20`). `floor` is the lower bound: prepared multis and multi-reads of the same
+nodes, whose responses are not decoded. `processor` is the time used by all threads of this process.
 """
 
 import argparse
@@ -37,12 +37,12 @@ BATCHES: Final = (50, 100, 200, 500)
 WINDOWS: Final = (5, 10, 20, 40)
 FLOOR_READS: Final = (100, 500, 1000)
 FLOOR_IN_FLIGHT: Final = 10
-# As it is written by a controller for a partition with three replicas.
+# State that a controller writes for a partition with three replicas.
 STATE: Final = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2,3]}'
 
 
 class Spent:
-    """Time and processor of one call, into figures."""
+    """Adds the time and processor time of one call to the figures."""
 
     def __init__(self, found: Found) -> None:
         self.found = found
@@ -62,14 +62,14 @@ def all_names(shape: Shape) -> Names:
 
 
 def some_names(shape: Shape, count: int) -> Names:
-    """Spread over all topics, as the partitions of one broker are."""
+    """Returns partitions spread over all topics, like the partitions of one broker."""
     assignments = shape.assignments()
     which = np.linspace(0, shape.partitions - 1, min(count, shape.partitions)).astype(np.intp)
     return Names(assignments.topics, assignments.topic[which], assignments.partition[which])
 
 
 async def next_write(store: Store, names: Names) -> Write:
-    """The next leadership of some partitions: another epoch, all else as it is."""
+    """Returns the next leadership of some partitions: another leader epoch, otherwise unchanged."""
     stored = await store.leaderships(names)
     return Write(names, stored.leader, stored.leader_epoch + 1, stored.isr, stored.recovering, stored.partition_epoch)
 
@@ -79,7 +79,7 @@ async def committed(store: Store, write: Write, fence: Fence) -> None:
 
 
 async def one_store(store: Store, at: str, shape: Shape, *, writes: int, runs: int, fence: Fence, found: Found) -> None:
-    """Reads and writes over a store that is filled."""
+    """Measures reads and writes over a filled store."""
     spent, names, some = Spent(found), all_names(shape), some_names(shape, writes)
     topics = [ref.name for ref in shape.refs()]
 
@@ -91,7 +91,7 @@ async def one_store(store: Store, at: str, shape: Shape, *, writes: int, runs: i
 
     for run in range(runs + 1):
         write = await next_write(store, some)
-        # The first of each goes into figures that nobody looks at.
+        # The first run of each is a warm-up and is discarded.
         where = at if run else f"warm-up/{at}"
         await spent.note(f"{where}/read", len(names), read)
         await spent.note(f"{where}/topics", len(names), assignments)
@@ -100,7 +100,7 @@ async def one_store(store: Store, at: str, shape: Shape, *, writes: int, runs: i
 
 
 async def over_zookeeper(shape: Shape, *, asked: argparse.Namespace, found: Found) -> None:
-    """Both clients, the grid of batches and windows, and the floor, over one server."""
+    """Measures both clients, the grid of batches and windows, and the lower bound, over one server."""
     with zookeeper() as server:
         async with another(server) as store:
             fence = await store.contest(CONTROLLER)
@@ -117,14 +117,14 @@ async def over_zookeeper(shape: Shape, *, asked: argparse.Namespace, found: Foun
 
 
 def another(server: ZooKeeperServer, *, client: str = "kactl", batch: int = 0, in_flight: int = 0) -> ZooKeeperStore:
-    """One more client of the server; 0 for the defaults."""
+    """Returns another client of the server; 0 selects the defaults."""
     sizes = {"batch_partitions": batch, "max_in_flight": in_flight}
     given = {name: size for name, size in sizes.items() if size}
     return ZooKeeperStore(server.connect(CHROOT), session_timeout_ms=SESSION_MS, client=client, **given)  # type: ignore[arg-type]
 
 
 async def grid(server: ZooKeeperServer, shape: Shape, *, asked: argparse.Namespace, fence: Fence, found: Found) -> None:
-    """Writes with other numbers of writes in a multi, and of multis in flight; by turns."""
+    """Measures writes with several numbers of writes per multi and of multis in flight, in turn."""
     some = some_names(shape, asked.writes)
     spent = Spent(found)
     for run in range(asked.runs + 1):
@@ -139,7 +139,7 @@ async def grid(server: ZooKeeperServer, shape: Shape, *, asked: argparse.Namespa
 
 
 def plain(server: ZooKeeperServer, shape: Shape, *, asked: argparse.Namespace, found: Found) -> None:
-    """What the server takes for the same nodes, whatever the client."""
+    """Measures the lower bound of the server for the same nodes."""
 
     def paths(names: Names) -> list[str]:
         prefix = f"{CHROOT}/brokers/topics"

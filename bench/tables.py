@@ -1,4 +1,4 @@
-"""Figures as people read them: three digits that count, thousands apart, columns that stand below each other."""
+"""Formatting of figures and tables: three significant digits, separated thousands, aligned columns."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from .spread import Ratio
 
 
 def number(value: float) -> str:
-    """Three significant digits, and no exponent: `0.0123`, `4.56`, `1,230`."""
+    """Returns three significant digits without an exponent: `0.0123`, `4.56`, `1,230`."""
     size = abs(value)
     if size >= 100:
         return f"{value:,.0f}"
@@ -19,12 +19,12 @@ def number(value: float) -> str:
 
 
 def times(ratio: Ratio) -> str:
-    """A ratio and its spread: `12.3 (11.9-12.8)`."""
+    """Returns a ratio and its spread: `12.3 (11.9-12.8)`."""
     return f"{number(ratio.value)} ({number(ratio.least)}-{number(ratio.greatest)})"
 
 
 def runs(figure: Figure) -> str:
-    """The median with the least and the greatest run: `41.0 (39.5-44.2)`; one value if all are the same."""
+    """Returns the median with the smallest and largest run: `41.0 (39.5-44.2)`; one value if all are equal."""
     found = figure.spread
     if found.least == found.greatest:
         return _one(figure, found.median)
@@ -36,12 +36,12 @@ def median(figure: Figure) -> str:
 
 
 def _one(figure: Figure, value: float) -> str:
-    # Nobody counts in fractions, unless it is the median of two.
+    # Counts have no fractions, unless the value is the median of two.
     return f"{value:,.0f}" if figure.unit == "count" and value == int(value) else number(value)
 
 
 def plain(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table for a terminal; the first column to the left, all others to the right. Empty rows part it."""
+    """Returns a table for a terminal: first column left-aligned, others right-aligned. Empty rows separate groups."""
     filled = [row for row in (head, *rows) if row]
     widths = [max((len(row[at]) for row in filled if at < len(row)), default=0) for at in range(len(head))]
     lines = []
@@ -55,13 +55,13 @@ def plain(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The same for a page."""
+    """Returns the table in Markdown."""
     rule = ["---", *("---:" for _ in head[1:])]
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
 
 
 def listed(figures: dict[str, Figure]) -> str:
-    """All figures below each other: unit, median, least and greatest, half of the runs, and how many."""
+    """Returns a table of all figures: unit, median, smallest and largest run, quartiles, and number of runs."""
     rows = []
     for name, figure in figures.items():
         found = figure.spread

@@ -1,16 +1,16 @@
-"""What it takes to look at every way in which brokers of a cluster could die: single ones, pairs, racks, restarts.
+"""Costs of what-if analysis: sweeps over single brokers, pairs, racks, and rolling restarts.
 
     python -m bench.whatif [--sizes 100x100000] [--placement random,even] [--runs 3] [--spark] [--full]
 
-A size is brokers x partitions, each partition with three replicas, one in a hundred with one of them behind. Placed at
-random, hardly two partitions are alike, so that there are nearly as many classes: that is as bad as it can be. Placed
-evenly, one in each of three racks, there are few.
+A size is brokers x partitions. Each partition has three replicas, and one partition in a hundred has one replica that
+is not in sync. With random placement hardly two partitions are alike, so that there are nearly as many classes as
+partitions: the worst case. With even placement, one replica in each of three racks, there are few classes.
 
 * `open`: from columns in memory to classes.
 * `brokers`, `pairs`, `racks`, `rack+broker`, `rolling`: each sweep, with the ten worst explained.
-* `text`: reading the same from what `kafka-topics.sh --describe` prints; of the first size only.
-* `Spark`: with `--spark`, from Parquet to classes by Spark, which is running already; and the sweep over single brokers
-  with all sums made by Spark, as it would be for more classes than fit into one process.
+* `text`: reading the same cluster from the output of `kafka-topics.sh --describe`; for the first size only.
+* `Spark`: with `--spark`, from Parquet to classes by Spark, which is already running; and the sweep over single brokers
+  with all sums computed by Spark, as for more classes than fit into one process.
 """
 
 import argparse
@@ -39,14 +39,14 @@ BEHIND: Final = 0.01
 SIZES: Final = ("100x100000",)
 FULL_SIZES: Final = ("100x1000000", "300x1000000")
 PLACEMENTS: Final = ("random", "even")
-# What the driver of Spark may be sent: classes, but not partitions one by one.
+# Limit of results at Spark's driver: enough for classes, not for single partitions.
 _RESULTS: Final = "512m"
 
 _Made = TypeVar("_Made")
 
 
 def replicas(brokers: int, partitions: int, placement: str, random: np.random.Generator) -> Any:
-    """int32[partitions, 3]: any three brokers at random, or one in each rack; broker b stands in rack (b - 1) % 3."""
+    """Returns int32[partitions, 3]: three random brokers, or one of each rack; broker b is in rack (b - 1) % 3."""
     if placement == "random":
         one, two, three = (random.integers(0, brokers - less, partitions) for less in range(REPLICAS))
         two += two >= one
@@ -62,7 +62,7 @@ def replicas(brokers: int, partitions: int, placement: str, random: np.random.Ge
 
 
 def snapshot(brokers: int, partitions: int, placement: str, *, seed: int) -> pa.Table:
-    """A cluster, as a snapshot has it."""
+    """Returns a cluster as a snapshot."""
     from kactl.forensics.whatif.partitions import SCHEMA
 
     random = np.random.default_rng(seed)
@@ -89,7 +89,7 @@ def assumed(brokers: int) -> "Assumptions":
 
 
 def described(table: pa.Table) -> bytes:
-    """What Kafka's tool would print of it."""
+    """Returns the cluster in the output format of Kafka's tool."""
     lines = []
     for row in table.select(["topic", "partition", "leader", "replicas", "isr"]).to_pylist():
         ids = (",".join(map(str, row[name])) for name in ("replicas", "isr"))
@@ -99,7 +99,7 @@ def described(table: pa.Table) -> bytes:
 
 
 def one_size(at: str, brokers: int, table: pa.Table, *, runs: int, found: Found) -> None:
-    """All sweeps over one cluster, without Spark."""
+    """Measures all sweeps over one cluster, without Spark."""
     from kactl.forensics.whatif import Kind, prepared_snapshot
     from kactl.forensics.whatif.sweeps import answer
 
@@ -116,7 +116,7 @@ def one_size(at: str, brokers: int, table: pa.Table, *, runs: int, found: Found)
 
 
 def by_spark(brokers: int, tables: dict[str, pa.Table], *, runs: int, memory: str, found: Found) -> None:
-    """Classes made by Spark, and the sums of single brokers."""
+    """Measures classes and the sums of single brokers, computed by Spark."""
     import pyarrow.parquet as pq
 
     from kactl.forensics.session import spark_session
@@ -150,7 +150,7 @@ def by_spark(brokers: int, tables: dict[str, pa.Table], *, runs: int, memory: st
 
 
 def timed(found: Found, name: str, work: "Callable[[], _Made]") -> "_Made":
-    """One run of a figure, in seconds."""
+    """Adds one run of a figure, in seconds."""
     began = time.perf_counter()
     made = work()
     found.add(name, "s", time.perf_counter() - began)
@@ -195,7 +195,7 @@ def _parsed(sizes: tuple[str, ...]) -> Iterator[tuple[int, int]]:
 
 
 def _lists(members: Any, which: Any) -> pa.ListArray:
-    """Those of each row that are wanted, as a list."""
+    """Returns the selected elements of each row as a list."""
     offsets = np.concatenate([[0], np.cumsum(which.sum(axis=1))]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(members[which]))
 

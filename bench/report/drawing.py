@@ -1,9 +1,8 @@
-"""Pictures as SVG, drawn by hand: curves on two logarithmic axes, and pairs of dots on one.
+"""SVG charts: curves on two logarithmic axes, and pairs of dots on one.
 
-Logarithmic, because what is drawn spans orders of magnitude, and because there equal ratios are equal distances: a cost
-that grows with the size is a straight line that rises by one decade for one decade. Whiskers go from the least run to
-the greatest. The colours can be told apart by people who do not see all of them.
-"""
+Axes are logarithmic, because values span orders of magnitude and equal ratios become equal distances: a cost
+proportional to the size is a straight line that rises by one decade per decade. Whiskers extend from the smallest to
+the largest run. The palette is suitable for colour-blind readers."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,14 +20,14 @@ _LABEL_GAP: Final = 15.0
 
 
 class Point(msgspec.Struct, frozen=True):
-    """One size, and what was found there."""
+    """Value of a curve at one size."""
 
     x: float
     y: Spread
 
 
 class Axis(msgspec.Struct, frozen=True):
-    """A logarithmic axis: what it shows, and between which pixels."""
+    """Logarithmic axis: its range of values and of pixels."""
 
     low: float
     high: float
@@ -40,7 +39,7 @@ class Axis(msgspec.Struct, frozen=True):
         return self.begin + share * (self.end - self.begin)
 
     def ticks(self) -> Iterable[tuple[float, bool]]:
-        """1, 2, 5 of each decade, and whether it is the decade itself."""
+        """Returns 1, 2 and 5 of each decade, each with a flag for the decade itself."""
         for exponent in range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1):
             for digit in (1, 2, 5):
                 value = digit * 10.0**exponent
@@ -49,7 +48,7 @@ class Axis(msgspec.Struct, frozen=True):
 
 
 def axis(values: Iterable[float], *, begin: float, end: float) -> Axis:
-    """Wide enough for all values, and for a decade at the least."""
+    """Returns an axis for all values, of at least one decade."""
     found = [value for value in values if value > 0]
     low, high = min(found) / 1.25, max(found) * 1.25
     if high / low < 10:
@@ -59,7 +58,7 @@ def axis(values: Iterable[float], *, begin: float, end: float) -> Axis:
 
 
 def curves(title: str, series: Mapping[str, Sequence[Point]], *, x: str, y: str) -> str:
-    """One line for each series, with its name at its end; series without a point are left out."""
+    """Returns a chart with one line per series and its name at the end; empty series are left out."""
     series = {name: points for name, points in series.items() if points}
     width, height = 860, 440
     across = axis((point.x for points in series.values() for point in points), begin=72, end=width - 210)
@@ -81,7 +80,7 @@ def curves(title: str, series: Mapping[str, Sequence[Point]], *, x: str, y: str)
 
 
 def pairs(title: str, rows: Sequence[tuple[str, Mapping[str, Spread], str]], *, x: str) -> str:
-    """A row for each of several things: a dot for each series with whiskers, and a remark to the right."""
+    """Returns a chart with one row per label: a dot with whiskers per series, and a remark to the right."""
     width, row_height, top = 860, 26, 74
     height = top + row_height * len(rows) + 52
     names = list(dict.fromkeys(name for _, spreads, _ in rows for name in spreads))
@@ -140,7 +139,7 @@ def _captions(title: str, x: str, y: str, across: Axis, up: Axis) -> list[str]:
 
 
 def _named(ends: list[tuple[tuple[float, float], str, str]], x: float) -> list[str]:
-    """The names of curves at their ends, moved down where they would stand on each other."""
+    """Returns the names of curves at their ends, moved down if they would overlap."""
     parts, lowest = [], -math.inf
     for (_, py), name, colour in sorted(ends, key=lambda end: end[0][1]):
         lowest = max(py, lowest + _LABEL_GAP)
@@ -149,7 +148,7 @@ def _named(ends: list[tuple[tuple[float, float], str, str]], x: float) -> list[s
 
 
 def short(value: float) -> str:
-    """A tick: `0.5`, `20`, `100 k`, `2 M`."""
+    """Returns the text of a tick: `0.5`, `20`, `100 k`, `2 M`."""
     for size, letter in ((1e6, " M"), (1e3, " k")):
         if value >= size:
             return f"{value / size:g}{letter}"
