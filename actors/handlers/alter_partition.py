@@ -1,12 +1,13 @@
-"""Leaders propose ISRs; what the controller does then.
+"""AlterPartition: ISR updates proposed by leaders.
 
-Judged for all partitions of a request at once, written under the fence with leader and leader epoch as they are, told
-to every broker, answered; and only then does it matter to a reassignment that waits for replicas to be in sync.
+All proposals of a request are validated together, committed under the fence with leader and leader epoch unchanged, and
+sent to every broker. Reassignments that wait for in-sync replicas are checked after the response.
 
-A leader may know of a version that we have not heard of, and the store may refuse one that we know. Both are read
-before they are answered, so that the next proposal is judged by what holds; none is written a second time.
+A leader may know a version that the controller has not read, and the store may reject the known version. In both cases
+the row is read before the response, so that the next proposal is validated against the present state. No proposal is
+written twice.
 
-Source: the classic controller's processAlterPartition. Unlike there, what the store refused is read.
+Source: the classic controller's processAlterPartition. Unlike there, rows that the store rejects are read again.
 """
 
 import numpy as np
@@ -28,7 +29,7 @@ log = logger(__name__)
 
 
 class IsrProposals(Handlers):
-    """See the module."""
+    """Handler of AlterPartition."""
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
@@ -43,18 +44,18 @@ class IsrProposals(Handlers):
             raise StaleBrokerEpoch(event.broker, event.broker_epoch, None if known is None else known.epoch)
         proposed = Proposed.of(event.proposals)
         at, error = self._rows_of(event.proposals, event.version)
-        # Of several that speak of one partition the last one counts: the others get its answer.
+        # Of several proposals for one partition the last one is used; the others get its result.
         rows_at, last, which = _last_of(at)
         error[at != NO_ROW] = (await self._decide(event, rows_at, proposed.take(last)))[which]
         if len(rows_at):
             self.batch.begin()
             self.batch.update_metadata(self.cluster.brokers, self.cluster.table.rows(rows_at))
             self.channels.send(self.batch.flush())
-        self._look_at_reassignments(np.unique(at[error == ErrorCode.NONE]))
+        self._check_reassignments(np.unique(at[error == ErrorCode.NONE]))
         return self._results(event.proposals, at, error)
 
     def _rows_of(self, proposals: tuple[IsrProposal, ...], version: int) -> tuple[RowNumbers, Errors]:
-        """The row of each proposal; NO_ROW where there is none, and the error that says so."""
+        """Returns the row of each proposal, NO_ROW for an unknown partition, and the errors of those."""
         table = self.cluster.table
         by_id = version >= VERSION_WITH_IDS
         refs = list(dict.fromkeys(proposal.topic for proposal in proposals))
@@ -72,7 +73,7 @@ class IsrProposals(Handlers):
         return at, error.astype(np.int16)
 
     async def _decide(self, event: AlterPartitionRequested, at: RowNumbers, proposed: Proposed) -> Errors:
-        """Judge proposals for the rows `at`, none twice, and write those that are taken; what became of each."""
+        """Validate proposals for distinct rows and write the accepted ones. Returns the error of each."""
         table = self.cluster.table
         ahead = is_ahead(table.rows(at), proposed)
         if ahead.any():
@@ -91,12 +92,12 @@ class IsrProposals(Handlers):
         return error
 
     async def _write(self, broker: int, at: RowNumbers, proposed: Proposed) -> Errors:
-        """Write what was taken; int16[n], what became of each."""
+        """Write accepted proposals. Returns int16[n], the error of each."""
         error = np.zeros(len(at), np.int16)
         if not len(at):
             return error
         table = self.cluster.table
-        # A leader may propose somebody who is no replica; it has no slot then.
+        # A proposed member that is not a replica has no slot yet.
         table.admit(at, proposed.isr)
         rows = table.rows(at)
         settled = await self._committer.commit(
@@ -114,16 +115,16 @@ class IsrProposals(Handlers):
         if settled.conflict.any():
             error[settled.conflict] = ErrorCode.INVALID_UPDATE_VERSION
             await self._read(at[settled.conflict])
-            # What stands there may be what was asked for: we had written it, and heard no answer.
+            # The stored ISR may be the proposed one: an earlier write whose response was lost.
             error[settled.conflict & is_same(table.rows(at), proposed, broker=broker)] = ErrorCode.NONE
         return error
 
     async def _read(self, at: RowNumbers) -> None:
-        """Take over what is stored of some rows; where it cannot be read they stay as they are known.
+        """Read some rows from the store. Rows that cannot be read keep their known state.
 
         Raises:
             ControllerMoved: a later controller has written one of them.
-            StoreError: the store has ended our session, and so our controllership.
+            StoreError: the store session, and so the controllership, has ended.
         """
         try:
             stored = await self.store.leaderships(self.cluster.table.names(at))
@@ -145,7 +146,7 @@ class IsrProposals(Handlers):
             results.append(IsrResult(proposal.topic, proposal.partition, ErrorCode(code), leadership))
         return results
 
-    def _look_at_reassignments(self, at: RowNumbers) -> None:
+    def _check_reassignments(self, at: RowNumbers) -> None:
         """Queue the reassignments among some rows: their target may be in sync now. Handled after the response.
 
         So are partitions whose leader added a replica that is not assigned: that replica is to be stopped.
@@ -157,20 +158,20 @@ class IsrProposals(Handlers):
                 self.context.enqueue(LeadershipWritten(name))
 
     def _refused(self, event: AlterPartitionRequested, at: RowNumbers, judged: Judged, error: Errors) -> None:
-        """Say what was refused; of each kind one line."""
+        """Log the rejected proposals, one line per error."""
         table = self.cluster.table
         for code in np.unique(error[error != ErrorCode.NONE]).tolist():
             which = error == code
             log.info(
-                "%d ISRs that broker %d proposed are refused: %s; the first: %s, of which it is known: %s",
+                "%d ISRs proposed by broker %d are rejected: %s; the first: %s, known state: %s",
                 int(np.count_nonzero(which)), event.broker, ErrorCode(code).name,
                 next(iter(table.names(at[which][:1]))), table.view(int(at[which][0])).leadership,
             )  # fmt: skip
 
 
 def _last_of(at: RowNumbers) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
-    """The rows among `at`, each once and ascending, NO_ROW left out; the last position of each; and for every position
-    that has a row, which of them it is."""
+    """Returns the distinct rows among `at`, ascending and without NO_ROW; the last position of each; and for every
+    position with a row, its index among the distinct rows."""
     known = np.flatnonzero(at != NO_ROW)
     rows, first_from_behind, which = np.unique(at[known][::-1], return_index=True, return_inverse=True)
     return rows, known[::-1][first_from_behind], which[::-1]

@@ -1,6 +1,6 @@
-"""Leaders return to their preferred replicas by themselves, once too many have left.
+"""Automatic preferred replica elections, when leadership is imbalanced.
 
-Looked at five seconds after a takeover, and then every so often for as long as the controllership lasts.
+The first check is five seconds after a takeover; the next ones follow at `balance_interval_ms`.
 
 Source: the classic controller's processAutoPreferredReplicaLeaderElection.
 """
@@ -23,15 +23,15 @@ from .timers import Timers
 
 log = logger(__name__)
 
-# After a takeover brokers have yet to answer, and followers to catch up. Kafka's number.
+# Kafka's value. After a takeover, brokers respond and followers catch up first.
 FIRST_CHECK_MS: Final = 5_000
 
 
 class Balancing(Handlers):
-    """See the module.
+    """Checks the imbalance periodically.
 
     Args:
-        timers: let the next check come, unless we resign before.
+        timers: schedule the next check; cancelled on resignation.
     """
 
     def __init__(self, context: ControllerContext, timers: Timers) -> None:
@@ -42,12 +42,12 @@ class Balancing(Handlers):
         return {BalanceDue: self.on_balance_due}
 
     def begin(self) -> None:
-        """We have taken over: have the first check made, if checks are to be made at all."""
+        """Schedule the first check after a takeover, if automatic balancing is enabled."""
         if self.settings.auto_balance:
             self._timers.set(BalanceDue(), FIRST_CHECK_MS)
 
     async def on_balance_due(self, event: BalanceDue) -> None:
-        """Check once. However that ends, the next check comes; only a resignation calls it off."""
+        """Check once, and schedule the next check even if this one fails."""
         try:
             await self._check()
         finally:
@@ -62,7 +62,7 @@ class Balancing(Handlers):
         ):
             log.debug("of %d partitions that prefer broker %d, %d are led elsewhere", preferring, broker, elsewhere)
         log.info(
-            "more than %d %% of the partitions that prefer brokers %s are led elsewhere; %d of them can return",
+            "more than %d %% of the partitions that prefer brokers %s are led elsewhere; moving %d of them back",
             self.settings.balance_percentage, found.over.tolist(), len(found.returning),
         )  # fmt: skip
         moved = await self.move_many(
@@ -70,10 +70,10 @@ class Balancing(Handlers):
         )
         failed = int(np.count_nonzero(moved.refusal != Refusal.NONE))
         if failed:
-            log.error("%d of %d leaders did not return to their preferred replicas", failed, len(found.returning))
+            log.error("%d of %d preferred replica elections failed", failed, len(found.returning))
 
 
 def _is_led_elsewhere(rows: Rows) -> Bools:
-    """bool[n]: as `balance` has it; some may have returned since."""
+    """bool[n]: as in `balance`; some preferred replicas may have been elected since."""
     elsewhere: Bools = rows.leader != first(preferred_slot(rows.assigned), rows.replicas)
     return elsewhere

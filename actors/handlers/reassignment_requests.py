@@ -1,4 +1,4 @@
-"""Which reassignments may be asked for; and the request that older tools leave in the store.
+"""Validation of requested reassignments, and the reassignment request that older tools write into the store.
 
 Source: the classic controller's processApiPartitionReassignment, maybeRemoveFromZkReassignment.
 """
@@ -20,7 +20,7 @@ Target = tuple[int, ...]
 
 
 def check_target(name: TopicPartition, target: Target) -> ReassignmentResult | None:
-    """Why no partition could have these replicas; None if one could."""
+    """Returns the error of a target that is invalid for any partition, or None."""
     if not target:
         return _invalid(name, "a partition needs at least one replica")
     if len(set(target)) != len(target):
@@ -31,9 +31,9 @@ def check_target(name: TopicPartition, target: Target) -> ReassignmentResult | N
 
 
 def check_request(cluster: Cluster, name: TopicPartition, target: Target | None) -> Assignment | ReassignmentResult:
-    """The assignment with which a move to `target`, or its cancellation, begins; or why it may not.
+    """Returns the assignment with which a move to `target`, or its cancellation, starts; or the error.
 
-    Whether there is such a partition is not looked at.
+    Does not check that the partition exists.
     """
     current = cluster.assignment(name)
     if target is None:
@@ -52,7 +52,7 @@ def check_request(cluster: Cluster, name: TopicPartition, target: Target | None)
 
 
 def check_partition(cluster: Cluster, name: TopicPartition) -> ReassignmentResult | None:
-    """Why there is no such partition for us; None if there is."""
+    """Returns the error of a partition that is unknown or being deleted, or None."""
     if name.topic in cluster.topics_to_delete:
         return _refused(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist: it is being deleted")
     if not cluster.assignment(name).replicas:
@@ -61,29 +61,29 @@ def check_partition(cluster: Cluster, name: TopicPartition) -> ReassignmentResul
 
 
 class WaitingRequest(Handlers):
-    """The request that waits in the store until every reassignment of it is complete."""
+    """The reassignment request in the store. It exists until each of its reassignments is complete."""
 
     async def read(self) -> dict[TopicPartition, Target] | None:
-        """What is requested; None if nothing is. From now on we are told of a new one."""
+        """Returns the requested targets, or None without a request. Sets the watch for a new request."""
         return await self.store.reassignment_request()
 
     async def drop(self, names: Collection[TopicPartition]) -> None:
-        """Take some partitions out of it, whatever was asked for them."""
+        """Remove some partitions, whatever their requested targets."""
         await self._drop(lambda name, _: name in names)
 
     async def carried_out(self, ended: Mapping[TopicPartition, Target]) -> None:
-        """Take out what is complete; who was moved to elsewhere than the request says stays in it."""
+        """Remove completed reassignments. A partition with another target than the requested one stays."""
         await self._drop(lambda name, target: ended.get(name) == target)
 
     async def _drop(self, goes: Callable[[TopicPartition, Target], bool]) -> None:
         requested = await self.read() or {}
         left = {name: target for name, target in requested.items() if not goes(name, target)}
         if len(left) == len(requested):
-            # Also one that cannot be read: somebody may still mend it.
+            # Also a request that cannot be decoded: an operator may still repair it.
             return
         await self.store.set_reassignment_request(left, self.cluster.fence)
         if not left:
-            # Reading it is what listens for the next, and somebody may have been quicker.
+            # Reading sets the watch for the next request, which may exist by now.
             self.context.enqueue(ReassignmentStored())
 
 

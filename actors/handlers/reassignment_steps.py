@@ -1,12 +1,12 @@
-"""The steps of a reassignment, for many partitions at once: store it, have the target copied, complete it.
+"""Steps of a reassignment, for many partitions at once: store it, copy the target, complete it.
 
-    begin    the new assignment is stored, then known; replicas of an earlier target that nobody wants any more are
-             stopped, after their leadership, if they have it, went to one that stays
-    advance  where the target is not yet in sync: a new leader epoch, and the new replicas are told to follow;
-             where it is: a leader from the target, the other replicas are stopped, and the end is stored, last
+    begin    Store the new assignment, then apply it. Stop replicas of an earlier target that it does not contain, after
+             moving their leadership to a replica that stays.
+    advance  Where the target is not in sync: raise the leader epoch and have the new replicas follow.
+             Where it is: elect a leader from the target, stop the other replicas, and store the final assignment last.
 
-Each partition comes as far as it can; what became of those that did not is a value. Only the loss of the
-controllership ends a call. What is done once more, after a crash or a failure, does no harm.
+Each partition advances as far as possible; failures are returned as values. Only the loss of the controllership raises.
+Repeating a step after a crash or an error is harmless.
 
 Source: the classic controller's onPartitionReassignment.
 """
@@ -38,7 +38,7 @@ log = logger(__name__)
 
 
 class Failure(NamedTuple):
-    """Why one partition's step could not be made."""
+    """Error of one partition's step."""
 
     code: ErrorCode
     message: str
@@ -48,7 +48,7 @@ Failures = dict[TopicPartition, Failure]
 
 
 class ReassignmentSteps(Handlers):
-    """See the module."""
+    """Executes the steps."""
 
     def __init__(self, context: ControllerContext, deletion: Deletion, waiting: WaitingRequest) -> None:
         super().__init__(context)
@@ -83,7 +83,7 @@ class ReassignmentSteps(Handlers):
     # -- a new target --------------------------------------------------------------------------------------------------
 
     async def begin(self, wanted: Mapping[TopicPartition, Assignment]) -> Failures:
-        """Begin with new assignments, made by `Assignment.reassign_to`, and come as far as is possible now."""
+        """Start new assignments, made by `Assignment.reassign_to`, and advance them as far as possible."""
         failures: Failures = {}
         for topic, group in _by_topic(wanted).items():
             changed = {name: wanted[name] for name in group if wanted[name] != self.cluster.assignment(name)}
@@ -92,13 +92,13 @@ class ReassignmentSteps(Handlers):
         return failures | await self.advance([name for name in wanted if name not in failures])
 
     def refusals(self, wanted: Mapping[TopicPartition, Assignment]) -> Failures:
-        """Which of these would leave their partitions without a leader. Nothing is changed."""
+        """Returns the assignments that would leave their partitions without a leader. Changes nothing."""
         at = self.cluster.table.rows_named(wanted)
         change = self._hand_over(self.cluster.table.rows(at), wanted)
         return _failures(list(wanted), change.refusal)
 
     async def _announce(self, topic: str, changed: dict[TopicPartition, Assignment]) -> Failures:
-        """Store new assignments of one topic, know them, and stop the replicas that are in none of them any more."""
+        """Store new assignments of one topic, apply them, and stop the replicas that they no longer contain."""
         at = self.cluster.table.rows_named(changed)
         refusal, handed_over = await self._write(at, lambda rows: self._hand_over(rows, changed))
         self._tell(at[handed_over])
@@ -126,17 +126,17 @@ class ReassignmentSteps(Handlers):
         columns = np.array(padded, np.int32).reshape(len(rows), width).T
         return reassignment.hand_over(rows, columns, self.cluster.live_brokers, controller_epoch=self.epoch)
 
-    # -- onwards -------------------------------------------------------------------------------------------------------
+    # -- progress ------------------------------------------------------------------------------------------------------
 
     async def advance(self, names: Collection[TopicPartition]) -> Failures:
-        """Bring some reassignments onwards from wherever they stand."""
+        """Advance some reassignments from their present step."""
         if not names:
             return {}
         self.cluster.reassigning |= set(names)
         self._deletion.mark_ineligible({name.topic for name in names}, BlockerReason.REASSIGNMENT)
         await self._watch()
         at = self.cluster.table.rows_named(names)
-        # One that turns out to be complete when it is read again is not told to go on copying.
+        # A row that is complete once it is read again needs no new epoch here.
         refusal, copying = await self._write(
             at,
             lambda rows: reassignment.raise_epoch(rows, ~reassignment.is_complete(rows), controller_epoch=self.epoch),
@@ -148,7 +148,7 @@ class ReassignmentSteps(Handlers):
         return _failures(list(names), refusal) | await self._complete(ended)
 
     async def _copy(self, at: RowNumbers) -> None:
-        """All replicas learn the new epoch and assignment; the new ones are made, and begin to follow."""
+        """Send all replicas the new epoch and assignment; new replicas are created and start to follow."""
         if not len(at):
             return
         rows = self.cluster.table.rows(at)
@@ -161,15 +161,17 @@ class ReassignmentSteps(Handlers):
             await self.move_replicas(at[here], ReplicaState.NEW, frozenset({broker}))
 
     async def _exist(self, at: RowNumbers) -> None:
-        """Replicas that are assigned, and of which nobody could be told yet, exist all the same: they may be elected,
-        have to go on when the store does, and go when their topic is deleted."""
+        """Move assigned replicas to NEW that no request could be sent for yet.
+
+        They can be elected, are resumed after a store error, and are deleted with their topic.
+        """
         rows = self.cluster.table.rows(at)
         which = rows.adding & (rows.replica_state == ReplicaState.ABSENT)
         if which.any():
             await self.replicas.ask(MoveReplicas(at, ReplicaState.NEW, which=which))
 
     async def _complete(self, names: list[TopicPartition]) -> Failures:
-        """The target is in sync: it takes over, and everybody else goes."""
+        """Complete reassignments whose target is in sync: elect from the target, stop the other replicas."""
         if not names:
             return {}
         at = self.cluster.table.rows_named(names)
@@ -185,20 +187,20 @@ class ReassignmentSteps(Handlers):
         led = (refusal == Refusal.NONE).tolist()
         await self._stop(_grouped(at, (brokers if here else () for brokers, here in zip(removed, led, strict=True))))
         failures |= self._not_stopped([name for name in names if name not in failures])
-        self._go_on_later({name: before[name] for name in failures})
+        self._restore({name: before[name] for name in failures})
         for topic, held in _by_topic(name for name in names if name not in failures).items():
             try:
-                # Last: until here whoever comes after us finds what it needs to do all of this again.
+                # Last: until here the next controller can repeat all of this from the stored assignment.
                 await self._store(topic, {name: targets[name] for name in held})
             except (NotFound, BadRequest, StoreError) as error:
-                failures |= self._to_be_tried_again(held, error)
+                failures |= self._retry(held, error)
         return failures | await self._end({name: targets[name].replicas for name in names if name not in failures})
 
-    def _go_on_later(self, before: Mapping[TopicPartition, Assignment]) -> None:
-        """Know reassignments as running again whose other replicas are not stopped, those left out that are.
+    def _restore(self, before: Mapping[TopicPartition, Assignment]) -> None:
+        """Restore reassignments whose other replicas are not all stopped, without those that are.
 
-        Until it is tried again a replica of the target may leave the ISR, and those that were to be stopped may be all
-        that is left in it.
+        Before the retry a replica of the target may leave the ISR, and the replicas to be stopped may be the only ones
+        left in it.
         """
         running: dict[TopicPartition, Assignment] = {}
         for name, held in before.items():
@@ -211,19 +213,19 @@ class ReassignmentSteps(Handlers):
             self.know(running)
 
     def _not_stopped(self, names: list[TopicPartition]) -> Failures:
-        """Those of which replicas are left that were to be stopped: the store did not let them leave the ISR.
+        """Returns the partitions with replicas that are not stopped because the store did not commit the smaller ISR.
 
-        Their end is not stored, or whoever comes after us would know of nothing to stop.
+        Their final assignment is not stored, or the next controller would not stop these replicas.
         """
         left = _left_over(self.cluster.table.rows(self.cluster.table.rows_named(names)))
         remaining = [name for name, is_left in zip(names, some(left).tolist(), strict=True) if is_left]
-        return self._to_be_tried_again(remaining, StoreError("replicas that are not wanted any more are still in sync"))
+        return self._retry(remaining, StoreError("replicas that are not wanted any more are still in sync"))
 
     async def _lead_from_target(self, at: RowNumbers) -> Bytes:
-        """A leader that stays leads on under a new epoch; elsewhere one is elected, if there is anybody to elect.
+        """Raise the epoch of a leader that stays; elect one elsewhere, if a replica is eligible.
 
-        If there is not, as on a broker that is shutting down, a leader of the target leads on all the same: without a
-        new epoch it would never receive the new replicas.
+        If none is, for example on a broker that is shutting down, a leader from the target stays leader under a new
+        epoch. Without it the leader would never receive the new replicas.
         """
 
         def lead_on(rows: Rows) -> Change:
@@ -253,13 +255,13 @@ class ReassignmentSteps(Handlers):
         self._tell(at[leads_on])
 
     async def _end(self, ended: Mapping[TopicPartition, tuple[int, ...]]) -> Failures:
-        """What is complete and stored: it is no longer asked for, and everybody hears of it."""
+        """Remove completed reassignments from the stored request, and send the final assignment to every broker."""
         if not ended:
             return {}
         try:
             await self._waiting.carried_out(ended)
         except StoreError as error:
-            return self._to_be_tried_again(ended, error)
+            return self._retry(ended, error)
         log.info("%d reassignments are complete; the first: %s", len(ended), next(iter(ended)))
         self.cluster.complete_moves(ended.keys(), self.clock.now_ms())
         await self._watch()
@@ -270,7 +272,7 @@ class ReassignmentSteps(Handlers):
         await self._deletion.resume_for({name.topic for name in ended})
         return {}
 
-    # -- what several steps need ---------------------------------------------------------------------------------------
+    # -- shared by several steps ---------------------------------------------------------------------------------------
 
     async def _store(self, topic: str, changed: Mapping[TopicPartition, Assignment]) -> None:
         try:
@@ -285,7 +287,7 @@ class ReassignmentSteps(Handlers):
         self.cluster.put_assignments(Assignments.of(changed, ids))
 
     async def _stop(self, groups: Iterable[tuple[frozenset[int], RowNumbers]]) -> None:
-        """Stop replicas for good. Nobody waits for their brokers' answers."""
+        """Delete replicas, without waiting for the responses of their brokers."""
         for brokers, at in groups:
             for state in (
                 ReplicaState.OFFLINE,
@@ -296,7 +298,7 @@ class ReassignmentSteps(Handlers):
                 await self.move_replicas(at, state, brokers)
 
     def _tell(self, at: RowNumbers) -> None:
-        """LeaderAndIsr to all replicas of some rows."""
+        """Send LeaderAndIsr to all replicas of some rows."""
         if not len(at):
             return
         rows = self.cluster.table.rows(at)
@@ -305,19 +307,19 @@ class ReassignmentSteps(Handlers):
         self.channels.send(self.batch.flush())
 
     async def _watch(self) -> None:
-        """Where leaders write their ISRs themselves, have the store say so for what is being reassigned."""
+        """Watch the leadership of partitions being reassigned, where leaders write ISRs into the store themselves."""
         if self.settings.level.alter_partition:
             return
         try:
             await self.store.watch_leaderships(self.cluster.reassigning)
         except StoreError as error:
-            self._to_be_tried_again(self.cluster.reassigning, error)
+            self._retry(self.cluster.reassigning, error)
 
-    def _to_be_tried_again(self, names: Iterable[TopicPartition], error: Exception) -> Failures:
-        """Note that a step failed in the store: whoever takes up what was left undone comes back to it.
+    def _retry(self, names: Iterable[TopicPartition], error: Exception) -> Failures:
+        """Mark rows whose step failed in the store for a retry. Returns their failures.
 
         Raises:
-            StoreError: the store has ended our session.
+            StoreError: the store session has ended.
         """
         _unless_over(error)
         names = list(names)
@@ -326,13 +328,13 @@ class ReassignmentSteps(Handlers):
 
 
 def _left_over(rows: Rows) -> Bools:
-    """bool[W, n]: replicas that the assignment does not name, and that nobody has stopped."""
+    """bool[W, n]: replicas that are not assigned and not stopped."""
     left: Bools = ~rows.assigned & (rows.replica_state != ReplicaState.ABSENT)
     return left
 
 
 def _grouped(at: RowNumbers, brokers: Iterable[Collection[int]]) -> list[tuple[frozenset[int], RowNumbers]]:
-    """The rows that belong to the same brokers; those that belong to none are left out."""
+    """Returns the rows grouped by their set of brokers, without rows that have none."""
     groups: dict[frozenset[int], list[int]] = defaultdict(list)
     for row, held in zip(at.tolist(), brokers, strict=True):
         if held:
@@ -369,6 +371,6 @@ def _failed(error: Exception) -> Failure:
 
 
 def _unless_over(error: Exception) -> None:
-    """A step that fails is a value and the others go on; the end of our session ends the call."""
+    """Raise the error if the store session has ended; other errors are values of the failed step."""
     if isinstance(error, StoreError) and error.remedy is Remedy.RESIGN:
         raise error

@@ -1,10 +1,10 @@
-"""Reassignments: who asks for them, and when one that runs is taken up again.
+"""Reassignments: requests for them, and the events that resume them.
 
-    asked      by a request, one result for each partition; or by what an older tool left in the store
-    taken up   when a controller begins, when a broker of the target starts, when a leader has changed the ISR, and
-               after the store had failed
+    requested  by an admin request, with a result for each partition; or by a request that an older tool wrote into the
+               store
+    resumed    by a takeover, by the start of a broker of the target, by an ISR update, and after a store error
 
-What is done with one then stands in `reassignment_steps`.
+`reassignment_steps` has the steps of one reassignment.
 
 Source: the classic controller's processApiPartitionReassignment, processZkPartitionReassignment,
 maybeCompleteReassignment.
@@ -31,7 +31,7 @@ log = logger(__name__)
 
 
 class Reassignments(Handlers):
-    """See the module."""
+    """Starts and resumes reassignments."""
 
     def __init__(self, context: ControllerContext, deletion: Deletion) -> None:
         super().__init__(context)
@@ -46,7 +46,7 @@ class Reassignments(Handlers):
             LeadershipWritten: self.on_leadership_written,
         }
 
-    # -- asked for -----------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     async def on_reassignment_requested(self, event: ReassignmentRequested) -> list[ReassignmentResult]:
         results: dict[TopicPartition, ReassignmentResult] = {}
@@ -58,7 +58,7 @@ class Reassignments(Handlers):
             else:
                 results[name] = checked
         if planned and not event.dry_run:
-            # What is asked for now takes the place of what was left in the store.
+            # This request replaces the one in the store.
             await self._waiting.drop(planned.keys())
         results |= self._unknown(planned)
         planned = {name: held for name, held in planned.items() if name not in results}
@@ -79,14 +79,17 @@ class Reassignments(Handlers):
         await self._run_stored({name: held for name, held in (requested or {}).items() if name not in running})
 
     def _is_under_way(self, name: TopicPartition, target: Target) -> bool:
-        """Whether the very same was begun already, and waits for its target."""
+        """Whether a reassignment to the same target is in progress."""
         held = self.cluster.assignment(name)
         return name in self.cluster.reassigning and held.is_being_reassigned and held.target == target
 
     async def _run_stored(self, requested: dict[TopicPartition, Target]) -> set[TopicPartition]:
-        """Begin what was left in the store, and take out of it what cannot be; what was begun.
+        """Start the reassignments requested in the store, and remove the invalid ones from the request.
 
-        Unlike a request it may name brokers that are dead: it waits for them.
+        Unlike an admin request it may name brokers that are not live: the reassignment waits for them.
+
+        Returns:
+            The partitions whose reassignment was started.
         """
         planned = {name: self.cluster.assignment(name).reassign_to(target) for name, target in requested.items()}
         results = {name: refused for name, target in requested.items() if (refused := check_target(name, target))}
@@ -95,7 +98,7 @@ class Reassignments(Handlers):
         failures = await self._steps.begin(planned)
         results |= {name: _result(name, planned[name], failures) for name in failures}
         for name, refused in sorted(results.items()):
-            log.warning("%s is not reassigned as the store asks: %s", name, refused.message)
+            log.warning("%s is not reassigned as requested in the store: %s", name, refused.message)
         if results:
             await self._waiting.drop(results.keys())
         return planned.keys() - results.keys()
@@ -103,10 +106,10 @@ class Reassignments(Handlers):
     def _unknown(self, planned: Iterable[TopicPartition]) -> dict[TopicPartition, ReassignmentResult]:
         return {name: refused for name in planned if (refused := check_partition(self.cluster, name)) is not None}
 
-    # -- taken up again ------------------------------------------------------------------------------------------------
+    # -- resumption ----------------------------------------------------------------------------------------------------
 
     async def take_over(self) -> None:
-        """A controller begins: first what was left in the store, then everything else that runs."""
+        """Resume after a takeover: first the reassignments requested in the store, then all others."""
         self._take_up_strays(self.cluster.table.with_unassigned_in_sync())
         begun = await self._run_stored(await self._waiting.read() or {})
         await self._resume(self.cluster.reassigning - begun)
@@ -139,14 +142,14 @@ class Reassignments(Handlers):
         self._steps.know({names[position]: _leaving(rows, strays, position) for position in foreign})
 
     async def resume_on(self, brokers: Collection[int]) -> None:
-        """Brokers have started: what waits for one of them goes on."""
+        """Resume reassignments whose target contains one of the brokers, which have started."""
         at = common(self.cluster.table.with_replica_on(brokers), self._running())
         rows = self.cluster.table.rows(at)
         wanted = (reassignment.target_of(rows) & np.isin(rows.replicas, sorted(brokers))).any(axis=0)
         await self._resume(self.cluster.table.names(at[wanted]))
 
     async def resume(self, at: RowNumbers) -> None:
-        """The store had failed for some rows: those that are being reassigned go on."""
+        """Resume reassignments among some rows for which the store had failed."""
         await self._steps.entries.put_back()
         await self._resume(self.cluster.table.names(common(at, self._running())))
 
@@ -165,17 +168,17 @@ class Reassignments(Handlers):
         if event.partition not in self.cluster.reassigning:
             return
         if not self.settings.level.alter_partition:
-            # It wrote the store; what it proposes to us instead is known already.
+            # The leader wrote the store itself. With AlterPartition the update is in the table already.
             self.cluster.put_leaderships(at, await self.store.leaderships(self.cluster.table.names(at)))
         if reassignment.is_complete(self.cluster.table.rows(at)).all():
-            # Leaders tell of many at once: the first one that is complete takes the others with it, and their topic's
-            # entry is stored once for all of them.
+            # Such events arrive for many partitions at once. The first one completes all that are complete, and each
+            # topic's assignment is stored once.
             await self.check_complete(self._running())
 
     def _running(self) -> RowNumbers:
-        """The rows that are being reassigned, as they are now: what is done with them takes some of them away.
+        """Returns the rows that are being reassigned now, without topics whose deletion has started.
 
-        Not those of topics whose deletion has begun, which a reassignment would bring back to life.
+        A reassignment would create their replicas again.
         """
         started = self.cluster.deletion_started
         running = (self.cluster.table.row(name) for name in self.cluster.reassigning if name.topic not in started)
@@ -184,7 +187,7 @@ class Reassignments(Handlers):
     async def _resume(self, names: Iterable[TopicPartition]) -> None:
         failures = await self._steps.advance(sorted(names))
         for name, failure in failures.items():
-            log.warning("the reassignment of %s could not go on: %s", name, failure.message)
+            log.warning("the reassignment of %s could not be resumed: %s", name, failure.message)
 
 
 def _leaving(rows: Rows, strays: Bools, position: int) -> Assignment:

@@ -1,15 +1,15 @@
-"""Brokers that are about to stop, or are to be left alone: their partitions are led elsewhere before they go.
+"""Controlled shutdown and draining: move leadership off a broker before it stops.
 
-    registered ──asked, or drained──▶ shutting down ──its registration ends──▶ gone
+    registered ──request, or drain──▶ shutting down ──its registration ends──▶ gone
         ▲                                  │
-        └──registers anew, is undrained, ──┘
+        └──registers again, is undrained, ─┘
            or stays for too long
 
-A broker that is shutting down is told everything as before, but is elected for nothing and gets into no ISR. The mark
-is kept in memory only: a controller that takes over knows nothing of it, and brokers that still want to stop ask again.
+A broker that is shutting down receives all requests as before, but is never elected and never added to an ISR. The mark
+is in memory only: after a takeover it is gone, and brokers that still want to stop send their request again.
 
 Source: the classic controller's processControlledShutdown. Unlike there, a broker that is still registered long after
-it has asked is counted on again, and an operator can take the mark away.
+its request becomes eligible again, and an operator can remove the mark.
 """
 
 from collections.abc import Awaitable
@@ -33,28 +33,28 @@ from .timers import Timers
 
 log = logger(__name__)
 
-# The events of a broker's life that begin and end here, as they are recorded.
+# Names of the recorded events.
 DRAINING: Final = "shutting-down"
 RESTORED: Final = "restored"
 
 
-class Welcome(Protocol):
-    """Tells brokers what they have to know, and everybody else of them; `what` is recorded."""
+class OnBrokerStartup(Protocol):
+    """Sends brokers their state, and their registrations to the other brokers; records the event `what`."""
 
     def __call__(self, brokers: list[int], what: str) -> Awaitable[None]: ...
 
 
 class Shutdowns(Handlers):
-    """See the module.
+    """Marks brokers as shutting down, and moves leadership off them.
 
     Args:
-        welcome: what is done for a broker that can be counted on again.
-        timers: end the mark of a broker that stays.
+        on_broker_startup: called for a broker that is eligible again.
+        timers: remove the mark of a broker that stays registered.
     """
 
-    def __init__(self, context: ControllerContext, *, on_broker_startup: Welcome, timers: Timers) -> None:
+    def __init__(self, context: ControllerContext, *, on_broker_startup: OnBrokerStartup, timers: Timers) -> None:
         super().__init__(context)
-        self._welcome = on_broker_startup
+        self._on_broker_startup = on_broker_startup
         self._timers = timers
 
     def handlers(self) -> dict[type[Event], Handler]:
@@ -72,7 +72,7 @@ class Shutdowns(Handlers):
             effect = draining.preview(self.cluster, held, broker.id, unknown)
             return sorted(self.cluster.table.names(effect.remaining))
         self._mark(broker, drained=event.broker_epoch == NO_EPOCH)
-        # What it followed is decided before it follows what it led until now.
+        # Selected before the elections, after which it also follows what it leads now.
         led, followed = self._hosted(broker.id)
         await self.move_many(
             Move(
@@ -89,7 +89,7 @@ class Shutdowns(Handlers):
         return sorted(remaining)
 
     def _registered(self, event: ControlledShutdownRequested) -> Broker:
-        """The registration that is meant. A higher epoch than ours is one that we have yet to hear of."""
+        """Returns the broker's registration. A higher epoch than the known one is a registration not yet processed."""
         broker = self.cluster.brokers.get(event.broker)
         if broker is None:
             raise BrokerNotAvailable(event.broker)
@@ -98,7 +98,7 @@ class Shutdowns(Handlers):
         return broker
 
     def _mark(self, broker: Broker, *, drained: bool) -> None:
-        """From now on the broker is not live. One that was drained by an operator stays so until it is undrained."""
+        """Mark a broker as not live. A broker that an operator drained stays so until it is undrained."""
         overdue = ShutdownOverdue(broker.id, broker.epoch)
         marked = broker.id in self.cluster.shutting_down
         if drained:
@@ -110,7 +110,7 @@ class Shutdowns(Handlers):
             self.history.add(self.broker_event(DRAINING, broker.id))
 
     def _hosted(self, broker: int) -> tuple[RowNumbers, RowNumbers]:
-        """What the broker leads, and what it follows: with leadership, and with more than one replica."""
+        """Returns the rows that the broker leads and those that it follows, among rows with more than one replica."""
         table = self.cluster.table
         hosted = common(table.with_replica_on([broker]), table.with_leadership())
         hosted = hosted[table.column("assigned")[:, hosted].sum(axis=0) > 1]
@@ -118,23 +118,23 @@ class Shutdowns(Handlers):
         return hosted[leads], hosted[~leads]
 
     async def _stop_following(self, broker: int, at: RowNumbers) -> None:
-        """Tell the broker to stop before its replicas leave the ISRs, lest it gets into them again meanwhile."""
+        """Send StopReplica before the replicas leave the ISRs, so that leaders do not add them again meanwhile."""
         rows = self.cluster.table.rows(at)
         self.batch.begin()
         self.batch.stop(rows, holds(rows, broker), delete=False)
         self.channels.send(self.batch.flush())
         await self.move_many_replicas(at, ReplicaState.OFFLINE, frozenset({broker}))
 
-    # -- those that stay -----------------------------------------------------------------------------------------------
+    # -- brokers that stay ---------------------------------------------------------------------------------------------
 
     async def on_shutdown_overdue(self, event: ShutdownOverdue) -> None:
-        """A broker that asked to stop, and did not: nothing else would ever make it live again."""
+        """Make a broker live again that requested a shutdown and did not stop; nothing else would."""
         broker = self.cluster.brokers.get(event.broker)
         if broker is None or broker.epoch != event.broker_epoch or event.broker not in self.cluster.shutting_down:
             return
         await self._restore(event.broker)
         log.warning(
-            "broker %d asked to be shut down and is still there after %d ms; it is counted on again",
+            "broker %d is still registered %d ms after its controlled shutdown; it is eligible as a leader again",
             event.broker, self.settings.shutdown_limit_ms,
         )  # fmt: skip
 
@@ -147,10 +147,10 @@ class Shutdowns(Handlers):
         if not event.dry_run:
             self._timers.cancel(ShutdownOverdue(broker.id, broker.epoch))
             await self._restore(event.broker)
-            log.info("broker %d is not shut down after all", event.broker)
+            log.info("broker %d is undrained", event.broker)
         return True
 
     async def _restore(self, broker: int) -> None:
-        """The broker is live again: it follows what it stopped following, and leads what nobody else can."""
+        """Make a broker live again: it follows its partitions, and leads those that have no leader."""
         self.cluster.mark_shutting_down(broker, False)
-        await self._welcome([broker], RESTORED)
+        await self._on_broker_startup([broker], RESTORED)

@@ -1,4 +1,4 @@
-"""Events that come by themselves after a while. They end with the controllership that asked for them."""
+"""Delayed events. They are cancelled when the controllership ends."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,10 +12,10 @@ log = logger(__name__)
 
 
 class Timers:
-    """See the module.
+    """Queues events after a delay.
 
     Args:
-        enqueue: where events go when their time has come.
+        enqueue: called with an event when its delay has passed.
     """
 
     def __init__(self, clock: Clock, enqueue: Callable[[Event], None]) -> None:
@@ -24,7 +24,7 @@ class Timers:
         self._running: dict[Event, asyncio.Task[None]] = {}
 
     def set(self, event: Event, delay_ms: float) -> None:
-        """Let `event` come after `delay_ms`; if it was set already, then in place of that."""
+        """Queue `event` after `delay_ms`. Replaces a timer that is already set for an equal event."""
         self.cancel(event)
         running = asyncio.get_running_loop().create_task(self._later(event, delay_ms), name=f"timer: {event.label}")
         self._running[event] = running
@@ -35,13 +35,13 @@ class Timers:
         try:
             self._enqueue(event)
         except KactlError as refused:
-            log.info("%s does not come: %s", event.label, refused)
+            log.info("the timer of %s is dropped: %s", event.label, refused)
 
     def is_set(self, event: Event) -> bool:
         return event in self._running
 
     def cancel(self, event: Event) -> None:
-        """Let `event` not come, if it was set."""
+        """Cancel the timer of `event`, if one is set."""
         running = self._running.pop(event, None)
         if running is not None:
             running.cancel()

@@ -1,7 +1,7 @@
-"""The entries of topics in the store, as far as the controller writes them: whole, with what is to change.
+"""Stored assignments of topics, written as a whole.
 
-A write of which nobody knows whether it was kept leaves an entry that may say something else than we do. It is written
-once more as we know it, before anybody else could act on it.
+After a write with unknown outcome the stored assignment may differ from the table. It is then written again from the
+table.
 
 Source: the classic controller's updateReplicaAssignmentForPartition.
 """
@@ -22,19 +22,19 @@ log = logger(__name__)
 
 
 class TopicEntries(Handlers):
-    """See the module."""
+    """Writes the assignments of topics."""
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._doubtful: set[str] = set()  # topics of which we do not know what is stored
+        self._doubtful: set[str] = set()  # topics whose last write has an unknown outcome
 
     async def write(self, topic: str, changed: Mapping[TopicPartition, Assignment]) -> None:
-        """Write the entry of a topic: as we know it, but for what is changed, and with what we have yet to hear of.
+        """Write the assignment of a topic: the table's, with `changed`, and with partitions that only the store has.
 
         Raises:
-            NotFound: the topic is gone, or is another one by now.
-            BadRequest: the store cannot hold it.
-            StoreError: it may have been written, if its remedy is to read back.
+            NotFound: the topic is gone, or a topic with another id has its name.
+            BadRequest: the store cannot represent the assignment.
+            StoreError: not written; if the remedy is READ_BACK, the outcome is unknown.
         """
         known = self.cluster.table.topic(topic)
         assert known is not None, topic
@@ -44,19 +44,19 @@ class TopicEntries(Handlers):
         if any(any(ref.id) and ref.id != known.ref.id for ref in stored.topics):
             raise NotFound("topic", f"{topic} with the id {known.ref.id.hex()}")
         for name, assignment in stored.items():
-            # It may have grown, and we may not have come to that yet.
+            # Partitions may have been added by an event that is still queued.
             held.setdefault(name.partition, assignment)
         await self.store.write_assignment(known.ref, held, self.cluster.fence)
 
     def doubt(self, topic: str, error: Exception) -> None:
-        """A write has failed, and what came with it is not known to us: have it put back, should it have been kept."""
+        """Note a failed write with unknown outcome, so that `put_back` restores the table's assignment."""
         known = self.cluster.table.topic(topic)
         if known is not None and isinstance(error, StoreError) and error.remedy is Remedy.READ_BACK:
             self._doubtful.add(topic)
             self.cluster.mark_for_retry(self.cluster.table.rows_of(known))
 
     async def put_back(self) -> None:
-        """Write the entries of which we do not know what is in them."""
+        """Write the assignments again whose last write has an unknown outcome."""
         doubtful, self._doubtful = self._doubtful, set()
         for topic in sorted(doubtful):
             if (known := self.cluster.table.topic(topic)) is None:
@@ -64,7 +64,7 @@ class TopicEntries(Handlers):
             try:
                 await self.write(topic, {})
             except (NotFound, BadRequest) as refused:
-                log.warning("the entry of topic %s is left as it is: %s", topic, refused)
+                log.warning("the stored assignment of topic %s is not restored: %s", topic, refused)
             except StoreError as error:
                 if error.remedy is Remedy.RESIGN:
                     raise
@@ -73,7 +73,7 @@ class TopicEntries(Handlers):
 
 
 def entry_of(table: Table, topic: str) -> dict[int, Assignment]:
-    """All partitions of a topic, as its entry in the store holds them."""
+    """Returns the assignment of a topic by partition number; empty for an unknown topic."""
     known = table.topic(topic)
     if known is None:
         return {}
@@ -83,7 +83,7 @@ def entry_of(table: Table, topic: str) -> dict[int, Assignment]:
 
 
 def brokers_of(rows: Rows, which: Bools) -> list[tuple[int, ...]]:
-    """For each row the brokers of the slots `which`, in slot order."""
+    """Returns for each row the brokers in the slots `which`, in slot order."""
     if not some(which).any():
         return [()] * len(rows)
     held = np.where(which, rows.replicas, np.int32(NO_BROKER)).T.tolist()

@@ -156,7 +156,7 @@ async def test_a_partition_without_leader_counts_as_led_elsewhere_and_needs_an_i
 
         await check(w)
 
-        assert "the partitions that prefer brokers [1] are led elsewhere; 0 of them can return" in caplog.text
+        assert "the partitions that prefer brokers [1] are led elsewhere; moving 0 of them back" in caplog.text
         assert await w.stored("t-0") == before
         assert w.brokers.sent == []
 

@@ -240,7 +240,7 @@ async def test_what_cannot_be_is_taken_out_and_the_rest_stays(caplog: pytest.Log
         await leave(w, {"x-0": [2], "t-0": [2]})
 
         assert await left(w) == {"t-0": (2,)}
-        assert "x-0 is not reassigned as the store asks: the partition does not exist" in caplog.text
+        assert "x-0 is not reassigned as requested in the store: the partition does not exist" in caplog.text
         await w.write_isr("t-0", 1, 2)
         assert await left(w) is None
 
@@ -294,7 +294,7 @@ async def test_a_target_that_cannot_be_is_taken_out(target: tuple[int, ...], cap
         assert await entry(w, "t-0") == Assignment((1,))
         assert w.known("t-0").replica_states == {1: ReplicaState.ONLINE}
         assert await w.stored("t-0") == (1, 0, (1,))
-        assert "t-0 is not reassigned as the store asks: " in caplog.text
+        assert "t-0 is not reassigned as requested in the store: " in caplog.text
 
 
 async def in_store(w: World) -> None:
