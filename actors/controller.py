@@ -24,6 +24,7 @@ from .handlers.base import ControllerContext
 from .handlers.registry import AllHandlers
 from .machines.unclean import Unclean
 from .preemption import Preemption
+from .priority_inbox import PriorityInbox
 
 log = logger(__name__)
 
@@ -49,7 +50,9 @@ class ControllerLoop(Actor[Event], Preemption):
     """
 
     def __init__(self, context: ControllerContext, *, telemetry: Telemetry, unclean: Unclean) -> None:
-        super().__init__("controller", now=context.clock.monotonic_ms, lane=_turn_of)
+        now = context.clock.monotonic_ms
+        self.inbox: PriorityInbox[Event]
+        super().__init__("controller", inbox=PriorityInbox("controller", now=now, lane=_turn_of), now=now)
         context = dataclasses.replace(context, preemption=self)
         self.context = context
         self.cluster = context.cluster
@@ -256,8 +259,8 @@ class ControllerLoop(Actor[Event], Preemption):
     def _preempt(self) -> None:
         """Everything that waits is void; whoever waits for an answer gets one, whatever he asked."""
         drained = self.inbox.drain()
-        self.turns.preempted(message for message, _ in drained)
-        for message, reply_to in drained:
+        self.turns.preempted(entry.message for entry in drained)
+        for message, reply_to, _ in drained:
             if reply_to is not None and not reply_to.done():
                 reply_to.set_exception(self._not_controller(message))
 

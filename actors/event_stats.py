@@ -16,7 +16,7 @@ from kactl.clock import Clock
 from kactl.messages.events import Event
 from kactl.telemetry.durations import Durations, Summary
 
-from .actor import Inbox
+from .priority_inbox import PriorityInbox
 
 # After so long without an event the waits of before say nothing of the present. Kafka's number.
 IDLE_MS: Final = 300_000
@@ -146,7 +146,7 @@ class EventStats:
     def _tally(self, event: Event) -> _Tally:
         return self._tallies.setdefault(event.label, _Tally())
 
-    def view(self, inbox: Inbox[Event], *, limit: int) -> QueueView:
+    def view(self, inbox: PriorityInbox[Event], *, limit: int) -> QueueView:
         """Everything at this moment; of the events that wait, `limit` are named, and NAMED_MAX at the most."""
         now_ms = self._clock.monotonic_ms()
         named = islice(inbox.waiting(), min(limit, NAMED_MAX))

@@ -30,7 +30,8 @@ from kactl.model import TopicPartition
 from kactl.runtime.logs import logger
 from kactl.stores.base import Changed, StoreEvent
 
-from .actor import ActorStopped, Inbox
+from .actor import ActorStopped
+from .priority_inbox import PriorityInbox
 from .send_gate import SendGate
 
 log = logger(__name__)
@@ -66,7 +67,7 @@ class Watcher:
 
     def __init__(
         self,
-        inbox: Inbox[Event],
+        inbox: PriorityInbox[Event],
         clear_and_put: Callable[[Event], None],
         gate: SendGate,
         configs: Callable[[StoreEvent], None] = lambda _: None,

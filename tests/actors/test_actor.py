@@ -118,17 +118,3 @@ async def test_an_asker_that_gave_up_does_not_disturb_the_actor() -> None:
 
         assert await echo.ref.ask("after") == "AFTER"
         tasks.cancel_scope.cancel()
-
-
-async def test_look_again_waits_in_the_inbox_once() -> None:
-    echo = Echo()
-    for word in ("look", "look", "other", "look"):
-        echo.inbox.put_once(word)
-
-    assert [message for message, _ in echo.inbox.drain()] == ["look", "other"]
-
-    echo.inbox.put_once("look")
-    assert await echo.inbox.take() == ("look", None)
-    # Once it was taken, what it asks for may have been read already: the next one counts.
-    echo.inbox.put_once("look")
-    assert len(echo.inbox) == 1

@@ -10,7 +10,7 @@ import pytest
 
 from kactl.actors import channel as channel_module
 from kactl.actors.actor import InboxFull
-from kactl.actors.channel import LOOKED_AT, RETRY_BACKOFF_MS, SLOW_MS
+from kactl.actors.channel import COALESCE_COUNT, RETRY_BACKOFF_MS, SLOW_MS
 from kactl.actors.channels import RENEWAL_PAUSE_MS, Channels
 from kactl.errors import BrokerUnreachable
 from kactl.messages.control import (
@@ -388,7 +388,7 @@ async def test_a_queue_is_looked_at_before_it_grows_large(bench: Bench) -> None:
         await asyncio.sleep(0)
         longest = max(longest, len(bench.channels[1]))
 
-    assert longest <= LOOKED_AT
+    assert longest <= COALESCE_COUNT
     assert not any(isinstance(event, BrokerLagged) for event in bench.events)
 
 

@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from kactl.actors.actor import Inbox
 from kactl.actors.event_stats import IDLE_MS, EventStats
+from kactl.actors.priority_inbox import PriorityInbox
 from kactl.errors import ErrorCode, IllegalState, NotController, StaleController
 from kactl.messages.admin import (
     ControllerRequest,
@@ -310,7 +310,8 @@ def test_waits_are_forgotten_after_five_minutes_without_an_event() -> None:
             return self.passed_ms
 
     clock = Clock()
-    turns, inbox = EventStats(clock), Inbox[Event]("controller")
+    turns = EventStats(clock)
+    inbox = PriorityInbox[Event]("controller", now=lambda: 0.0, lane=lambda event: event.priority)
     turns.begin(TopicsChanged(), 7)
     turns.end()
     assert turns.view(inbox, limit=0).wait.count == 1

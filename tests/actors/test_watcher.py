@@ -1,10 +1,10 @@
-"""What the store saw change reaches the controller once, and troubles nobody when there is no controller any more."""
+"""Store notifications reach the controller once, and are ignored after it has stopped."""
 
 import logging
 
 import pytest
 
-from kactl.actors.actor import Inbox
+from kactl.actors.priority_inbox import PriorityInbox
 from kactl.actors.send_gate import SendGate
 from kactl.actors.watcher import Watcher
 from kactl.messages.events import BrokersChanged, Event, SessionLost, TopicModified
@@ -13,12 +13,16 @@ from kactl.stores.base import Changed, StoreEvent
 pytestmark = pytest.mark.anyio
 
 
-def waiting(inbox: Inbox[Event]) -> list[Event]:
-    return [message for message, _ in inbox.drain()]
+def inbox_of_controller() -> PriorityInbox[Event]:
+    return PriorityInbox("controller", now=lambda: 0.0, lane=lambda event: event.priority)
 
 
-async def test_what_waits_already_is_not_said_again() -> None:
-    inbox: Inbox[Event] = Inbox("controller")
+def waiting(inbox: PriorityInbox[Event]) -> list[Event]:
+    return [entry.message for entry in inbox.drain()]
+
+
+async def test_waiting_event_is_not_queued_again() -> None:
+    inbox: PriorityInbox[Event] = inbox_of_controller()
     watcher = Watcher(inbox, inbox.put, SendGate())
 
     for change in (StoreEvent(Changed.BROKERS), StoreEvent(Changed.TOPIC, "orders"), StoreEvent(Changed.BROKERS)):
@@ -27,8 +31,8 @@ async def test_what_waits_already_is_not_said_again() -> None:
     assert waiting(inbox) == [BrokersChanged(), TopicModified("orders")]
 
 
-async def test_the_end_of_the_session_goes_before_everything() -> None:
-    inbox: Inbox[Event] = Inbox("controller")
+async def test_lost_session_clears_the_inbox() -> None:
+    inbox: PriorityInbox[Event] = inbox_of_controller()
     cleared: list[Event] = []
     watcher = Watcher(inbox, cleared.append, SendGate())
     watcher(StoreEvent(Changed.BROKERS))
@@ -38,8 +42,8 @@ async def test_the_end_of_the_session_goes_before_everything() -> None:
     assert cleared == [SessionLost()]
 
 
-async def test_what_changes_after_the_controller_has_stopped_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
-    inbox: Inbox[Event] = Inbox("controller")
+async def test_change_after_the_controller_has_stopped_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    inbox: PriorityInbox[Event] = inbox_of_controller()
     watcher = Watcher(inbox, inbox.put, SendGate())
     inbox.close()
 
@@ -51,7 +55,7 @@ async def test_what_changes_after_the_controller_has_stopped_is_no_error(caplog:
 
 
 async def test_while_the_session_is_in_doubt_or_over_the_gate_is_shut() -> None:
-    inbox: Inbox[Event] = Inbox("controller")
+    inbox: PriorityInbox[Event] = inbox_of_controller()
     gate = SendGate()
     watcher = Watcher(inbox, inbox.put, gate)
     stood = []

@@ -1,14 +1,14 @@
-"""What waits in an inbox: in which lane, and who goes before whom."""
+"""Order, lanes and bounds of the controller's inbox."""
 
 import pytest
 
-from kactl.actors.actor import OVERTAKEN_MAX, Inbox
+from kactl.actors.priority_inbox import OVERTAKEN_MAX, PriorityInbox
 
 pytestmark = pytest.mark.anyio
 
 
 class Ticks:
-    """A time that somebody moves."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.ms = 0.0
@@ -17,29 +17,29 @@ class Ticks:
         return self.ms
 
 
-def inbox_of(*messages: str, now: Ticks | None = None) -> Inbox[str]:
-    """The first letter says in which lane a message stands: "0a", "1b"."""
-    made: Inbox[str] = Inbox("test", now=now or Ticks(), lane=lambda message: int(message[0]))
+def inbox_of(*messages: str, now: Ticks | None = None) -> PriorityInbox[str]:
+    """The first character of a message is its lane: "0a", "1b"."""
+    made: PriorityInbox[str] = PriorityInbox("test", now=now or Ticks(), lane=lambda message: int(message[0]))
     for message in messages:
         made.put(message)
     return made
 
 
-async def taken(inbox: Inbox[str]) -> list[str]:
+async def taken(inbox: PriorityInbox[str]) -> list[str]:
     return [(await inbox.take())[0] for _ in range(len(inbox))]
 
 
-async def test_who_reads_from_all_lanes_finds_the_order_kept() -> None:
+async def test_lanes_keep_their_common_order() -> None:
     assert await taken(inbox_of("0a", "2b", "0c", "0d", "2e")) == ["0a", "2b", "0c", "0d", "2e"]
     assert await taken(inbox_of("0a", "1b", "0c", "1d")) == ["0a", "1b", "0c", "1d"]
 
 
-async def test_what_somebody_waits_for_goes_before_what_nobody_waits_for_and_before_nothing_else() -> None:
+async def test_lane_2_passes_lane_1_only() -> None:
     assert await taken(inbox_of("1a", "1b", "0c", "2d", "2e")) == ["2d", "2e", "1a", "1b", "0c"]
     assert await taken(inbox_of("0a", "1b", "2c", "0d")) == ["0a", "2c", "1b", "0d"]
 
 
-async def test_nothing_is_overtaken_for_ever() -> None:
+async def test_a_message_is_passed_a_bounded_number_of_times() -> None:
     inbox = inbox_of("1a", "1b")
     order = []
     for number in range(3 * OVERTAKEN_MAX):
@@ -50,7 +50,7 @@ async def test_nothing_is_overtaken_for_ever() -> None:
     assert order.index("1b") == 2 * OVERTAKEN_MAX + 1
 
 
-async def test_some_lanes_can_be_read_before_others() -> None:
+async def test_messages_are_taken_from_given_lanes() -> None:
     now = Ticks()
     inbox = inbox_of("0a", "1b", "2c", "1d", now=now)
     now.ms = 30.0
@@ -65,21 +65,35 @@ async def test_some_lanes_can_be_read_before_others() -> None:
     assert [message for message, _, _ in inbox.waiting()] == ["0a", "1d"]
 
 
-async def test_what_is_drained_and_looked_at_stands_in_the_order_in_which_it_came() -> None:
+async def test_drained_messages_keep_their_order() -> None:
     inbox = inbox_of("1a", "0b", "2c", "0d")
 
     assert [message for message, _, _ in inbox.waiting()] == ["1a", "0b", "2c", "0d"]
     assert len(inbox) == 4
-    assert [message for message, _ in inbox.drain()] == ["1a", "0b", "2c", "0d"]
+    assert [message for message, _, _ in inbox.drain()] == ["1a", "0b", "2c", "0d"]
     assert len(inbox) == 0
     assert inbox.oldest_ms == 0.0
 
 
-async def test_what_was_put_once_may_be_put_again_when_it_was_taken_from_its_lane() -> None:
+async def test_message_taken_from_its_lane_can_be_queued_again() -> None:
     inbox = inbox_of()
     inbox.put_once("2a")
     inbox.put_once("2a")
     assert inbox.take_from(2) == ("2a", None)
     inbox.put_once("2a")
 
+    assert len(inbox) == 1
+
+
+async def test_equal_message_is_queued_once_until_it_is_taken() -> None:
+    inbox = inbox_of()
+    for message in ("0a", "0a", "0b", "0a"):
+        inbox.put_once(message)
+
+    assert [entry.message for entry in inbox.drain()] == ["0a", "0b"]
+
+    inbox.put_once("0a")
+    assert await inbox.take() == ("0a", None)
+    # Whatever it refers to may have been read already when it was taken: the next one counts.
+    inbox.put_once("0a")
     assert len(inbox) == 1
