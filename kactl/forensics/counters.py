@@ -1,6 +1,7 @@
-"""Events counted by what overviews ask about: some hundred rows for each file, made where events are written.
+"""Event counters: some hundred rows per file, computed by the task that writes the events.
 
-Sets and hours are slow to collect from every event, and quick to collect from these; and nothing is read again for it.
+File reports need sets of values and sums per hour. They are slow to collect from all events and fast to collect from
+the counters, and the events are not read a second time.
 """
 
 from typing import Any, Final
@@ -13,8 +14,8 @@ from .events import SCHEMA
 
 _TIME: Final = pa.timestamp("us", "UTC")
 _KEYS: Final = ("file_id", "type", "format", "level", "speaker", "role", "controller", "hour", "reason")
-# `part` is the file that holds the events, below the folder of all; `hour` when it began; `reason` of `broken` alone;
-# `lines` and `rows` their sums, `took_ms` the longest.
+# `part` is the path of the Parquet file below the events folder; `hour` is the beginning of the hour; `reason` is set
+# for `broken` only; `lines` and `rows` are sums; `took_ms` is the maximum.
 COUNTER_SCHEMA: Final = pa.schema(
     [
         pa.field("part", pa.string()),
@@ -32,13 +33,13 @@ COUNTER_SCHEMA: Final = pa.schema(
 
 
 def count_events(events: pa.Table, *, part: str, kind: str) -> pa.Table:
-    """The rows of `COUNTER_SCHEMA` of some events, which all are of one kind and stand in one part."""
-    said = {name: events[name] for name in (*_KEYS[:-2], "lines", "ts", "took_ms")}
-    said["hour"] = pc.floor_temporal(events["ts"], unit="hour")
+    """Return the counters, in `COUNTER_SCHEMA`, of events of one kind that are written to one file."""
+    columns = {name: events[name] for name in (*_KEYS[:-2], "lines", "ts", "took_ms")}
+    columns["hour"] = pc.floor_temporal(events["ts"], unit="hour")
     is_broken = pc.equal(events["type"], EventType.BROKEN)
-    said["reason"] = pc.if_else(is_broken, events["reason"], pa.scalar(None, pa.string()))
-    asked: list[Any] = [("lines", "sum"), ("ts", "min"), ("ts", "max"), ("took_ms", "max"), ([], "count_all")]
-    counted = pa.table(said).group_by(list(_KEYS)).aggregate(asked)
+    columns["reason"] = pc.if_else(is_broken, events["reason"], pa.scalar(None, pa.string()))
+    sums: list[Any] = [("lines", "sum"), ("ts", "min"), ("ts", "max"), ("took_ms", "max"), ([], "count_all")]
+    counted = pa.table(columns).group_by(list(_KEYS)).aggregate(sums)
     named = {name: counted[name] for name in _KEYS} | {
         "part": pa.repeat(part, counted.num_rows),
         "kind": pa.repeat(kind, counted.num_rows),

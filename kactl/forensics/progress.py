@@ -1,4 +1,4 @@
-"""How far Spark is, told to whoever waits: steps with a name, and tasks done of tasks known."""
+"""Progress reports of Spark jobs: the name of the current step, completed tasks and known tasks."""
 
 import contextlib
 import threading
@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# What is done now, tasks done, and how many there are; the last is 0 as long as nobody knows.
+# Receives the current step, the number of completed tasks, and the number of known tasks, which is 0 while unknown.
 ProgressCallback = Callable[[str, int, int], None]
 _EVERY_S: Final = 0.5
 _ENDS_S: Final = 5.0
 
 
 def no_progress(step: str, done: int, total: int) -> None:
-    """For whoever wants no progress."""
+    """Ignore progress."""
 
 
 class ConcurrentSteps:
-    """Steps that run at once, told as one: their names, and their tasks together."""
+    """Concurrent steps, reported as one: their names, and the sums of their tasks."""
 
     def __init__(self, on_progress: ProgressCallback) -> None:
         self._on_progress = on_progress
@@ -28,7 +28,7 @@ class ConcurrentSteps:
 
     @contextlib.contextmanager
     def step(self, spark: "SparkSession", name: str) -> Iterator[None]:
-        """One of them, while it runs; each in a thread of its own."""
+        """Report one step while the body runs. Each step runs in its own thread."""
         if self._on_progress is no_progress:
             yield
             return
@@ -48,7 +48,7 @@ class ConcurrentSteps:
 
 @contextlib.contextmanager
 def step(spark: "SparkSession", name: str, on_progress: ProgressCallback) -> Iterator[None]:
-    """Tell of one step while it runs. Told from a thread of its own; once at the beginning in any case."""
+    """Report a step while the body runs: once at the beginning, then periodically from a background thread."""
     on_progress(name, 0, 0)
     if on_progress is no_progress:
         yield
@@ -74,7 +74,7 @@ def _watch(context: object, name: str, on_progress: ProgressCallback, ended: thr
         for job in tracker.getJobIdsForGroup(name):
             info = tracker.getJobInfo(job)
             for stage in [] if info is None else info.stageIds:
-                found = tracker.getStageInfo(stage)
-                if found is not None:
-                    done, total = done + found.numCompletedTasks, total + found.numTasks
+                progress = tracker.getStageInfo(stage)
+                if progress is not None:
+                    done, total = done + progress.numCompletedTasks, total + progress.numTasks
         on_progress(name, done, total)

@@ -1,7 +1,7 @@
-"""Splits read on all cores and written as events, with a tally of them.
+"""Spark jobs that parse splits on all cores and write events and counters.
 
-What a task reads it writes itself, see `parts`; only the metadata log goes through Spark once more, since it names a
-topic in one place and means it in all others.
+A task writes the events that it parses; see `parquet_writer`. Only events of the metadata log pass through Spark,
+because that log contains the name of a topic once and its id everywhere else.
 """
 
 import gc
@@ -30,7 +30,8 @@ COUNTERS: Final = "counters"
 
 
 def pack(pieces: Iterable[Split], split_bytes: int) -> list[list[Split]]:
-    """Splits for each task: large ones alone, small files together; the largest tasks first, so none is late."""
+    """Assign splits to tasks: large ones alone, small files together. Returns the largest tasks first, so that no large
+    task starts late."""
     tasks: list[list[Split]] = []
     room = 0
     for piece in pieces:
@@ -43,7 +44,7 @@ def pack(pieces: Iterable[Split], split_bytes: int) -> list[list[Split]]:
 
 
 def read(spark: "SparkSession", pieces: list[Split], folder: Location, time_zone: str, split_bytes: int) -> None:
-    """Write all events, those of the metadata log with their topics named; and their tally."""
+    """Write all events and their counters. Events of the metadata log get the names of their topics."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     events, counters = folder / EVENTS, folder / COUNTERS
@@ -64,14 +65,14 @@ def read(spark: "SparkSession", pieces: list[Split], folder: Location, time_zone
 
 
 def read_counters(spark: "SparkSession", folder: Location) -> "DataFrame":
-    """What `read` has counted; see `count_events.COUNTER_SCHEMA`."""
+    """Return the counters that `read` has written; see `counters.COUNTER_SCHEMA`."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return parquet_reader(spark).schema(from_arrow_schema(COUNTER_SCHEMA)).parquet((folder / COUNTERS).uri)
 
 
 def _with_names(records: "DataFrame") -> "DataFrame":
-    """The metadata log names a topic once, and then only by its id."""
+    """Fill in topic names by topic id: the metadata log contains the name only in the record that creates the topic."""
     from pyspark.sql import functions as f
 
     created = records.where(f.col("type") == EventType.TOPIC_CREATED)
@@ -84,7 +85,7 @@ _Map = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class _Work:
-    """Tasks by number, as the workers get them: all are broadcast once, and each task is told its number."""
+    """Numbered tasks. All of them are broadcast once; a worker receives only the number of its task."""
 
     def __init__(self, spark: "SparkSession", tasks: list[list[Split]], time_zone: str) -> None:
         self._spark = spark
@@ -100,7 +101,7 @@ class _Work:
 
 
 def _reader(work: _Work) -> _Map:
-    """What runs on the workers: numbers of tasks in, events out."""
+    """Return the function for workers that maps task numbers to events."""
     known, time_zone = work.known, work.time_zone
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -110,20 +111,20 @@ def _reader(work: _Work) -> _Map:
 
 
 def _writer(work: _Work, events: Location) -> _Map:
-    """The same, but events are written there, and what comes out is their tally."""
+    """Return the function for workers that maps task numbers to counters and writes the events to `events`."""
     known, time_zone = work.known, work.time_zone
     folder = events.name if events.is_remote else os.path.abspath(events.name)
 
     def write(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        parts = EventWriter(Location(folder))
-        # Parsing makes many small things and no cycles of them; looking for some takes a tenth of the time.
+        writer = EventWriter(Location(folder))
+        # Parsing creates many small objects and no reference cycles; collecting cycles takes a tenth of the time.
         gc.disable()
         try:
             for batch in _events(numbers, known, time_zone):
-                parts.add(batch)
+                writer.add(batch)
         finally:
             gc.enable()
-        yield from parts.close().to_batches()
+        yield from writer.close().to_batches()
 
     return write
 

@@ -1,6 +1,6 @@
-"""Spark, started as this pipeline needs it: on this machine, or on a cluster by its address.
+"""Spark session with the settings of this pipeline, on this machine or on a cluster.
 
-Times are UTC, nothing listens but on loopback, and Spark says nothing but errors.
+Times are UTC, a local Spark listens on loopback only, and Spark logs errors only.
 """
 
 import contextlib
@@ -18,12 +18,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL: Final = "local[*]"
-# What the driver may use; on one machine that is all of Spark. Parsing takes next to nothing, the jobs sort.
+# Memory of the driver; a local Spark has no other process. Parsing needs little memory; jobs need it to sort.
 MEMORY: Final = "2g"
-# A shuffle over 200 partitions, the default, is made for clusters; adaptive execution joins what is small anyway.
+# The default of 200 shuffle partitions suits clusters. Adaptive execution coalesces small partitions anyway.
 _LOCAL_SHUFFLE_PARTITIONS: Final = 16
-# Of so few events Spark spends its time on plans, and not on rows: it should not compile for a second what runs for ten
-# milliseconds.
+# With so few events Spark spends its time on planning: compiling a stage takes a second, running it ten milliseconds.
 FEW_EVENTS: Final = 100_000
 _FEW: Final = {
     "spark.sql.codegen.wholeStage": "false",
@@ -32,11 +31,11 @@ _FEW: Final = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
 }
-# Events are written into a folder for each kind and day; so many are open at a time before rows are sorted by folder.
+# Events are written to one folder per kind and day. Spark sorts rows by folder if more than this many would be open.
 _OPEN_FOLDERS: Final = 32
 _JAVA_ENDS_S: Final = 10.0
 _LOG4J: Final = """\
-# Both the same: Spark compares them, and tells the world if it has to change one.
+# Both levels are equal: Spark compares them and prints a message if it has to change one.
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 logger.all.name = org
@@ -46,18 +45,18 @@ appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
-# What is raised is told of by whoever raised it, in a sentence.
+# kactl prints one sentence for an exception; a stack trace would repeat it.
 appender.stderr.layout.alwaysWriteExceptions = false
 """
 
 
 def settings(master: str, memory: str, *, events: int | None = None) -> dict[str, str]:
-    """How Spark is set, by its own names.
+    """Return the Spark configuration.
 
     Args:
-        events: how many there are; None if that is not known.
+        events: number of events; None if it is not known.
     """
-    said = {
+    config = {
         "spark.app.name": "kactl forensics",
         "spark.master": master,
         "spark.driver.memory": memory,
@@ -68,41 +67,42 @@ def settings(master: str, memory: str, *, events: int | None = None) -> dict[str
         "spark.sql.maxConcurrentOutputFileWriters": str(_OPEN_FOLDERS),
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # It would note for every column of every expression where in our code it stands.
+        # Debugging would record the source line of every column expression.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        # Missing folders of a kind or day are no reason to ask every file for its columns.
+        # All files have the same columns; reading the schema of each file would only take time.
         "spark.sql.parquet.mergeSchema": "false",
     }
     if master.startswith("local"):
-        said |= {
+        config |= {
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.sql.shuffle.partitions": str(_LOCAL_SHUFFLE_PARTITIONS),
         }
         if events is not None and events <= FEW_EVENTS:
-            said |= _FEW
-    return said
+            config |= _FEW
+    return config
 
 
 @contextlib.contextmanager
 def spark_session(
     *, master: str = LOCAL, memory: str = MEMORY, events: int | None = None, more: Mapping[str, str] | None = None
 ) -> "Iterator[SparkSession]":
-    """A session, stopped at the end with the Java that was started for it. Where the process has a session already it
-    is that one, as it is, and it goes on.
+    """Start a Spark session, and stop it at the end together with the Java process started for it.
+
+    If the process already has a session, it is used unchanged and not stopped.
 
     Args:
-        events: how many it will have to do with, where that is known beforehand; few are handled in another way. For
-            `ingest` it is next to none, however long the logs: what Python parses and writes, Spark never sees.
-        more: further settings, by Spark's names; they go before ours.
+        events: number of events to process, if known; small numbers get another configuration. For `ingest` it is 0
+            regardless of the size of the logs, because events are parsed and written by Python, not by Spark.
+        more: further Spark settings, which override those of this module.
 
     Raises:
-        java.NoJava: there is no Java to run it on.
+        java.NoJava: there is no suitable Java runtime.
     """
     java = find_java(os.environ)
     os.environ["JAVA_HOME"] = home_for_spark(java)
     if master.startswith("local"):
-        # By itself it takes the first python3 on the path, which need not know of any of this.
+        # By default Spark starts the first python3 on the path, which may lack kactl.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
@@ -114,40 +114,40 @@ def spark_session(
     with tempfile.TemporaryDirectory(prefix="kactl-spark-") as scratch:
         log4j = Path(scratch) / "log4j2.properties"
         log4j.write_text(_LOG4J, encoding="utf-8")
-        said = settings(master, memory, events=events) | dict(more or {})
-        said["spark.driver.extraJavaOptions"] = (
-            f"-Dlog4j2.configurationFile={log4j.as_uri()} {said.get('spark.driver.extraJavaOptions', '')}".strip()
+        config = settings(master, memory, events=events) | dict(more or {})
+        config["spark.driver.extraJavaOptions"] = (
+            f"-Dlog4j2.configurationFile={log4j.as_uri()} {config.get('spark.driver.extraJavaOptions', '')}".strip()
         )
         if master.startswith("local"):
-            said.setdefault("spark.local.dir", scratch)
-            said.setdefault("spark.sql.warehouse.dir", f"{scratch}/warehouse")
+            config.setdefault("spark.local.dir", scratch)
+            config.setdefault("spark.sql.warehouse.dir", f"{scratch}/warehouse")
         builder = SparkSession.Builder()
-        for name, value in said.items():
+        for name, value in config.items():
             builder = builder.config(name, value)
-        is_our_java = SparkContext._gateway is None
+        starts_java = SparkContext._gateway is None
         spark = builder.getOrCreate()
         try:
             yield spark
         finally:
-            # A Java that was killed, as with all of our group, has stopped already.
+            # Java may have been killed already, with the whole process group.
             with contextlib.suppress(Py4JError, OSError):
                 spark.stop()
-            if is_our_java:
+            if starts_java:
                 _end_java()
 
 
 def _end_java() -> None:
-    """End the Java that Spark runs in: it keeps memory and options, of which the next session may want others."""
+    """Stop the Java process of Spark, because the next session may need other memory settings and options."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
     process = gateway and gateway.proc
-    if gateway is None or process is None:  # whoever submitted us to a cluster has started it
+    if gateway is None or process is None:  # spark-submit started Java
         return
     with contextlib.suppress(Py4JError, OSError):
         gateway.shutdown()
-    process.stdin.close()  # on which it waits
+    process.stdin.close()  # Java exits when its standard input is closed
     try:
         process.wait(_JAVA_ENDS_S)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""Where files lie: on this machine, or behind a URI (`hdfs://`, `s3://`) that all machines of a cluster see."""
+"""Access to files and folders, local or remote by a URI (`hdfs://`, `s3://`) that all machines can read."""
 
 import contextlib
 import errno
@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, Final, cast
 
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]+://", re.ASCII)
-# Behind the name of a file, as long as it is not whole.
+# Suffix of a file that is being written.
 NEW: Final = ".new"
 GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
 class Location:
-    """A file or folder. Local names are plain paths; what stands behind a URI is reached through Arrow."""
+    """A file or folder. Local names are plain paths; remote ones are accessed through Arrow file systems."""
 
     def __init__(self, name: str) -> None:
-        self.name = name.rstrip("/") or name[:1]  # of all of them, or of none
+        self.name = name.rstrip("/") or name[:1]  # "/" stays as it is
 
     def __str__(self) -> str:
         return self.name
@@ -35,42 +35,42 @@ class Location:
 
     @property
     def real(self) -> str:
-        """Another name, which all that are links to the same have in common."""
+        """The name with symbolic links resolved."""
         return self.name if self.is_remote else os.path.realpath(self.name)
 
     @property
     def identity(self) -> tuple[int, int] | str:
-        """What all names of one file have in common, those of hard links too; of one that is not there, its name."""
+        """A value that is equal for all names of one file, hard links included. The name if the file does not exist."""
         if not self.is_remote:
             try:
-                found = os.stat(self.name)
+                status = os.stat(self.name)
             except OSError:
                 return self.real
-            return found.st_dev, found.st_ino
+            return status.st_dev, status.st_ino
         return self.name
 
     @property
     def uri(self) -> str:
-        """As Spark wants it: a local path must not be taken for one in the cluster's own store."""
+        """The URI for Spark, which would resolve a plain path in the default file system of its cluster."""
         return self.name if self.is_remote else "file://" + os.path.abspath(self.name)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def open(self) -> BinaryIO:
-        """To read, from the beginning; it can seek.
+        """Open the file for reading from its beginning. The returned file is seekable.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         if not self.is_remote:
             if _is_stream(os.stat(self.name).st_mode):
-                raise OSError(errno.ESPIPE, "it is a pipe, socket or device: write what it gives to a file", self.name)
+                raise OSError(errno.ESPIPE, "it is a pipe, socket or device: save its content to a file", self.name)
             return open(self.name, "rb")
         files, path = self._remote()
         return cast(BinaryIO, files.open_input_file(path))
 
     def unpacked(self) -> BinaryIO:
-        """The same, without gzip around it. What is broken in it is found while reading."""
+        """Open the file and decompress gzip. Corrupt data raises while reading."""
         file = self.open()
         if self.is_packed(file):
             return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=file)))
@@ -78,13 +78,13 @@ class Location:
 
     @staticmethod
     def is_packed(file: BinaryIO) -> bool:
-        """Whether an open file is gzip, by its first bytes; its position is the beginning afterwards."""
+        """Whether an open file is gzip, by its first bytes. Resets the position to the beginning."""
         begin = file.read(len(GZIP_MAGIC))
         file.seek(0)
         return begin == GZIP_MAGIC
 
     def size(self) -> int:
-        """In bytes, as stored."""
+        """Return the stored size in bytes."""
         if not self.is_remote:
             return os.stat(self.name).st_size
         files, path = self._remote()
@@ -103,13 +103,13 @@ class Location:
         return bool(files.get_file_info(path).type == _types().Directory)
 
     def files(self) -> Iterator["Location"]:
-        """Itself if it is a file, or all files below it, in no particular order. Hidden ones are passed over.
+        """Yield this file, or all files below this folder in no particular order. Hidden files are skipped.
 
-        Links are followed, and no folder is entered twice. What cannot be looked at is among the files, folders too:
-        whoever opens it is told why.
+        Links are followed, and no folder is entered twice. Files and folders without read permission are yielded too,
+        so that opening them raises the reason.
 
         Raises:
-            OSError: it is not there.
+            OSError: the location does not exist.
         """
         if not self.is_remote:
             yield from self._local_files()
@@ -126,10 +126,10 @@ class Location:
             os.stat(self.name)
             yield self
             return
-        shut: list[str] = []
+        unreadable: list[str] = []
         entered: set[tuple[int, int]] = set()
         _enter(self.name, entered)
-        walk = os.walk(self.name, followlinks=True, onerror=lambda error: shut.append(str(error.filename)))
+        walk = os.walk(self.name, followlinks=True, onerror=lambda error: unreadable.append(str(error.filename)))
         for folder, inner, names in walk:
             inner[:] = [
                 name for name in sorted(inner)
@@ -139,12 +139,12 @@ class Location:
                 path = os.path.join(folder, name)
                 if not name.startswith(".") and _may_be_file(path):
                     yield Location(path)
-        yield from map(Location, shut)
+        yield from map(Location, unreadable)
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """What a folder holds, sorted; nothing if it is not there."""
+        """Return the sorted names in a folder; an empty list if the folder does not exist."""
         if not self.is_remote:
             return sorted(os.listdir(self.name)) if os.path.isdir(self.name) else []
         files, path = self._remote()
@@ -152,17 +152,17 @@ class Location:
         return sorted(str(info.base_name) for info in files.get_file_info(selector))
 
     def may_be_written(self) -> bool:
-        """Whether we may make a folder here, or write into the one that is here. Behind a URI only trying tells."""
+        """Whether this process may create this folder or write to it. Always true for a URI: only a write shows it."""
         if self.is_remote:
             return True
         above = os.path.abspath(self.name)
         while not os.path.lexists(above):
             above = os.path.dirname(above)
-        mine = os.access in os.supports_effective_ids  # else it asks for whoever began the process
-        return os.path.isdir(above) and os.access(above, os.W_OK | os.X_OK, effective_ids=mine)
+        effective = os.access in os.supports_effective_ids  # the default checks the real user id
+        return os.path.isdir(above) and os.access(above, os.W_OK | os.X_OK, effective_ids=effective)
 
     def make(self) -> None:
-        """The folder, and those above it."""
+        """Create the folder and its parents."""
         if not self.is_remote:
             os.makedirs(self.name, exist_ok=True)
             return
@@ -170,7 +170,7 @@ class Location:
         files.create_dir(path, recursive=True)
 
     def create(self) -> BinaryIO:
-        """A new file to write, in a folder that is made if it is not there."""
+        """Create a file for writing, and its folder if needed."""
         if self.is_remote:
             files, path = self._remote()
             return cast(BinaryIO, files.open_output_stream(path))
@@ -178,22 +178,22 @@ class Location:
         return open(self.name, "wb")
 
     def write(self, content: bytes) -> None:
-        """All of a file at once; on this machine, whole or not at all."""
+        """Write a whole file. A local write is atomic."""
         if self.is_remote:
             files, path = self._remote()
             with files.open_output_stream(path) as file:
                 file.write(content)
             return
-        beside = self.name + NEW
+        temporary = self.name + NEW
         try:
-            with open(beside, "wb") as new:
+            with open(temporary, "wb") as new:
                 new.write(content)
                 new.flush()
                 os.fsync(new.fileno())
-            os.replace(beside, self.name)
+            os.replace(temporary, self.name)
         except BaseException:
             with contextlib.suppress(OSError):
-                os.remove(beside)
+                os.remove(temporary)
             raise
 
     def move_to(self, other: "Location") -> None:
@@ -204,7 +204,7 @@ class Location:
         files.move(path, other._remote()[1])
 
     def remove(self) -> None:
-        """It and all below; nothing if it is not there."""
+        """Remove the file, or the folder and its content. Does nothing if it does not exist."""
         if not self.exists():
             return
         if self.is_remote:
@@ -241,14 +241,14 @@ def _selected(files: Any, path: str) -> list[Any]:
 
 
 def _enter(folder: str, entered: set[tuple[int, int]]) -> bool:
-    """Whether a folder was not entered before, by whichever name; one that cannot be looked at was not."""
+    """Record that a folder is entered. Returns whether it was not entered before under any name; true if unreadable."""
     try:
-        found = os.stat(folder)
+        status = os.stat(folder)
     except OSError:
         return True
-    place = (found.st_dev, found.st_ino)
-    is_first = place not in entered
-    entered.add(place)
+    identity = (status.st_dev, status.st_ino)
+    is_first = identity not in entered
+    entered.add(identity)
     return is_first
 
 

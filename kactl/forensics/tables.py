@@ -1,9 +1,9 @@
-"""What `ingest` has written, opened: the events, the files, the levels.
+"""Access to the tables that `ingest` writes: events, files and levels.
 
 DIR/events/kind=state-change/day=2024-05-01/*.parquet     the events
-DIR/files/*.parquet                                       one row for each file
-DIR/levels/*.parquet                                      one row for each broker, hour and level
-DIR/ingest.json                                           written last: without it nothing here is whole
+DIR/files/*.parquet                                       one row per file
+DIR/levels/*.parquet                                      one row per broker, hour and level
+DIR/ingest.json                                           the manifest, written last; tables without it are incomplete
 """
 
 import dataclasses
@@ -23,23 +23,23 @@ EVENTS: Final = "events"
 FILES: Final = "files"
 LEVELS: Final = "levels"
 MANIFEST: Final = "ingest.json"
-# What the jobs make of them; see `jobs/catalog.py`.
+# Results of the jobs; see `jobs/catalog.py`.
 JOBS_FOLDER: Final = "jobs"
 JOBS_MANIFEST: Final = "jobs.json"
 JOBS_WORK: Final = ".jobs-"
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is written last: from when, with what, and how much.
+    """Manifest of the tables, written last.
 
     Attributes:
-        schema_version: of the tables; see `events.SCHEMA_VERSION`.
-        made_by: kactl's version.
-        time_zone: of the logs, as it was given.
-        time_ms: when it was made, ms since 1970.
-        sources: what was named on the command line.
-        files, lines, events, unparsed: how many.
-        parts: of how many files the table of events is; 0 if nobody has counted them.
+        schema_version: version of the tables; see `events.SCHEMA_VERSION`.
+        made_by: version of kactl.
+        time_zone: time zone of the logs, as given.
+        time_ms: time of the ingest, ms since 1970.
+        sources: sources as given on the command line.
+        files, lines, events, unparsed: numbers of them.
+        parts: number of Parquet files of the events table; 0 if it was not counted.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -55,15 +55,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotIngested(BadRequest):
-    """A folder that holds no (whole) tables."""
+    """The folder does not contain complete tables."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tables:
-    """The tables of one ingest, as DataFrames. Nothing is read before something is asked of them.
+    """Tables of one ingest, as lazy DataFrames.
 
     Attributes:
-        events: see `events.COLUMNS`; `kind` and `day` (of `ts`, in UTC) come on top.
+        events: see `events.COLUMNS`; in addition `kind` and `day` (of `ts`, in UTC).
         files: see `files.FILE_COLUMNS`.
         levels: see `files.LEVEL_COLUMNS`.
     """
@@ -75,11 +75,10 @@ class Tables:
 
 
 def read_manifest(folder: Location) -> Manifest:
-    """What is said of the tables in a folder.
+    """Read the manifest of the tables in a folder.
 
     Raises:
-        NotIngested: there are none, they are half-written or not all there, or another version of kactl has written
-            them.
+        NotIngested: there are no tables, they are incomplete, or another version of kactl has written them.
     """
     try:
         with (folder / MANIFEST).open() as file:
@@ -87,40 +86,40 @@ def read_manifest(folder: Location) -> Manifest:
     except PermissionError as error:
         raise NotIngested(
             str(folder),
-            f"{MANIFEST} cannot be read ({error.strerror}): see to its permissions, or ask whoever wrote it",
+            f"{MANIFEST} cannot be read ({error.strerror}): change its permissions, or ask its owner to",
         ) from None
     except OSError:
         raise NotIngested(
-            str(folder), f"holds no whole tables: write them with `kactl forensics ingest LOGS --out {folder}`"
+            str(folder), f"contains no complete tables: write them with `kactl forensics ingest LOGS --out {folder}`"
         ) from None
     except msgspec.DecodeError:
-        raise NotIngested(str(folder), f"{MANIFEST} is not what ingest writes: ingest the logs anew") from None
+        raise NotIngested(str(folder), f"{MANIFEST} was not written by ingest: ingest the logs again") from None
     if manifest.schema_version != SCHEMA_VERSION:
         raise NotIngested(
             str(folder),
-            f"was written by kactl {manifest.made_by} with tables of version {manifest.schema_version}, and this one "
-            f"reads version {SCHEMA_VERSION}: ingest the logs anew",
+            f"was written by kactl {manifest.made_by} with tables of version {manifest.schema_version}; this kactl "
+            f"reads version {SCHEMA_VERSION}: ingest the logs again",
         )
     there = count_files(folder / EVENTS)
     if there < manifest.parts:
         raise NotIngested(
             str(folder),
-            f"of the {manifest.parts} files of {EVENTS} there are {there}, as somebody has removed the others (what "
-            "cleans folders of temporary files does): ingest the logs anew, into another folder",
+            f"of the {manifest.parts} files of {EVENTS} there are {there}; the others were removed (as cleaners of "
+            "temporary folders do): ingest the logs again, into another folder",
         )
     return manifest
 
 
 def count_files(table: Location) -> int:
-    """Of how many files of Parquet a table is. Spark reads what is there, and misses nothing."""
+    """Return the number of Parquet files of a table. Spark does not notice missing files."""
     try:
-        return sum(each.name.endswith(".parquet") for each in table.files())
+        return sum(file.name.endswith(".parquet") for file in table.files())
     except OSError:
         return 0
 
 
 def open_tables(spark: "SparkSession", folder: str) -> Tables:
-    """The tables in a folder, or behind a URI.
+    """Open the tables of a folder, local or remote.
 
     Raises:
         NotIngested: see `read_manifest`.
@@ -132,14 +131,14 @@ def open_tables(spark: "SparkSession", folder: str) -> Tables:
 
 
 def parquet_reader(spark: "SparkSession") -> "DataFrameReader":
-    """Of Parquet by its very name: to Spark brackets, braces, stars and question marks make it a pattern else."""
+    """Return a reader that takes paths literally; by default Spark treats brackets, braces, * and ? as patterns."""
     return spark.read.option("__globPaths__", "false")
 
 
 def read_events(spark: "SparkSession", folder: Location) -> "DataFrame":
-    """The events in a folder, whole or not."""
+    """Return the events in a folder, without checking that they are complete."""
     from pyspark.sql.types import DateType, StringType, StructField, StructType
 
-    # Told, and not found out: that would take a job, and be wrong where a column is null throughout.
+    # Inferring the schema would take a job, and would be wrong for a column that is null in all rows.
     by = [StructField("kind", StringType()), StructField("day", DateType())]
     return parquet_reader(spark).schema(StructType([*spark_schema().fields, *by])).parquet(f"{folder.uri}/{EVENTS}")

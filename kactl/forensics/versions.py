@@ -1,4 +1,4 @@
-"""Which versions of Kafka write what was seen."""
+"""Kafka versions inferred from the formats of log lines."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -6,30 +6,30 @@ from typing import Final
 from .text.dispatch import BY_ID
 from .text.format import FIRST, LAST, Version
 
-# Marks between format and level, as in P1@INFO.
+# Separator of format and level, as in P1@INFO.
 AT: Final = "@"
 
 
 def guess(seen: Iterable[str]) -> str | None:
-    """The versions that write all of some formats, each with the level it was written at.
+    """Infer the versions that write all given formats, each with its level.
 
     Returns:
-        "2.6-3.1", "4.1+", "1.0"; "mixed" if no version writes all of them, as in a file over an upgrade; None if
-        nothing that was seen tells.
+        "2.6-3.1", "4.1+" or "1.0"; "mixed" if no version writes all of them, as in a file that spans an upgrade; None
+        if no known format is given.
     """
-    since, until, told = FIRST, LAST, False
-    for each in seen:
-        name, _, level = each.partition(AT)
-        found = BY_ID.get(name)
-        if found is None:
+    since, until, is_known = FIRST, LAST, False
+    for key in seen:
+        name, _, level = key.partition(AT)
+        form = BY_ID.get(name)
+        if form is None:
             continue
-        told = True
-        since, until = max(since, found.since), min(until, found.until)
-        if found.raised is not None and level == "INFO":
-            since = max(since, found.raised)
-        if found.raised is not None and level == "TRACE":
-            until = min(until, _before(found.raised))
-    if not told:
+        is_known = True
+        since, until = max(since, form.since), min(until, form.until)
+        if form.raised is not None and level == "INFO":
+            since = max(since, form.raised)
+        if form.raised is not None and level == "TRACE":
+            until = min(until, _before(form.raised))
+    if not is_known:
         return None
     if since > until:
         return "mixed"

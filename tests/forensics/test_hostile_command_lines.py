@@ -82,7 +82,7 @@ def test_tables_of_somebody_else_are_not_taken_for_none(tmp_path: Path, monkeypa
     done = run("report", "--dir", tmp_path)
 
     assert done.exit_code == 2
-    assert "ingest.json cannot be read (Permission denied): see to its permissions" in done.stderr
+    assert "ingest.json cannot be read (Permission denied): change its permissions" in done.stderr
 
 
 def test_a_zone_that_is_empty_is_none() -> None:
@@ -117,7 +117,7 @@ def test_a_master_that_is_none_is_refused(master: str) -> None:
 
 @pytest.mark.parametrize("words", [["--memory", "512M"], ["--memory", "2gb", "--master", "local[2,3]"]], ids=" ".join)
 def test_what_spark_would_take_is_taken(words: list[str], tmp_path: Path) -> None:
-    assert "holds no whole tables" in run("sql", "SELECT 1", "--dir", tmp_path, *words).stderr
+    assert "contains no complete tables" in run("sql", "SELECT 1", "--dir", tmp_path, *words).stderr
 
 
 # -- times -------------------------------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ def test_a_table_and_an_error_give_a_terminal_no_orders() -> None:
 
     assert "a\N{REPLACEMENT CHARACTER}b" in header
     assert row == "c\N{REPLACEMENT CHARACTER}]0;d\N{REPLACEMENT CHARACTER}"
-    assert "error: e\N{REPLACEMENT CHARACTER}[31m: holds no whole tables" in said.stderr
+    assert "error: e\N{REPLACEMENT CHARACTER}[31m: contains no complete tables" in said.stderr
 
 
 def test_markdown_gives_a_terminal_no_orders_either() -> None:

@@ -213,7 +213,7 @@ def test_what_is_not_whole_is_not_opened(spark: SparkSession, logs: Path, out: P
 def test_a_folder_that_holds_something_else_is_left_alone(spark: SparkSession, logs: Path) -> None:
     before = sorted(logs.rglob("*"))
 
-    with pytest.raises(NotOurs, match=r"--out: .* holds broker-1, which is none of our tables"):
+    with pytest.raises(NotOurs, match=r"--out: .* contains broker-1, which kactl did not write"):
         ingest(spark, [str(logs)], str(logs))
 
     assert sorted(logs.rglob("*")) == before
@@ -337,7 +337,7 @@ def test_what_is_missing_shows_in_the_exit_code(run: Any, logs: Path, out: Path,
     ("words", "code", "said"),
     [
         (["--tz", "Europe/Berln"], 2, "no time zone 'Europe/Berln'"),
-        (["--out", "{logs}"], 2, "none of our tables"),
+        (["--out", "{logs}"], 2, "which kactl did not write"),
         (["-o", "kafka"], 2, "no output 'kafka'"),
     ],
 )

@@ -137,7 +137,7 @@ def test_one_that_was_not_run_says_what_to_run(
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ("events", ", as somebody has removed the others"),
+        ("events", "; the others were removed"),
         ("jobs/leadership", ": make them with"),
     ],
 )

@@ -247,7 +247,7 @@ def test_tables_that_are_not_there(tmp_path: Path) -> None:
     done = whatif("--dir", tmp_path / "nothing")
 
     assert done.exit_code == 2
-    assert "holds no whole tables: write them with `kactl forensics ingest" in done.stderr
+    assert "contains no complete tables: write them with `kactl forensics ingest" in done.stderr
 
 
 def test_nothing_is_imported_for_a_line_of_help() -> None:
