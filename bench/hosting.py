@@ -1,4 +1,4 @@
-"""Where a bench keeps a cluster while controllers come and go: a store of one kind, filled, its brokers registered."""
+"""Filled stores with registered brokers, for benchmarks that start and stop controllers."""
 
 import asyncio
 import contextlib
@@ -22,21 +22,21 @@ from .clusters import Shape, fill
 
 CHROOT: Final = "/bench"
 KINDS: Final = ("memory", "sqlite", "zookeeper")
-# Sessions outlive whatever the machine does meanwhile.
+# Long enough that no session expires on a busy machine.
 SESSION_MS: Final = 60_000
 _TOPICS_AT_ONCE: Final = 200
-# Of the ZooKeeper server: 100,000 partitions are some 300,000 nodes.
+# Heap of the ZooKeeper server: 100,000 partitions are some 300,000 nodes.
 _HEAP_MB: Final = 1536
-# How often it is looked at whether a controller has nothing more to do.
+# Interval of the checks whether a controller is idle.
 _POLL_S: Final = 0.002
 
-# Another client of the store.
+# Creates another client of the store.
 Opener = Callable[[], Store]
 
 
 @contextlib.asynccontextmanager
 async def backing(kind: str) -> AsyncIterator[Opener]:
-    """A place where clients of one kind of store meet; a ZooKeeper server is started as the tests do it."""
+    """Starts the backend of one kind of store; a ZooKeeper server is started as in the tests."""
     with tempfile.TemporaryDirectory(prefix="kactl-bench-") as folder:
         if kind == "memory":
             state = MemoryState()
@@ -50,7 +50,7 @@ async def backing(kind: str) -> AsyncIterator[Opener]:
 
 @contextlib.contextmanager
 def zookeeper() -> Iterator[ZooKeeperServer]:
-    """A ZooKeeper server of our own, with room for a large cluster."""
+    """Starts a ZooKeeper server with enough memory for a large cluster."""
     with (
         tempfile.TemporaryDirectory(prefix="kactl-bench-") as folder,
         ZooKeeperServer(Path(folder), tick_ms=SESSION_MS // 10, heap_mb=_HEAP_MB) as server,
@@ -59,7 +59,7 @@ def zookeeper() -> Iterator[ZooKeeperServer]:
 
 
 async def load(store: Store, shape: Shape, fence: Fence) -> None:
-    """Put a cluster into a store, with first leaders."""
+    """Writes a cluster with first leaders to a store."""
     if isinstance(store, SqliteStore | MemoryStore):
         await fill(store, shape, fence)
         return
@@ -77,7 +77,7 @@ async def load(store: Store, shape: Shape, fence: Fence) -> None:
 
 @contextlib.asynccontextmanager
 async def registered(store: Store, shape: Shape) -> AsyncIterator[list[Session]]:
-    """All brokers of a cluster, kept alive; by id less one."""
+    """Registers all brokers of a cluster and keeps their sessions alive; index is id - 1."""
     sessions = []
     for broker in shape.registered():
         session = await store.new_session(SESSION_MS)
@@ -97,14 +97,14 @@ async def _keep_alive(sessions: Sequence[Session]) -> None:
     while True:
         await asyncio.sleep(SESSION_MS / 4000)
         for session in sessions:
-            # One that a bench has ended, so that its broker fails; the others have to go on.
+            # The benchmark closed this one to fail its broker; the others continue.
             with contextlib.suppress(SessionExpired):
                 await session.keep_alive()
 
 
 @contextlib.asynccontextmanager
 async def collecting(controller: Controller) -> AsyncIterator[None]:
-    """Garbage is collected as in kactl's own processes: between events, and what a takeover has loaded put aside."""
+    """Collects garbage as in kactl's own processes: between events, with objects loaded by a takeover frozen."""
     collector = Collector(
         controller.clock,
         busy=lambda: is_busy(controller),
@@ -119,16 +119,16 @@ async def collecting(controller: Controller) -> AsyncIterator[None]:
 
 
 def is_busy(controller: Controller) -> bool:
-    """Whether an event is in hand, or waits."""
+    """Returns whether an event is being handled or queued."""
     loop = controller.loop
     return loop.state is not ControllerState.IDLE or len(loop.inbox) > 0
 
 
 async def quiet(controller: Controller, *, limit_s: float) -> None:
-    """Wait until no event is left to be handled, and no broker to be told.
+    """Waits until no event and no request to a broker is left.
 
     Raises:
-        TimeoutError: not within `limit_s`.
+        TimeoutError: this took longer than `limit_s`.
     """
     await until(
         lambda: not is_busy(controller) and not any(len(channel) for channel in controller.channels.all()),
@@ -137,10 +137,10 @@ async def quiet(controller: Controller, *, limit_s: float) -> None:
 
 
 async def until(reached: Callable[[], bool], *, limit_s: float) -> None:
-    """Look again and again; nothing says so.
+    """Polls until the condition holds, because no notification exists.
 
     Raises:
-        TimeoutError: not within `limit_s`.
+        TimeoutError: this took longer than `limit_s`.
     """
     async with asyncio.timeout(limit_s):
         while not reached():  # noqa: ASYNC110

@@ -1,18 +1,17 @@
-"""How long a single election takes while nothing else happens, and in the middle of a large broker's failure.
+"""Latency of single elections, idle and during the failure of a large broker.
 
     python -m bench.latency [--partitions 100000] [--rate 25] [--repeats 5] [--full]
 
-A whole controller runs over a store, and brokers that take everything at once, once its bytes are made. Elections of
-one partition each are asked for *by schedule*, at a fixed rate, whether those before are answered or not; and timed
-from when they were due, not from when there was time to ask. So whoever waits behind a long event is counted with all
-of his waiting, and a loop that is held up cannot hide it by asking less.
+A complete controller runs over a store, with brokers that respond as soon as a request is encoded. Elections of one
+partition each are requested *on a schedule*, at a fixed rate, regardless of earlier responses, and timed from when they
+were due, not from when they were sent. Waiting behind a long event is therefore counted completely, and a blocked loop
+cannot hide it by sending fewer requests.
 
-`durable` is the answer to the request: the new leader is stored. `told` is when the bytes of the LeaderAndIsr for the
-new leader are made. First some seconds of it idle; then one broker's session ends, and all elections count as `loaded`
-that were due from then on until the last large request of that failure was made. Then the broker comes back, and so on
-with others. Brokers stand in racks, so that each failure finds complete ISRs. `--full` is the 1 M-partition cluster of
-which each of 30 brokers holds 100,000.
-"""
+`durable` is the response to the request: the new leader is stored. `told` is when the LeaderAndIsr for the new leader
+is encoded. The run begins with some idle seconds. Then one broker's session ends, and all elections that are due
+until the last large request of that failure is encoded count as `loaded`. Then the broker returns, and other brokers
+follow. Brokers are placed in racks, so that each failure begins with complete ISRs. `--full` is a cluster of 1 M
+partitions in which each of 30 brokers holds 100,000."""
 
 import argparse
 import asyncio
@@ -43,25 +42,24 @@ NAME: Final = "latency"
 HOLDER, CONTROLLER = 900, 901
 BROKERS = 30
 PARTITIONS_OF_A_TOPIC = 100
-# A request that speaks of more is one of the large event's.
+# A request with more partitions belongs to the large event.
 LARGE_ROWS = 64
-# The large event is over when no large request has been made for so long.
+# The large event is complete when no large request was encoded for this long.
 SILENCE_S = 1.0
 # Before the failure, so that elections are under way when it comes.
 LEAD_S = 0.2
 LIMIT_S = 600
 PERCENTILES: Final = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
-# In microseconds: from one to a minute and a half, three digits of each value.
+# In microseconds: from one microsecond to a minute and a half, with three digits.
 _LOWEST, _HIGHEST, _DIGITS = 1, 90_000_000, 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Served(Racked):
-    """A cluster whose last partitions are those that single elections are asked for.
+    """Cluster whose last partitions are reserved for single elections.
 
-    They live on the last two brokers of each rack, which never fail here, and are led by their second replica, so that
-    each of them can be elected once: to the preferred one.
-    """
+    They are on the last two brokers of each rack, which never fail here, and are led by their second replica, so that
+    one preferred-leader election is possible for each."""
 
     singles: int = 0
 
@@ -76,7 +74,7 @@ class Served(Racked):
 
     @property
     def may_fail(self) -> list[int]:
-        """Brokers without such partitions, of all racks by turns."""
+        """Returns the brokers without reserved partitions, from all racks in turn."""
         return list(range(1, self.brokers - 2 * self.replication_factor + 1))
 
     def single(self, which: int) -> TopicPartition:
@@ -85,7 +83,7 @@ class Served(Racked):
 
 
 class Histogram:
-    """Latencies; nothing is averaged."""
+    """Histogram of latencies, without averages."""
 
     def __init__(self) -> None:
         self._kept = HdrHistogram(_LOWEST, _HIGHEST, _DIGITS)
@@ -100,13 +98,13 @@ class Histogram:
         return int(self._kept.get_total_count())
 
     def ms(self) -> dict[str, float]:
-        """Each percentile in milliseconds."""
+        """Returns the percentiles in milliseconds."""
         return {name: self._kept.get_value_at_percentile(at) / 1000 for name, at in PERCENTILES.items()}
 
 
 @dataclasses.dataclass(slots=True)
 class Election:
-    """One single election: when it was due, stored, and told; 0.0 for not yet."""
+    """Times of a single election: due, stored, encoded; 0.0 for not yet."""
 
     due: float
     durable: float = 0.0
@@ -114,7 +112,7 @@ class Election:
 
 
 class Asker:
-    """Asks for elections by schedule, and notes what becomes of them."""
+    """Requests elections on a schedule and records their times."""
 
     def __init__(self, shape: Served, *, rate: float) -> None:
         self.shape = shape
@@ -126,18 +124,18 @@ class Asker:
         self._first_topic = shape.single(0).topic if shape.singles else ""
 
     async def ask(self, controller: Controller, end: "asyncio.Future[float]") -> list[Election]:
-        """Ask for all that are due before `end`, which may be told later; they, once they are answered and told."""
+        """Requests all elections due before `end`, and returns them when all responses and requests are complete."""
         begun, asked = time.perf_counter(), 0
         tasks: list[asyncio.Task[Election]] = []
         while True:
             due = begun + asked / self.rate
-            # Also where the loop was held up until behind the end: what was due in it is not left out.
+            # Elections that became due while the loop was blocked beyond the end are included.
             if end.done() and due >= end.result():
                 break
             pause = due - time.perf_counter()
             if pause > 0:
                 await asyncio.sleep(pause)
-            # Several at once where the loop was held up: each was due at its own time.
+            # Several at once if the loop was blocked: each has its own due time.
             tasks.append(asyncio.create_task(self._elect(controller, due)))
             asked += 1
             if asked % 100 == 0:
@@ -168,7 +166,7 @@ class Asker:
         if not isinstance(request, LeaderAndIsr) or not rows:
             return
         states = request.states
-        # Theirs are the last topics there are, and a request has its topics in their order.
+        # The reserved topics are the last ones, and a request is in topic order.
         if states.topics[len(states.topics) - 1].name < self._first_topic:
             return
         for row in range(rows - 1, -1, -1):
@@ -181,7 +179,7 @@ class Asker:
 
 
 async def move_singles(store: Store, shape: Served, fence: Fence) -> None:
-    """Let their second replica lead the partitions that are to be elected."""
+    """Moves the leadership of the reserved partitions to their second replicas."""
     assignments = shape.assignments()
     part = slice(shape.partitions - shape.singles, None)
     names = Names(assignments.topics, assignments.topic[part], assignments.partition[part])
@@ -204,7 +202,7 @@ async def idle(asker: Asker, controller: Controller, seconds: float) -> list[Ele
 
 
 async def loaded(asker: Asker, controller: Controller, broker: int, end: "asyncio.Future[None]") -> list[Election]:
-    """Elections that were due in the middle of the failure; `end` lets somebody end the broker's session."""
+    """Returns the elections that were due during the failure; `end` ends the broker's session."""
     over: asyncio.Future[float] = asyncio.get_running_loop().create_future()
     asking = asyncio.create_task(asker.ask(controller, over))
     await asyncio.sleep(LEAD_S)
@@ -223,7 +221,7 @@ async def loaded(asker: Asker, controller: Controller, broker: int, end: "asynci
 
 
 def note(found: Found, at: str, elections: list[Election], pooled: dict[str, Histogram]) -> str:
-    """One phase of one repeat into the figures; a line that says so."""
+    """Adds one phase of one repeat to the figures and prints a line."""
     if not elections:
         return f"  {at:<7} no election was due in it: ask for a larger cluster, or a higher --rate"
     said = []
@@ -252,7 +250,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 async def measure(asked: argparse.Namespace, found: Found) -> None:
     partitions = asked.partitions or (1_000_000 if asked.full else 100_000)
-    # Some twenty elections are due in a failure: with fewer failures the 99th percentile is the worst of all.
+    # About twenty elections are due per failure: with fewer failures the 99th percentile would be the maximum.
     repeats = asked.repeats or (15 if asked.full else 5)
     singles = min(asked.singles, partitions) // PARTITIONS_OF_A_TOPIC * PARTITIONS_OF_A_TOPIC
     shape = Served(partitions, partitions // PARTITIONS_OF_A_TOPIC, asked.brokers, singles=singles)
@@ -271,7 +269,7 @@ async def measure(asked: argparse.Namespace, found: Found) -> None:
             await quiet(controller, limit_s=LIMIT_S)
             say(f"{partitions:,} partitions on {asked.brokers} brokers over {asked.store}")
             say(f"{asked.rate:g} elections a second")
-            # What a first election compiles, allocates and caches belongs to neither phase.
+            # Warm-up: compilation, allocation and caching of a first election belong to neither phase.
             await idle(asker, controller, 1.0)
             for repeat in range(repeats):
                 broker = shape.may_fail[repeat % len(shape.may_fail)]

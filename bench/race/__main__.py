@@ -1,11 +1,10 @@
-"""Kafka's controller and kactl, in turn, through everything that a controller has to do in a hurry.
+"""Race of Kafka's controller and kactl, in turn, through the time-critical work of a controller.
 
     python -m bench.race --sizes 10x10000,30x100000 --runs 3 --output race.json
 
-A run has a fresh ZooKeeper with a synthetic cluster in it, stub brokers in one process that keep the time, and one
-contender; runs of the contenders alternate. Phases, and where each begins and ends, stand in `bench.race.phases`. All
-of it shares one machine, so that figures say something beside each other and little alone. Needs Linux, Java 17, and
-Maven once, to fetch Kafka.
+A run has a fresh ZooKeeper with a synthetic cluster, stub brokers in one process that record times, and one contender.
+Runs of the contenders alternate. `bench.race.phases` defines the phases. Everything shares one machine, so that only
+comparisons are meaningful. Needs Linux, Java 17, and Maven once, to download Kafka.
 """
 
 import argparse
@@ -41,7 +40,7 @@ _INTERRUPTED: Final = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Race; 0 if every run was completed, 1 if one was not, 2 if none can be, 130 after Ctrl-C or SIGTERM."""
+    """Returns 0 if every run was completed, 1 if one was not, 2 if none is possible, 130 after Ctrl-C or SIGTERM."""
     asked = _parser().parse_args(argv)
     if sys.platform != "linux":
         print("the race counts what processes use as Linux tells it: run it there", file=sys.stderr)
@@ -72,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def race(asked: argparse.Namespace) -> tuple[Results, list[str]]:
-    """All runs; what was found, and which runs were not completed."""
+    """Performs all runs. Returns the figures, and the runs that were not completed."""
     settings = Settings(
         warm_failovers=asked.warm_failovers,
         phase_limit_s=asked.phase_limit,
@@ -119,9 +118,9 @@ def race(asked: argparse.Namespace) -> tuple[Results, list[str]]:
 
 
 def turns(contenders: Sequence[str], runs: int) -> Iterator[tuple[int, str]]:
-    """Who runs when, and in which run of his, counted from 1.
+    """Returns the order of contenders, each with the number of its run from 1.
 
-    Whoever comes first meets a machine that is a little less warm: each does so in turn.
+    The first contender of a round has a slightly colder machine, so that the contenders take turns.
     """
     for turn in range(1, runs + 1):
         for name in contenders if turn % 2 else reversed(contenders):
@@ -129,10 +128,10 @@ def turns(contenders: Sequence[str], runs: int) -> Iterator[tuple[int, str]]:
 
 
 def shape_of(size: str) -> tuple[int, int]:
-    """Brokers and partitions of a size such as 30x100000.
+    """Returns the brokers and partitions of a size such as 30x100000.
 
     Raises:
-        ValueError: it is none, or no cluster can be like that.
+        ValueError: the text is not a size, or such a cluster is impossible.
     """
     matched = re.fullmatch(r"([1-9][0-9]{0,2})x([1-9][0-9]{0,6})", size)
     if matched is None:
@@ -147,7 +146,7 @@ def shape_of(size: str) -> tuple[int, int]:
 
 
 def server_versions(class_path: str) -> dict[str, str]:
-    """Of the servers' jars, and of Java."""
+    """Returns the versions of the servers' jars and of Java."""
     found = {}
     for what, jar in (("kafka", r"kafka_[0-9.]+-([0-9.]+)\.jar"), ("zookeeper", r"zookeeper-([0-9.]+)\.jar")):
         matched = re.search(jar, class_path)
@@ -220,7 +219,7 @@ def _of(known: Collection[str]) -> Callable[[str], tuple[str, ...]]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """As by Ctrl-C, so that all processes are stopped on the way out."""
+    """Handles a signal like Ctrl-C, so that all processes are stopped."""
     raise KeyboardInterrupt
 
 

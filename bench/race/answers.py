@@ -1,9 +1,9 @@
-"""What a stub broker answers: success, for the request as a whole and for every partition that it names.
+"""Responses of a stub broker: success for the request and for each of its partitions.
 
-Made at once when a request has come in, so it is made of columns: the request's own bytes, moved to where the answer
-has them.
+A response is built as soon as the request is received. It is therefore built with columns: the request's own bytes are
+copied to their positions in the response.
 
-Source: the message formats of Kafka 3.9; the answers to LeaderAndIsr name topics by id from version 5 on.
+Source: the message formats of Kafka 3.9; responses to LeaderAndIsr name topics by id from version 5 on.
 """
 
 import struct
@@ -23,10 +23,10 @@ _IDS_SINCE: Final = 5
 
 
 def answer(header: Header, found: Scan | None) -> bytes:
-    """The whole frame, its length included.
+    """Returns the complete frame, including its length.
 
     Args:
-        found: not needed for UpdateMetadata, whose answer names no partition.
+        found: not needed for UpdateMetadata, whose response contains no partition.
     """
     if header.api == UPDATE_METADATA or found is None:
         body = b""
@@ -39,7 +39,7 @@ def answer(header: Header, found: Scan | None) -> bytes:
 
 
 def _by_id(found: Scan) -> bytes:
-    """Each topic's id, its partitions, and its tags."""
+    """Returns each topic's id, partitions and tags."""
     head = _ID_SIZE + _size_of(found.counts + 1)
     sizes = head + found.counts * _RESULT + len(_NO_TAGS)
     number = uvarint(len(found.counts) + 1)
@@ -58,7 +58,7 @@ def _by_id(found: Scan) -> bytes:
 
 
 def _by_name(found: Scan) -> bytes:
-    """Each partition behind the name of its topic."""
+    """Returns each partition after the name of its topic."""
     frame = bytes(found.frame)
     parts = [uvarint(len(found.record) + 1)]
     records = iter(found.record.tolist())
@@ -72,7 +72,7 @@ def _by_name(found: Scan) -> bytes:
 
 
 def uvarint(value: int) -> bytes:
-    """A compact length."""
+    """Returns a compact length."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -82,7 +82,7 @@ def uvarint(value: int) -> bytes:
 
 
 def _size_of(values: Places) -> Places:
-    """How many bytes each takes as a compact length."""
+    """Returns the encoded size of each compact length."""
     return 1 + (values >= 1 << 7).astype(np.int64) + (values >= 1 << 14) + (values >= 1 << 21)
 
 

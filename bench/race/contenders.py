@@ -1,9 +1,8 @@
-"""Who takes part: Kafka's controller, in a broker that holds no replica, and kactl. Each in a process of its own.
+"""Contenders of the race: Kafka's controller, in a broker that holds no replica, and kactl, each in its own process.
 
-Both stand at the same protocol level, have the same session timeout, and do not move leaders by themselves. All else is
-as it comes: Kafka with the options of its own start script and the logging of its distribution, kactl with uvloop where
-that is installed.
-"""
+Both have the same protocol level and session timeout, and hold no automatic preferred-leader elections. Otherwise
+they use their defaults: Kafka the options of its own start script and the logging of its distribution, kactl uvloop
+if it is installed."""
 
 import sys
 from collections.abc import Callable
@@ -17,13 +16,13 @@ from tests.interop.processes import Process, free_port
 
 IBP: Final = "3.9"
 SESSION_TIMEOUT_MS: Final = 18_000
-# A second for kactl, some for Kafka; a machine that is busy with everything else takes several times that.
+# A second for kactl, several for Kafka; a busy machine needs several times that.
 START_S: Final = 120.0
 STOP_S: Final = 60.0
 # Far above the stub brokers'.
 _FIRST_ID: Final = 9001
 
-# What Kafka's kafka-run-class and kafka-server-start give the JVM, but for remote monitoring.
+# JVM options of Kafka's kafka-run-class and kafka-server-start, except remote monitoring.
 _JVM_OPTIONS: Final = (
     "-server",
     "-XX:+UseG1GC",
@@ -33,18 +32,18 @@ _JVM_OPTIONS: Final = (
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 )
-# Up to how many partitions how much heap is enough, in MB.
+# Maximum number of partitions -> sufficient heap in MB.
 _HEAPS: Final = ((10_000, 1024), (50_000, 2048), (100_000, 3072))
 _HEAP_MAX: Final = 4096
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where an instance is to run.
+    """Location of an instance.
 
     Attributes:
         number: 0 for the first instance of a run, 1 for its standby.
-        folder: for configuration, logs and output; made by the instance.
-        partitions: of the cluster, for those that have to be told how much memory that takes.
+        folder: for configuration, logs and output; created by the instance.
+        partitions: size of the cluster, for contenders that need a memory setting.
     """
 
     number: int
@@ -58,37 +57,37 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Contender:
-    """One instance, from its process's start to its end."""
+    """One instance, from the start of its process to its end."""
 
     def __init__(self, place: Place, command: list[str], *, ready: str) -> None:
-        """Start it.
+        """Starts the instance.
 
         Args:
-            ready: what it writes when it has started; a regular expression.
+            ready: regular expression of the line that it prints when it has started.
         """
         self.id = place.id
         self._ready = ready
         self.process = Process(command, output=place.folder / "output.log")
 
     def wait_ready(self) -> None:
-        """Wait until it says that it has started.
+        """Waits until it prints that it has started.
 
         Raises:
-            HarnessError: it did not within START_S, or has ended.
+            HarnessError: this took longer than START_S, or the process has ended.
         """
         self.process.wait_for_line(self._ready, START_S)
 
     def require_alive(self) -> None:
-        """Raises HarnessError when it has ended."""
+        """Raises HarnessError if the process has ended."""
         if not self.process.alive:
             raise self.process.error("has ended")
 
     def stop(self) -> None:
-        """SIGTERM, and wait; it leaves nothing behind in ZooKeeper."""
+        """Sends SIGTERM and waits; the instance leaves nothing in ZooKeeper."""
         self.process.stop(STOP_S)
 
     def kill(self) -> None:
-        """SIGKILL; its session ends when its timeout has passed."""
+        """Sends SIGKILL; the session ends after its timeout."""
         self.process.kill()
 
 
@@ -117,7 +116,7 @@ listen = "127.0.0.1:{free_port()}"
 
 
 def stock(place: Place) -> Contender:
-    """A broker of Apache Kafka's, with default settings where no others are needed to run it beside the stubs."""
+    """Apache Kafka broker, with default settings except those needed to run it beside the stubs."""
     place.folder.mkdir(parents=True)
     settings = {
         "broker.id": place.id,
@@ -128,7 +127,7 @@ def stock(place: Place) -> Contender:
         "log.dirs": place.folder / "data",
         "inter.broker.protocol.version": IBP,
         "auto.leader.rebalance.enable": "false",
-        "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,  # of 128 MiB by default, which are no controller's
+        "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,  # 128 MiB by default, which a controller does not need
     }
     properties = place.folder / "server.properties"
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
@@ -149,12 +148,12 @@ def stock(place: Place) -> Contender:
 
 
 def heap_for(partitions: int) -> int:
-    """The heap of a Kafka controller, in MB: enough for so many partitions, and not so much more."""
+    """Returns the heap of a Kafka controller in MB: enough for this number of partitions, and not much more."""
     return next((heap for limit, heap in _HEAPS if partitions <= limit), _HEAP_MAX)
 
 
 def _logging(folder: Path) -> str:
-    """What the distribution logs, and at which levels: the controller at TRACE, changes of state at INFO."""
+    """Writes the logging configuration of the distribution: the controller at TRACE, state changes at INFO."""
     lines = ["log4j.rootLogger=INFO, out, server"]
     loggers = {
         "kafka": "INFO",

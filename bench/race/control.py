@@ -1,8 +1,7 @@
-"""How the race talks to the stub brokers, which run in a process of their own: JSON, a line each way, over a socket.
+"""Control connection between the race and the stub brokers in their process: JSON lines over a socket.
 
-The race listens on a socket in the run's folder and the stubs connect to it once they are registered. Only the race
-asks; every question gets one answer.
-"""
+The race listens on a socket in the run's folder, and the stubs connect to it when they are registered. Only the race
+sends requests; each has one response."""
 
 import contextlib
 import os
@@ -20,34 +19,34 @@ from .wishes import Fulfilled, Traffic, Wish
 
 # A hundred brokers register one after the other in a second or two.
 START_S: Final = 60.0
-# Sums over a gigabyte of requests take some seconds.
+# Evaluating a gigabyte of requests takes some seconds.
 ANSWER_S: Final = 120.0
-# What the kernel takes.
+# Limit of the kernel.
 _SOCKET_PATH_MAX: Final = 107
 
 
 class Mark(msgspec.Struct, tag="mark", frozen=True):
-    """Forget what came in so far, but for the leader epochs; look out for these from now on."""
+    """Discard received requests except their leader epochs, and count for these wishes from now on."""
 
     wishes: dict[str, Wish]
 
 
 class Count(msgspec.Struct, tag="count", frozen=True):
-    """How many requests have come in since the mark; costs next to nothing."""
+    """Return the number of requests since the mark; cheap."""
 
 
 class Sums(msgspec.Struct, tag="sums", frozen=True):
-    """Go through what came in. Not while something is being timed."""
+    """Evaluate received requests. Not during a timed phase."""
 
 
 class Leave(msgspec.Struct, tag="leave", frozen=True):
-    """A broker ends its session and its connections; the answer says when it asked ZooKeeper to."""
+    """End a broker's session and connections; the response contains the time of the request to ZooKeeper."""
 
     broker: int
 
 
 class Return(msgspec.Struct, tag="return", frozen=True):
-    """A broker listens and registers again, as it did before; the answer says when it asked to."""
+    """Register a broker again, with its old address; the response contains the time of the request to ZooKeeper."""
 
     broker: int
 
@@ -56,10 +55,10 @@ Asked = Mark | Count | Sums | Leave | Return
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """To any of them.
+    """Response to any request.
 
     Attributes:
-        failed: what went wrong, instead of everything else.
+        failed: error message; if set, nothing else is.
         at: monotonic seconds.
     """
 
@@ -71,13 +70,13 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Stubs:
-    """The race's end."""
+    """The race's end of the connection."""
 
     def __init__(self, folder: Path, shape: Shape, *, zookeeper_port: int, session_timeout_ms: int) -> None:
-        """Run the stub brokers, and wait until all are registered.
+        """Starts the stub brokers, and waits until all are registered.
 
         Raises:
-            HarnessError: they were not within START_S.
+            HarnessError: this took longer than START_S.
         """
         path = folder / "control"
         if len(os.fsencode(path)) > _SOCKET_PATH_MAX:
@@ -103,10 +102,10 @@ class Stubs:
         self._answers = self._socket.makefile("rb")
 
     def ask(self, asked: Asked) -> Answer:
-        """Ask, and wait for the answer.
+        """Sends a request and waits for the response.
 
         Raises:
-            HarnessError: the stubs failed, or did not answer within ANSWER_S.
+            HarnessError: the stubs failed, or did not respond within ANSWER_S.
         """
         try:
             self._socket.sendall(msgspec.json.encode(asked) + b"\n")
@@ -121,7 +120,7 @@ class Stubs:
         return answer
 
     def close(self) -> None:
-        """Stop them; harmless when they have ended."""
+        """Stops the stubs; has no effect if they have ended."""
         with contextlib.suppress(OSError):
             self._answers.close()
             self._socket.close()
@@ -135,7 +134,7 @@ class Stubs:
 
 
 def _accepted(listener: socket.socket, stubs: Process) -> socket.socket:
-    """The connection of the stubs, unless they end before they make one."""
+    """Returns the connection of the stubs; raises if they end before they connect."""
     listener.settimeout(0.2)
     for _ in range(int(START_S / 0.2)):
         with contextlib.suppress(TimeoutError):

@@ -1,22 +1,22 @@
-"""What the contenders are taken through, and where each phase begins and ends.
+"""Phases of the race, and their begin and end.
 
-cold start          from the start of the process, with nobody being the controller, until the last broker has
-                    LeaderAndIsr for all its replicas (isr) and UpdateMetadata for all partitions (metadata); total is
-                    the later of the two, election the birth of its /controller, `after election` what is left
-standby failover    from the birth of the contender's /controller, by ZooKeeper's clock, until the same; it had stood
-                    by for a while, and is at rest; election: from the end of the former /controller until then
-warm failover       the same, after /controller was deleted under the running controller
-broker failure      from when a broker asks ZooKeeper to end its session until the raised leader epoch of every
-                    partition that it led has come to all live replicas (isr) and all live brokers (metadata); shrink
-                    and `shrink metadata` are the same of the partitions that it followed
-broker return       from when it asks to be registered until it has LeaderAndIsr for all its replicas (isr) and
+cold start          from the start of the process, without any controller, until the last broker has LeaderAndIsr for
+                    all its replicas (isr) and UpdateMetadata for all partitions (metadata); total is the later of the
+                    two, election the creation of its /controller, `after election` the rest
+standby failover    from the creation of the contender's /controller, by ZooKeeper's clock, until the same; it was an
+                    idle standby before; election: from the deletion of the former /controller until then
+warm failover       the same, after /controller was deleted while the controller was running
+broker failure      from a broker's request to ZooKeeper to end its session until all live replicas (isr) and all live
+                    brokers (metadata) have the raised leader epoch of every partition that it led; shrink and
+                    `shrink metadata` are the same for the partitions that it followed
+broker return       from its request to register until it has LeaderAndIsr for all its replicas (isr) and
                     UpdateMetadata for all partitions (metadata)
-isr notification    from when the first notification is asked for (the ISRs have grown in ZooKeeper before) until
-                    all brokers have UpdateMetadata for these partitions
-preferred election  from when it is asked for, for all partitions that prefer the returned broker, until their raised
-                    leader epochs have come to all replicas (isr) and all brokers (metadata)
+isr notification    from the request for the first notification (the ISRs were expanded in ZooKeeper before) until all
+                    brokers have UpdateMetadata for these partitions
+preferred election  from the request, for all partitions that prefer the returned broker, until all replicas (isr) and
+                    all brokers (metadata) have their raised leader epochs
 topic deletion      from the transaction that marks a tenth of all topics until no mark is left (total); stop: the last
-                    StopReplica that deletes; metadata: all brokers know that the topics are going
+                    StopReplica that deletes; metadata: all brokers have the topics as being deleted
 takeover            as standby failover, after SIGKILL of the controller; election: from there, mostly the timeout of
                     its session
 """
@@ -30,7 +30,7 @@ from .scene import Phase, Scene
 from .tree import Owner
 from .wishes import Said, Wish
 
-# One topic in so many is deleted.
+# One topic of this many is deleted.
 _DELETED_OF: Final = 10
 
 _ISR: Final[Said] = "leader_and_isr"
@@ -38,7 +38,7 @@ _METADATA: Final[Said] = "update_metadata"
 
 
 def cold_start(scene: Scene) -> None:
-    """From nothing to a controller that has told everybody; it is then stopped, so that what follows begins anew."""
+    """Starts a controller and waits until it has sent all state; then stops it for the next phase."""
     with scene.phase("cold start", _everything(scene)) as phase:
         began = scene.start()
         owner = scene.elected(None)
@@ -50,7 +50,7 @@ def cold_start(scene: Scene) -> None:
 
 
 def standby_failover(scene: Scene) -> None:
-    """The contender stands by while the race holds the controllership, and then lets go."""
+    """Starts the contender as a standby while the race holds the controllership, then releases it."""
     held = scene.tree.hold()
     scene.stand_by()
     with scene.phase("standby failover", _everything(scene)) as phase:
@@ -58,7 +58,7 @@ def standby_failover(scene: Scene) -> None:
 
 
 def warm_failover(scene: Scene) -> None:
-    """The controller loses /controller, and is elected again."""
+    """Deletes /controller; the controller is elected again."""
     for _ in range(scene.settings.warm_failovers):
         with scene.phase("warm failover", _everything(scene)) as phase:
             held = scene.tree.owner()
@@ -66,7 +66,7 @@ def warm_failover(scene: Scene) -> None:
 
 
 def broker_failure(scene: Scene) -> None:
-    """A broker goes, and all its replicas with it."""
+    """Fails a broker with all its replicas."""
     victim = _victim(scene)
     led, followed = scene.tree.led_by(victim), scene.tree.followed_by(victim)
     live = [broker for broker in _brokers(scene) if broker != victim]
@@ -86,7 +86,7 @@ def broker_failure(scene: Scene) -> None:
 
 
 def broker_return(scene: Scene) -> None:
-    """It comes back, follows everywhere, and is in no ISR."""
+    """Returns the broker, which becomes a follower everywhere and is in no ISR."""
     victim = _victim(scene)
     others = [broker for broker in _brokers(scene) if broker != victim]
     moved = scene.tree.led_by(victim) + scene.tree.followed_by(victim)
@@ -102,7 +102,7 @@ def broker_return(scene: Scene) -> None:
 
 
 def isr_notification(scene: Scene) -> None:
-    """It has caught up: leaders have written it into the ISRs, and say so as they do below protocol level 2.7."""
+    """Adds the broker to the ISRs and notifies the controller as leaders do below protocol level 2.7."""
     victim = _victim(scene)
     grown = scene.tree.led_by(victim) + scene.tree.followed_by(victim)
     scene.tree.grow_isrs(grown)
@@ -114,7 +114,7 @@ def isr_notification(scene: Scene) -> None:
 
 
 def preferred_election(scene: Scene) -> None:
-    """It is to lead again what it led."""
+    """Requests that the broker leads its preferred partitions again."""
     led = scene.tree.led_by(_victim(scene))
     wishes = {
         "isr": Wish(said=_ISR, when="raised", partitions=led, brokers=_brokers(scene), hosted=True),
@@ -130,7 +130,7 @@ def preferred_election(scene: Scene) -> None:
 
 
 def topic_deletion(scene: Scene) -> None:
-    """A tenth of the topics goes."""
+    """Deletes a tenth of the topics."""
     topics = range(0, scene.shape.topics, _DELETED_OF)
     doomed = scene.tree.partitions_of(topics)
     wishes = {
@@ -148,7 +148,7 @@ def topic_deletion(scene: Scene) -> None:
 
 
 def takeover(scene: Scene) -> None:
-    """The controller dies, and an instance that stood by has to notice."""
+    """Kills the controller; a standby instance takes over."""
     scene.stand_by()
     with scene.phase("takeover", _everything(scene)) as phase:
         held = scene.tree.owner()
@@ -157,7 +157,7 @@ def takeover(scene: Scene) -> None:
         _fail_over(scene, phase, held, killed_at)
 
 
-# In the order in which they are run.
+# In order of execution.
 PHASES: Final[dict[str, Callable[[Scene], None]]] = {
     "cold start": cold_start,
     "standby failover": standby_failover,
@@ -170,15 +170,15 @@ PHASES: Final[dict[str, Callable[[Scene], None]]] = {
     "takeover": takeover,
 }
 
-# The others make what those after them need.
+# Later phases depend on the others.
 MAY_BE_SKIPPED: Final = ("cold start", "warm failover", "preferred election", "topic deletion")
 
 
 def run(scene: Scene, say: Callable[[str, dict[str, float]], None]) -> None:
-    """All phases that are asked for.
+    """Runs the selected phases.
 
     Args:
-        say: told of each phase that was run, and of its times in seconds.
+        say: called with each completed phase and its times in seconds.
 
     Raises:
         HarnessError: a phase was not completed; those before it have been added.
@@ -212,5 +212,5 @@ def _brokers(scene: Scene) -> list[int]:
 
 
 def _victim(scene: Scene) -> int:
-    """The broker that goes and comes back: one in the middle."""
+    """Returns the broker that fails and returns: one in the middle."""
     return scene.shape.brokers // 2 + 1

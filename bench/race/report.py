@@ -1,6 +1,6 @@
-"""What the race found, as tables: the times of each phase, how many times the one takes as long as the other, the cost.
+"""Tables of the race: times of each phase, ratios of the contenders, and costs.
 
-A ratio is that of the medians; beside it stands what any two runs lie between.
+A ratio is that of the medians, with the range over all pairs of runs.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,39 +16,39 @@ Wanted = Callable[[str, Figure], bool]
 
 
 def sizes(results: Results) -> list[str]:
-    """The sizes of clusters, in their order."""
+    """Returns the sizes of clusters, in order."""
     return list(dict.fromkeys(name.split("/", 1)[0] for name in results.figures))
 
 
 def contenders(results: Results, size: str) -> list[str]:
-    """Who ran at a size."""
+    """Returns the contenders of a size."""
     return list(dict.fromkeys(name.split("/", 1)[0] for name in results.under(size)))
 
 
 def times_of(results: Results, size: str) -> str:
-    """The table of all times at a size, in seconds."""
+    """Returns the table of all times at a size, in seconds."""
     return _table(results, size, is_time, "seconds")
 
 
 def costs_of(results: Results, size: str) -> str:
-    """The table of what it cost: processor seconds, requests, bytes, memory."""
+    """Returns the table of costs: processor seconds, requests, bytes, memory."""
     return _table(results, size, lambda name, figure: not is_time(name, figure), "cost")
 
 
 def is_time(name: str, figure: Figure) -> bool:
-    """Whether a figure under a phase's name is a moment in it, and not what it used or how large it was."""
+    """Returns whether a figure of a phase is a time, not a cost or a size."""
     return figure.unit == "s" and not is_use(name)
 
 
 def compared(slow: Figure, fast: Figure) -> Ratio | None:
-    """How many times the one takes as much as the other; None where that says nothing."""
+    """Returns the ratio of two figures; None if it is not meaningful."""
     if min(fast.runs) <= 0 or max(slow.runs) <= 0:
         return None
     return ratio(slow.runs, fast.runs)
 
 
 def whole(results: Results) -> str:
-    """All tables."""
+    """Returns all tables."""
     parts = []
     for size in sizes(results):
         brokers, _, partitions = size.partition("x")
@@ -68,7 +68,7 @@ def _table(results: Results, size: str, wanted: Wanted, title: str) -> str:
 
 
 def _rows(results: Results, size: str, phase: str, who: Sequence[str], wanted: Wanted) -> Iterator[list[str]]:
-    """A row for each figure of a phase that is not zero throughout, and an empty one behind them."""
+    """Returns a row for each nonzero figure of a phase, and an empty row after them."""
     sides = [results.under(f"{size}/{each}/{phase}") for each in who]
     names = [
         name

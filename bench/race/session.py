@@ -1,4 +1,4 @@
-"""A broker's session with ZooKeeper, as small as it can be: it registers, says that it lives, and ends.
+"""Minimal ZooKeeper session of a broker: registration, pings, and end.
 
 Source: ZooKeeper's jute records; KafkaZkClient.registerBroker, which creates the node and writes it in one
 transaction.
@@ -18,16 +18,16 @@ _EPHEMERAL: Final = 1
 _PING_XID: Final = -2
 _HEADER: Final = struct.Struct(">iqi")
 _ANSWER_S: Final = 30.0
-# The largest answer is that to the registration, some hundred bytes.
+# The largest response is that to the registration, some hundred bytes.
 _ANSWER_SIZE_MAX: Final = 1 << 16
 
 
 class SessionFailed(Exception):
-    """ZooKeeper did not let a stub broker in, or did not answer it."""
+    """Raised if ZooKeeper rejects a stub broker or does not respond."""
 
 
 class BrokerSession:
-    """Made by `opened`; ends by `close`, or when the process does and the timeout has passed."""
+    """Session created by `opened`. It ends with `close`, or after its timeout when the process ends."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -37,10 +37,10 @@ class BrokerSession:
 
     @classmethod
     async def opened(cls, port: int, *, timeout_ms: int) -> "BrokerSession":
-        """Connect on loopback.
+        """Connects on loopback.
 
         Raises:
-            SessionFailed: there is no ZooKeeper, or it gives no session.
+            SessionFailed: there is no ZooKeeper, or it rejects the session.
         """
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -55,10 +55,10 @@ class BrokerSession:
         return session
 
     async def register(self, path: str, data: bytes) -> int:
-        """Create the ephemeral node and write it; its creation number, which is the broker's epoch.
+        """Creates and writes the ephemeral node. Returns its creation zxid, which is the broker epoch.
 
         Raises:
-            SessionFailed: there is such a node, or no answer came.
+            SessionFailed: the node exists, or there was no response.
         """
         self._xid += 1
         operations = Transaction([Create(path, None, OPEN_ACL_UNSAFE, _EPHEMERAL), SetData(path, data, 0)])
@@ -71,7 +71,7 @@ class BrokerSession:
         return epoch
 
     async def close(self) -> None:
-        """End the session now. The request is on its way when this first waits."""
+        """Ends the session. The request is sent before the first await."""
         if self._alive is not None:
             self._alive.cancel()
         self._xid += 1
@@ -86,7 +86,7 @@ class BrokerSession:
             self._send(struct.pack(">ii", _PING_XID, Ping.type))
 
     async def _answer(self, xid: int) -> bytes:
-        """The answer to one request; those to pings before it are passed over."""
+        """Returns the response to one request, and skips responses to pings."""
         while True:
             frame = await self._frame()
             answered, _, error = _HEADER.unpack_from(frame)
@@ -113,7 +113,7 @@ class BrokerSession:
 
 
 def registration(port: int, now_ms: int) -> bytes:
-    """What a broker of protocol level 2.7 or above writes of itself, with one listener on loopback."""
+    """Returns the registration of a broker at protocol level 2.7 or above, with one listener on loopback."""
     return msgspec.json.encode(
         {
             "version": 5,

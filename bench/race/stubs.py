@@ -1,8 +1,8 @@
-"""Brokers that take every request, answer at once that all went well, and keep the time.
+"""Stub brokers: they accept every request, respond immediately with success, and record times.
 
-One process plays all of them. Each has a session with ZooKeeper of its own, in which it is registered, and listens on
-a port of its own. What comes in is stamped on its last byte and put aside; it is gone through when the race asks for
-sums. A request that says to several brokers the same from the broker epoch on is kept once, and its memory used again.
+One process runs all of them. Each has its own ZooKeeper session with its registration, and its own port. Requests are
+stamped at their last byte and stored; they are evaluated when the race requests sums. Requests to several brokers
+that are equal after the broker epoch are stored once, and their memory is reused.
 
     python -m bench.race.stubs --help
 """
@@ -29,14 +29,14 @@ from .wishes import Arrival, Body, Tally
 
 clock = time.monotonic
 
-# As brokers have it.
+# As in brokers.
 REQUEST_SIZE_MAX: Final = 100 * 1024 * 1024
 # A mark names some ten thousand partitions.
 _CONTROL_LINE_MAX: Final = 64 * 1024 * 1024
 
 
 class Inbox:
-    """Requests to all stub brokers, in the order in which they came."""
+    """Requests to all stub brokers, in order of arrival."""
 
     def __init__(self) -> None:
         self.arrivals: list[Arrival] = []
@@ -45,15 +45,15 @@ class Inbox:
         self._spare: dict[int, list[bytearray]] = {}
 
     def room(self, size: int) -> bytearray:
-        """Memory for a request of that size."""
+        """Returns memory for a request of this size."""
         spare = self._spare.get(size)
         return spare.pop() if spare else bytearray(size)
 
     def take(self, broker: "StubBroker", frame: bytearray, at: float) -> bytes:
-        """Put a request aside; the answer.
+        """Stores a request and returns the response.
 
         Raises:
-            NotServed: brokers of these protocol levels are sent no such request.
+            NotServed: brokers of these protocol levels do not receive such requests.
         """
         head = header(frame)
         if head.api == UPDATE_METADATA:
@@ -67,14 +67,14 @@ class Inbox:
         return said
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Discards all requests."""
         self.arrivals.clear()
         self._bodies.clear()
         self._spare.clear()
         gc.collect()
 
     def _kept(self, body: Body) -> Body:
-        """The one that says the same, if there was one."""
+        """Returns an equal stored request, if there is one."""
         similar = self._bodies.setdefault(len(body.frame), [])
         for known in similar:
             if known.header.body == body.header.body and body.frame.endswith(known.content):
@@ -85,7 +85,7 @@ class Inbox:
 
 
 class Requests(asyncio.BufferedProtocol):
-    """One connection of a controller: each request is received into the memory in which it stays."""
+    """One connection of a controller. Each request is received into its final memory."""
 
     def __init__(self, broker: "StubBroker", inbox: Inbox) -> None:
         self._broker = broker
@@ -148,7 +148,7 @@ class StubBroker:
         self._server: asyncio.Server | None = None
 
     async def come(self) -> float:
-        """Listen, open a session and register in it; when it asked to be registered."""
+        """Listens, opens a session and registers. Returns the time of the request to register."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: Requests(self, self._inbox), "127.0.0.1", self.port)
         self._session = await BrokerSession.opened(self._zookeeper_port, timeout_ms=self._session_timeout_ms)
@@ -158,7 +158,7 @@ class StubBroker:
         return at
 
     async def leave(self) -> float:
-        """End the session, then the connections; when it asked for the end of the session."""
+        """Ends the session, then the connections. Returns the time of the request to end the session."""
         assert self._session is not None
         assert self._server is not None
         at = clock()
@@ -172,7 +172,7 @@ class StubBroker:
 
 
 class Desk:
-    """Answers the race."""
+    """Responds to the race."""
 
     def __init__(self, shape: Shape, brokers: dict[int, StubBroker], inbox: Inbox) -> None:
         self._brokers = brokers
@@ -207,7 +207,7 @@ class Desk:
 
 
 async def serve(asked: argparse.Namespace) -> None:
-    """Register all, then answer the race until it is gone."""
+    """Registers all brokers, then responds to the race until it disconnects."""
     shape = Shape(asked.partitions, asked.topics, asked.brokers, asked.replication_factor)
     inbox = Inbox()
     brokers = {
@@ -222,7 +222,7 @@ async def serve(asked: argparse.Namespace) -> None:
     reader, writer = await asyncio.open_unix_connection(sock=control, limit=_CONTROL_LINE_MAX)
     gc.collect()
     gc.freeze()
-    gc.disable()  # its pauses would be taken for the contender's
+    gc.disable()  # its pauses would count for the contender
     decoder: msgspec.json.Decoder[Asked] = msgspec.json.Decoder(Asked)
     while line := await reader.readline():
         try:
@@ -234,7 +234,7 @@ async def serve(asked: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Run until the race closes its end."""
+    """Runs until the race closes its end."""
     parser = argparse.ArgumentParser(prog="python -m bench.race.stubs", description=__doc__.splitlines()[0])
     parser.add_argument("--control", type=Path, required=True, help="the socket on which the race listens")
     parser.add_argument("--zookeeper-port", type=int, required=True, help="on loopback")

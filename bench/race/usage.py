@@ -1,6 +1,6 @@
-"""What processes use: processor time and memory, of all that belong to one process group.
+"""Processor time and memory of process groups.
 
-Every process of the race is started as the head of a group of its own, and whatever it starts stays in that group.
+Every process of the race is started as the leader of its own group, and its children stay in that group.
 
 Source: Linux, proc(5).
 """
@@ -15,16 +15,16 @@ from tests.interop.processes import HarnessError
 
 _PROC: Final = Path("/proc")
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
-# In /proc/<pid>/stat, counted from behind the program's name.
+# Position in /proc/<pid>/stat, counted after the program's name.
 _GROUP, _USER, _SYSTEM = 2, 11, 12
 _PEAK: Final = "VmHWM:"
 
-# A process counts as calm when it uses less than this share of a core.
+# A process is idle if it uses less than this share of a core.
 CALM_SHARE: Final = 0.05
 
 
 def cpu_s(group: int) -> float:
-    """User and system time so far, all threads; of processes that have ended only what others have waited for."""
+    """Returns user and system time so far, of all threads; ended processes count only if they were waited for."""
     ticks = 0
     for _, fields in _members(group):
         ticks += int(fields[_USER]) + int(fields[_SYSTEM])
@@ -32,7 +32,7 @@ def cpu_s(group: int) -> float:
 
 
 def peak_mb(group: int) -> float:
-    """The most that was ever resident, added up over the processes."""
+    """Returns the peak resident memory, summed over the processes."""
     total_kb = 0
     for pid, _ in _members(group):
         try:
@@ -44,10 +44,10 @@ def peak_mb(group: int) -> float:
 
 
 def wait_calm(groups: Iterable[int], *, window_s: float, limit_s: float) -> None:
-    """Wait until processes together have used next to nothing for a while.
+    """Waits until the processes together are idle for a while.
 
     Raises:
-        HarnessError: they go on.
+        HarnessError: they remain busy.
     """
     watched = list(groups)
     deadline = time.monotonic() + limit_s
@@ -55,7 +55,7 @@ def wait_calm(groups: Iterable[int], *, window_s: float, limit_s: float) -> None
     while True:
         time.sleep(window_s)
         now = sum(map(cpu_s, watched))
-        # The kernel counts in hundredths, of which one may be a rest from before.
+        # The kernel counts in hundredths, of which one may be left from before.
         if now - before <= CALM_SHARE * window_s + 1 / _TICKS_PER_S:
             return
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""The ZooKeeper of the race: one server on loopback, set up as for load, and what it says of its work."""
+"""ZooKeeper server of the race, on loopback and configured for load, and its work counters."""
 
 import re
 import socket
@@ -13,15 +13,15 @@ from tests.interop.processes import POLL_S, Process, free_port
 
 START_S: Final = 60.0
 _WORD_S: Final = 5.0
-# A transaction that makes a thousand nodes, or an answer with as many states, is larger than the default of 1 MiB.
+# A transaction with a thousand nodes, or a response with as many states, exceeds the default of 1 MiB.
 _FRAME_MAX: Final = 8 * 1024 * 1024
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What the server has done since its start.
+    """Work of the server since its start.
 
     Attributes:
-        transactions: the last number that it gave one.
+        transactions: the last transaction number.
     """
 
     requests: float
@@ -30,13 +30,13 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Server:
-    """A standalone server; its data ends with the run."""
+    """Standalone server whose data is deleted with the run."""
 
     def __init__(self, folder: Path, *, heap_mb: int) -> None:
-        """Start it, and wait until it serves.
+        """Starts the server and waits until it serves.
 
         Raises:
-            HarnessError: it did not within START_S.
+            HarnessError: this took longer than START_S.
         """
         folder.mkdir(parents=True)
         self.port = free_port()
@@ -61,11 +61,11 @@ class Server:
 
     @property
     def connect(self) -> str:
-        """The connect string."""
+        """Returns the connect string."""
         return f"127.0.0.1:{self.port}"
 
     def work(self) -> Work:
-        """What it has done so far; asking counts as a few requests."""
+        """Returns the work so far; this query counts as a few requests."""
         counters = dict(line.split("\t", 1) for line in self._word(b"mntr").splitlines() if "\t" in line)
         last = re.search(r"^Zxid: 0x([0-9a-f]+)", self._word(b"srvr"), re.MULTILINE)
         if last is None:
@@ -77,7 +77,7 @@ class Server:
         )
 
     def _settings(self, folder: Path) -> Path:
-        # Data is synced as by default. No snapshot is written within a run: it would hit one contender or the other.
+        # Data is synced as by default. No snapshot is written within a run, because it would affect only one contender.
         settings = {
             "tickTime": 2000,
             "dataDir": folder / "data",
@@ -102,7 +102,7 @@ class Server:
             time.sleep(POLL_S)
 
     def _word(self, word: bytes) -> str:
-        """The answer to one of its four-letter words; empty where there is none."""
+        """Returns the response to a four-letter command; empty if there is none."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=_WORD_S) as connection:
                 connection.sendall(word)
