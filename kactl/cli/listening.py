@@ -22,8 +22,8 @@ from kactl.transports.kafka.listener.limits import Limits
 log = logger(__name__)
 
 
-class ControllerRuled:
-    """A controller of this process, as the listener sees it; see `kactl.transports.kafka.listener.Ruled`."""
+class ListenerController:
+    """A controller of this process, as the listener sees it; see `kactl.transports.kafka.listener.ServedController`."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -131,10 +131,10 @@ async def listener(
         ),
         broker_networks=config.kafka.networks,
     )
-    async with KafkaListener(ControllerRuled(controller), sockets, settings) as serving:
+    async with KafkaListener(ListenerController(controller), sockets, settings) as serving:
         # What was made until now stays. Collections that go through it again hold the loop for 40 ms under load.
         gc.freeze()
-        controller.telemetry.observe(serving.tally.readings())
+        controller.telemetry.observe(serving.counters.readings())
         yield serving
 
 

@@ -34,7 +34,7 @@ def test_a_port_that_is_taken_is_an_error_before_anything_runs(tmp_path: Path) -
 
     assert ran.code != 0
     assert f"kafka.listeners: INTERNAL://127.0.0.1:{port} cannot be listened on (" in ran.err
-    assert "stop who listens there, or name another address" in ran.err
+    assert "stop the process that uses it, or configure another address" in ran.err
     assert "Traceback" not in ran.err
 
 

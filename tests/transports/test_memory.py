@@ -44,12 +44,12 @@ class Answers:
     """Answers when it is told to."""
 
     def __init__(self) -> None:
-        self.asked: list[Request] = []
+        self.request: list[Request] = []
         self.answer = anyio.Event()
         self.failure: Exception | None = None
 
     async def handle(self, request: Request) -> Response:
-        self.asked.append(request)
+        self.request.append(request)
         await self.answer.wait()
         if self.failure is not None:
             raise self.failure
@@ -83,7 +83,7 @@ async def test_an_answer_is_brought_back(connection: Connection, broker: Answers
     broker.answer.set()
 
     assert await connection.deliver(REQUEST) == UpdateMetadataResponse(error=0)
-    assert broker.asked == [REQUEST]
+    assert broker.request == [REQUEST]
 
 
 async def test_nobody_is_there(connection: Connection) -> None:
@@ -99,7 +99,7 @@ async def test_who_was_replaced_is_not_asked(hub: MemoryHub, connection: Connect
     hub.detach(1, broker)  # too late: it does not take the later one's place away
     await connection.deliver(REQUEST)
 
-    assert (broker.asked, later.asked) == ([], [REQUEST])
+    assert (broker.request, later.request) == ([], [REQUEST])
 
 
 async def test_a_hanging_broker_is_given_up_after_the_time_limit(
@@ -138,7 +138,7 @@ async def test_giving_up_leaves_nothing_behind(clock: ManualClock, connection: C
         await clock.advance(1)
         tasks.cancel_scope.cancel()
 
-    assert broker.asked == [REQUEST]
+    assert broker.request == [REQUEST]
     assert clock.sleepers == 0
 
 
@@ -149,4 +149,4 @@ async def test_a_closed_connection_delivers_nothing(connection: Connection, brok
 
     with pytest.raises(BrokerUnreachable, match="closed"):
         await connection.deliver(REQUEST)
-    assert broker.asked == []
+    assert broker.request == []

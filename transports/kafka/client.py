@@ -23,7 +23,7 @@ from kactl.messages.control import Request, Response, StopReplica
 from kactl.model import Broker, Endpoint
 
 from .codec import Decoder, Encoder, Frame, Versions, endpoint_of, versions_for
-from .write_pacing import Pace
+from .write_pacing import WritePacer
 
 # Kafka's controller.socket.timeout.ms and request.timeout.ms.
 CONNECT_TIMEOUT_MS: Final = 30_000
@@ -72,7 +72,7 @@ class KafkaTransport:
         self.versions: Versions = versions_for(level)
         client_id = str(controller_id) if client_id is None else client_id
         self.decoder = Decoder(self.versions)
-        self.pace = Pace()
+        self.pacer = WritePacer()
         self._encoder = Encoder(self.versions, client_id=client_id, listener_name=listener_name)
         # Large bodies are encoded one after another: what all brokers get is so encoded once, by whoever comes first,
         # and two at a time would not be faster under one interpreter lock.
@@ -197,7 +197,7 @@ class KafkaConnection:
         """Send, and read one frame; returned without its length."""
         # A broker that refuses a request closes while we may still be writing; that it closed is seen below.
         with contextlib.suppress(ConnectionError):
-            await self._transport.pace.write(writer, frame.buffers, frame.size)
+            await self._transport.pacer.write(writer, frame.buffers, frame.size)
         (size,) = struct.unpack(">i", await reader.readexactly(4))
         if not 0 <= size <= RESPONSE_SIZE_MAX:
             raise self._unreachable(

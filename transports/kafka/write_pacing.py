@@ -28,7 +28,7 @@ class Writer(Protocol):
     async def drain(self) -> None: ...
 
 
-class Pace:
+class WritePacer:
     """See the module. Shared by all connections of one event loop."""
 
     def __init__(self) -> None:

@@ -102,7 +102,7 @@ def test_few_enough_are_made_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     for part in parts:
         making = groups._makings.get(every)
         before = 0 if making is None else sum(making.made)
-        groups.body(part, lambda: encoder("3.9")._headings(every.states, ids=True))
+        groups.body(part, lambda: encoder("3.9")._headers(every.states, ids=True))
         made.append(sum(groups._makings[every].made) - before)
 
     assert sum(made) == len(parts)

@@ -31,7 +31,7 @@ from .test_request import IBPS, LEAD, STOP, UPDATE, column, spoken
 REQUESTS = {"LeaderAndIsr": LEAD, "UpdateMetadata": UPDATE, "StopReplica": STOP}
 
 
-def said(response: Response) -> tuple[Any, ...]:
+def content(response: Response) -> tuple[Any, ...]:
     if isinstance(response, UpdateMetadataResponse):
         return type(response), response.error
     errors = response.partitions
@@ -51,7 +51,7 @@ def test_any_answer_is_read_as_kio_wrote_it(ibp: str, exchange: tuple[Request, R
 
     read = Decoder(versions).response(request, 9, data)
 
-    assert said(read) == said(response)
+    assert content(read) == content(response)
 
 
 def header(correlation_id: int = 9, error: int = 0) -> bytes:
@@ -70,7 +70,7 @@ def test_tagged_fields_of_later_versions_are_passed_over() -> None:
     by_id = b"\x02" + LEAD.states.topics[0].id + b"\x03" + row(1, 56, TAGGED) + row(2, 0) + TAGGED + TAGGED
 
     for ibp, request, body in (("2.6", LEAD, by_name), ("3.9", LEAD, by_id), ("3.9", STOP, by_name)):
-        *_, rows = said(Decoder(spoken(ibp)).response(request, 9, header() + body))
+        *_, rows = content(Decoder(spoken(ibp)).response(request, 9, header() + body))
         assert rows == [("t", 1, 56), ("t", 2, 0)]
     assert Decoder(spoken("3.9")).response(UPDATE, 9, header(error=11) + TAGGED).error == 11
 
@@ -85,7 +85,7 @@ def test_topics_that_share_the_absence_of_an_id_are_left_out() -> None:
     answer = header() + b"\x04" + b"".join(entries) + b"\0"
     read = Decoder(spoken("3.9")).response(LeaderAndIsr(1, 1, 1, states), 9, answer)
 
-    assert said(read)[2:] == (("c",), [("c", 0, 56)])
+    assert content(read)[2:] == (("c",), [("c", 0, 56)])
 
 
 def hosted(sizes: Sequence[int]) -> LeaderAndIsr:
@@ -114,7 +114,7 @@ def test_an_answer_is_read_whatever_the_order_in_which_a_broker_tells_it(sizes: 
 
     read = Decoder(spoken("3.9")).response(request, 9, data)
 
-    *_, rows = said(read)
+    *_, rows = content(read)
     named = zip(errors.topic.tolist(), errors.partition.tolist(), errors.error.tolist(), strict=True)
     assert rows == [(names[at], partition, code) for at, partition, code in named]
 
@@ -129,7 +129,7 @@ def test_topics_that_get_their_ids_later_are_known_by_them() -> None:
         topics = Topics(every, column(number))
         states = PartitionStates(topics, zeros, zeros, zeros, zeros, zeros, lists, zeros, lists)
         body = b"\x02" + topic_id + b"\x02" + row(0, 56) + b"\0\0"
-        return said(decoder.response(LeaderAndIsr(1, 1, 1, states), 9, header() + body))[2:]
+        return content(decoder.response(LeaderAndIsr(1, 1, 1, states), 9, header() + body))[2:]
 
     first = every.add(TopicRef("first", bytes(range(16))))
     assert answered(first, bytes(range(16))) == (("first",), [("first", 0, 56)])
@@ -206,4 +206,4 @@ def test_a_stop_replica_answer_keeps_its_order_of_rows() -> None:
 
     read = Decoder(spoken("3.9")).response(STOP, 9, header() + body)
 
-    assert said(read)[2:] == (("b", "a"), [("b", 1, 0), ("a", 7, 56), ("b", 0, 3)])
+    assert content(read)[2:] == (("b", "a"), [("b", 1, 0), ("a", 7, 56), ("b", 0, 3)])

@@ -5,7 +5,7 @@ import dataclasses
 
 import pytest
 
-from kactl.transports.kafka.write_pacing import PIECE_BYTES, TURN_BYTES, Buffer, Pace
+from kactl.transports.kafka.write_pacing import PIECE_BYTES, TURN_BYTES, Buffer, WritePacer
 
 pytestmark = pytest.mark.anyio
 
@@ -44,14 +44,14 @@ def frame(*sizes: int) -> tuple[list[Buffer], int]:
 
 
 async def test_what_many_are_sent_goes_out_over_many_turns_and_arrives_whole() -> None:
-    wire, pace = Wire(), Pace()
+    wire, pacer = Wire(), WritePacer()
     counting = asyncio.create_task(wire.count())
     lines = [Line(wire) for _ in range(6)]
     buffers, size = frame(31, 3 * PIECE_BYTES + 17, 5)
     for line in lines:
         line.takes.set()
 
-    await asyncio.gather(*(pace.write(line, buffers, size) for line in lines))
+    await asyncio.gather(*(pacer.write(line, buffers, size) for line in lines))
     counting.cancel()
 
     assert [bytes(line.data) for line in lines] == [b"".join(buffers)] * 6
@@ -61,13 +61,13 @@ async def test_what_many_are_sent_goes_out_over_many_turns_and_arrives_whole() -
 
 
 async def test_a_socket_that_takes_nothing_holds_up_nobody() -> None:
-    wire, pace = Wire(), Pace()
+    wire, pacer = Wire(), WritePacer()
     stuck, quick = Line(wire), Line(wire)
     buffers, size = frame(8 * TURN_BYTES)
     quick.takes.set()
 
-    waiting = asyncio.create_task(pace.write(stuck, buffers, size))
-    await asyncio.wait_for(pace.write(quick, buffers, size), timeout=20)
+    waiting = asyncio.create_task(pacer.write(stuck, buffers, size))
+    await asyncio.wait_for(pacer.write(quick, buffers, size), timeout=20)
 
     assert len(quick.data) == size
     assert len(stuck.data) == PIECE_BYTES, "one piece: the rest waits for the socket"
@@ -77,14 +77,14 @@ async def test_a_socket_that_takes_nothing_holds_up_nobody() -> None:
 @pytest.mark.parametrize("first", ["large", "small"])
 async def test_writers_take_turns_whichever_runs_first(first: str) -> None:
     """A small frame leaves after one piece of each other connection, not after all of their frames."""
-    wire, pace = Wire(), Pace()
+    wire, pacer = Wire(), WritePacer()
     large, small = Line(wire), Line(wire)
     large.takes.set()
     small.takes.set()
     buffers, size = frame(64 * TURN_BYTES // 8)
     few, few_bytes = frame(100)
 
-    writes = {"large": lambda: pace.write(large, buffers, size), "small": lambda: pace.write(small, few, few_bytes)}
+    writes = {"large": lambda: pacer.write(large, buffers, size), "small": lambda: pacer.write(small, few, few_bytes)}
     tasks = {name: asyncio.create_task(writes[name]()) for name in sorted(writes, key=lambda name: name != first)}
     await tasks["small"]
 
@@ -95,13 +95,13 @@ async def test_writers_take_turns_whichever_runs_first(first: str) -> None:
 
 
 async def test_cancelled_writer_gives_its_place_away() -> None:
-    wire, pace = Wire(), Pace()
+    wire, pacer = Wire(), WritePacer()
     lines = [Line(wire) for _ in range(3)]
     for line in lines:
         line.takes.set()
     buffers, size = frame(2 * TURN_BYTES)
 
-    tasks = [asyncio.create_task(pace.write(line, buffers, size)) for line in lines]
+    tasks = [asyncio.create_task(pacer.write(line, buffers, size)) for line in lines]
     await asyncio.sleep(0)
     tasks[1].cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -111,12 +111,12 @@ async def test_cancelled_writer_gives_its_place_away() -> None:
 
 
 async def test_a_small_frame_goes_at_once() -> None:
-    wire, pace = Wire(), Pace()
+    wire, pacer = Wire(), WritePacer()
     line = Line(wire)
     buffers, size = frame(10, 20)
     line.takes.set()
 
-    await pace.write(line, buffers, size)
+    await pacer.write(line, buffers, size)
 
     assert bytes(line.data) == b"".join(buffers)
     assert list(wire.written) == [0]

@@ -14,7 +14,7 @@ from kactl.outbound.fan_out import FanOut, PartitionStatesView
 from kactl.state.rows import Ints
 
 from .row import Columns, Layout, Records
-from .topic_header import Headings
+from .topic_header import TopicHeaders
 
 # Rows that are copied into bodies at a time, unless a single broker is told more; a row takes 0.07 microseconds.
 ROWS_AT_ONCE: Final = 1 << 14
@@ -31,7 +31,7 @@ class _Making:
         self.bodies: dict[int, memoryview] = {}  # that were made and not handed out yet
 
 
-class Groups:
+class FanOutBodies:
     """Bodies by what they tell, until it is dropped. May be used by several threads.
 
     Args:
@@ -54,7 +54,7 @@ class Groups:
         rows = told.size_of(place) if making is not None and making.made[place] else len(told.states)
         return rows <= rows_max
 
-    def body(self, states: PartitionStatesView, headings: Callable[[], Headings]) -> memoryview | None:
+    def body(self, states: PartitionStatesView, headers: Callable[[], TopicHeaders]) -> memoryview | None:
         """The body of what one broker is told; None if it was handed out already.
 
         Args:
@@ -77,7 +77,7 @@ class Groups:
         bounds = [bound - begin for bound in told.bounds[places.start : places.stop + 1]]
         positions = told.positions[begin : begin + bounds[-1]]
         topic: Ints = told.states.topic[positions]
-        bodies = records.arrays(positions, bounds, headings(), topic)
+        bodies = records.arrays(positions, bounds, headers(), topic)
         with self._lock:
             making.bodies.update(zip(places, bodies, strict=True))
             making.records = None if all(making.made) else records

@@ -19,10 +19,10 @@ from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopR
 from kactl.model import Broker, Endpoint
 from kactl.outbound.fan_out import PartitionStatesView
 
-from .fan_out_bodies import Groups, columns_of
+from .fan_out_bodies import FanOutBodies, columns_of
 from .primitive import NO_TAGS, array, nullable_string, string
 from .row import BOOL, INT8, INT32, LIST, Layout, topics_in_bytes
-from .topic_header import Headings, HeadingsKept
+from .topic_header import TopicHeaderCache, TopicHeaders
 from .version import Versions
 
 LEADER_AND_ISR: Final = 4
@@ -75,13 +75,13 @@ class Encoder:
         name = client_id.encode()
         self._client_id = struct.pack(">h", len(name)) + name
         self._bodies = _Bodies()
-        self._with_ids = HeadingsKept(ids=True)
-        self._without_ids = HeadingsKept(ids=False)
+        self._with_ids = TopicHeaderCache(ids=True)
+        self._without_ids = TopicHeaderCache(ids=False)
         self._brokers: tuple[tuple[Broker, ...], bytes] | None = None
         self._live: tuple[tuple[Broker, ...], bytes] | None = None
         self._leaders: dict[int, tuple[Broker, bytes]] = {}
         self._layout = _LEADER_AND_ISR_6 if versions.leader_and_isr >= 6 else _LEADER_AND_ISR
-        self._groups = Groups(self._layout)
+        self._groups = FanOutBodies(self._layout)
 
     def frame(self, request: Request, correlation_id: int) -> Frame:
         """`request` in bytes.
@@ -136,11 +136,11 @@ class Encoder:
     def _leader_and_isr(self, states: PartitionStates) -> memoryview:
         ids = self._versions.leader_and_isr >= 5
         if isinstance(states, PartitionStatesView) and states.fan_out is not None:
-            told = states.fan_out.states
-            body = self._groups.body(states, lambda: self._headings(told, ids=ids))
+            common = states.fan_out.states
+            body = self._groups.body(states, lambda: self._headers(common, ids=ids))
             if body is not None:
                 return body
-        return _partitions(self._layout, states, self._headings(states, ids=ids))
+        return _partitions(self._layout, states, self._headers(states, ids=ids))
 
     def _live_leaders(self, leaders: tuple[Broker, ...]) -> bytes:
         """Where leaders are. One that lacks the listener is left out; brokers look among the live brokers anyway."""
@@ -161,13 +161,13 @@ class Encoder:
 
     def _update_metadata(self, states: PartitionStates) -> memoryview:
         ids = self._versions.update_metadata >= 7
-        return _partitions(_UPDATE_METADATA, states, self._headings(states, ids=ids))
+        return _partitions(_UPDATE_METADATA, states, self._headers(states, ids=ids))
 
     def _stop_replica(self, request: StopReplica) -> memoryview:
-        headings = self._headings(request, ids=False)
-        return topics_in_bytes(_STOP_REPLICA, columns_of(request, _STOP_REPLICA), headings, request.topic)
+        headers = self._headers(request, ids=False)
+        return topics_in_bytes(_STOP_REPLICA, columns_of(request, _STOP_REPLICA), headers, request.topic)
 
-    def _headings(self, named: PartitionStates | StopReplica, *, ids: bool) -> Headings:
+    def _headers(self, named: PartitionStates | StopReplica, *, ids: bool) -> TopicHeaders:
         return (self._with_ids if ids else self._without_ids).of(named.topics)
 
     def _live_brokers(self, brokers: tuple[Broker, ...]) -> bytes:
@@ -218,8 +218,8 @@ def _sender(request: Request, *, kraft: bool) -> bytes:
     )
 
 
-def _partitions(layout: Layout, states: PartitionStates, headings: Headings) -> memoryview:
-    return topics_in_bytes(layout, columns_of(states, layout), headings, states.topic)
+def _partitions(layout: Layout, states: PartitionStates, headers: TopicHeaders) -> memoryview:
+    return topics_in_bytes(layout, columns_of(states, layout), headers, states.topic)
 
 
 def endpoint_of(broker: Broker, listener_name: str) -> Endpoint | None:

@@ -28,7 +28,7 @@ from kactl.state.rows import Ints, RowNumbers
 from kactl.state.topics import TopicNames, Topics
 
 from .primitive import NO_TAGS, Reader
-from .topic_ids import ID_SIZE, Ids, IdsKept, halves, places_of
+from .topic_ids import ID_SIZE, Ids, TopicIdCache, halves, positions_of
 from .version import Versions
 
 _NUMBERS: Final = np.dtype([("partition", ">i4"), ("error", ">i2")])
@@ -43,7 +43,7 @@ class Decoder:
 
     def __init__(self, versions: Versions) -> None:
         self._versions = versions
-        self._ids = IdsKept()
+        self._ids = TopicIdCache()
 
     def response(self, request: Request, correlation_id: int, data: bytes) -> Response:
         """What a broker answered to `request`.
@@ -83,7 +83,7 @@ class Decoder:
         """Topics by id, the partitions of each in an array of fixed-size records."""
         topics = request.states.topics
         found = _under_ids(reader)
-        places = None if found is None else places_of(found.ids, self._ids.of(topics))
+        places = None if found is None else positions_of(found.ids, self._ids.of(topics))
         if found is None or places is None:
             return _under_ids_one_by_one(reader, request)
         reader.at = found.end

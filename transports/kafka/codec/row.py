@@ -19,7 +19,7 @@ from kactl.model import NO_BROKER
 from kactl.state.rows import Ints, RowNumbers
 
 from .primitive import EMPTY_ARRAY, NO_TAGS, uvarint
-from .topic_header import Headings, Sizes
+from .topic_header import Sizes, TopicHeaders
 
 # (name of the column, numpy type), in the order of the wire. The tagged fields at a record's end are not named.
 Layout = tuple[tuple[str, str], ...]
@@ -43,14 +43,14 @@ _Group = tuple[RowNumbers | slice, "_Record"]
 _Record = tuple[npt.NDArray[Any], tuple[int, ...]]  # one record with its lists' lengths set, all else zero; the lengths
 
 
-def topics_in_bytes(layout: Layout, columns: Columns, headings: Headings, topic: Ints) -> memoryview:
+def topics_in_bytes(layout: Layout, columns: Columns, headers: TopicHeaders, topic: Ints) -> memoryview:
     """The array of topics, each an array of partitions in the order of the rows.
 
     Args:
         layout: of one partition.
         columns: what `layout` names, n rows each.
         headings: what stands before the number of partitions of each topic. Those without rows are passed over.
-        topic: int32[n], index into `headings`; equal ones side by side.
+        topic: int32[n], index into `headers`; equal ones side by side.
     """
     if not len(topic):
         return memoryview(EMPTY_ARRAY)
@@ -60,7 +60,7 @@ def topics_in_bytes(layout: Layout, columns: Columns, headings: Headings, topic:
         sizes = np.empty(len(topic), np.int64)
         for rows, (template, _) in groups:
             sizes[rows] = template.itemsize
-    out, places, _ = _laid_out(headings, topic, sizes, [0, len(topic)])
+    out, places, _ = _laid_out(headers, topic, sizes, [0, len(topic)])
     for rows, record in groups:
         records = np.empty(_FILLED_AT_ONCE, f"V{record[0].itemsize}")
         for some in _pieces(rows):
@@ -93,22 +93,22 @@ class Records:
                 self._within[rows] = np.arange(len(self._records[at]))
             self._sizes = np.array([records.itemsize for records in self._records])
 
-    def arrays(self, positions: RowNumbers, bounds: list[int], headings: Headings, topic: Ints) -> list[memoryview]:
+    def arrays(self, positions: RowNumbers, bounds: list[int], headers: TopicHeaders, topic: Ints) -> list[memoryview]:
         """Several arrays of topics, as `topics_in_bytes` makes one.
 
         Args:
             positions: intp[m], the rows of all arrays, one array behind the other.
             bounds: array i holds `positions[bounds[i]:bounds[i + 1]]`, which is not empty.
             headings: as there.
-            topic: int32[m], index into `headings`; equal ones side by side within an array.
+            topic: int32[m], index into `headers`; equal ones side by side within an array.
         """
         if self._shape is None:
             (records,) = self._records
-            out, places, begins = _laid_out(headings, topic, records.itemsize, bounds)
+            out, places, begins = _laid_out(headers, topic, records.itemsize, bounds)
             _pieces_of(out, records.itemsize)[places] = records[positions]
         else:
             shape = self._shape[positions]
-            out, places, begins = _laid_out(headings, topic, self._sizes[shape], bounds)
+            out, places, begins = _laid_out(headers, topic, self._sizes[shape], bounds)
             within = self._within[positions]
             for at in np.flatnonzero(np.bincount(shape)).tolist():
                 some = np.flatnonzero(shape == at)
@@ -119,7 +119,7 @@ class Records:
 
 
 def _laid_out(
-    headings: Headings, topic: Ints, sizes: Sizes | int, bounds: list[int]
+    headers: TopicHeaders, topic: Ints, sizes: Sizes | int, bounds: list[int]
 ) -> tuple[npt.NDArray[np.uint8], Sizes, Sizes]:
     """Arrays of topics with everything in them but their records, the place of each record, the place of each array."""
     first = np.empty(len(topic), np.bool_)  # of its topic
@@ -127,8 +127,8 @@ def _laid_out(
     first[bounds[:-1]] = True
     begins = np.flatnonzero(first)
     counts = np.diff(begins, append=len(topic))
-    headings = headings.take(topic[begins])
-    opening = headings.size + _uvarint_sizes(counts + 1)
+    headers = headers.take(topic[begins])
+    opening = headers.size + _uvarint_sizes(counts + 1)
     heads = np.searchsorted(begins, bounds)  # the first topic of each array, and the end of all
     topics = np.diff(heads)
     leads = _uvarint_sizes(topics + 1)
@@ -149,8 +149,8 @@ def _laid_out(
 
     out = np.empty(int(closings[-1]) + len(NO_TAGS), np.uint8)
     _put_uvarints(out, starts, topics + 1)
-    _put_headings(out, openings, headings)
-    _put_uvarints(out, openings + headings.size, counts + 1)
+    _put_headers(out, openings, headers)
+    _put_uvarints(out, openings + headers.size, counts + 1)
     out[closings] = np.frombuffer(NO_TAGS, np.uint8)
     return out, places, starts
 
@@ -200,18 +200,18 @@ def _record(layout: Layout, lengths: tuple[int, ...]) -> _Record:
     return record, lengths
 
 
-def _put_headings(out: npt.NDArray[np.uint8], places: RowNumbers, headings: Headings) -> None:
+def _put_headers(out: npt.NDArray[np.uint8], places: RowNumbers, headers: TopicHeaders) -> None:
     """Each heading at its place: in one piece where many are of one size, byte by byte where hardly two are."""
-    sizes, begins = headings.size, headings.begin
+    sizes, begins = headers.size, headers.begin
     first = int(sizes[0])
     present = [first] if (sizes == first).all() else np.flatnonzero(np.bincount(sizes)).tolist()
-    if len(present) * _WORTH_A_GROUP > len(headings):
+    if len(present) * _WORTH_A_GROUP > len(headers):
         within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        out[within + np.repeat(places, sizes)] = headings.content[within + np.repeat(begins, sizes)]
+        out[within + np.repeat(places, sizes)] = headers.content[within + np.repeat(begins, sizes)]
         return
     for size in present:
         some = slice(None) if len(present) == 1 else np.flatnonzero(sizes == size)
-        _pieces_of(out, size)[places[some]] = _pieces_of(headings.content, size)[begins[some]]
+        _pieces_of(out, size)[places[some]] = _pieces_of(headers.content, size)[begins[some]]
 
 
 def _uvarint_sizes(values: RowNumbers) -> RowNumbers:

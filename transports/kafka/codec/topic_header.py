@@ -22,7 +22,7 @@ Content = npt.NDArray[np.uint8]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Headings:
+class TopicHeaders:
     """Headings of some topics: `content[begin[i]:begin[i] + size[i]]`."""
 
     content: Content
@@ -32,8 +32,8 @@ class Headings:
     def __len__(self) -> int:
         return len(self.size)
 
-    def take(self, which: npt.NDArray[np.int32]) -> "Headings":
-        return Headings(self.content, self.begin[which], self.size[which])
+    def take(self, which: npt.NDArray[np.int32]) -> "TopicHeaders":
+        return TopicHeaders(self.content, self.begin[which], self.size[which])
 
 
 @dataclasses.dataclass(slots=True)
@@ -41,10 +41,10 @@ class _Kept:
     """The headings of all topics of one table, as far as they were asked for."""
 
     replaced: int
-    headings: Headings
+    headers: TopicHeaders
 
 
-class HeadingsKept:
+class TopicHeaderCache:
     """Headings by topic, for as long as the table lives that numbers them. May be used by several threads."""
 
     def __init__(self, *, ids: bool) -> None:
@@ -52,7 +52,7 @@ class HeadingsKept:
         self._lock = threading.Lock()
         self._kept: weakref.WeakKeyDictionary[AllTopics, _Kept] = weakref.WeakKeyDictionary()
 
-    def of(self, topics: Sequence[TopicRef]) -> Headings:
+    def of(self, topics: Sequence[TopicRef]) -> TopicHeaders:
         """The headings of `topics`, in their order."""
         if not isinstance(topics, Topics):
             return self._made(list(topics))
@@ -60,18 +60,18 @@ class HeadingsKept:
             kept = self._kept.get(topics.all)
             if kept is None or kept.replaced != topics.all.replaced:
                 kept = self._kept[topics.all] = _Kept(topics.all.replaced, self._made([]))
-            if len(kept.headings) < len(topics.all):
-                kept.headings = _joined(kept.headings, self._made(topics.all.since(len(kept.headings))))
-            return kept.headings.take(topics.numbers)
+            if len(kept.headers) < len(topics.all):
+                kept.headers = _joined(kept.headers, self._made(topics.all.since(len(kept.headers))))
+            return kept.headers.take(topics.numbers)
 
-    def _made(self, refs: list[TopicRef]) -> Headings:
+    def _made(self, refs: list[TopicRef]) -> TopicHeaders:
         made = [string(ref.name) + ref.id if self._ids else string(ref.name) for ref in refs]
         size = np.fromiter(map(len, made), np.int64, len(made))
-        return Headings(np.frombuffer(b"".join(made), np.uint8), np.cumsum(size) - size, size)
+        return TopicHeaders(np.frombuffer(b"".join(made), np.uint8), np.cumsum(size) - size, size)
 
 
-def _joined(first: Headings, second: Headings) -> Headings:
-    return Headings(
+def _joined(first: TopicHeaders, second: TopicHeaders) -> TopicHeaders:
+    return TopicHeaders(
         np.concatenate([first.content, second.content]),
         np.concatenate([first.begin, second.begin + len(first.content)]),
         np.concatenate([first.size, second.size]),

@@ -21,7 +21,7 @@ _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 Ids = npt.NDArray[np.uint64]
 
 
-class IdsKept:
+class TopicIdCache:
     """The ids of topics, for as long as the table lives that numbers them. May be used by several threads."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ def halves(ids: bytes) -> Ids:
     return np.frombuffer(ids, np.uint64).reshape(-1, 2)
 
 
-def places_of(wanted: Ids, among: Ids) -> RowNumbers | None:
+def positions_of(wanted: Ids, among: Ids) -> RowNumbers | None:
     """Where each of `wanted` stands in `among`.
 
     None if one of them does not, or if two of `among` cannot be told apart here: somebody has to look at them one by

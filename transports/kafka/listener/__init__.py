@@ -1,6 +1,6 @@
-"""The Kafka listener: what brokers and stock tools ask of a controller, answered over Kafka's own protocol."""
+"""Kafka listener: serves the requests of brokers and Kafka's tools to a controller over Kafka's protocol."""
 
-from .served_controller import Ruled
+from .served_controller import ServedController
 from .server import KafkaListener, ListenerSettings, bound
 
-__all__ = ["KafkaListener", "ListenerSettings", "Ruled", "bound"]
+__all__ = ["KafkaListener", "ListenerSettings", "ServedController", "bound"]

@@ -1,7 +1,7 @@
 """Accepting connections on one bound socket.
 
-asyncio's own servers make a transport before anything is decided, and stop accepting for a second when descriptors run
-out. Here each connection is decided upon first, which costs some microseconds, and descriptors are made free.
+asyncio's own servers create a transport before admission is decided, and stop accepting for a second if descriptors
+run out. This acceptor decides first, which costs some microseconds, and closes idle connections to free descriptors.
 """
 
 import asyncio
@@ -12,14 +12,14 @@ from typing import Final
 
 from kactl.runtime.logs import logger
 
-from .counters import Refused, Tally
+from .counters import ListenerCounters, PeerRejected
 
 log = logger(__name__)
 
-# Connections that are accepted before the loop goes on, and how many of these are taken: some milliseconds of work.
+# Connections that are accepted in one iteration of the loop, and how many of these are served: some milliseconds.
 _BATCH: Final = 64
 _TAKEN_MAX: Final = 16
-# How long nothing is accepted when descriptors or memory ran out, and how many connections are closed for it.
+# Pause of accepting if descriptors or memory ran out, and the number of connections that are closed then.
 _PAUSE_S: Final = 0.05
 _MAKE_ROOM: Final = 16
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -29,9 +29,9 @@ class Acceptor:
     """Accepts until closed.
 
     Args:
-        bound: a listening socket; closed with this.
-        take: called with each connection and the address of its peer; raises Refused to have it closed.
-        make_room: closes up to so many connections; returns how many.
+        bound: a listening socket; `close` closes it.
+        take: called with each connection and the address of its peer; raises Refused to reject it.
+        make_room: closes up to that many connections, and returns how many it closed.
     """
 
     def __init__(
@@ -40,12 +40,12 @@ class Acceptor:
         *,
         take: Callable[[socket.socket, str], None],
         make_room: Callable[[int], int],
-        tally: Tally,
+        counters: ListenerCounters,
     ) -> None:
         self._bound = bound
         self._take = take
         self._make_room = make_room
-        self._tally = tally
+        self._counters = counters
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
         bound.setblocking(False)
@@ -80,12 +80,12 @@ class Acceptor:
             try:
                 self._take(connection, host)
                 taken += 1
-            except Refused as refused:
+            except PeerRejected as rejected:
                 connection.close()
-                self._tally.refuse(refused, f"{host}:{address[1]}")
+                self._counters.reject(rejected, f"{host}:{address[1]}")
 
     def _exhausted(self, error: OSError) -> None:
-        """Accept nothing for a moment: the socket stays readable, and the loop would try again at once."""
+        """Pause accepting: the socket stays readable, and the loop would retry at once."""
         self._loop.remove_reader(self._bound.fileno())
         self._pause = self._loop.call_later(_PAUSE_S, self._resume)
         if error.errno not in _EXHAUSTED:
@@ -93,8 +93,10 @@ class Acceptor:
             return
         closed = self._make_room(_MAKE_ROOM)
         host, port = self._bound.getsockname()[:2]
-        self._tally.refuse(
-            Refused("descriptors", f"{error.strerror}: raise the limit of open files, or lower kafka.max-connections"),
+        self._counters.reject(
+            PeerRejected(
+                "descriptors", f"{error.strerror}: raise the limit of open files, or lower kafka.max-connections"
+            ),
             f"the listener at {host}:{port}",
-            what=f"{closed} idle connections are closed",
+            action=f"{closed} idle connections are closed",
         )

@@ -1,4 +1,4 @@
-"""Admission of connections: which are taken, and which are closed for them.
+"""Admission of connections, and eviction of others at a limit.
 
                ┌── general part ──────────────────┬─ reserved ─┐
     clients    │ at most n of one address         │            │
@@ -6,11 +6,11 @@
     brokers    │ at most BROKER_CONNECTIONS_MAX of one broker   │   identified
                └──────────────────────────────────┴────────────┘
 
-At a limit a new connection takes the place of another. A client takes that of the client that has waited longest for
-a request, and for GRACE_S at least; of one that has never completed a request before others. A candidate takes the
-place of a client, or of the oldest candidate of its address: a broker sends what identifies it within milliseconds,
-and is among the youngest then. A connection whose request the controller has, or that is identified, is never closed
-for another. Addresses that are no broker's have a limit to how often they connect.
+At a limit a new connection replaces another. A client replaces the client that has been idle for the longest time, at
+least for GRACE_S; clients that have never completed a request come first. A candidate replaces a client, or the oldest
+candidate of its address: a broker sends the request that identifies it within milliseconds, and is then among the
+youngest. An identified connection, or one with a request in progress, is never replaced. Addresses that are not a
+broker's have a rate limit for new connections.
 """
 
 import ipaddress
@@ -18,30 +18,30 @@ import time
 from collections.abc import Callable, Container
 from typing import Final
 
-from .counters import Refused
+from .counters import PeerRejected
 from .limits import Limits
 
-# Of all connections, a tenth is kept for brokers, or this many for each of them, but at most half. A broker has one
-# each for ISRs, forwarded requests and its shutdown, and old ones while it reconnects.
+# A tenth of all connections is reserved for brokers, or this many for each broker, but at most half. A broker has one
+# connection each for ISRs, forwarded requests and its shutdown, and old ones while it reconnects.
 _RESERVED_PART: Final = 10
 RESERVED_PER_BROKER: Final = 8
-# More identified connections of one broker count as unidentified, the oldest first.
+# Further identified connections of one broker become unidentified, the oldest first.
 BROKER_CONNECTIONS_MAX: Final = 16
-# A client that has connected sends at once; a second later its place is another's.
+# A client sends its first request at once; after a second its connection may be replaced.
 GRACE_S: Final = 1.0
 # Unidentified connections of one broker's address, as a part of all. A process there that connects without pause
 # replaces all of them only after so many attempts, of which the acceptor takes a few in each turn of the loop.
 _CANDIDATES_PART: Final = 4
-# Connections that an address which is no broker's may open in a second, and at once besides. Tools open one or two.
+# Connections that an address that is not a broker's may open in a second, after a burst. Tools open one or two.
 RATE_MAX_S: Final = 50
-# Addresses whose rate is known; one that is forgotten may connect as a new one.
+# Addresses with a known rate; an evicted address counts as a new one.
 _RATES_MAX: Final = 10_000
-# IPv6 networks are handed out as /64: an address of it is free.
+# IPv6 networks are assigned as /64: a peer can use any address of its network.
 _IPV6_PREFIX: Final = 64
 
 
 def group_of(address: str) -> str:
-    """What counts as one address: itself, or its network in IPv6."""
+    """Returns the unit that counts as one address: the address itself, or its network in IPv6."""
     if ":" not in address:
         return address
     try:
@@ -54,13 +54,13 @@ class Slot:
     """The place of one connection.
 
     Attributes:
-        address: of the peer; `group` is what it counts under.
-        is_candidate: whether that is a broker's address.
-        broker: the broker that it is identified as.
-        is_seasoned: whether a request was answered on it.
-        is_serving: whether a request is in hand.
-        since_s: when it began to wait.
-        is_evicted: whether it was closed for another.
+        address: the peer's address; `group` is its `group_of`.
+        is_candidate: whether the address is a broker's.
+        broker: the broker that the connection is identified as.
+        is_proven: whether the connection has completed a request.
+        is_serving: whether a request is in progress.
+        since_s: the time since which the connection is idle.
+        is_evicted: whether it was closed for another connection.
         close: closes the connection; called at most once.
     """
 
@@ -69,7 +69,7 @@ class Slot:
         self.group = group_of(address)
         self.is_candidate = is_candidate
         self.broker: int | None = None
-        self.is_seasoned = False
+        self.is_proven = False
         self.is_serving = False
         self.is_evicted = False
         self.since_s = now_s
@@ -77,22 +77,22 @@ class Slot:
 
 
 class _Waiting:
-    """Slots that wait for a request, the longest first; those that never completed one before the others."""
+    """Idle slots in the order of their idle time; those that have never completed a request come first."""
 
     def __init__(self) -> None:
-        self._fresh: dict[Slot, None] = {}
-        self._seasoned: dict[Slot, None] = {}
+        self._unproven: dict[Slot, None] = {}
+        self._proven: dict[Slot, None] = {}
 
     def add(self, slot: Slot) -> None:
-        (self._seasoned if slot.is_seasoned else self._fresh)[slot] = None
+        (self._proven if slot.is_proven else self._unproven)[slot] = None
 
     def discard(self, slot: Slot) -> None:
-        self._fresh.pop(slot, None)
-        self._seasoned.pop(slot, None)
+        self._unproven.pop(slot, None)
+        self._proven.pop(slot, None)
 
     def longest(self, *, before_s: float) -> Slot | None:
-        """The first one that waits since before then."""
-        for slots in (self._fresh, self._seasoned):
+        """Returns the first slot that has been idle since before then."""
+        for slots in (self._unproven, self._proven):
             slot = next(iter(slots), None)
             if slot is not None and slot.since_s <= before_s:
                 return slot
@@ -107,19 +107,19 @@ class _Group:
         self.waiting = _Waiting()
 
     def oldest(self) -> Slot | None:
-        """The oldest one whose request is not in the controller's hands."""
+        """Returns the oldest slot without a request in progress."""
         return next((slot for slot in self.slots if not slot.is_serving), None)
 
 
 class _Rates:
-    """How many connections each address may open at once; they grow by RATE_MAX_S up to `burst`."""
+    """Token buckets: each address may open `burst` connections, and regains RATE_MAX_S a second."""
 
     def __init__(self, burst: int) -> None:
         self._burst = burst
         self._left: dict[str, tuple[float, float]] = {}
 
     def take(self, group: str, now_s: float) -> bool:
-        """Whether it may open one more."""
+        """Take a token. Returns False if the address has none left."""
         left, then_s = self._left.pop(group, (float(self._burst), now_s))
         left = min(float(self._burst), left + (now_s - then_s) * RATE_MAX_S)
         if len(self._left) >= _RATES_MAX:
@@ -129,13 +129,13 @@ class _Rates:
 
 
 class Admission:
-    """Decides about connections; closes them through their slots.
+    """Admits connections, and closes others through their slots.
 
     Args:
-        connections_max: of all, by configuration or by the number of descriptors.
+        connections_max: the limit of all connections, from the configuration or the number of descriptors.
         broker_addresses: contains the addresses of registered brokers.
-        brokers: how many are registered.
-        clock: in seconds.
+        brokers: returns the number of registered brokers.
+        clock: returns the time in seconds.
     """
 
     def __init__(
@@ -171,14 +171,14 @@ class Admission:
 
     @property
     def reserved(self) -> int:
-        """How many of all connections clients cannot have."""
+        """The number of connections that are reserved for brokers."""
         return min(self._max // 2, max(self._max // _RESERVED_PART, RESERVED_PER_BROKER * self._brokers()))
 
     def admit(self, address: str) -> Slot:
-        """A slot for a new connection, which waits for its first request.
+        """Admit a connection. Returns its slot, idle until the first request.
 
         Raises:
-            Refused: there is none; close it.
+            Refused: it is not admitted; close it.
         """
         now_s = self._clock()
         slot = Slot(address, is_candidate=address in self._broker_addresses, now_s=now_s)
@@ -192,21 +192,21 @@ class Admission:
         return slot
 
     def serve(self, slot: Slot) -> None:
-        """The controller, or a broker, has a request: the connection is not closed for another until it waits again."""
+        """Mark a request as in progress: the connection is not replaced until `wait` is called."""
         if slot in self._slots:
             slot.is_serving = True
             self._stop_waiting(slot)
 
     def wait(self, slot: Slot) -> None:
-        """The request was answered."""
+        """Mark the connection as idle, after its request is complete."""
         if slot in self._slots:
-            slot.is_seasoned = True
+            slot.is_proven = True
             slot.is_serving = False
             slot.since_s = self._clock()
             self._wait(slot)
 
     def identify(self, slot: Slot, broker: int) -> None:
-        """The connection is that broker's. If it has too many, its oldest becomes a candidate again."""
+        """Identify the connection as a broker's. If the broker has too many, its oldest becomes a candidate again."""
         if slot not in self._slots:
             return
         self.forget(slot)
@@ -219,7 +219,7 @@ class Admission:
             self.forget(next(iter(of_broker)))
 
     def forget(self, slot: Slot) -> None:
-        """The connection is not identified any more."""
+        """Remove the identification of a connection."""
         if slot.broker is None or slot not in self._slots:
             return
         self._leave_broker(slot)
@@ -227,7 +227,7 @@ class Admission:
         self._wait(slot)
 
     def leave(self, slot: Slot) -> None:
-        """The connection and its descriptor are gone."""
+        """Remove a connection after its descriptor is closed."""
         if slot not in self._slots:
             return
         self._slots.discard(slot)
@@ -238,7 +238,7 @@ class Admission:
             self._count_out(slot)
 
     def make_room(self, count: int) -> int:
-        """Close up to that many connections of clients that wait, for their descriptors; returns how many."""
+        """Close up to `count` idle connections to free their descriptors. Returns the number closed."""
         closed = 0
         while closed < count:
             slot = self._clients.longest(before_s=self._clock()) or self._candidates.longest(before_s=self._clock())
@@ -260,7 +260,7 @@ class Admission:
     def _admit_client(self, slot: Slot, now_s: float) -> None:
         group = self._groups.get(slot.group)
         if not self._rates.take(slot.group, now_s):
-            raise Refused(
+            raise PeerRejected(
                 "connection_rate",
                 f"{slot.group} opens more than {RATE_MAX_S} connections a second: keep connections open",
             )
@@ -274,13 +274,13 @@ class Admission:
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------------
 
-    def _replace(self, victim: Slot | None, full: Refused) -> None:
+    def _replace(self, victim: Slot | None, full: PeerRejected) -> None:
         if victim is None:
             raise full
         self._close(victim)
 
     def _close(self, slot: Slot) -> None:
-        """It leaves at once: its descriptor is free before the next is accepted, or nearly."""
+        """Evict a slot. It is removed at once, since its descriptor is closed almost before the next accept."""
         self.leave(slot)
         slot.is_evicted = True
         slot.close()
@@ -316,16 +316,16 @@ class Admission:
             del self._identified[slot.broker]
         slot.broker = None
 
-    def _full(self) -> Refused:
-        return Refused(
+    def _full(self) -> PeerRejected:
+        return PeerRejected(
             "connections",
-            f"{len(self._slots)} are connected, at most {self._max} may be and {self.reserved} of these are kept for "
-            "brokers: close connections, or raise kafka.max-connections",
+            f"{len(self._slots)} connections are open, at most {self._max} are allowed and {self.reserved} of these "
+            "are reserved for brokers: close connections, or raise kafka.max-connections",
         )
 
-    def _full_of(self, group: str, limit: int) -> Refused:
-        return Refused(
+    def _full_of(self, group: str, limit: int) -> PeerRejected:
+        return PeerRejected(
             "connections_per_address",
-            f"{limit} connections of {group} are open, and no more of one address are taken: close "
+            f"{limit} connections of {group} are open, the limit of one address: close "
             "some, or raise kafka.max-connections-per-ip",
         )

@@ -1,4 +1,4 @@
-"""One kind of request, and the fields that most answers have."""
+"""The definition of a request type, and the fields that most responses have."""
 
 from typing import Final, NamedTuple
 
@@ -9,12 +9,12 @@ THROTTLE: Final = Field("throttle_time_ms", INT32)
 
 
 class Api(NamedTuple):
-    """One kind of request.
+    """Definition of a request type.
 
     Attributes:
-        key: its number in the protocol.
-        name: the protocol's.
-        version_max: all from 0 to this are understood.
+        key: the protocol's api key.
+        name: the protocol's name.
+        version_max: versions 0 to this one are supported.
     """
 
     key: int

@@ -1,4 +1,4 @@
-"""Requests by number: which are refused, and which are a broker's to answer as long as one lives.
+"""Api keys of the protocol: those that are rejected, and those that are relayed to a broker if one is registered.
 
 Source: the protocol's message definitions, as of Kafka 3.9.
 """
@@ -23,15 +23,15 @@ ALTER_PARTITION: Final = 56
 UPDATE_FEATURES: Final = 57
 ALLOCATE_PRODUCER_IDS: Final = 67
 
-# What a controller, a Raft voter or another broker would say to a broker; and Produce, which may want no answer at
-# all and goes to leaders. Whoever sends these takes us for something that we are not.
-REFUSED: Final = frozenset(
+# Requests that a controller, a Raft voter or a broker sends to brokers; and Produce, which goes to leaders and may have
+# no response. A peer that sends these mistakes kactl for a broker.
+REJECTED: Final = frozenset(
     {
         PRODUCE,
         LEADER_AND_ISR,
         STOP_REPLICA,
         UPDATE_METADATA,
-        17,  # SaslHandshake: nobody is authenticated here
+        17,  # SaslHandshake: this listener does not authenticate clients
         27,  # WriteTxnMarkers
         36,  # SaslAuthenticate
         52,  # Vote
@@ -44,8 +44,8 @@ REFUSED: Final = frozenset(
         64,  # UnregisterBroker
     }
 )
-# No request has a number above this one; what comes with another is garbage.
+# No request has a higher key; a frame with one is not a Kafka request.
 API_KEY_MAX: Final = 100
 
-# Answered by a broker wherever one lives; see `own_answers`.
-RELAYED_FIRST: Final = frozenset({METADATA, API_VERSIONS})
+# Relayed to a broker if one is registered; otherwise handled by `discovery_handlers`.
+RELAY_FIRST: Final = frozenset({METADATA, API_VERSIONS})

@@ -1,4 +1,4 @@
-"""The requests that are answered here. What is not in the table is relayed to a broker, or refused."""
+"""Table of the request types that the listener handles. Other requests are relayed to a broker, or rejected."""
 
 from typing import Final
 

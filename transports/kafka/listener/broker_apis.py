@@ -1,4 +1,4 @@
-"""What brokers ask: its fields, version by version.
+"""Schemas of the requests that brokers send, for all supported versions.
 
 Source: the protocol's message definitions, as of Kafka 3.9.
 """

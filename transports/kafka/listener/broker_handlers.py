@@ -1,4 +1,4 @@
-"""What brokers ask of their controller.
+"""Handlers of the requests that brokers send to their controller.
 
 Source: the classic controller's handling of ControlledShutdown, AlterPartition and AllocateProducerIds.
 """
@@ -19,114 +19,116 @@ from kactl.messages.broker import (
 from kactl.model import NO_EPOCH, NO_LEADER, TopicRef
 
 from .api_keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION, CONTROLLED_SHUTDOWN
-from .responses import Answer, said
+from .responses import Handler, error_of
 from .schema import Values
-from .served_controller import Ruled
+from .served_controller import ServedController
 
 _RECOVERING: Final = 1
-# Of one event. The controller takes some 20 microseconds for each proposal, and nothing else happens meanwhile.
+# Proposals in one event. The controller needs about 20 microseconds for each, and does nothing else meanwhile.
 PROPOSALS_MAX: Final = 1000
 
 
-class BrokerAnswers:
-    """See the module."""
+class BrokerHandlers:
+    """Handlers of ControlledShutdown, AlterPartition and AllocateProducerIds."""
 
-    def __init__(self, ruled: Ruled) -> None:
-        self._ruled = ruled
+    def __init__(self, controller: ServedController) -> None:
+        self._controller = controller
 
-    def answers(self) -> dict[int, Answer]:
+    def handlers(self) -> dict[int, Handler]:
         return {
             CONTROLLED_SHUTDOWN: self.on_controlled_shutdown,
             ALTER_PARTITION: self.on_alter_partition,
             ALLOCATE_PRODUCER_IDS: self.on_allocate_producer_ids,
         }
 
-    async def on_controlled_shutdown(self, asked: dict[str, Any], version: int) -> Values:
-        """Not the controller is STALE_CONTROLLER_EPOCH here: a broker looks for the controller again then."""
+    async def on_controlled_shutdown(self, request: dict[str, Any], version: int) -> Values:
+        """Return STALE_CONTROLLER_EPOCH if this instance is not active: the broker then looks the controller up."""
         try:
-            remaining = await self._ruled.ask(ControlledShutdownRequested(asked["broker_id"], asked["broker_epoch"]))
+            remaining = await self._controller.ask(
+                ControlledShutdownRequested(request["broker_id"], request["broker_epoch"])
+            )
         except NotController:
             return {"error_code": ErrorCode.STALE_CONTROLLER_EPOCH}
         except Exception as error:
-            return {"error_code": said(error)[0]}
+            return {"error_code": error_of(error)[0]}
         return {
             "remaining_partitions": [
                 {"topic_name": name.topic, "partition_index": name.partition} for name in remaining
             ]
         }
 
-    async def on_allocate_producer_ids(self, asked: dict[str, Any], version: int) -> Values:
+    async def on_allocate_producer_ids(self, request: dict[str, Any], version: int) -> Values:
         try:
-            block = await self._ruled.ask(ProducerIdsRequested(asked["broker_id"], asked["broker_epoch"]))
+            block = await self._controller.ask(ProducerIdsRequested(request["broker_id"], request["broker_epoch"]))
         except Exception as error:
-            return {"error_code": said(error)[0]}
+            return {"error_code": error_of(error)[0]}
         return {"producer_id_start": block.first, "producer_id_len": block.length}
 
-    async def on_alter_partition(self, asked: dict[str, Any], version: int) -> Values:
-        """Hand in proposals PROPOSALS_MAX at a time: the controller handles one event without a pause.
+    async def on_alter_partition(self, request: dict[str, Any], version: int) -> Values:
+        """Send the proposals PROPOSALS_MAX at a time, because the controller handles one event without a pause.
 
-        An error before anything was handled is the answer's own; later ones are those of the proposals that are left,
-        which the broker sends again.
+        An error before the first result is the error of the whole response. A later one is the error of each remaining
+        proposal, which the broker sends again.
         """
         topics: list[dict[str, Any]] = []
-        proposals = _proposals(asked)
+        proposals = _proposals(request)
         error: ErrorCode | None = None
         while True:
-            some = tuple(itertools.islice(proposals, PROPOSALS_MAX))
-            if not some and topics:
+            chunk = tuple(itertools.islice(proposals, PROPOSALS_MAX))
+            if not chunk and topics:
                 break
             if error is None:
-                request = AlterPartitionRequested(asked["broker_id"], asked["broker_epoch"], some, version=version)
+                event = AlterPartitionRequested(request["broker_id"], request["broker_epoch"], chunk, version=version)
                 try:
-                    results = await self._ruled.ask(request)
+                    results = await self._controller.ask(event)
                 except Exception as failed:
-                    error = said(failed)[0]
+                    error = error_of(failed)[0]
                     if not topics:
                         return {"error_code": error}
             if error is not None:
-                results = [IsrResult(each.topic, each.partition, error) for each in some]
+                results = [IsrResult(proposal.topic, proposal.partition, error) for proposal in chunk]
                 await asyncio.sleep(0)
             _add(topics, results)
-            if len(some) < PROPOSALS_MAX:
+            if len(chunk) < PROPOSALS_MAX:
                 break
         return {"topics": topics}
 
 
-def _proposals(asked: dict[str, Any]) -> Iterator[IsrProposal]:
-    """The proposals, in order. They are taken out of the request, so that it is not freed all at once."""
-    for topic in asked["topics"]:
+def _proposals(request: dict[str, Any]) -> Iterator[IsrProposal]:
+    """Yields the proposals, in order. They are removed from the request, so that it is not freed all at once."""
+    for topic in request["topics"]:
         ref = TopicRef(topic["topic_name"], topic["topic_id"])
         partitions = topic["partitions"]
         partitions.reverse()
         while partitions:
-            each = partitions.pop()
-            # Broker epochs come with the newest version. Kafka's brokers with ZooKeeper send NO_EPOCH for all.
-            members = each["new_isr_with_epochs"]
+            partition = partitions.pop()
+            # Only the newest version has broker epochs. Kafka's brokers with ZooKeeper send NO_EPOCH for all members.
+            members = partition["new_isr_with_epochs"]
             epochs = tuple(member["broker_epoch"] for member in members)
             yield IsrProposal(
                 ref,
-                each["partition_index"],
-                each["leader_epoch"],
-                tuple(each["new_isr"] or [member["broker_id"] for member in members]),
-                each["partition_epoch"],
-                each["leader_recovery_state"],  # a number that no state has is refused by the controller
+                partition["partition_index"],
+                partition["leader_epoch"],
+                tuple(partition["new_isr"] or [member["broker_id"] for member in members]),
+                partition["partition_epoch"],
+                partition["leader_recovery_state"],  # the controller rejects an invalid state
                 () if all(epoch == NO_EPOCH for epoch in epochs) else epochs,
             )
 
 
 def _add(topics: list[dict[str, Any]], results: list[IsrResult]) -> None:
-    """Add results to an answer, those of one topic that follow each other together."""
-    for topic, of_topic in itertools.groupby(results, lambda each: each.topic):
-        answered = topics[-1] if topics else None
-        if answered is None or (answered["topic_name"], answered["topic_id"]) != (topic.name, topic.id):
-            answered = {"topic_name": topic.name, "topic_id": topic.id, "partitions": []}
-            topics.append(answered)
-        answered["partitions"] += map(_altered, of_topic)
+    """Add results to a response; adjacent results of one topic share one entry."""
+    for topic, of_topic in itertools.groupby(results, lambda result: result.topic):
+        entry = topics[-1] if topics else None
+        if entry is None or (entry["topic_name"], entry["topic_id"]) != (topic.name, topic.id):
+            entry = {"topic_name": topic.name, "topic_id": topic.id, "partitions": []}
+            topics.append(entry)
+        entry["partitions"] += map(_altered, of_topic)
 
 
 def _altered(result: IsrResult) -> dict[str, Any]:
-    now = result.leadership
-    if now is None or result.error is not ErrorCode.NONE:
+    leadership = result.leadership
+    if leadership is None or result.error is not ErrorCode.NONE:
         return {
             "partition_index": result.partition,
             "error_code": result.error,
@@ -137,9 +139,9 @@ def _altered(result: IsrResult) -> dict[str, Any]:
         }
     return {
         "partition_index": result.partition,
-        "leader_id": now.leader,
-        "leader_epoch": now.leader_epoch,
-        "isr": now.isr,
-        "leader_recovery_state": _RECOVERING if now.recovering else 0,
-        "partition_epoch": now.partition_epoch,
+        "leader_id": leadership.leader,
+        "leader_epoch": leadership.leader_epoch,
+        "isr": leadership.isr,
+        "leader_recovery_state": _RECOVERING if leadership.recovering else 0,
+        "partition_epoch": leadership.partition_epoch,
     }

@@ -1,4 +1,4 @@
-"""The requests about configs that may be about us: a broker's to answer, unless the broker that they name is kactl.
+"""Schemas of the requests about configs. They are relayed to a broker, unless they concern kactl itself.
 
 Source: the protocol's message definitions, as of Kafka 3.9.
 """

@@ -1,7 +1,7 @@
-"""The configs of a broker, asked of us because brokers list us as one of them.
+"""Handlers of requests about kactl's own configs, which tools send because brokers list kactl as one of them.
 
-Tools go through the whole list. A tool that lifts throttles at the end of a reassignment lifts them from everybody, and
-fails if somebody refuses; we host no replica, so there is nothing to throttle, and no is not what it has to hear.
+Tools go through the whole list of brokers. A tool that removes throttles at the end of a reassignment removes them from
+every broker, and fails if one rejects the request. kactl hosts no replica, so it accepts throttles and ignores them.
 """
 
 from typing import Any, Final
@@ -9,13 +9,13 @@ from typing import Any, Final
 from kactl.errors import ErrorCode
 
 from .config_apis import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
-from .responses import Answer, result
+from .responses import Handler, result
 from .schema import Values
 
-# Of resources, as the protocol numbers them.
+# Resource types of the protocol.
 _BROKER: Final = 4
 _BROKER_LOGGER: Final = 8
-# Set and lifted by reassignments. What they limit is done by replicas.
+# Set and removed by reassignments; they limit the work of replicas.
 _THROTTLES: Final = frozenset(
     {
         "leader.replication.throttled.rate",
@@ -25,37 +25,41 @@ _THROTTLES: Final = frozenset(
 )
 
 
-class OwnConfigs:
-    """See the module.
+class ConfigHandlers:
+    """Handlers of DescribeConfigs, AlterConfigs and IncrementalAlterConfigs.
 
     Args:
-        node_id: ours.
+        node_id: the id under which brokers list this kactl instance.
     """
 
     def __init__(self, node_id: int) -> None:
         self._name = str(node_id)
 
-    def answers(self) -> dict[int, Answer]:
+    def handlers(self) -> dict[int, Handler]:
         return {
             DESCRIBE_CONFIGS: self.on_describe,
             ALTER_CONFIGS: self.on_alter,
             INCREMENTAL_ALTER_CONFIGS: self.on_alter,
         }
 
-    def asked_for(self, asked: dict[str, Any]) -> bool:
-        """Whether a request is about us and nobody else; any other is a broker's to answer or refuse."""
-        resources = asked["resources"]
+    def concerns_only_kactl(self, request: dict[str, Any]) -> bool:
+        """Returns whether a request concerns only kactl; any other request is relayed to a broker."""
+        resources = request["resources"]
         return bool(resources) and all(
-            each["resource_type"] in (_BROKER, _BROKER_LOGGER) and each["resource_name"] == self._name
-            for each in resources
+            resource["resource_type"] in (_BROKER, _BROKER_LOGGER) and resource["resource_name"] == self._name
+            for resource in resources
         )
 
-    async def on_describe(self, asked: dict[str, Any], version: int) -> Values:
-        """No configs: what ours are is said by another file, and read by another API."""
-        return {"results": [{**_of(each), **result(ErrorCode.NONE, ""), "configs": []} for each in asked["resources"]]}
+    async def on_describe(self, request: dict[str, Any], version: int) -> Values:
+        """Return no configs: kactl has its own configuration file and admin API."""
+        return {
+            "results": [
+                {**_id(resource), **result(ErrorCode.NONE, ""), "configs": []} for resource in request["resources"]
+            ]
+        }
 
-    async def on_alter(self, asked: dict[str, Any], version: int) -> Values:
-        return {"responses": [{**_of(each), **self._altered(each)} for each in asked["resources"]]}
+    async def on_alter(self, request: dict[str, Any], version: int) -> Values:
+        return {"responses": [{**_id(resource), **self._altered(resource)} for resource in request["resources"]]}
 
     def _altered(self, resource: dict[str, Any]) -> dict[str, Any]:
         others = sorted({config["name"] for config in resource["configs"]} - _THROTTLES)
@@ -64,9 +68,9 @@ class OwnConfigs:
         return result(
             ErrorCode.INVALID_CONFIG,
             f"{self._name} is a controller without replicas, and has no config {', '.join(others)}: "
-            "name the brokers that are to have it",
+            "name the brokers that the config is for",
         )
 
 
-def _of(resource: dict[str, Any]) -> dict[str, Any]:
+def _id(resource: dict[str, Any]) -> dict[str, Any]:
     return {"resource_type": resource["resource_type"], "resource_name": resource["resource_name"]}

@@ -1,4 +1,6 @@
-"""Counters of the listener, and its log of refusals: every refusal is counted, one of a kind is logged now and then."""
+"""Counters of the listener, and its log of rejections: every rejection is counted, and one of each kind is logged at
+intervals.
+"""
 
 import time
 from collections import Counter
@@ -10,16 +12,16 @@ from kactl.telemetry.metrics import Reading
 
 log = logger(__name__)
 
-# A peer that is refused a thousand times a second must not fill a disk: of each kind, one line in this time.
+# Interval between two log lines of one kind: a peer that is rejected 1,000 times a second must not fill a disk.
 LOG_PAUSE_S: Final = 10.0
 
 
-class Refused(Exception):
-    """A peer sent what is not taken; its connection is closed unless the refusal could be sent as an answer.
+class PeerRejected(Exception):
+    """A connection or request is rejected; the connection is closed unless an error response was sent.
 
     Args:
-        kind: under which it is counted.
-        reason: a sentence's end, after the peer's address.
+        kind: the kind under which the rejection is counted.
+        reason: the reason; the log line puts the peer's address in front.
     """
 
     def __init__(self, kind: str, reason: str) -> None:
@@ -27,43 +29,43 @@ class Refused(Exception):
         self.kind = kind
 
 
-class Tally:
+class ListenerCounters:
     """Counters of one listener, for all of its addresses.
 
     Attributes:
-        requests: how many were answered or relayed, by name.
-        refused: how many connections and requests were refused, by kind.
-        connections: how many are open; `identified` of them are brokers'.
-        reserved: how many bytes of memory are reserved for requests, by the kind of peer.
+        requests: number of requests handled or relayed, by name.
+        rejected: number of rejected connections and requests, by kind.
+        connections: number of open connections; `identified` of them belong to brokers.
+        reserved: returns the bytes of memory reserved for requests, by the kind of peer.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self.requests: Counter[str] = Counter()
-        self.refused: Counter[str] = Counter()
+        self.rejected: Counter[str] = Counter()
         self.connections = 0
         self.identified = 0
         self.reserved: Callable[[], Mapping[str, int]] = dict
         self._now_s = now_s
         self._logged: dict[str, tuple[float, int]] = {}
 
-    def refuse(self, refused: Refused, peer: str, *, what: str = "the connection is closed") -> None:
-        """Count a refusal; log the first of its kind, then one in LOG_PAUSE_S with how many there were since."""
-        kind = refused.kind
-        self.refused[kind] += 1
-        count, now_s = self.refused[kind], self._now_s()
+    def reject(self, rejected: PeerRejected, peer: str, *, action: str = "the connection is closed") -> None:
+        """Count a rejection; log the first of its kind, then one in LOG_PAUSE_S with the number of those not logged."""
+        kind = rejected.kind
+        self.rejected[kind] += 1
+        count, now_s = self.rejected[kind], self._now_s()
         logged_s, logged_count = self._logged.get(kind, (now_s - LOG_PAUSE_S, 0))
         if now_s - logged_s < LOG_PAUSE_S:
             return
         self._logged[kind] = (now_s, count)
-        silent = count - logged_count - 1
-        more = f" ({silent} more of the kind since the last time)" if silent else ""
-        log.warning("%s: %s; %s%s", peer, refused, what, more)
+        unlogged = count - logged_count - 1
+        more = f" ({unlogged} more of this kind since the last message)" if unlogged else ""
+        log.warning("%s: %s; %s%s", peer, rejected, action, more)
 
     def readings(self) -> dict[str, Reading]:
-        """For `kactl.telemetry.metrics`."""
+        """Returns the readings for `kactl.telemetry.metrics`."""
         return {
             "kactl.listener.request.count": _by("rpc.method", self.requests),
-            "kactl.listener.refused.count": _by("error.type", self.refused),
+            "kactl.listener.refused.count": _by("error.type", self.rejected),
             "kactl.listener.connections": lambda: [
                 (self.connections - self.identified, {"kactl.peer.kind": "client"}),
                 (self.identified, {"kactl.peer.kind": "broker"}),

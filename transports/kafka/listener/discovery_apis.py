@@ -1,4 +1,4 @@
-"""What everybody asks first: who understands what, and who is there; its fields, version by version.
+"""Schemas of ApiVersions and Metadata, which every client sends first, for all supported versions.
 
 Source: the protocol's message definitions, as of Kafka 3.9.
 """
@@ -9,7 +9,7 @@ from .api import Api
 from .api_keys import API_VERSIONS, METADATA
 from .schema import BOOL, INT16, INT32, STRING, UUID, Array, Field, Message
 
-# Its answer has a header without tagged fields in every version, and is in version 0 where the version is unknown.
+# The response header has no tagged fields in any version. The response to an unknown version has version 0.
 API_VERSIONS_API: Final = Api(
     API_VERSIONS,
     "ApiVersions",
@@ -65,7 +65,7 @@ METADATA_API: Final = Api(
                     Field("name", STRING, nullable=12),
                     Field("topic_id", UUID, since=10),
                     Field("is_internal", BOOL, since=1),
-                    # Empty in every answer of ours; so what each partition would hold is not told here.
+                    # Always empty in responses of kactl, so the fields of a partition are not declared.
                     Field("partitions", Array(INT32)),
                     Field("topic_authorized_operations", INT32, since=8, default=-(2**31)),
                 )

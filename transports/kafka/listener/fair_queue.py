@@ -1,10 +1,10 @@
-"""Turns of connections at the event loop.
+"""Fair queues of connections for CPU-bound work on the event loop.
 
-Decoding a request and encoding its answer is work that the loop cannot interrupt. Connections of one kind do it one
-after the other, in steps: between two steps, and between two connections, the loop runs everything else. So each kind
-takes one step of each turn of the loop, however many connections it has, and clients cannot keep brokers waiting.
-Among those that wait, the one that has had the fewest turns is next: a connection that sends requests without an end
-keeps only others of its like waiting.
+The loop cannot interrupt the decoding of a request or the encoding of its response. Connections of one kind do this
+work one at a time, in steps; the loop runs everything else between two steps, and between two connections. Each kind
+therefore takes one step per iteration of the loop, whatever the number of its connections, and clients cannot delay
+brokers. The waiting connection that has had the fewest turns is next: a connection that sends requests without end
+delays only others that do the same.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from .schema import Steps
 _T = TypeVar("_T")
 
 
-class Turn:
-    """The turn of one connection."""
+class StepRunner:
+    """Runs the work of the connection that has its turn."""
 
     async def steps(self, steps: Steps[_T]) -> _T:
-        """Carry out steps with the loop running in between; raises what they raise."""
+        """Run the steps; the loop runs other tasks in between. Returns their result, and raises their exceptions."""
         while True:
             try:
                 next(steps)
@@ -33,28 +33,28 @@ class Turn:
             await asyncio.sleep(0)
 
 
-class Turns:
-    """One turn at a time for each kind of connection.
+class FairQueues:
+    """One queue for each kind of connection.
 
     Args:
-        kinds: their names.
+        kinds: the names of the kinds.
     """
 
     def __init__(self, kinds: Iterable[str]) -> None:
         self._queues = {kind: _Queue() for kind in kinds}
-        self._turn = Turn()
+        self._runner = StepRunner()
 
     @contextlib.asynccontextmanager
-    async def take(self, kind: str, *, had: int) -> AsyncIterator[Turn]:
-        """Wait for a turn. The next one begins in a later turn of the loop.
+    async def take(self, kind: str, *, had: int) -> AsyncIterator[StepRunner]:
+        """Wait for a turn. The next turn begins in a later iteration of the loop.
 
         Args:
-            had: how many turns the connection has had.
+            had: the number of turns that the connection has had.
         """
         queue = self._queues[kind]
         await queue.acquire(had)
         try:
-            yield self._turn
+            yield self._runner
         finally:
             try:
                 await asyncio.sleep(0)
@@ -63,7 +63,7 @@ class Turns:
 
 
 class _Queue:
-    """A lock that goes to whoever has had it least."""
+    """A lock that is acquired by the waiter that has held it least often."""
 
     def __init__(self) -> None:
         self._is_taken = False
@@ -74,19 +74,19 @@ class _Queue:
         if not self._is_taken:
             self._is_taken = True
             return
-        mine = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (had, next(self._number), mine))
+        acquired = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (had, next(self._number), acquired))
         try:
-            await mine
+            await acquired
         except BaseException:
-            if mine.done() and not mine.cancelled():
+            if acquired.done() and not acquired.cancelled():
                 self.release()
             raise
 
     def release(self) -> None:
         while self._waiting:
-            _, _, mine = heapq.heappop(self._waiting)
-            if not mine.done():
-                mine.set_result(None)
+            _, _, acquired = heapq.heappop(self._waiting)
+            if not acquired.done():
+                acquired.set_result(None)
                 return
         self._is_taken = False

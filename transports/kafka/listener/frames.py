@@ -1,8 +1,8 @@
 """Frames of one connection: a length, then that many bytes.
 
-A frame that is answered here is read whole, into memory that was reserved before (`pools`); one that is relayed passes
-through in pieces. From its first byte on a frame must keep up with a rate, less some seconds, so that a peer cannot
-hold a connection by sending a byte now and then.
+A frame that the listener handles is read completely, into memory that was reserved before (`pools`); a relayed frame
+passes through in pieces. From its first byte on, a frame must arrive at a minimum rate, less some seconds, so that a
+peer cannot occupy a connection by sending a byte at a time.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import struct
 from collections.abc import AsyncIterator, Iterator
 from typing import Final, NamedTuple
 
-from .counters import Refused
+from .counters import PeerRejected
 from .limits import EXPANSION, FREE_SIZE, Limits
 from .pools import Share
 from .stream import PIECE_SIZE, Stream
@@ -22,7 +22,7 @@ _LENGTH: Final = struct.Struct(">i")
 
 
 class Head(NamedTuple):
-    """The beginning of a request. `left`: how many bytes of its frame are still to come."""
+    """The beginning of a request. `left` is the number of bytes of its frame that have not been read."""
 
     key: int
     version: int
@@ -31,14 +31,14 @@ class Head(NamedTuple):
 
     @property
     def raw(self) -> bytes:
-        """As it came, its length included."""
+        """The bytes as received, including the length."""
         return _LENGTH.pack(_FIXED.size + self.left) + _FIXED.pack(self.key, self.version, self.correlation_id)
 
 
 class Frames:
     """The frames of one connection.
 
-    Every method raises Refused where the frame does not come as announced or in time.
+    Every method raises PeerRejected if the frame is truncated, malformed or too slow.
     """
 
     def __init__(self, stream: Stream, limits: Limits, share: Share) -> None:
@@ -49,7 +49,7 @@ class Frames:
         self._wait_s = limits.first_timeout_s
 
     async def head(self) -> Head | None:
-        """The beginning of the next frame; None if the peer closed between two frames, or was idle for too long."""
+        """Returns the beginning of the next frame; None if the peer closed between frames, or was idle for too long."""
         try:
             async with asyncio.timeout(self._wait_s):
                 first = await self._stream.peek(1)
@@ -61,16 +61,16 @@ class Frames:
         self._deadline_s = asyncio.get_running_loop().time() + self._limits.frame_timeout_s
         (size,) = _LENGTH.unpack(await self._exactly(_LENGTH.size))
         if not _FIXED.size <= size <= self._limits.frame_size_max:
-            raise Refused(
+            raise PeerRejected(
                 "length",
-                f"a frame of {size} bytes is announced, and must have {_FIXED.size} to {self._limits.frame_size_max} "
+                f"a frame of {size} bytes is announced, and {_FIXED.size} to {self._limits.frame_size_max} are allowed "
                 "(kafka.socket-request-max-bytes)",
             )
         key, version, correlation_id = _FIXED.unpack(await self._exactly(_FIXED.size))
         return Head(key, version, correlation_id, size - _FIXED.size)
 
     async def prefix(self, head: Head, size: int) -> bytes:
-        """The next bytes of a frame, up to `size` of them, which stay to be read."""
+        """Returns up to `size` next bytes of a frame without consuming them."""
         try:
             async with asyncio.timeout_at(self._deadline_s):
                 return await self._stream.peek(min(size, head.left))
@@ -78,7 +78,7 @@ class Frames:
             raise self._slow() from None
 
     async def rest(self, head: Head) -> bytes:
-        """All of a frame that is still to come. It is reserved until the share is released."""
+        """Returns the rest of a frame. Its memory is reserved until the share is released."""
         if head.left <= FREE_SIZE:
             return await self._exactly(head.left)
         with self._own_time():
@@ -86,7 +86,7 @@ class Frames:
         return b"".join([piece async for piece in self.pieces(head)])
 
     async def pieces(self, head: Head) -> AsyncIterator[bytes]:
-        """What is still to come of a frame, as it comes."""
+        """Yields the rest of a frame in pieces, as they arrive."""
         left = head.left
         while left:
             piece = await self._some(min(left, PIECE_SIZE))
@@ -96,16 +96,16 @@ class Frames:
 
     @contextlib.contextmanager
     def _own_time(self) -> Iterator[None]:
-        """Time in which the peer is not read from; it does not count against it."""
+        """Exclude the time of this block, in which the peer is not read from, from the time of the frame."""
         loop = asyncio.get_running_loop()
-        begun_s = loop.time()
+        started_s = loop.time()
         try:
             yield
         finally:
-            self._deadline_s += loop.time() - begun_s
+            self._deadline_s += loop.time() - started_s
 
     async def _exactly(self, size: int) -> bytes:
-        """That many bytes; of a small part, so that nothing is gained by reading it in pieces."""
+        """Returns exactly that many bytes of a small part."""
         content = b""
         while len(content) < size:
             content += await self._some(size - len(content))
@@ -118,26 +118,26 @@ class Frames:
         except TimeoutError:
             raise self._slow() from None
         if not piece:
-            raise Refused("truncated", "the peer closed in the middle of a frame")
+            raise PeerRejected("truncated", "the peer closed in the middle of a frame")
         self._deadline_s += len(piece) / self._limits.frame_rate_min
         return piece
 
-    def _slow(self) -> Refused:
+    def _slow(self) -> PeerRejected:
         limits = self._limits
-        return Refused(
+        return PeerRejected(
             "slow",
-            f"a frame came more than {limits.frame_timeout_s:g} s later than at {limits.frame_rate_min} bytes a second",
+            f"a frame was more than {limits.frame_timeout_s:g} s slower than at {limits.frame_rate_min} bytes a second",
         )
 
 
 async def drained(stream: Stream, limits: Limits) -> None:
-    """Wait until a peer has taken most of what was written to it.
+    """Wait until a peer has read most of the bytes written to it.
 
     Raises:
-        Refused: it did not in time.
+        Refused: it did not do so in time.
     """
     try:
         async with asyncio.timeout(limits.write_timeout_s):
             await stream.drain()
     except TimeoutError:
-        raise Refused("slow", f"an answer was not taken for {limits.write_timeout_s:g} s") from None
+        raise PeerRejected("slow", f"a response was not read for {limits.write_timeout_s:g} s") from None

@@ -2,15 +2,14 @@
 
 A connection is identified as a broker's by two facts together:
 
-* its source address is one under which that broker is registered (the hosts of its endpoints, resolved), or is in one
-  of `kafka.broker-networks`;
-* a request on it names that broker's id with the epoch of its present registration.
+* its source address is one under which that broker is registered (the resolved hosts of its endpoints), or belongs to
+  one of `kafka.broker-networks`;
+* a request on it contains that broker's id and the epoch of its current registration.
 
-This is not authentication. A process on the address of a broker that knows the broker's epoch (the id of the
-transaction of its registration, which ZooKeeper shows to its clients) counts as that broker, and takes from what is
-kept for that broker alone: its part of the memory pool and of the connections. A process on that address which does
-not know the epoch has what clients have, and may take the place of connections from the same address that are not
-identified yet.
+This is not authentication. A process on the address of a broker that knows the broker's epoch (the transaction id of
+its registration, which ZooKeeper shows to its clients) is treated as that broker, and uses only the resources reserved
+for that broker: its part of the memory pool and of the connections. A process on that address which does not know the
+epoch has the limits of a client, and may replace connections from the same address that are not identified yet.
 """
 
 import asyncio
@@ -36,18 +35,18 @@ log = logger(__name__)
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# Requests that begin with the broker's id and epoch: the first version that has the epoch, and the first flexible one.
+# Requests that begin with the broker's id and epoch: the first version with the epoch, and the first flexible one.
 _BROKER_REQUESTS: Final = {CONTROLLED_SHUTDOWN: (2, 3), ALTER_PARTITION: (0, 0), ALLOCATE_PRODUCER_IDS: (0, 0)}
-# Client id, tagged fields, id and epoch fit in here, unless the client id is no broker's: these have some 20 bytes.
+# Client id, tagged fields, broker id and epoch fit into this size: the client id of a broker has about 20 bytes.
 PREFIX_SIZE: Final = 1024
-# How often registrations are looked at, and how long an address that a name resolved to is used.
+# Interval between two refreshes of the registrations, and the time for which a resolved address is used.
 _REFRESH_S: Final = 1.0
 _RESOLVED_S: Final = 60.0
-_LOOK_AGAIN_S: Final = 0.02
+_UPDATE_INTERVAL_S: Final = 0.02
 _RESOLVE_TIMEOUT_S: Final = 5.0
-# Threads that resolve names; a resolver that hangs must not take those of others.
+# Threads that resolve names; a resolver that hangs must not occupy the threads of other work.
 _RESOLVERS: Final = 4
-# Registrations are brokers', and a broker has a handful of endpoints: 1,000 names are 300 brokers.
+# A broker has a handful of endpoints: 1,000 names are about 300 brokers.
 _NAMES_MAX: Final = 1000
 
 
@@ -63,7 +62,7 @@ def is_broker_request(key: int) -> bool:
 
 
 def claim_of(head: Head, prefix: bytes) -> Claim | None:
-    """The broker and epoch that a request names; None if it names none, or cannot be read."""
+    """Returns the broker and epoch that a request contains; None if it contains none, or is malformed."""
     first, flexible = _BROKER_REQUESTS[head.key]
     if head.version < first:
         return None
@@ -79,7 +78,7 @@ def claim_of(head: Head, prefix: bytes) -> Claim | None:
 
 
 def plain_address(host: str) -> str:
-    """An address in its usual form, an IPv4 address in IPv6 as IPv4; anything else as it is."""
+    """Returns an address in its usual form, an IPv4-mapped IPv6 address as IPv4, and any other text unchanged."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -89,12 +88,12 @@ def plain_address(host: str) -> str:
 
 
 class BrokerAddresses:
-    """From where the registered brokers connect.
+    """The addresses from which the registered brokers connect.
 
     Args:
-        brokers: the registered ones, at each call; none while another instance is the controller.
-        networks: from which brokers connect besides the addresses that they are registered under.
-        clock: in seconds.
+        brokers: returns the registered brokers; none while another instance is active.
+        networks: networks from which brokers connect besides the addresses that they are registered under.
+        clock: returns the time in seconds.
     """
 
     def __init__(
@@ -109,47 +108,50 @@ class BrokerAddresses:
         self._live: dict[int, Broker] = {}
         self._resolved: dict[str, tuple[float, frozenset[str]]] = {}
         self._all: frozenset[str] = frozenset()
-        self._looked_s = -_LOOK_AGAIN_S
+        self._updated_s = -_UPDATE_INTERVAL_S
         self._clock = clock
         self._limiter: anyio.CapacityLimiter | None = None
 
     @property
     def count(self) -> int:
-        """How many brokers are registered, as of the last look."""
+        """The number of registered brokers, as of the last update."""
         return len(self._live)
 
     def __contains__(self, address: object) -> bool:
-        """Whether a registered broker connects from here. Networks count only while a broker is registered."""
+        """Returns whether a registered broker may connect from an address.
+
+        Networks count only while a broker is registered.
+        """
         return address in self._all or (bool(self._live) and self._in_networks(str(address)))
 
     def is_live(self, claim: Claim) -> bool:
-        """Whether that is the registration that a broker has, as of the last look."""
+        """Returns whether the claim is a broker's current registration, as of the last update."""
         broker = self._live.get(claim.broker)
         return broker is not None and broker.epoch == claim.epoch
 
     def proves(self, address: str, claim: Claim) -> bool:
-        """Whether a claim is a registered broker's, and comes from where that broker is."""
+        """Returns whether a claim is a broker's current registration, and the address is one of that broker."""
         if not self.is_live(claim):
-            # A broker that has just registered; claims that are made up do not cost a look each.
-            if self._clock() - self._looked_s >= _LOOK_AGAIN_S:
-                self.look()
+            # The broker may have just registered; the interval bounds the updates that false claims cause.
+            if self._clock() - self._updated_s >= _UPDATE_INTERVAL_S:
+                self.update()
             if not self.is_live(claim):
                 return False
         hosts = {endpoint.host for endpoint in self._live[claim.broker].endpoints}
         return any(address in self._addresses(host) for host in hosts) or self._in_networks(address)
 
-    def look(self) -> None:
-        """Take over the present registrations; names that are new count once they are resolved."""
-        self._looked_s = self._clock()
+    def update(self) -> None:
+        """Read the current registrations; new host names count once they are resolved."""
+        self._updated_s = self._clock()
         self._live = {broker.id: broker for broker in self._brokers()}
         self._all = frozenset().union(*(self._addresses(host) for host in self._hosts()))
 
     async def refresh(self) -> None:
-        """The same, and resolve what has to be. A name that cannot be resolved keeps its last addresses."""
-        self.look()
+        """Update, and resolve names that are new or expired. If that fails, the last addresses are kept."""
+        self.update()
         now_s = self._clock()
         hosts = self._hosts()
-        self._resolved = {host: found for host, found in self._resolved.items() if host in hosts}
+        self._resolved = {host: entry for host, entry in self._resolved.items() if host in hosts}
         due = [
             host
             for host in hosts
@@ -157,7 +159,7 @@ class BrokerAddresses:
         ]
         if due:
             await asyncio.gather(*map(self._resolve, due))
-            self.look()
+            self.update()
 
     async def run(self) -> None:
         """Refresh until cancelled."""
@@ -187,18 +189,20 @@ class BrokerAddresses:
     async def _resolve(self, host: str) -> None:
         if self._limiter is None:
             self._limiter = anyio.CapacityLimiter(_RESOLVERS)
-        found: frozenset[str] | None = None
+        addresses: frozenset[str] | None = None
         with anyio.move_on_after(_RESOLVE_TIMEOUT_S), contextlib.suppress(OSError, UnicodeError):
-            found = await anyio.to_thread.run_sync(_look_up, host, limiter=self._limiter, abandon_on_cancel=True)
+            addresses = await anyio.to_thread.run_sync(
+                _look_up_host, host, limiter=self._limiter, abandon_on_cancel=True
+            )
         before = self._resolved.get(host, (0.0, frozenset[str]()))[1]
-        if found is None:
+        if addresses is None:
             log.debug("the name %s of a broker cannot be resolved", host)
-        # A failure counts as long as a success: the resolver is not called at each look.
-        self._resolved[host] = (self._clock(), before if found is None else found)
+        # A failure is cached as long as a success, so that the resolver is not called at each refresh.
+        self._resolved[host] = (self._clock(), before if addresses is None else addresses)
 
 
-def _look_up(host: str) -> frozenset[str]:
-    return frozenset(plain_address(str(found[4][0])) for found in socket.getaddrinfo(host, None))
+def _look_up_host(host: str) -> frozenset[str]:
+    return frozenset(plain_address(str(info[4][0])) for info in socket.getaddrinfo(host, None))
 
 
 def _is_literal(host: str) -> bool:

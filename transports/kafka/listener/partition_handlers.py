@@ -1,6 +1,6 @@
-"""What admin tools ask about partitions and features: ElectLeaders, reassignments, UpdateFeatures.
+"""Handlers of the admin requests about partitions and features: ElectLeaders, reassignments, UpdateFeatures.
 
-Source: the classic controller's answers to them.
+Source: the classic controller's responses.
 """
 
 from collections.abc import Iterable
@@ -29,20 +29,20 @@ from .api_keys import (
     LIST_PARTITION_REASSIGNMENTS,
     UPDATE_FEATURES,
 )
-from .responses import Answer, result, said
+from .responses import Handler, error_of, result
 from .schema import Values
-from .served_controller import Ruled
+from .served_controller import ServedController
 
 _ELECTIONS: Final = {0: ElectionKind.PREFERRED, 1: ElectionKind.UNCLEAN}
 
 
-class PartitionAnswers:
-    """See the module."""
+class PartitionHandlers:
+    """Handlers of the admin requests about partitions, features and users."""
 
-    def __init__(self, ruled: Ruled) -> None:
-        self._ruled = ruled
+    def __init__(self, controller: ServedController) -> None:
+        self._controller = controller
 
-    def answers(self) -> dict[int, Answer]:
+    def handlers(self) -> dict[int, Handler]:
         return {
             ELECT_LEADERS: self.on_elect_leaders,
             ALTER_PARTITION_REASSIGNMENTS: self.on_alter_reassignments,
@@ -53,29 +53,31 @@ class PartitionAnswers:
 
     # -- elections -----------------------------------------------------------------------------------------------------
 
-    async def on_elect_leaders(self, asked: dict[str, Any], version: int) -> Values:
-        """The leaders are known when the controller answers, so that only a long queue before it can take too long.
+    async def on_elect_leaders(self, request: dict[str, Any], version: int) -> Values:
+        """Elect leaders. The controller's response contains the new leaders, so only a long queue can cause a timeout.
 
-        A client that gives no time is answered all the same: with what came of it.
+        A timeout of zero is ignored: the response contains the results.
         """
-        topics, timeout_ms = asked["topic_partitions"], asked["timeout_ms"]
+        topics, timeout_ms = request["topic_partitions"], request["timeout_ms"]
         named = None if topics is None else list(_named(topics, "topic", "partitions"))
         try:
-            kind = _ELECTIONS.get(asked["election_type"])
+            kind = _ELECTIONS.get(request["election_type"])
             if kind is None:
-                raise BadRequest("election_type", f"{asked['election_type']} is neither 0, preferred, nor 1, unclean")
+                raise BadRequest(
+                    "election_type", f"{request['election_type']} is neither 0 (preferred) nor 1 (unclean)"
+                )
             with anyio.fail_after(timeout_ms / 1000 if timeout_ms > 0 else None):
-                results: list[ElectionResult] = await self._ruled.ask(
+                results: list[ElectionResult] = await self._controller.ask(
                     ElectionRequested(kind, None if named is None else tuple(dict.fromkeys(named)))
                 )
         except Exception as error:
             failed = ActionTimedOut("the election", timeout_ms) if isinstance(error, TimeoutError) else error
-            code, message = said(failed)
-            each = result(code, message)
+            code, message = error_of(failed)
+            fields = result(code, message)
             return {
                 "error_code": code,
                 "replica_election_results": _by_topic(
-                    "partition_result", ((name, {"partition_id": name.partition, **each}) for name in named or ())
+                    "partition_result", ((name, {"partition_id": name.partition, **fields}) for name in named or ())
                 ),
             }
         return {
@@ -83,50 +85,50 @@ class PartitionAnswers:
                 "partition_result",
                 (
                     (
-                        TopicPartition(each.topic, each.partition),
-                        {"partition_id": each.partition, **result(each.error, each.message)},
+                        TopicPartition(election.topic, election.partition),
+                        {"partition_id": election.partition, **result(election.error, election.message)},
                     )
-                    for each in results
-                    if named is not None or each.error is not ErrorCode.ELECTION_NOT_NEEDED
+                    for election in results
+                    if named is not None or election.error is not ErrorCode.ELECTION_NOT_NEEDED
                 ),
             )
         }
 
     # -- reassignments -------------------------------------------------------------------------------------------------
 
-    async def on_alter_reassignments(self, asked: dict[str, Any], version: int) -> Values:
+    async def on_alter_reassignments(self, request: dict[str, Any], version: int) -> Values:
         targets = {
-            TopicPartition(topic["name"], each["partition_index"]): (
-                None if each["replicas"] is None else tuple(each["replicas"])
+            TopicPartition(topic["name"], partition["partition_index"]): (
+                None if partition["replicas"] is None else tuple(partition["replicas"])
             )
-            for topic in asked["topics"]
-            for each in topic["partitions"]
+            for topic in request["topics"]
+            for partition in topic["partitions"]
         }
         try:
-            results: list[ReassignmentResult] = await self._ruled.ask(ReassignmentRequested(targets))
+            results: list[ReassignmentResult] = await self._controller.ask(ReassignmentRequested(targets))
         except Exception as error:
-            return result(*said(error))
+            return result(*error_of(error))
         return {
             "responses": _by_topic(
                 "partitions",
                 (
                     (
-                        TopicPartition(each.topic, each.partition),
-                        {"partition_index": each.partition, **result(each.error, each.message)},
+                        TopicPartition(target.topic, target.partition),
+                        {"partition_index": target.partition, **result(target.error, target.message)},
                     )
-                    for each in results
+                    for target in results
                 ),
                 name="name",
             )
         }
 
-    async def on_list_reassignments(self, asked: dict[str, Any], version: int) -> Values:
-        topics = asked["topics"]
+    async def on_list_reassignments(self, request: dict[str, Any], version: int) -> Values:
+        topics = request["topics"]
         named = None if topics is None else tuple(_named(topics, "name", "partition_indexes"))
         try:
-            found: dict[TopicPartition, Assignment] = await self._ruled.ask(ReassignmentsListed(named))
+            reassignments: dict[TopicPartition, Assignment] = await self._controller.ask(ReassignmentsListed(named))
         except Exception as error:
-            return result(*said(error))
+            return result(*error_of(error))
         return {
             "topics": _by_topic(
                 "partitions",
@@ -135,12 +137,12 @@ class PartitionAnswers:
                         name,
                         {
                             "partition_index": name.partition,
-                            "replicas": each.replicas,
-                            "adding_replicas": each.adding,
-                            "removing_replicas": each.removing,
+                            "replicas": assignment.replicas,
+                            "adding_replicas": assignment.adding,
+                            "removing_replicas": assignment.removing,
                         },
                     )
-                    for name, each in found.items()
+                    for name, assignment in reassignments.items()
                 ),
                 name="name",
             )
@@ -148,23 +150,25 @@ class PartitionAnswers:
 
     # -- features and users --------------------------------------------------------------------------------------------
 
-    async def on_update_features(self, asked: dict[str, Any], version: int) -> Values:
+    async def on_update_features(self, request: dict[str, Any], version: int) -> Values:
         try:
-            updates = tuple(_update(each) for each in asked["feature_updates"])
-            results = await self._ruled.ask(FeatureUpdatesRequested(updates, asked["validate_only"]))
+            updates = tuple(_update(update) for update in request["feature_updates"])
+            results = await self._controller.ask(FeatureUpdatesRequested(updates, request["validate_only"]))
         except Exception as error:
-            code, message = said(error)
-            each = result(code, message)
-            return {**each, "results": [{"feature": every["feature"], **each} for every in asked["feature_updates"]]}
-        return {"results": [{"feature": each.feature, **result(each.error, each.message)} for each in results]}
+            code, message = error_of(error)
+            fields = result(code, message)
+            features = [update["feature"] for update in request["feature_updates"]]
+            return {**fields, "results": [{"feature": feature, **fields} for feature in features]}
+        return {"results": [{"feature": update.feature, **result(update.error, update.message)} for update in results]}
 
-    async def on_alter_scram(self, asked: dict[str, Any], version: int) -> Values:
-        """Passwords are not ours to keep; a broker would send the client back to us."""
-        users = dict.fromkeys(each["name"] for each in (*asked["deletions"], *asked["upsertions"]))
-        refused = result(
-            ErrorCode.UNSUPPORTED_VERSION, "kactl does not keep credentials: write them to ZooKeeper with kafka-configs"
+    async def on_alter_scram(self, request: dict[str, Any], version: int) -> Values:
+        """Reject: kactl does not store passwords. A broker would forward the request back to this listener."""
+        users = dict.fromkeys(change["name"] for change in (*request["deletions"], *request["upsertions"]))
+        rejected = result(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "kactl does not store credentials: write them to ZooKeeper with kafka-configs",
         )
-        return {"results": [{"user": user, **refused} for user in users]}
+        return {"results": [{"user": user, **rejected} for user in users]}
 
 
 def _named(topics: list[dict[str, Any]], name: str, partitions: str) -> Iterable[TopicPartition]:
@@ -172,17 +176,17 @@ def _named(topics: list[dict[str, Any]], name: str, partitions: str) -> Iterable
 
 
 def _by_topic(
-    partitions: str, said_of: Iterable[tuple[TopicPartition, dict[str, Any]]], *, name: str = "topic"
+    partitions: str, results: Iterable[tuple[TopicPartition, dict[str, Any]]], *, name: str = "topic"
 ) -> list[dict[str, Any]]:
-    """What is said of each partition, as arrays of topics that hold arrays of partitions."""
+    """Returns the results of partitions as an array of topics that contain arrays of partitions."""
     topics: dict[str, list[dict[str, Any]]] = {}
-    for partition, each in said_of:
-        topics.setdefault(partition.topic, []).append(each)
-    return [{name: topic, partitions: listed} for topic, listed in topics.items()]
+    for partition, fields in results:
+        topics.setdefault(partition.topic, []).append(fields)
+    return [{name: topic, partitions: of_topic} for topic, of_topic in topics.items()]
 
 
-def _update(asked: dict[str, Any]) -> FeatureUpdate:
-    """Before version 1 a feature could only be said to be allowed to sink, which meant safely."""
+def _update(update: dict[str, Any]) -> FeatureUpdate:
+    """Returns the update of one feature. Before version 1, `allow_downgrade` means a safe downgrade."""
     kinds = {kind.value: kind for kind in UpgradeType}
-    kind = UpgradeType.SAFE_DOWNGRADE if asked["allow_downgrade"] else kinds.get(asked["upgrade_type"])
-    return FeatureUpdate(asked["feature"], asked["max_version_level"], kind or UpgradeType.UNKNOWN)
+    kind = UpgradeType.SAFE_DOWNGRADE if update["allow_downgrade"] else kinds.get(update["upgrade_type"])
+    return FeatureUpdate(update["feature"], update["max_version_level"], kind or UpgradeType.UNKNOWN)

@@ -1,17 +1,17 @@
-"""Pools of memory for requests: one for clients, one for brokers, and the share of each connection.
+"""Memory pools for requests: one for clients, one for brokers, and the share of each connection.
 
-    Share ──reserve──▶ enough for its owner and in the pool? ──yes──▶ taken, until `release`
-                                  └──no──▶ wait, the connection is not read ──time limit──▶ Refused("busy")
+    Share ──reserve──▶ enough for its owner and in the pool? ──yes──▶ reserved until `release`
+                                  └──no──▶ wait, the connection is not read ──time limit──▶ PeerRejected("busy")
 
-An owner is an address, or a broker. It never holds more than its part of the pool, so that one address cannot take
-the pool from the others.
+An owner is an address or a broker. It never holds more than its part of the pool, so that one address cannot exhaust
+the pool.
 """
 
 import asyncio
 from collections import Counter, deque
 from typing import Final, NamedTuple
 
-from .counters import Refused
+from .counters import PeerRejected
 from .limits import BROKER_POOL_REQUESTS, CLIENT_POOL_REQUESTS, EXPANSION, FREE_COST, Limits
 
 Owner = str | int
@@ -23,12 +23,12 @@ class _Waiting(NamedTuple):
 
 
 class Pool:
-    """Memory in bytes.
+    """A pool of memory in bytes.
 
     Args:
-        size: of all owners together.
-        owner_size: of one owner, at most.
-        name: for errors.
+        size: the limit of all owners together.
+        owner_size: the limit of one owner.
+        name: the name in error messages.
     """
 
     def __init__(self, size: int, owner_size: int, name: str) -> None:
@@ -37,11 +37,11 @@ class Pool:
         self.name = name
         self.held = 0
         self._owners: Counter[Owner] = Counter()
-        # Of each owner, in order. One for each connection at most: a connection waits for one reservation.
+        # Waiters of each owner, in order. At most one for each connection: a connection waits for one reservation.
         self._waiting: dict[Owner, deque[_Waiting]] = {}
 
     def try_take(self, owner: Owner, size: int) -> bool:
-        """Take memory now; False if there is not enough."""
+        """Take memory without waiting. Returns False if there is not enough."""
         if self.held + size > self.size or self._owners[owner] + size > self.owner_size:
             return False
         self.held += size
@@ -52,7 +52,7 @@ class Pool:
         """Take memory as soon as there is enough.
 
         Raises:
-            Refused: there was not for `timeout_s`.
+            PeerRejected: there was not enough for `timeout_s`.
         """
         if self.try_take(owner, size):
             return
@@ -69,13 +69,13 @@ class Pool:
             raise
 
     def give(self, owner: Owner, size: int) -> None:
-        """Give memory back, and serve those that wait for it: of each owner the first, this one's before others."""
+        """Return memory to the pool, and serve waiters: the first ones of this owner, then those of the others."""
         self.held -= size
         self._owners[owner] -= size
         if not self._owners[owner]:
             del self._owners[owner]
-        for waiting in (owner, *(each for each in list(self._waiting) if each != owner)):
-            self._serve(waiting)
+        for waiting_owner in (owner, *(other for other in list(self._waiting) if other != owner)):
+            self._serve(waiting_owner)
 
     def _serve(self, owner: Owner) -> None:
         queue = self._waiting.get(owner)
@@ -85,19 +85,19 @@ class Pool:
                 if not self.try_take(owner, size):
                     return
                 reserved.set_result(None)
-            queue.popleft()  # taken, or given up
+            queue.popleft()  # reserved, or cancelled
         self._waiting.pop(owner, None)
 
-    def full(self, size: int) -> Refused:
-        return Refused(
+    def full(self, size: int) -> PeerRejected:
+        return PeerRejected(
             "busy",
-            f"a request needs {size} bytes, and of {self.size} for {self.name} {self.held} are held "
+            f"a request needs {size} bytes, and {self.held} of {self.size} for {self.name} are in use "
             f"(at most {self.owner_size} by one of them): send fewer large requests at a time",
         )
 
 
 class Pools(NamedTuple):
-    """The pools of a listener. Clients never take from that of brokers."""
+    """The pools of a listener. Clients never take memory from the pool of brokers."""
 
     clients: Pool
     brokers: Pool
@@ -113,7 +113,7 @@ class Pools(NamedTuple):
 
 
 class Share:
-    """What one connection holds of a pool: its own free part, then a reservation."""
+    """Memory of one connection: a free part outside of the pool, then a reservation in the pool."""
 
     def __init__(self, pool: Pool, owner: Owner, *, timeout_s: float) -> None:
         self._pool = pool
@@ -123,12 +123,12 @@ class Share:
         self._used = 0
 
     def move(self, pool: Pool, owner: Owner) -> None:
-        """Reserve from another pool from now on. Nothing may be held."""
-        assert not self._reserved, "a request is in hand"
+        """Reserve from another pool from now on. Nothing may be reserved."""
+        assert not self._reserved, "a request is being handled"
         self._pool, self._owner = pool, owner
 
     async def reserve(self, size: int) -> None:
-        """Have at least that much, also for what `charge` takes later; or all that one owner may have.
+        """Reserve at least that much, including the later calls of `charge`; at most the limit of one owner.
 
         Raises:
             Refused: the pool was full for too long.
@@ -139,7 +139,7 @@ class Share:
             self._reserved += more
 
     def charge(self, size: int) -> None:
-        """Account for memory that is about to be taken: of the reservation, then of the pool.
+        """Account for memory that is about to be allocated: from the reservation, then from the pool.
 
         Raises:
             Refused: there is not enough.
@@ -154,7 +154,7 @@ class Share:
             self._reserved += more
 
     def release(self) -> None:
-        """Give everything back."""
+        """Return the whole reservation to the pool."""
         self._used = 0
         if self._reserved:
             self._pool.give(self._owner, self._reserved)

@@ -1,9 +1,9 @@
-"""Relay of requests that brokers answer: a request goes to one as it is, and its answer comes back as it is.
+"""Relay of requests to brokers: request and response are forwarded unchanged.
 
     no connection ──forward──▶ connected to one broker ──▶ the same, as long as it stays registered
 
-One connection to a broker for each connection of a client, so that what a broker knows of a connection stays together.
-Nothing is held but a piece of a frame: a peer that reads slowly is read from slowly.
+Each connection of a client has its own connection to a broker, so that the broker's state of a connection belongs to
+one client. The relay holds only a piece of a frame: if one side reads slowly, it reads slowly from the other.
 """
 
 import asyncio
@@ -16,29 +16,29 @@ from kactl.model import Broker, Endpoint
 from kactl.runtime.logs import logger
 from kactl.transports.kafka.codec import endpoint_of
 
-from .counters import Refused
+from .counters import PeerRejected
 from .frames import Head, drained
 from .limits import Limits
 from .stream import PIECE_SIZE, Stream
 
 log = logger(__name__)
 
-# A broker that has died stays registered for a few seconds, and refuses at once; one that hangs does not even refuse.
+# A failed broker stays registered for a few seconds, and its host refuses connections at once; a hanging one does not.
 CONNECT_TIMEOUT_S: Final = 5.0
-# Nothing that is asked of any broker takes longer; clients give up after 60 s at most.
-ANSWER_TIMEOUT_S: Final = 120.0
+# No request to any broker takes longer; clients time out after 60 s at most.
+RESPONSE_TIMEOUT_S: Final = 120.0
 
 _LENGTH: Final = struct.Struct(">i")
 
 
 class Relay:
-    """The way to brokers, for one connection of a client.
+    """Relay for one connection of a client.
 
     Args:
-        listener_name: through which the client came; brokers are spoken to through their listener of this name.
-        brokers: the registered ones, at each call.
-        turn: from which of them to begin to look; differs from connection to connection.
-        buffer: into which streams read; see `stream.shared_buffer`.
+        listener_name: the listener to which the client is connected; brokers are reached by the endpoint of that name.
+        brokers: returns the registered brokers.
+        turn: the index of the first broker to try; differs between connections.
+        buffer: the buffer of streams; see `stream.shared_buffer`.
     """
 
     def __init__(
@@ -54,24 +54,24 @@ class Relay:
         self._brokers = brokers
         self._turn = turn
         self._limits = limits
-        self._to: Broker | None = None
+        self._broker: Broker | None = None
         self._buffer = buffer
         self._stream: Stream | None = None
 
     @property
     def possible(self) -> bool:
-        """Whether there is a broker to relay to."""
+        """Whether any registered broker is a target."""
         return bool(self._targets())
 
     async def forward(self, head: Head, pieces: AsyncIterator[bytes], client: Stream) -> None:
-        """Relay one request and its answer.
+        """Relay one request and its response.
 
         Args:
-            pieces: what follows the head.
+            pieces: the bytes after the head.
 
         Raises:
-            Refused: nobody is there, or the broker did not answer; the client finds its connection closed and tries
-                again.
+            Refused: no broker is available, or it sent no response; the client's connection is closed, and the client
+                retries.
         """
         broker = await self._connected(head)
         try:
@@ -80,28 +80,28 @@ class Relay:
                 broker.write(piece)
                 async with asyncio.timeout(self._limits.write_timeout_s):
                     await broker.drain()
-            await self._back(broker, client)
+            await self._forward_response(broker, client)
         except TimeoutError:
-            raise Refused("relay", f"{self._name} did not take a request, or gave no answer, in time") from None
+            raise PeerRejected("relay", f"{self._name} did not read the request or send a response in time") from None
         except OSError as error:
-            raise Refused("relay", f"{self._name} or the client closed: {error}") from None
+            raise PeerRejected("relay", f"{self._name} or the client closed: {error}") from None
 
-    async def _back(self, broker: Stream, client: Stream) -> None:
-        """One frame from the broker to the client, piece by piece."""
-        async with asyncio.timeout(ANSWER_TIMEOUT_S):
-            announced = await broker.peek(_LENGTH.size)
-        if len(announced) < _LENGTH.size:
-            raise Refused("relay", f"{self._name} closed in place of an answer")
-        (left,) = _LENGTH.unpack(announced)
-        if left < 0:
-            raise Refused("relay", f"{self._name} sent what is no answer")
-        left += _LENGTH.size
-        while left:
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                piece = await broker.read(min(left, PIECE_SIZE))
+    async def _forward_response(self, broker: Stream, client: Stream) -> None:
+        """Forward one frame from the broker to the client, piece by piece."""
+        async with asyncio.timeout(RESPONSE_TIMEOUT_S):
+            length = await broker.peek(_LENGTH.size)
+        if len(length) < _LENGTH.size:
+            raise PeerRejected("relay", f"{self._name} closed without a response")
+        (remaining,) = _LENGTH.unpack(length)
+        if remaining < 0:
+            raise PeerRejected("relay", f"{self._name} sent a malformed response")
+        remaining += _LENGTH.size
+        while remaining:
+            async with asyncio.timeout(RESPONSE_TIMEOUT_S):
+                piece = await broker.read(min(remaining, PIECE_SIZE))
             if not piece:
-                raise Refused("relay", f"{self._name} closed in the middle of its answer")
-            left -= len(piece)
+                raise PeerRejected("relay", f"{self._name} closed within its response")
+            remaining -= len(piece)
             client.write(piece)
             await drained(client, self._limits)
 
@@ -113,21 +113,21 @@ class Relay:
 
     @property
     def _name(self) -> str:
-        return "no broker" if self._to is None else f"broker {self._to.id}"
+        return "no broker" if self._broker is None else f"broker {self._broker.id}"
 
     def _targets(self) -> list[tuple[Broker, Endpoint]]:
-        """Brokers with a listener of that name. What is encrypted or authenticated cannot be relayed."""
-        found = [(broker, endpoint_of(broker, self._listener_name)) for broker in self._brokers()]
+        """Returns the brokers with a PLAINTEXT listener of that name; other protocols cannot be relayed."""
+        endpoints = [(broker, endpoint_of(broker, self._listener_name)) for broker in self._brokers()]
         return [
             (broker, endpoint)
-            for broker, endpoint in found
+            for broker, endpoint in endpoints
             if endpoint is not None and endpoint.protocol == "PLAINTEXT"
         ]
 
     async def _connected(self, head: Head) -> Stream:
         targets = self._targets()
         if self._stream is not None:
-            if any(broker == self._to for broker, _ in targets) and not self._stream.at_eof:
+            if any(broker == self._broker for broker, _ in targets) and not self._stream.at_eof:
                 return self._stream
             self.close()
         loop = asyncio.get_running_loop()
@@ -139,10 +139,11 @@ class Relay:
                         lambda: Stream(self._buffer), endpoint.host, endpoint.port
                     )
             except (OSError, ValueError, OverflowError) as error:  # TimeoutError is an OSError
-                log.info("broker %d cannot be relayed to: %s", broker.id, str(error) or "it did not answer")
+                log.info("no connection to broker %d for a relayed request: %s", broker.id, str(error) or "timeout")
                 continue
-            self._to = broker
+            self._broker = broker
             return self._stream
-        raise Refused(
-            "no_broker", f"request {head.key} is for a broker, and none with a listener {self._listener_name} answers"
+        raise PeerRejected(
+            "no_broker",
+            f"request {head.key} is for a broker, and no broker with a listener {self._listener_name} is available",
         )

@@ -337,9 +337,9 @@ class _Layout:
 
     def _write_tags(self, parts: list[bytes], values: Values) -> None:
         """Tagged fields whose value was given, ascending; each is of one type of fixed size."""
-        said = [field for field in self._tagged if field.name in values]
-        parts.append(uvarint(len(said)) if said else NO_TAGS)
-        for field in said:
+        error_of = [field for field in self._tagged if field.name in values]
+        parts.append(uvarint(len(error_of)) if error_of else NO_TAGS)
+        for field in error_of:
             assert field.tag is not None
             content = struct.pack(f">{field.kind.code}", values[field.name])
             parts.append(uvarint(field.tag) + uvarint(len(content)) + content)

@@ -1,4 +1,4 @@
-"""What the listener needs of the controller that it speaks for."""
+"""Interface of the controller that a Kafka listener serves."""
 
 from typing import Any, Protocol
 
@@ -6,12 +6,12 @@ from kactl.messages.admin import ControllerRequest
 from kactl.model import Broker, TopicRef
 
 
-class Ruled(Protocol):
-    """A controller instance: what it can be asked, and the little that answers are made of.
+class ServedController(Protocol):
+    """A controller instance: it accepts requests, and provides the state that responses contain.
 
     Attributes:
-        node_id: ours.
-        active_id: who is the controller, as far as we know.
+        node_id: the id of this instance.
+        active_id: the id of the active controller, as far as this instance knows.
     """
 
     @property
@@ -24,24 +24,26 @@ class Ruled(Protocol):
     def is_active(self) -> bool: ...
 
     async def ask(self, request: ControllerRequest) -> Any:
-        """Hand in a request and wait for its answer; raises the KactlErrors that the request says."""
+        """Send a request and wait. Returns its response; raises the KactlErrors that the request documents."""
 
     def brokers(self) -> list[Broker]:
-        """The registered brokers, by id; none while another instance is the controller."""
+        """Returns the registered brokers, by id; none while another instance is active."""
 
     def topics(self) -> list[TopicRef]:
-        """All topics, by name."""
+        """Returns all topics, by name."""
 
     async def wait_led(self, topic: str, *, partitions: int, timeout_ms: float) -> None:
         """Wait until a topic has at least that many partitions and each of its partitions has a leader.
 
         Raises:
-            ActionTimedOut, NotController.
+            ActionTimedOut: it did not happen in time.
+            NotController: this instance is not active.
         """
 
     async def wait_gone(self, topic: TopicRef, *, timeout_ms: float) -> None:
-        """Wait until nothing is known any more of a topic, by its id.
+        """Wait until the topic with that id is deleted completely.
 
         Raises:
-            ActionTimedOut, NotController.
+            ActionTimedOut: it did not happen in time.
+            NotController: this instance is not active.
         """

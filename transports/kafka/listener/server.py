@@ -1,7 +1,7 @@
-"""The listener: addresses, connections, and their end.
+"""The Kafka listener: its sockets, and the lifecycle of its connections.
 
-Peers are not authenticated. They reach the controller through the requests that any client may send; the listener
-keeps the connections, and which of them are brokers' (`identity`), and nothing else that a peer says.
+This listener does not authenticate peers. They reach the controller only through the requests that any client may send.
+The listener stores the connections, and which of them belong to brokers (`identity`), and no other data of a peer.
 """
 
 import asyncio
@@ -19,28 +19,28 @@ from kactl.runtime.logs import logger
 
 from .acceptor import Acceptor
 from .admission import Admission, Slot
-from .broker_handlers import BrokerAnswers
-from .config_handlers import OwnConfigs
+from .broker_handlers import BrokerHandlers
+from .config_handlers import ConfigHandlers
 from .connection import Connection, Shared
-from .counters import Refused, Tally
-from .discovery_handlers import OwnAnswers
-from .fair_queue import Turns
+from .counters import ListenerCounters, PeerRejected
+from .discovery_handlers import DiscoveryHandlers
+from .fair_queue import FairQueues
 from .identity import BrokerAddresses, Claim, Network, plain_address
 from .limits import Limits
-from .partition_handlers import PartitionAnswers
+from .partition_handlers import PartitionHandlers
 from .pools import Pools
 from .relay import Relay
-from .responses import Answer
-from .served_controller import Ruled
+from .responses import Handler
+from .served_controller import ServedController
 from .stream import Stream, shared_buffer
-from .topic_handlers import TopicAnswers
+from .topic_handlers import TopicHandlers
 
 log = logger(__name__)
 
-# How many connections may wait to be accepted: as many as a listener takes by default. A shorter queue makes a broker's
-# attempt wait for a second when 1,000 others connect at once.
+# Queue of connections to accept, as long as the default limit of connections. With a shorter queue a broker's attempt
+# waits for a second if 1,000 others connect at once.
 _BACKLOG: Final = 1024
-# Descriptors that are left to the store, the admin API, the brokers' channels and files; half of few.
+# Descriptors reserved for the store, the admin API, the brokers' channels and files; at most half of all.
 _DESCRIPTORS_KEPT: Final = 256
 # A relayed connection has a second descriptor, to the broker.
 _DESCRIPTORS_EACH: Final = 2
@@ -50,9 +50,9 @@ class ListenerSettings(NamedTuple):
     """Settings of a listener.
 
     Attributes:
-        partitions, replication_factor: of topics that are created without.
-        listed_as: our entry in the list of brokers that clients receive; None if we have none.
-        broker_networks: from which brokers connect besides the addresses that they are registered under.
+        partitions, replication_factor: the defaults of topics that are created.
+        listed_as: kactl's entry in the list of brokers that clients receive; None if it has none.
+        broker_networks: networks from which brokers connect besides the addresses that they are registered under.
     """
 
     partitions: int = 1
@@ -63,10 +63,10 @@ class ListenerSettings(NamedTuple):
 
 
 def bound(endpoint: Endpoint) -> socket.socket:
-    """A socket that is bound to an address, and on which nothing is accepted yet.
+    """Bind a socket to an address. Returns it; no connection is accepted yet.
 
     Raises:
-        BadConfig: it cannot be listened on.
+        BadConfig: the address cannot be bound.
     """
     where = f"{endpoint.listener}://{endpoint.host}:{endpoint.port}"
     try:
@@ -76,37 +76,37 @@ def bound(endpoint: Endpoint) -> socket.socket:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise BadConfig(
             "kafka.listeners",
-            f"{where} cannot be listened on ({reason}): stop who listens there, or name another address",
+            f"{where} cannot be listened on ({reason}): stop the process that uses it, or configure another address",
         ) from None
 
 
 def connections_for(descriptors: int, wanted: int) -> int:
-    """How many connections fit into a process's limit of open files; `wanted` at most, one at least."""
+    """Returns the number of connections that fit into the limit of open files; at most `wanted`, at least one."""
     left = descriptors - min(_DESCRIPTORS_KEPT, descriptors // 2)
     return max(1, min(wanted, left // _DESCRIPTORS_EACH))
 
 
 class KafkaListener:
-    """Serves for as long as the `async with` block lasts.
+    """A listener that serves for as long as its `async with` block lasts.
 
     Args:
-        sockets: bound ones, by the name of the listener; closed with this.
+        sockets: bound sockets by the name of the listener; closed at the end of the block.
     """
 
     def __init__(
         self,
-        ruled: Ruled,
+        controller: ServedController,
         sockets: Mapping[str, socket.socket],
         settings: ListenerSettings,
         *,
-        tally: Tally | None = None,
+        counters: ListenerCounters | None = None,
     ) -> None:
-        self._ruled = ruled
+        self._controller = controller
         self._sockets = dict(sockets)
         self._settings = settings
         self._limits = settings.limits
-        self.tally = Tally() if tally is None else tally
-        self._addresses = BrokerAddresses(ruled.brokers, settings.broker_networks)
+        self.counters = ListenerCounters() if counters is None else counters
+        self._addresses = BrokerAddresses(controller.brokers, settings.broker_networks)
         self._pools = Pools.of(self._limits)
         self._admission = Admission(
             self._limits,
@@ -114,13 +114,13 @@ class KafkaListener:
             broker_addresses=self._addresses,
             brokers=lambda: self._addresses.count,
         )
-        self.tally.reserved = lambda: {"client": self._pools.clients.held, "broker": self._pools.brokers.held}
-        self._answers: dict[int, Answer] = {
-            **BrokerAnswers(ruled).answers(),
-            **TopicAnswers(
-                ruled, partitions=settings.partitions, replication_factor=settings.replication_factor
-            ).answers(),
-            **PartitionAnswers(ruled).answers(),
+        self.counters.reserved = lambda: {"client": self._pools.clients.held, "broker": self._pools.brokers.held}
+        self._handlers: dict[int, Handler] = {
+            **BrokerHandlers(controller).handlers(),
+            **TopicHandlers(
+                controller, partitions=settings.partitions, replication_factor=settings.replication_factor
+            ).handlers(),
+            **PartitionHandlers(controller).handlers(),
         }
         self._turn = itertools.count()
         self._serving: set[asyncio.Task[None]] = set()
@@ -129,11 +129,11 @@ class KafkaListener:
 
     @property
     def held(self) -> int:
-        """How many bytes are reserved for requests now, over all connections."""
+        """The bytes reserved for requests now, over all connections."""
         return self._pools.clients.held + self._pools.brokers.held
 
     def knows(self, claim: Claim) -> bool:
-        """Whether a broker is registered with that epoch, as of the last look at the registrations."""
+        """Returns whether the claim is a broker's current registration, as of the last update of the registrations."""
         return self._addresses.is_live(claim)
 
     async def __aenter__(self) -> Self:
@@ -142,19 +142,21 @@ class KafkaListener:
             pools=self._pools,
             admission=self._admission,
             addresses=self._addresses,
-            turns=Turns(("brokers", "candidates", "clients")),
-            tally=self.tally,
+            turns=FairQueues(("brokers", "candidates", "clients")),
+            counters=self.counters,
         )
-        self._addresses.look()
+        self._addresses.update()
         self._looking = asyncio.create_task(self._addresses.run())
-        for name, each in self._sockets.items():
+        for name, bound_socket in self._sockets.items():
 
             def take(connection: socket.socket, host: str, name: str = name) -> None:
                 self._take(name, connection, host)
 
-            host, port = each.getsockname()[:2]
-            each.listen(_BACKLOG)
-            self._acceptors.append(Acceptor(each, take=take, make_room=self._admission.make_room, tally=self.tally))
+            host, port = bound_socket.getsockname()[:2]
+            bound_socket.listen(_BACKLOG)
+            self._acceptors.append(
+                Acceptor(bound_socket, take=take, make_room=self._admission.make_room, counters=self.counters)
+            )
             log.info("listening for brokers and tools on %s://%s:%d", name, host, port)
         return self
 
@@ -170,13 +172,13 @@ class KafkaListener:
             await asyncio.wait(tasks)
 
     def _connections_max(self) -> int:
-        """The configured number, or the one that the limit of open files allows."""
+        """Returns the configured number, or the one that the limit of open files allows."""
         wanted = self._limits.connections_max
         descriptors = _descriptors()
         allowed = wanted if descriptors is None else connections_for(descriptors, wanted)
         if allowed < wanted:
             log.warning(
-                "kafka.max-connections is %d, and the process may open %s files: at most %d connections are taken. "
+                "kafka.max-connections is %d, and the process may open %s files: at most %d connections are accepted. "
                 "Raise the limit to %d (ulimit -n, LimitNOFILE)",
                 wanted, descriptors, allowed, wanted * _DESCRIPTORS_EACH + _DESCRIPTORS_KEPT,
             )  # fmt: skip
@@ -186,7 +188,7 @@ class KafkaListener:
         """Serve a new connection.
 
         Raises:
-            Refused: there is no place for it.
+            Refused: it is not admitted.
         """
         slot = self._admission.admit(plain_address(host))
         self._count()
@@ -196,9 +198,9 @@ class KafkaListener:
         task.add_done_callback(self._serving.discard)
 
     async def _serve(self, name: str, accepted: socket.socket, slot: Slot) -> None:
-        """One connection, to its end. No error of a peer leaves this.
+        """Serve one connection to its end. Errors of the peer are logged and not raised.
 
-        Its place is free when the task has ended and the descriptor is closed.
+        Its slot is released when the task has ended and the descriptor is closed.
         """
         peer = f"{slot.address} on {name}"
         task = asyncio.current_task()
@@ -209,7 +211,7 @@ class KafkaListener:
         def on_lost() -> None:
             if task.done():
                 self._left(slot)
-            elif connection is None or not connection.is_asking:
+            elif connection is None or not connection.is_busy:
                 task.cancel()
 
         try:
@@ -220,15 +222,15 @@ class KafkaListener:
             peer = f"{address[0]}:{address[1]} on {name}"
             connection = self._connection(name, stream, slot, peer)
             await connection.run()
-        except Refused as refused:
-            self.tally.refuse(refused, peer)
+        except PeerRejected as rejected:
+            self.counters.reject(rejected, peer)
         except OSError as error:
-            log.debug("%s is gone: %s", peer, error)
+            log.debug("%s: the connection was lost: %s", peer, error)
         except asyncio.CancelledError:
-            pass  # the listener ends, the peer is gone, or another connection has taken the place
+            pass  # the listener ends, the connection was lost, or it was evicted
         except Exception:
-            self.tally.refused["error"] += 1
-            log.exception("%s: its connection ended by an unexpected error", peer)
+            self.counters.rejected["error"] += 1
+            log.exception("%s: the connection ended with an internal error", peer)
         finally:
             if stream is None:
                 accepted.close()
@@ -245,24 +247,26 @@ class KafkaListener:
         self._count()
 
     def _count(self) -> None:
-        self.tally.connections = self._admission.count
-        self.tally.identified = self._admission.identified_count
+        self.counters.connections = self._admission.count
+        self.counters.identified = self._admission.identified_count
 
     def _connection(self, name: str, stream: Stream, slot: Slot, peer: str) -> Connection:
-        own = OwnAnswers(self._ruled, listener_name=name, listed_as=lambda: self._settings.listed_as)
+        discovery = DiscoveryHandlers(self._controller, listener_name=name, listed_as=lambda: self._settings.listed_as)
         return Connection(
             stream,
             slot,
             self._shared,
-            answers={**self._answers, **own.answers()},
-            configs=OwnConfigs(self._ruled.node_id),
-            relay=Relay(name, self._ruled.brokers, turn=next(self._turn), limits=self._limits, buffer=self._buffer),
+            handlers={**self._handlers, **discovery.handlers()},
+            configs=ConfigHandlers(self._controller.node_id),
+            relay=Relay(
+                name, self._controller.brokers, turn=next(self._turn), limits=self._limits, buffer=self._buffer
+            ),
             peer=peer,
         )
 
 
 def _descriptors() -> int | None:
-    """The process's limit of open files; None if there is none."""
+    """Returns the process's limit of open files; None if there is none."""
     try:
         import resource
     except ImportError:

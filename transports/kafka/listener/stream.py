@@ -1,8 +1,8 @@
-"""One connection's bytes, with small buffers.
+"""Byte stream of one connection, with small buffers.
 
-asyncio's streams read up to 384 KiB ahead for each connection, whether anything wants it or not: 1,000 connections
-make that 384 MB. Here a connection holds what was waited for and `WINDOW` bytes besides, and all connections of a
-listener read into one buffer.
+asyncio's streams read up to 384 KiB ahead for each connection, whether or not a caller reads: 1,000 connections would
+hold 384 MB. A stream of this module buffers the bytes that the caller waits for and `WINDOW` bytes, and all connections
+of a listener read into one shared buffer.
 """
 
 import asyncio
@@ -11,26 +11,26 @@ from typing import Final
 
 # The largest piece that is read at a time, and the size of the buffer that all connections share.
 PIECE_SIZE: Final = 64 * 1024
-# What is read ahead while a request is in hand. Most requests are smaller.
+# Bytes that are read ahead while a request is handled. Most requests are smaller.
 WINDOW: Final = 8 * 1024
-# What may wait to be written before `drain` waits.
+# Bytes that may be buffered for writing before `drain` waits.
 _WRITE_HIGH: Final = 16 * 1024
 
 
 def shared_buffer() -> memoryview:
-    """A buffer for all streams of one event loop: what is read is copied out before the loop goes on."""
+    """Returns a buffer for all streams of one event loop: received bytes are copied out of it at once."""
     return memoryview(bytearray(PIECE_SIZE))
 
 
 class Stream(asyncio.BufferedProtocol):
-    """Reads when something waits for bytes.
+    """A stream that reads from its socket while a caller waits for bytes.
 
     Args:
         buffer: from `shared_buffer`.
-        on_lost: called once, when the connection and its descriptor are gone.
+        on_lost: called once, after the connection is lost and its descriptor is closed.
 
     Attributes:
-        is_lost: whether they are.
+        is_lost: whether the connection is lost.
     """
 
     transport: asyncio.Transport
@@ -49,11 +49,11 @@ class Stream(asyncio.BufferedProtocol):
 
     @property
     def at_eof(self) -> bool:
-        """Whether nothing more comes."""
+        """Whether no more bytes will arrive."""
         return (self._is_eof or self.is_lost) and not self._buffer
 
     async def read(self, size: int) -> bytes:
-        """Up to `size` bytes, at least one; none at the end.
+        """Returns up to `size` bytes, at least one; none at the end of the stream.
 
         Raises:
             OSError: the connection was lost.
@@ -65,12 +65,12 @@ class Stream(asyncio.BufferedProtocol):
         return piece
 
     async def peek(self, size: int) -> bytes:
-        """The next bytes, which stay where they are: `size`, or fewer at the end. At most PIECE_SIZE."""
+        """Returns the next `size` bytes without consuming them, fewer at the end of the stream. At most PIECE_SIZE."""
         await self._until(size, size)
         return bytes(memoryview(self._buffer)[:size])
 
     async def _until(self, size: int, wanted: int) -> None:
-        """Wait until that much is there, or the end."""
+        """Wait until that many bytes are buffered, or the stream ends."""
         while len(self._buffer) < size and not self._is_eof:
             if self.is_lost:
                 raise self._error or ConnectionResetError("the connection was lost")
@@ -92,7 +92,7 @@ class Stream(asyncio.BufferedProtocol):
             self.transport.write(b"".join(parts))
 
     async def drain(self) -> None:
-        """Wait until most of what was written is taken.
+        """Wait until most of the written bytes are sent.
 
         Raises:
             OSError: the connection was lost.
@@ -100,11 +100,11 @@ class Stream(asyncio.BufferedProtocol):
         if self.is_lost:
             raise self._error or ConnectionResetError("the connection was lost")
         if self._writable is not None:
-            # Not cancelled by a time limit of one caller.
+            # The time limit of one caller must not cancel the future of others.
             await asyncio.shield(self._writable)
 
     def close(self, *, abort_s: float) -> None:
-        """Close; what was written may be taken for `abort_s`."""
+        """Close the stream; the peer may read the written bytes for `abort_s`."""
         if not self.is_lost:
             self.transport.close()
             if self.transport.get_write_buffer_size():
@@ -117,7 +117,7 @@ class Stream(asyncio.BufferedProtocol):
     # -- called by the transport ---------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport  # type: ignore[assignment]  # uvloop's is no asyncio.Transport by its class
+        self.transport = transport  # type: ignore[assignment]  # uvloop's transport is not a subclass of asyncio.Transport
         self.transport.set_write_buffer_limits(high=_WRITE_HIGH)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -133,7 +133,7 @@ class Stream(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         self._is_eof = True
         self._wake()
-        return True  # what was sent before is still answered
+        return True  # requests that were sent before are still answered
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_lost = True
@@ -151,7 +151,7 @@ class Stream(asyncio.BufferedProtocol):
             if not self._writable.done():
                 if self.is_lost:
                     self._writable.set_exception(self._error or ConnectionResetError("the connection was lost"))
-                    self._writable.exception()  # whether or not anything waits
+                    self._writable.exception()  # marks the exception as retrieved if no caller waits
                 else:
                     self._writable.set_result(None)
             self._writable = None

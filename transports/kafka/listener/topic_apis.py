@@ -1,4 +1,4 @@
-"""What admin tools ask about topics: its fields, version by version.
+"""Schemas of the admin requests about topics, for all supported versions.
 
 Source: the protocol's message definitions, as of Kafka 3.9.
 """

@@ -1,10 +1,11 @@
-"""What admin tools ask about topics: CreateTopics, DeleteTopics, CreatePartitions.
+"""Handlers of the admin requests about topics: CreateTopics, DeleteTopics, CreatePartitions.
 
-Each topic is asked for by itself, one after the other, and what becomes of it is said for it alone. Then all of them
-are waited for together, until the time that the client gave has passed; what is not done by then goes on, and is
-answered with REQUEST_TIMED_OUT. No time at all is that answer at once. What has only to be checked is not waited for.
+The topics of a request are sent to the controller one by one, and each has its own result. Then the handler waits for
+all of them together, until the timeout of the request. An action that is not complete by then continues, and its result
+is REQUEST_TIMED_OUT. A timeout of zero returns that result at once. The handler does not wait for a validate-only
+request.
 
-Source: the classic controller's ZkAdminManager and AutoTopicCreation, as far as their answers go.
+Source: the results of the classic controller's ZkAdminManager and AutoTopicCreation.
 """
 
 from collections import Counter
@@ -18,35 +19,35 @@ from kactl.messages.admin import PartitionsRequested, TopicCreationRequested, To
 from kactl.model import ZERO_ID, Assignment, TopicRef
 
 from .api_keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
-from .responses import Answer, result, said
+from .responses import Handler, error_of, result
 from .schema import Values
-from .served_controller import Ruled
+from .served_controller import ServedController
 
-# Of a number that the client leaves to us.
+# Number of partitions or replicas if the client uses the default.
 _DEFAULT: Final = -1
-# Where the value of a topic's setting comes from: the topic's own overrides.
-_OF_TOPIC: Final = 1
-# Only Raft's own log may have this name.
+# The protocol's config source of a topic's own overrides.
+_TOPIC_SOURCE: Final = 1
+# Reserved for Raft's own log.
 _METADATA_TOPIC: Final = "__cluster_metadata"
 
-# Waits, for so many milliseconds, until what was begun is done.
+# Waits until an action is complete, at most for a number of milliseconds.
 _Wait = Callable[[float], Awaitable[None]]
 
 
-class TopicAnswers:
-    """See the module.
+class TopicHandlers:
+    """Handlers of the admin requests about topics.
 
     Args:
-        partitions, replication_factor: for topics that are asked for without; Kafka's num.partitions and
+        partitions, replication_factor: the defaults of topics that are created; Kafka's num.partitions and
             default.replication.factor.
     """
 
-    def __init__(self, ruled: Ruled, *, partitions: int = 1, replication_factor: int = 1) -> None:
-        self._ruled = ruled
+    def __init__(self, controller: ServedController, *, partitions: int = 1, replication_factor: int = 1) -> None:
+        self._controller = controller
         self._partitions = partitions
         self._replication_factor = replication_factor
 
-    def answers(self) -> dict[int, Answer]:
+    def handlers(self) -> dict[int, Handler]:
         return {
             CREATE_TOPICS: self.on_create_topics,
             DELETE_TOPICS: self.on_delete_topics,
@@ -55,51 +56,52 @@ class TopicAnswers:
 
     # -- creation ------------------------------------------------------------------------------------------------------
 
-    async def on_create_topics(self, asked: dict[str, Any], version: int) -> Values:
-        named = Counter(topic["name"] for topic in asked["topics"])
-        deadline = _Deadline(asked["timeout_ms"])
-        answers: dict[str, dict[str, Any]] = {}
-        begun: dict[str, _Wait] = {}
-        for topic in asked["topics"]:
+    async def on_create_topics(self, request: dict[str, Any], version: int) -> Values:
+        counts = Counter(topic["name"] for topic in request["topics"])
+        deadline = _Deadline(request["timeout_ms"])
+        results: dict[str, dict[str, Any]] = {}
+        waits: dict[str, _Wait] = {}
+        for topic in request["topics"]:
             name = topic["name"]
-            if name in answers:
+            if name in results:
                 continue
             try:
-                if named[name] > 1:
-                    raise BadRequest("topics", f"{name} is named {named[name]} times: name it once")
-                request = self._creation(topic, dry_run=asked["validate_only"])
-                ref: TopicRef = await self._ruled.ask(request)
+                if counts[name] > 1:
+                    raise BadRequest("topics", f"{name} is counts {counts[name]} times: name it once")
+                creation = self._creation(topic, dry_run=request["validate_only"])
+                ref: TopicRef = await self._controller.ask(creation)
             except Exception as error:
-                answers[name] = {"name": name, **result(*said(error))}
+                results[name] = {"name": name, **result(*error_of(error))}
                 continue
-            answers[name] = {"name": name, **result(ErrorCode.NONE, ""), **_created(request, ref)}
-            if not request.dry_run:
-                begun[name] = self._led(name, answers[name]["num_partitions"])
-        await deadline.wait(answers, begun)
-        return {"topics": list(answers.values())}
+            results[name] = {"name": name, **result(ErrorCode.NONE, ""), **_created(creation, ref)}
+            if not creation.dry_run:
+                waits[name] = self._wait_led(name, results[name]["num_partitions"])
+        await deadline.wait(results, waits)
+        return {"topics": list(results.values())}
 
     def _creation(self, topic: dict[str, Any], *, dry_run: bool) -> TopicCreationRequested:
-        """One topic, with the defaults where it leaves something to us.
+        """Returns the creation of one topic, with the defaults for the numbers that the client does not set.
 
         Raises:
-            BadRequest, BadConfig.
+            BadRequest, BadConfig: the topic's fields contradict each other or have no value.
         """
         if topic["name"] == _METADATA_TOPIC:
-            raise BadRequest("name", f"{_METADATA_TOPIC} is Raft's own: choose another name")
+            raise BadRequest("name", f"{_METADATA_TOPIC} is reserved for Raft: choose another name")
         config: dict[str, str] = {}
-        for each in topic["configs"]:
-            if each["value"] is None:
-                raise BadConfig("configs", f"{each['name']} has no value: give it one, or leave it out")
-            config[each["name"]] = each["value"]
+        for override in topic["configs"]:
+            if override["value"] is None:
+                raise BadConfig("configs", f"{override['name']} has no value: set one, or omit the config")
+            config[override["name"]] = override["value"]
         count, factor = topic["num_partitions"], topic["replication_factor"]
         if topic["assignments"]:
             if (count, factor) != (_DEFAULT, _DEFAULT):
-                raise BadRequest("assignments", "give either an assignment, or numbers of partitions and replicas")
+                raise BadRequest("assignments", "set either an assignment, or the numbers of partitions and replicas")
             assignment = {
-                each["partition_index"]: Assignment(tuple(each["broker_ids"])) for each in topic["assignments"]
+                replicas["partition_index"]: Assignment(tuple(replicas["broker_ids"]))
+                for replicas in topic["assignments"]
             }
             if len(assignment) != len(topic["assignments"]):
-                raise BadRequest("assignments", "a partition is named twice")
+                raise BadRequest("assignments", "a partition is contained twice: name it once")
             return TopicCreationRequested(topic["name"], assignment=assignment, config=config, dry_run=dry_run)
         return TopicCreationRequested(
             topic["name"],
@@ -109,73 +111,75 @@ class TopicAnswers:
             dry_run=dry_run,
         )
 
-    def _led(self, name: str, count: int) -> _Wait:
-        return lambda ms: self._ruled.wait_led(name, partitions=count, timeout_ms=ms)
+    def _wait_led(self, name: str, count: int) -> _Wait:
+        return lambda ms: self._controller.wait_led(name, partitions=count, timeout_ms=ms)
 
     # -- deletion ------------------------------------------------------------------------------------------------------
 
-    async def on_delete_topics(self, asked: dict[str, Any], version: int) -> Values:
-        deadline = _Deadline(asked["timeout_ms"])
-        answers: dict[Any, dict[str, Any]] = {}
-        begun: dict[Any, _Wait] = {}
-        wanted = asked["topics"] or [{"name": name, "topic_id": ZERO_ID} for name in asked["topic_names"]]
-        named = Counter((topic["name"], topic["topic_id"]) for topic in wanted)
-        known = {ref.id: ref for ref in self._ruled.topics()} if version >= 6 else {}
-        for topic in wanted:
+    async def on_delete_topics(self, request: dict[str, Any], version: int) -> Values:
+        deadline = _Deadline(request["timeout_ms"])
+        results: dict[Any, dict[str, Any]] = {}
+        waits: dict[Any, _Wait] = {}
+        topics = request["topics"] or [{"name": name, "topic_id": ZERO_ID} for name in request["topic_names"]]
+        counts = Counter((topic["name"], topic["topic_id"]) for topic in topics)
+        known = {ref.id: ref for ref in self._controller.topics()} if version >= 6 else {}
+        for topic in topics:
             name, topic_id = topic["name"], topic["topic_id"]
             key = (name, topic_id)
-            if key in answers:
+            if key in results:
                 continue
-            answers[key] = {"name": name, "topic_id": topic_id}
+            results[key] = {"name": name, "topic_id": topic_id}
             try:
-                if named[key] > 1:
-                    raise BadRequest("topics", f"{name or topic_id.hex()} is named {named[key]} times: name it once")
+                if counts[key] > 1:
+                    raise BadRequest("topics", f"{name or topic_id.hex()} is counts {counts[key]} times: name it once")
                 ref = await self._delete(name, topic_id, known)
             except Exception as error:
-                answers[key] |= result(*said(error))
+                results[key] |= result(*error_of(error))
             else:
-                answers[key] |= {"name": ref.name, "topic_id": ref.id, **result(ErrorCode.NONE, "")}
-                begun[key] = self._gone(ref)
-        await deadline.wait(answers, begun)
-        return {"responses": list(answers.values())}
+                results[key] |= {"name": ref.name, "topic_id": ref.id, **result(ErrorCode.NONE, "")}
+                waits[key] = self._wait_gone(ref)
+        await deadline.wait(results, waits)
+        return {"responses": list(results.values())}
 
     async def _delete(self, name: str | None, topic_id: bytes, known: dict[bytes, TopicRef]) -> TopicRef:
         if (name is None) == (topic_id == ZERO_ID):
-            raise BadRequest("topics", "give either a name or an id")
+            raise BadRequest("topics", "set either a name or an id")
         if name is None:
-            if self._ruled.is_active and topic_id not in known:
+            if self._controller.is_active and topic_id not in known:
                 raise _UnknownId("topic id", topic_id.hex())
             name = known[topic_id].name if topic_id in known else ""
-        ref: TopicRef = await self._ruled.ask(TopicDeletionRequested(name))
+        ref: TopicRef = await self._controller.ask(TopicDeletionRequested(name))
         return ref
 
-    def _gone(self, ref: TopicRef) -> _Wait:
-        return lambda ms: self._ruled.wait_gone(ref, timeout_ms=ms)
+    def _wait_gone(self, ref: TopicRef) -> _Wait:
+        return lambda ms: self._controller.wait_gone(ref, timeout_ms=ms)
 
     # -- growth --------------------------------------------------------------------------------------------------------
 
-    async def on_create_partitions(self, asked: dict[str, Any], version: int) -> Values:
-        deadline = _Deadline(asked["timeout_ms"])
-        named = Counter(topic["name"] for topic in asked["topics"])
-        answers: dict[str, dict[str, Any]] = {}
-        begun: dict[str, _Wait] = {}
-        for topic in asked["topics"]:
+    async def on_create_partitions(self, request: dict[str, Any], version: int) -> Values:
+        deadline = _Deadline(request["timeout_ms"])
+        counts = Counter(topic["name"] for topic in request["topics"])
+        results: dict[str, dict[str, Any]] = {}
+        waits: dict[str, _Wait] = {}
+        for topic in request["topics"]:
             name, count, assignments = topic["name"], topic["count"], topic["assignments"]
-            if name in answers:
+            if name in results:
                 continue
-            placed = None if assignments is None else tuple(tuple(each["broker_ids"]) for each in assignments)
+            assignment = (
+                None if assignments is None else tuple(tuple(replicas["broker_ids"]) for replicas in assignments)
+            )
             try:
-                if named[name] > 1:
-                    raise BadRequest("topics", f"{name} is named {named[name]} times: name it once")
-                await self._ruled.ask(PartitionsRequested(name, count, placed, asked["validate_only"]))
+                if counts[name] > 1:
+                    raise BadRequest("topics", f"{name} is counts {counts[name]} times: name it once")
+                await self._controller.ask(PartitionsRequested(name, count, assignment, request["validate_only"]))
             except Exception as error:
-                answers[name] = {"name": name, **result(*said(error))}
+                results[name] = {"name": name, **result(*error_of(error))}
                 continue
-            answers[name] = {"name": name, **result(ErrorCode.NONE, "")}
-            if not asked["validate_only"]:
-                begun[name] = self._led(name, count)
-        await deadline.wait(answers, begun)
-        return {"results": list(answers.values())}
+            results[name] = {"name": name, **result(ErrorCode.NONE, "")}
+            if not request["validate_only"]:
+                waits[name] = self._wait_led(name, count)
+        await deadline.wait(results, waits)
+        return {"results": list(results.values())}
 
 
 class _UnknownId(NotFound):
@@ -183,26 +187,26 @@ class _UnknownId(NotFound):
 
 
 class _Deadline:
-    """How long a client waits, from now on."""
+    """Timeout of a request, from now on."""
 
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
         self._until_s = anyio.current_time() + timeout_ms / 1000
 
-    async def wait(self, answers: dict[Any, dict[str, Any]], begun: dict[Any, _Wait]) -> None:
-        """Wait for all that was begun; what fails meanwhile, or is not done in time, is said in its answer."""
-        for key, wait in begun.items():
-            left_ms = (self._until_s - anyio.current_time()) * 1000
+    async def wait(self, results: dict[Any, dict[str, Any]], waits: dict[Any, _Wait]) -> None:
+        """Wait for all actions. An action that fails, or is not complete in time, gets the error as its result."""
+        for key, wait in waits.items():
+            remaining_ms = (self._until_s - anyio.current_time()) * 1000
             try:
                 if self._timeout_ms <= 0:
-                    raise ActionTimedOut("what was begun", self._timeout_ms)
-                await wait(max(left_ms, 0.0))
+                    raise ActionTimedOut("the action", self._timeout_ms)
+                await wait(max(remaining_ms, 0.0))
             except Exception as error:
-                answers[key] |= result(*said(error))
+                results[key] |= result(*error_of(error))
 
 
 def _created(request: TopicCreationRequested, ref: TopicRef) -> dict[str, Any]:
-    """What is said of a topic that was created, or could be: its settings are those that were asked for."""
+    """Returns the result fields of a topic that was created, or validated; its configs are those of the request."""
     if request.assignment is not None:
         count, factor = len(request.assignment), len(request.assignment[0].replicas)
     else:
@@ -212,6 +216,6 @@ def _created(request: TopicCreationRequested, ref: TopicRef) -> dict[str, Any]:
         "num_partitions": count,
         "replication_factor": factor,
         "configs": [
-            {"name": name, "value": value, "config_source": _OF_TOPIC} for name, value in request.config.items()
+            {"name": name, "value": value, "config_source": _TOPIC_SOURCE} for name, value in request.config.items()
         ],
     }

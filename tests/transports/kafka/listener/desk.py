@@ -33,14 +33,14 @@ class Desk:
         self.active_id: int | None = KACTL
         self.is_active = True
         self.answers: Any = {} if answers is None else answers
-        self.asked: list[ControllerRequest] = []
+        self.requests: list[ControllerRequest] = []
         self.waits: list[tuple[str, str, float]] = []
         self.done = True
         self.live: list[Broker] = []
         self.named: list[TopicRef] = []
 
     async def ask(self, request: ControllerRequest) -> Any:
-        self.asked.append(request)
+        self.requests.append(request)
         if not self.is_active:
             raise NotController(self.active_id)
         answer = self.answers[type(request)](request)
@@ -68,7 +68,7 @@ class Desk:
 
 @contextlib.asynccontextmanager
 async def listening(
-    ruled: Any,
+    controller: Any,
     *,
     limits: Limits = NO_LIMITS,
     partitions: int = 1,
@@ -83,7 +83,7 @@ async def listening(
         listed_as=Broker(KACTL, NO_EPOCH, (Endpoint(LISTENER, "127.0.0.1", port),)),
         limits=limits,
     )
-    async with KafkaListener(ruled, {LISTENER: socket}, settings) as listener:
+    async with KafkaListener(controller, {LISTENER: socket}, settings) as listener:
         yield listener, port
 
 

@@ -24,15 +24,15 @@ from kactl.errors import BadRequest, MalformedMessage
 from kactl.transports.kafka.codec.primitive import uvarint
 from kactl.transports.kafka.listener.api import Api
 from kactl.transports.kafka.listener.apis import APIS
-from kactl.transports.kafka.listener.broker_handlers import BrokerAnswers
+from kactl.transports.kafka.listener.broker_handlers import BrokerHandlers
 from kactl.transports.kafka.listener.config_apis import CONFIG_APIS
-from kactl.transports.kafka.listener.config_handlers import OwnConfigs
-from kactl.transports.kafka.listener.discovery_handlers import OwnAnswers
+from kactl.transports.kafka.listener.config_handlers import ConfigHandlers
+from kactl.transports.kafka.listener.discovery_handlers import DiscoveryHandlers
 from kactl.transports.kafka.listener.frames import Head
 from kactl.transports.kafka.listener.identity import claim_of, is_broker_request
-from kactl.transports.kafka.listener.partition_handlers import PartitionAnswers
+from kactl.transports.kafka.listener.partition_handlers import PartitionHandlers
 from kactl.transports.kafka.listener.schema import Elements
-from kactl.transports.kafka.listener.topic_handlers import TopicAnswers
+from kactl.transports.kafka.listener.topic_handlers import TopicHandlers
 
 from .desk import Desk
 from .hostile import body, hostile
@@ -144,10 +144,10 @@ def _size(values: dict[str, Any]) -> int:
 
 def handlers() -> dict[int, Callable[[dict[str, Any], int], Any]]:
     desk = Desk(_Refusing())
-    own = OwnAnswers(desk, listener_name="INTERNAL", listed_as=lambda: None)
+    own = DiscoveryHandlers(desk, listener_name="INTERNAL", listed_as=lambda: None)
     return {
-        **BrokerAnswers(desk).answers(), **TopicAnswers(desk).answers(), **PartitionAnswers(desk).answers(),
-        **own.answers(), **OwnConfigs(desk.node_id).answers(),
+        **BrokerHandlers(desk).handlers(), **TopicHandlers(desk).handlers(), **PartitionHandlers(desk).handlers(),
+        **own.handlers(), **ConfigHandlers(desk.node_id).handlers(),
     }  # fmt: skip
 
 

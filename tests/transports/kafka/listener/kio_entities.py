@@ -64,14 +64,14 @@ def _plain(kafka_type: str | None) -> st.SearchStrategy[Any]:
 def plain(value: Any) -> Any:
     """The same in plain values, by the protocol's names."""
     if hasattr(value, "__dataclass_fields__"):
-        said = {}
+        values = {}
         for field in fields(value):
             name = field.name.rstrip("_")
             if field.metadata.get("kafka_type", "").startswith("timedelta"):
                 name += "_ms"
             held = getattr(value, field.name)
-            said[name] = ZERO_ID if held is None and field.metadata.get("kafka_type") == "uuid" else plain(held)
-        return said
+            values[name] = ZERO_ID if held is None and field.metadata.get("kafka_type") == "uuid" else plain(held)
+        return values
     if isinstance(value, tuple):
         return [plain(member) for member in value]
     if isinstance(value, uuid.UUID):

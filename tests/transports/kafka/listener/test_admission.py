@@ -3,7 +3,7 @@
 import pytest
 
 from kactl.transports.kafka.listener.admission import BROKER_CONNECTIONS_MAX, GRACE_S, RATE_MAX_S, Admission, Slot
-from kactl.transports.kafka.listener.counters import Refused
+from kactl.transports.kafka.listener.counters import PeerRejected
 from kactl.transports.kafka.listener.limits import Limits
 from kactl.transports.kafka.listener.server import connections_for
 
@@ -41,7 +41,7 @@ class Door:
             for _ in range(4):
                 try:
                     slots.append(self.admit(f"10.1.0.{host}"))
-                except Refused:
+                except PeerRejected:
                     return slots
         return slots
 
@@ -67,9 +67,9 @@ def test_one_address_has_a_limit_and_ipv6_counts_by_network() -> None:
     for host in range(4):
         door.admit(f"2001:db8::{host}")
 
-    with pytest.raises(Refused, match=r"4 connections of 10\.1\.0\.1 .* raise kafka.max-connections-per-ip"):
+    with pytest.raises(PeerRejected, match=r"4 connections of 10\.1\.0\.1 .* raise kafka.max-connections-per-ip"):
         door.admit("10.1.0.1")
-    with pytest.raises(Refused, match="4 connections of 2001:db8::/64"):
+    with pytest.raises(PeerRejected, match="4 connections of 2001:db8::/64"):
         door.admit("2001:db8::ffff")
     assert door.admit("2001:db8:0:1::1") not in door.closed
 
@@ -95,7 +95,7 @@ def test_connection_with_a_request_in_hand_is_not_closed_for_another() -> None:
         door.admission.serve(door.admit("10.1.0.1"))
     door.now_s = 100.0
 
-    with pytest.raises(Refused):
+    with pytest.raises(PeerRejected):
         door.admit("10.1.0.1")
     assert door.closed == []
 
@@ -128,7 +128,7 @@ def test_client_that_connects_without_pause_is_slowed_down_and_brokers_are_not()
     door = Door(1000)
     for _ in range(8):
         door.admission.leave(door.admit("10.1.0.1"))
-    with pytest.raises(Refused, match=f"more than {RATE_MAX_S} connections a second"):
+    with pytest.raises(PeerRejected, match=f"more than {RATE_MAX_S} connections a second"):
         door.admit("10.1.0.1")
     door.now_s = 1 / RATE_MAX_S
     door.admission.leave(door.admit("10.1.0.1"))

@@ -32,7 +32,7 @@ async def test_a_broker_that_stops_is_told_what_it_still_leads(version: int) -> 
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(request_class(7, version)(broker_id=2, **epoch))
 
-    assert desk.asked == [ControlledShutdownRequested(2, 77 if version >= 2 else -1)]
+    assert desk.requests == [ControlledShutdownRequested(2, 77 if version >= 2 else -1)]
     assert answer.error_code is KioError.none
     assert [(each.topic_name, each.partition_index) for each in answer.remaining_partitions] == [
         ("orders", 3),
@@ -53,11 +53,11 @@ async def test_a_broker_that_stops_is_told_what_it_still_leads(version: int) -> 
 async def test_a_shutdown_is_refused_by_number_and_the_connection_goes_on(error: Exception, code: KioError) -> None:
     desk = Desk({ControlledShutdownRequested: lambda _: error})
     async with listening(desk) as (_, port), connected(port) as client:
-        refused = await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=76))
+        rejected = await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=76))
         again = await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=76))
 
-    assert refused.error_code is again.error_code is code
-    assert refused.remaining_partitions == ()
+    assert rejected.error_code is again.error_code is code
+    assert rejected.remaining_partitions == ()
 
 
 async def test_who_is_not_the_controller_says_so_to_each_in_its_own_words() -> None:
@@ -77,11 +77,11 @@ async def test_a_broker_is_given_producer_ids() -> None:
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(request_class(67, 0)(broker_id=2, broker_epoch=77))
         desk.answers[ProducerIdsRequested] = lambda _: BrokerNotRegistered(2)
-        refused = await client.ask(request_class(67, 0)(broker_id=2, broker_epoch=77))
+        rejected = await client.ask(request_class(67, 0)(broker_id=2, broker_epoch=77))
 
-    assert desk.asked[0] == ProducerIdsRequested(2, 77)
+    assert desk.requests[0] == ProducerIdsRequested(2, 77)
     assert (answer.error_code, answer.producer_id_start, answer.producer_id_len) == (KioError.none, 5000, 1000)
-    assert refused.error_code is KioError.broker_id_not_registered
+    assert rejected.error_code is KioError.broker_id_not_registered
 
 
 def alter(version: int, *partitions: tuple[int, int, tuple[int, ...], int]) -> Any:
@@ -120,17 +120,17 @@ async def test_broker_epochs_of_a_proposed_isr_are_passed_on() -> None:
         answered = await client.ask(with_epochs)
         await client.ask(proposed)
 
-    (refused,) = answered.topics[0].partitions
-    assert refused.error_code is KioError.ineligible_replica
-    asked = [each for each in desk.asked if isinstance(each, AlterPartitionRequested)]
-    assert [each.proposals[0].broker_epochs for each in asked] == [(77, 41), ()]
+    (rejected,) = answered.topics[0].partitions
+    assert rejected.error_code is KioError.ineligible_replica
+    request = [each for each in desk.requests if isinstance(each, AlterPartitionRequested)]
+    assert [each.proposals[0].broker_epochs for each in request] == [(77, 41), ()]
 
 
 @pytest.mark.parametrize("version", range(4))
 async def test_a_leader_proposes_isrs_and_hears_what_holds(version: int) -> None:
     ref = TopicRef("", ORDERS.id) if version >= 2 else TopicRef(ORDERS.name, ZERO_ID)
 
-    def answer(asked: AlterPartitionRequested) -> list[IsrResult]:
+    def answer(request: AlterPartitionRequested) -> list[IsrResult]:
         now = Leadership(2, 9, (2, 3), 6, 50, True)
         return [IsrResult(ref, 0, leadership=now), IsrResult(ref, 5, ErrorCode.INVALID_UPDATE_VERSION)]
 
@@ -139,7 +139,7 @@ async def test_a_leader_proposes_isrs_and_hears_what_holds(version: int) -> None
         answered = await client.ask(alter(version, (0, 9, (2, 3), 5), (5, 8, (2,), 4)))
 
     recovering = version >= 1
-    assert desk.asked == [
+    assert desk.requests == [
         AlterPartitionRequested(
             2,
             77,
@@ -148,7 +148,7 @@ async def test_a_leader_proposes_isrs_and_hears_what_holds(version: int) -> None
         )
     ]
     (topic,) = answered.topics
-    taken, refused = topic.partitions
+    taken, rejected = topic.partitions
     assert (topic.topic_id.bytes if version >= 2 else topic.topic_name) == (ORDERS.id if version >= 2 else "orders")
     assert (taken.error_code, taken.leader_id, taken.leader_epoch, taken.isr, taken.partition_epoch) == (
         KioError.none,
@@ -158,7 +158,7 @@ async def test_a_leader_proposes_isrs_and_hears_what_holds(version: int) -> None
         6,
     )
     assert version < 1 or taken.leader_recovery_state == 1
-    assert (refused.partition_index, refused.error_code) == (5, KioError.invalid_update_version)
+    assert (rejected.partition_index, rejected.error_code) == (5, KioError.invalid_update_version)
 
 
 @pytest.mark.parametrize("version", [1, 3])

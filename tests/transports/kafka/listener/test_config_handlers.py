@@ -27,11 +27,13 @@ def about(key: int, version: int, *resources: tuple[int, str], config: str = THR
         key
     ]
     if key == DESCRIBE:
-        said: dict[str, Any] = {"configuration_keys": (config,)}
+        values: dict[str, Any] = {"configuration_keys": (config,)}
     else:
         operation = {"config_operation": 1} if key == INCREMENTAL else {}
-        said = {"configs": (part(key, version, "AlterableConfig")(name=config, value=None, **operation),)}
-    made = tuple(part(key, version, kind)(resource_type=type_, resource_name=name, **said) for type_, name in resources)
+        values = {"configs": (part(key, version, "AlterableConfig")(name=config, value=None, **operation),)}
+    made = tuple(
+        part(key, version, kind)(resource_type=type_, resource_name=name, **values) for type_, name in resources
+    )
     return request_class(key, version)(resources=made, **({} if key == DESCRIBE else {"validate_only": False}))
 
 
@@ -79,16 +81,16 @@ async def test_what_would_have_no_effect_is_refused(key: int, version: int) -> N
 async def test_those_of_others_go_to_a_broker_as_they_are(
     key: int, version: int, resources: list[tuple[int, str]]
 ) -> None:
-    asked = about(key, version, *resources)
+    request = about(key, version, *resources)
     desk = Desk()
     async with broker(echo) as upstream, listening(desk) as (listener, port), connected(port) as client:
         desk.live = [upstream.broker]
-        client.writer.write(frame(asked, 7))
+        client.writer.write(frame(request, 7))
         answer = await client.frame()
 
-    assert upstream.frames == [frame(asked, 7)[4:]]
-    assert answer == struct.pack(">i", 7) + frame(asked, 7)[4:]
-    assert listener.tally.requests == {"relayed": 1}
+    assert upstream.frames == [frame(request, 7)[4:]]
+    assert answer == struct.pack(">i", 7) + frame(request, 7)[4:]
+    assert listener.counters.requests == {"relayed": 1}
 
 
 async def test_a_version_that_is_not_known_yet_is_left_to_brokers() -> None:

@@ -43,20 +43,20 @@ async def test_hostile_requests_are_refused_and_change_nothing(api: Api, version
     )
     async with listening(desk) as (listener, port):
         for what, content in frames.items():
-            before = sum(listener.tally.refused.values())
+            before = sum(listener.counters.rejected.values())
             answer = await answer_of(port, content)
-            await until(lambda before=before: sum(listener.tally.refused.values()) > before)  # type: ignore[misc]
+            await until(lambda before=before: sum(listener.counters.rejected.values()) > before)  # type: ignore[misc]
 
-            assert desk.asked == [], what
+            assert desk.requests == [], what
             if api.key in APIS and can_answer:
                 assert struct.pack(">h", INVALID_REQUEST) in answer[8:20], what
             else:
                 assert answer == b"", what
         async with connected(port) as client:
             await client.ask(request_class(18, 0)())
-        await until(lambda: not listener.tally.connections)
+        await until(lambda: not listener.counters.connections)
 
-    assert set(listener.tally.refused) <= {"malformed", "elements", "length", "no_broker"}
+    assert set(listener.counters.rejected) <= {"malformed", "elements", "length", "no_broker"}
     assert listener.held == 0
 
 
@@ -80,9 +80,9 @@ async def test_requests_in_the_other_form_are_refused_or_read(api: Api, version:
     async with listening(desk) as (listener, port):
         for other in others:
             await answer_of(port, frame(api, version, body(api, other)))
-        await until(lambda: not listener.tally.connections)
+        await until(lambda: not listener.counters.connections)
 
-    assert listener.tally.refused["error"] == 0
+    assert listener.counters.rejected["error"] == 0
     assert listener.held == 0
 
 
@@ -101,11 +101,11 @@ async def test_request_above_its_size_is_refused_before_its_body_is_decoded(api:
     content = frame(api, api.version_max, bytes(size))
     async with listening(Desk()) as (listener, port):
         answer = await answer_of(port, content)
-        await until(lambda: not listener.tally.connections)
+        await until(lambda: not listener.counters.connections)
 
     answers = any(field.name == "error_code" for field in api.response.fields)
     assert (struct.pack(">h", INVALID_REQUEST) in answer[8:20]) == answers
-    assert listener.tally.refused == {"length": 1}
+    assert listener.counters.rejected == {"length": 1}
 
 
 def test_limits_of_each_request_have_their_order() -> None:

@@ -5,7 +5,7 @@ import ipaddress
 import pytest
 
 from kactl.model import Broker, Endpoint
-from kactl.transports.kafka.listener.counters import Refused
+from kactl.transports.kafka.listener.counters import PeerRejected
 from kactl.transports.kafka.listener.frames import Head
 from kactl.transports.kafka.listener.identity import BrokerAddresses, Claim, claim_of, plain_address
 from kactl.transports.kafka.listener.limits import EXPANSION, MIB, Limits
@@ -47,10 +47,10 @@ async def test_name_that_cannot_be_resolved_is_nobodys_address() -> None:
 def test_configured_networks_count_while_a_broker_is_registered() -> None:
     live: list[Broker] = []
     addresses = BrokerAddresses(lambda: live, [ipaddress.ip_network("10.9.0.0/16")])
-    addresses.look()
+    addresses.update()
     before = "10.9.0.1" in addresses
     live.append(broker(1, 7, "10.0.0.1"))
-    addresses.look()
+    addresses.update()
 
     assert not before
     assert "10.9.0.1" in addresses
@@ -68,7 +68,7 @@ def test_new_registration_is_found_at_its_first_request_and_made_up_claims_cost_
         return live
 
     addresses = BrokerAddresses(brokers, clock=lambda: now_s)
-    addresses.look()
+    addresses.update()
     live[:] = [broker(1, 9, "10.0.0.1")]
     now_s = 1.0
     proved = addresses.proves("10.0.0.1", Claim(1, 9))
@@ -120,20 +120,20 @@ async def test_identified_connection_may_send_large_proposals_and_others_are_tol
 
     desk = Desk({AlterPartitionRequested: lambda _: []})
     async with listening(desk) as (listener, port), connected(port) as client:
-        refused = await client.ask(request)
-        asked = list(desk.asked)
+        rejected = await client.ask(request)
+        before = list(desk.requests)
         desk.live = [broker(2, 9, "127.0.0.1")]
         answered = await client.ask(request)
-        identified = listener.tally.identified
+        identified = listener.counters.identified
         desk.live = [broker(2, 10, "127.0.0.1")]
         await until(lambda: not listener.knows(Claim(2, 9)))
         again = await client.ask(request)
 
-    assert (refused.error_code.value, asked) == (42, [])
-    assert (answered.error_code.value, len(desk.asked)) == (0, 1)
+    assert (rejected.error_code.value, before) == (42, [])
+    assert (answered.error_code.value, len(desk.requests)) == (0, 1)
     assert identified == 1
     assert again.error_code.value == 42
-    assert listener.tally.refused == {"elements": 2}
+    assert listener.counters.rejected == {"elements": 2}
 
 
 async def test_broker_from_another_address_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -145,8 +145,8 @@ async def test_broker_from_another_address_is_named_in_the_log(caplog: pytest.Lo
         for _ in range(3):
             await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=9))
 
-    assert listener.tally.refused == {"unidentified": 1}
-    assert "add it to kafka.broker-networks; it has the limits of a client" in caplog.text
+    assert listener.counters.rejected == {"unidentified": 1}
+    assert "add it to kafka.broker-networks; the connection has the limits of a client" in caplog.text
 
 
 async def test_pools_are_apart_and_an_owner_has_its_part() -> None:
@@ -155,9 +155,9 @@ async def test_pools_are_apart_and_an_owner_has_its_part() -> None:
     for share in shares[:3]:
         await share.reserve(MIB * EXPANSION)
     for share in shares[3:]:
-        with pytest.raises(Refused, match="send fewer large requests at a time"):
+        with pytest.raises(PeerRejected, match="send fewer large requests at a time"):
             await share.reserve(20_000)
-    with pytest.raises(Refused):
+    with pytest.raises(PeerRejected):
         shares[3].charge(100_000)
     Share(pools.clients, "a", timeout_s=0.01).charge(1000)  # small ones come out of no pool
     of_broker = Share(pools.brokers, 1, timeout_s=0.01)

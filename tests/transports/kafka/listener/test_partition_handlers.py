@@ -68,7 +68,7 @@ async def test_elections_are_asked_for_and_answered_by_partition(version: int) -
         answer = await client.ask(election(version, {"a": (0, 1), "b": (2,)}, kind=kind))
 
     named = (TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 2))
-    assert desk.asked == [ElectionRequested(ElectionKind.UNCLEAN if kind else ElectionKind.PREFERRED, named)]
+    assert desk.requests == [ElectionRequested(ElectionKind.UNCLEAN if kind else ElectionKind.PREFERRED, named)]
     assert results(answer) == [
         ("a", 0, NONE),
         ("a", 1, KioError.preferred_leader_not_available),
@@ -81,7 +81,7 @@ async def test_of_all_partitions_those_that_need_no_election_are_left_out() -> N
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(election(2, None))
 
-    assert desk.asked == [ElectionRequested(ElectionKind.PREFERRED, None)]
+    assert desk.requests == [ElectionRequested(ElectionKind.PREFERRED, None)]
     assert results(answer) == [("a", 0, NONE), ("a", 1, KioError.preferred_leader_not_available)]
 
 
@@ -118,7 +118,7 @@ async def test_elections_are_refused_as_a_whole_and_for_each() -> None:
     assert standby.error_code is KioError.not_controller
     assert results(standby) == [("a", 0, KioError.not_controller), ("a", 1, KioError.not_controller)]
     assert unknown.error_code is KioError.invalid_request
-    assert len(desk.asked) == 1
+    assert len(desk.requests) == 1
 
 
 # -- reassignments -----------------------------------------------------------------------------------------------------
@@ -142,14 +142,14 @@ async def test_partitions_are_moved_and_moves_are_stopped() -> None:
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(reassignment({"a": {0: (1, 2), 1: None}}))
         desk.is_active = False
-        refused = await client.ask(reassignment({"a": {0: (1, 2)}}))
+        rejected = await client.ask(reassignment({"a": {0: (1, 2)}}))
 
-    assert desk.asked[0] == ReassignmentRequested({TopicPartition("a", 0): (1, 2), TopicPartition("a", 1): None})
+    assert desk.requests[0] == ReassignmentRequested({TopicPartition("a", 0): (1, 2), TopicPartition("a", 1): None})
     assert answer.error_code is NONE
     assert [(each.name, [(p.partition_index, p.error_code) for p in each.partitions]) for each in answer.responses] == [
         ("a", [(0, NONE), (1, KioError.no_reassignment_in_progress)])
     ]
-    assert refused.error_code is KioError.not_controller
+    assert rejected.error_code is KioError.not_controller
 
 
 async def test_moves_are_listed() -> None:
@@ -159,9 +159,9 @@ async def test_moves_are_listed() -> None:
         everything = await client.ask(request_class(46, 0)(topics=None, timeout=SECOND))
         await client.ask(request_class(46, 0)(topics=(topic(name="a", partition_indexes=(3, 4)),), timeout=SECOND))
         desk.is_active = False
-        refused = await client.ask(request_class(46, 0)(topics=None, timeout=SECOND))
+        rejected = await client.ask(request_class(46, 0)(topics=None, timeout=SECOND))
 
-    assert desk.asked[:2] == [
+    assert desk.requests[:2] == [
         ReassignmentsListed(None),
         ReassignmentsListed((TopicPartition("a", 3), TopicPartition("a", 4))),
     ]
@@ -172,15 +172,15 @@ async def test_moves_are_listed() -> None:
         (1,),
         (3,),
     )
-    assert refused.error_code is KioError.not_controller
+    assert rejected.error_code is KioError.not_controller
 
 
 # -- features and users ------------------------------------------------------------------------------------------------
 
 
 async def test_features_are_updated() -> None:
-    said = [FeatureResult("x"), FeatureResult("y", ErrorCode.FEATURE_UPDATE_FAILED, "no")]
-    desk = Desk({FeatureUpdatesRequested: lambda _: said})
+    values = [FeatureResult("x"), FeatureResult("y", ErrorCode.FEATURE_UPDATE_FAILED, "no")]
+    desk = Desk({FeatureUpdatesRequested: lambda _: values})
     first, second = part(57, 0, "FeatureUpdateKey"), part(57, 1, "FeatureUpdateKey")
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(
@@ -201,7 +201,7 @@ async def test_features_are_updated() -> None:
             )
         )
 
-    assert desk.asked == [
+    assert desk.requests == [
         FeatureUpdatesRequested(
             (FeatureUpdate("x", 2, UpgradeType.UPGRADE), FeatureUpdate("y", 1, UpgradeType.SAFE_DOWNGRADE))
         ),
@@ -233,4 +233,4 @@ async def test_credentials_are_not_kept_here() -> None:
         answer = await client.ask(request_class(51, 0)(deletions=(deletion, deletion), upsertions=()))
 
     assert [(each.user, each.error_code) for each in answer.results] == [("ann", KioError.unsupported_version)]
-    assert desk.asked == []
+    assert desk.requests == []

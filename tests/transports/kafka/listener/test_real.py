@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 from kio.schema.errors import ErrorCode as KioError
 
 from kactl.actors.system import Controller
-from kactl.cli.listening import ControllerRuled
+from kactl.cli.listening import ListenerController
 from kactl.model import TopicPartition
 from kactl.participant.group import Participants
 from kactl.stores.memory import MemoryStore
@@ -50,18 +50,18 @@ async def whole() -> AsyncIterator[Whole]:
         controller = await stack.enter_async_context(Controller(KACTL, store=store.another(), hub=hub))
         await controller.wait_active()
         listener, port = await stack.enter_async_context(
-            listening(ControllerRuled(controller), partitions=2, replication_factor=3)
+            listening(ListenerController(controller), partitions=2, replication_factor=3)
         )
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0})
         yield Whole(store, controller, participants, listener, port, admin)
 
 
-async def done(asked: Callable[[], dict[Any, Future[Any]]]) -> dict[Any, Any]:
+async def done(request: Callable[[], dict[Any, Future[Any]]]) -> dict[Any, Any]:
     """What became of each thing that was asked for; the number of the error where there was one."""
 
     def wait() -> dict[Any, Any]:
         became = {}
-        for key, future in asked().items():
+        for key, future in request().items():
             try:
                 became[key] = future.result(timeout=30)
             except KafkaException as error:
@@ -101,7 +101,7 @@ async def test_a_topic_lives_its_whole_life_by_the_hand_of_an_admin_client(whole
     assert all(leader >= 0 for leader in led_then)
     assert deleted == {"orders": None, "lost": KioError.unknown_topic_or_partition.value}
     assert [ref.name for ref in controller.topics()] == ["open"]
-    assert whole.listener.tally.refused == {}
+    assert whole.listener.counters.rejected == {}
 
 
 async def test_an_election_by_an_admin_client(whole: Whole) -> None:

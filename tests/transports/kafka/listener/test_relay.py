@@ -49,8 +49,8 @@ async def test_what_is_not_ours_goes_to_a_broker_and_comes_back_as_it_is(key: in
             assert answer == request(key, size)[4:8] + request(key, size)[::-1]
 
     assert upstream.connections == 1
-    assert desk.asked == []
-    assert listener.tally.requests == {"relayed": 4}
+    assert desk.requests == []
+    assert listener.counters.requests == {"relayed": 4}
 
 
 async def test_ours_and_theirs_take_turns_on_one_connection() -> None:
@@ -62,7 +62,7 @@ async def test_ours_and_theirs_take_turns_on_one_connection() -> None:
             await client.frame()
             await client.ask(request_class(7, 3)(broker_id=1, broker_epoch=1))
 
-    assert len(upstream.frames) == len(desk.asked) == 3
+    assert len(upstream.frames) == len(desk.requests) == 3
     assert upstream.connections == 1
 
 
@@ -125,7 +125,7 @@ async def test_without_a_broker_the_connection_is_closed(live: list[Broker]) -> 
         closed = await client.is_closed()
 
     assert closed
-    assert listener.tally.refused == {"no_broker": 1}
+    assert listener.counters.rejected == {"no_broker": 1}
 
 
 async def test_a_broker_that_went_is_left_for_another() -> None:
@@ -172,7 +172,7 @@ async def test_a_broker_that_fails_over_a_request_closes_the_connection_to_the_c
             while await client.reader.read(4096):
                 pass
 
-    assert listener.tally.refused == {"relay": 1}
+    assert listener.counters.rejected == {"relay": 1}
 
 
 async def test_a_client_that_goes_in_the_middle_of_a_request_leaves_nothing_behind() -> None:
@@ -182,7 +182,7 @@ async def test_a_client_that_goes_in_the_middle_of_a_request_leaves_nothing_behi
         async with connected(port) as client:
             client.writer.write(struct.pack(">i", 5000) + request(DESCRIBE_CLUSTER, 100))
             await until(lambda: upstream.open == 1)
-        await until(lambda: upstream.open == listener.tally.connections == 0)
+        await until(lambda: upstream.open == listener.counters.connections == 0)
 
     assert upstream.frames == []
 
@@ -232,9 +232,9 @@ async def test_a_client_that_never_reads_its_answer_is_let_go() -> None:
     async with broker(large) as upstream, listening(desk, limits=limits) as (listener, port), connected(port) as client:
         desk.live = [upstream.broker]
         await send(client, request(DESCRIBE_CLUSTER))
-        await until(lambda: listener.tally.connections == 0)
+        await until(lambda: listener.counters.connections == 0)
 
-    assert listener.tally.refused == {"slow": 1}
+    assert listener.counters.rejected == {"slow": 1}
 
 
 # -- own answers -------------------------------------------------------------------------------------------------------

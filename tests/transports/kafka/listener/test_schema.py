@@ -42,14 +42,14 @@ def test_a_request_is_read_as_kio_writes_it(api: Api, version: int, data: st.Dat
 @given(data=st.data())
 def test_an_answer_is_written_as_kio_writes_it(api: Api, version: int, data: st.DataObject) -> None:
     entity = data.draw(entities(load_response_schema(api.key, version)))
-    said = {name: value for name, value in plain(entity).items() if name not in UNSAID.get(api.key, ())}
+    values = {name: value for name, value in plain(entity).items() if name not in UNSAID.get(api.key, ())}
     if api.key == METADATA:
         from dataclasses import replace
 
         entity = replace(entity, topics=tuple(replace(topic, partitions=()) for topic in entity.topics))
-        said = plain(entity)
+        values = plain(entity)
 
-    written = api.response.write(said, version)
+    written = api.response.write(values, version)
 
     assert written == encoded(entity)
 
@@ -151,7 +151,7 @@ def test_plain_structs_that_are_not_all_there_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "version", "said"),
+    ("content", "version", "reason"),
     [
         (b"\xff\xff", 0, "no name where there must be one"),
         (b"\xff\xfe", 0, "a length of -2"),
@@ -162,6 +162,6 @@ def test_plain_structs_that_are_not_all_there_are_refused() -> None:
         (b"\xff\xff\xff\xff\xff\x01", 1, "a varint of more than"),
     ],
 )
-def test_mistakes_are_named(content: bytes, version: int, said: str) -> None:
-    with pytest.raises(MalformedMessage, match=said):
+def test_mistakes_are_named(content: bytes, version: int, reason: str) -> None:
+    with pytest.raises(MalformedMessage, match=reason):
         PAIR.read(content, version)

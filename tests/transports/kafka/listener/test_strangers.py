@@ -15,8 +15,8 @@ from kio.schema.errors import ErrorCode as KioError
 from kactl.errors import BadRequest
 from kactl.messages.broker import ControlledShutdownRequested
 from kactl.telemetry.metrics import COUNTERS, GAUGES
-from kactl.transports.kafka.listener.api_keys import REFUSED
-from kactl.transports.kafka.listener.counters import LOG_PAUSE_S, Refused, Tally
+from kactl.transports.kafka.listener.api_keys import REJECTED
+from kactl.transports.kafka.listener.counters import LOG_PAUSE_S, ListenerCounters, PeerRejected
 from kactl.transports.kafka.listener.limits import EXPANSION, Limits
 
 from .client import Client, connected, frame, request_class
@@ -63,8 +63,8 @@ async def test_what_is_no_request_closes_the_connection(
         closed = await client.is_closed()
 
     assert closed
-    assert desk.asked == []
-    assert listener.tally.refused == {kind: 1}
+    assert desk.requests == []
+    assert listener.counters.rejected == {kind: 1}
     assert listener.held == 0
     assert [record.levelno for record in caplog.records if "the connection is closed" in record.message] == [
         logging.WARNING
@@ -90,11 +90,11 @@ async def test_malformed_request_is_answered_with_invalid_request_and_closed(sen
 
     assert struct.unpack(">ibh", answer[:7]) == (1, 0, KioError.invalid_request.value)
     assert closed
-    assert desk.asked == []
-    assert listener.tally.refused == {"malformed": 1}
+    assert desk.requests == []
+    assert listener.counters.rejected == {"malformed": 1}
 
 
-@pytest.mark.parametrize("key", sorted(REFUSED))
+@pytest.mark.parametrize("key", sorted(REJECTED))
 async def test_nobody_gives_orders_here(key: int) -> None:
     """The listener is no broker. What another controller would say is not even read, let alone remembered."""
     desk = Desk()
@@ -103,8 +103,8 @@ async def test_nobody_gives_orders_here(key: int) -> None:
         closed = await client.is_closed()
 
     assert closed
-    assert listener.tally.refused == {"not_for_us": 1}
-    assert (desk.asked, listener.held) == ([], 0)
+    assert listener.counters.rejected == {"not_for_us": 1}
+    assert (desk.requests, listener.held) == ([], 0)
 
 
 async def test_orders_under_a_high_epoch_leave_no_trace() -> None:
@@ -128,8 +128,8 @@ async def test_orders_under_a_high_epoch_leave_no_trace() -> None:
             answer = await client.ask(request_class(7, 3)(broker_id=2, broker_epoch=1))
 
     assert answer.error_code is KioError.none
-    assert desk.asked == [ControlledShutdownRequested(2, 1)]
-    assert listener.tally.refused == {"not_for_us": 3}
+    assert desk.requests == [ControlledShutdownRequested(2, 1)]
+    assert listener.counters.rejected == {"not_for_us": 3}
 
 
 async def test_a_frame_that_ends_too_early_is_refused() -> None:
@@ -140,8 +140,8 @@ async def test_a_frame_that_ends_too_early_is_refused() -> None:
         closed = await client.is_closed()
 
     assert closed
-    assert listener.tally.refused == {"truncated": 1}
-    assert desk.asked == []
+    assert listener.counters.rejected == {"truncated": 1}
+    assert desk.requests == []
 
 
 async def test_who_only_looks_in_is_no_stranger() -> None:
@@ -150,7 +150,7 @@ async def test_who_only_looks_in_is_no_stranger() -> None:
         closed = await client.is_closed()
 
     assert closed
-    assert listener.tally.refused == {}
+    assert listener.counters.rejected == {}
 
 
 async def drip(client: Client) -> bool:
@@ -171,22 +171,22 @@ async def test_who_sends_a_byte_now_and_then_is_thrown_out() -> None:
         thrown_out = await drip(client)
 
     assert thrown_out
-    assert listener.tally.refused == {"slow": 1}
+    assert listener.counters.rejected == {"slow": 1}
 
 
 @pytest.mark.parametrize(
-    ("limits", "asked"),
+    ("limits", "sends_first"),
     [(Limits(first_timeout_s=0.05), False), (Limits(idle_timeout_s=0.05), True)],
     ids=["from the beginning", "after a request"],
 )
-async def test_who_says_nothing_is_let_go(limits: Limits, asked: bool) -> None:
+async def test_who_says_nothing_is_let_go(limits: Limits, sends_first: bool) -> None:
     async with listening(Desk(), limits=limits) as (listener, port), connected(port) as client:
-        if asked:
+        if sends_first:
             await client.ask(request_class(18, 0)())
         closed = await client.is_closed()
 
     assert closed
-    assert listener.tally.refused == {}
+    assert listener.counters.rejected == {}
 
 
 async def test_more_connections_than_are_allowed_are_refused_and_the_others_go_on() -> None:
@@ -197,15 +197,15 @@ async def test_more_connections_than_are_allowed_are_refused_and_the_others_go_o
             await first.ask(ask)
             await second.ask(ask)
             async with connected(port) as third:
-                refused = await third.is_closed()
+                rejected = await third.is_closed()
             await first.ask(ask)
-        await until(lambda: not listener.tally.connections)
+        await until(lambda: not listener.counters.connections)
         async with connected(port) as fourth:
             await fourth.ask(ask)
 
-    assert refused
-    assert listener.tally.refused == {"connections": 1}
-    assert len(desk.asked) == 4
+    assert rejected
+    assert listener.counters.rejected == {"connections": 1}
+    assert len(desk.requests) == 4
 
 
 async def test_unfinished_frames_of_one_address_hold_one_reservation_and_others_wait() -> None:
@@ -216,12 +216,12 @@ async def test_unfinished_frames_of_one_address_hold_one_reservation_and_others_
         opened = [await stack.enter_async_context(connected(port)) for _ in range(20)]
         for client in opened:
             client.writer.write(announced)
-        await until(lambda: listener.tally.refused["busy"] == 19)
+        await until(lambda: listener.counters.rejected["busy"] == 19)
         held = listener.held
         async with connected(port) as client:
             await client.ask(request_class(18, 0)())
         await stack.aclose()
-        await until(lambda: not listener.tally.connections)
+        await until(lambda: not listener.counters.connections)
 
     assert held == (1024 * 1024 - 8) * EXPANSION
     assert listener.held == 0
@@ -295,9 +295,9 @@ async def test_no_bytes_do_harm(content: bytes) -> None:
         await _send(port, content)
         async with connected(port) as client:
             await client.ask(request_class(18, 0)())
-        await until(lambda: not listener.tally.connections)
+        await until(lambda: not listener.counters.connections)
 
-    assert listener.tally.refused["error"] == 0
+    assert listener.counters.rejected["error"] == 0
     assert listener.held == 0
 
 
@@ -309,12 +309,12 @@ def _changed(content: bytes, changes: list[tuple[int, int]]) -> bytes:
 
 
 def test_what_is_counted_can_be_collected() -> None:
-    tally = Tally()
-    tally.requests["relayed"] += 3
-    tally.refuse(Refused("length", "a frame of -1 bytes"), "10.0.0.1:5 on CLIENT")
-    tally.connections = 2
+    counters = ListenerCounters()
+    counters.requests["relayed"] += 3
+    counters.reject(PeerRejected("length", "a frame of -1 bytes"), "10.0.0.1:5 on CLIENT")
+    counters.connections = 2
 
-    readings = {name: list(read()) for name, read in tally.readings().items()}
+    readings = {name: list(read()) for name, read in counters.readings().items()}
 
     assert readings == {
         "kactl.listener.request.count": [(3, {"rpc.method": "relayed"})],
@@ -327,16 +327,16 @@ def test_what_is_counted_can_be_collected() -> None:
 
 def test_a_flood_of_refusals_is_counted_whole_and_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
     now_s = 0.0
-    tally = Tally(now_s=lambda: now_s)
+    counters = ListenerCounters(now_s=lambda: now_s)
 
     for _ in range(1000):
-        tally.refuse(Refused("length", "a frame of -1 bytes"), "10.0.0.1:5 on CLIENT")
+        counters.reject(PeerRejected("length", "a frame of -1 bytes"), "10.0.0.1:5 on CLIENT")
     now_s = LOG_PAUSE_S
-    tally.refuse(Refused("length", "a frame of -1 bytes"), "10.0.0.1:6 on CLIENT")
+    counters.reject(PeerRejected("length", "a frame of -1 bytes"), "10.0.0.1:6 on CLIENT")
 
-    assert tally.refused == {"length": 1001}
+    assert counters.rejected == {"length": 1001}
     assert [record.message for record in caplog.records] == [
         "10.0.0.1:5 on CLIENT: a frame of -1 bytes; the connection is closed",
         "10.0.0.1:6 on CLIENT: a frame of -1 bytes; the connection is closed "
-        "(999 more of the kind since the last time)",
+        "(999 more of this kind since the last message)",
     ]

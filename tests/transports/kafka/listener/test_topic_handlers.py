@@ -54,12 +54,12 @@ def creation(
 
 @pytest.mark.parametrize("version", range(8))
 async def test_a_topic_is_created_and_its_leaders_are_waited_for(version: int) -> None:
-    desk = Desk({TopicCreationRequested: lambda asked: ORDERS})
+    desk = Desk({TopicCreationRequested: lambda request: ORDERS})
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(creation(version, "orders", partitions=4, factor=3, configs={"a.b": "1"}))
 
     (topic,) = answer.topics
-    assert desk.asked == [TopicCreationRequested("orders", 4, 3, config={"a.b": "1"})]
+    assert desk.requests == [TopicCreationRequested("orders", 4, 3, config={"a.b": "1"})]
     assert [(what, of) for what, of, _ in desk.waits] == [("led", "orders:4")]
     assert 0 < desk.waits[0][2] <= 1000
     assert (topic.name, topic.error_code) == ("orders", NONE)
@@ -71,27 +71,28 @@ async def test_a_topic_is_created_and_its_leaders_are_waited_for(version: int) -
 
 
 async def test_what_the_client_leaves_open_is_decided_here() -> None:
-    desk = Desk({TopicCreationRequested: lambda asked: ORDERS})
+    desk = Desk({TopicCreationRequested: lambda request: ORDERS})
     async with listening(desk, partitions=7, replication_factor=2) as (_, port), connected(port) as client:
         both = await client.ask(creation(7, "orders"))
         await client.ask(creation(7, "orders", partitions=3))
         await client.ask(creation(7, "orders", factor=1))
 
-    assert [(asked.partitions, asked.replication_factor) for asked in desk.asked] == [(7, 2), (3, 2), (7, 1)]  # type: ignore[attr-defined]
+    assert [(request.partitions, request.replication_factor) for request in desk.requests] == [(7, 2), (3, 2), (7, 1)]  # type: ignore[attr-defined]
     assert (both.topics[0].num_partitions, both.topics[0].replication_factor) == (7, 2)
 
 
 async def test_a_manual_assignment_is_passed_on() -> None:
-    desk = Desk({TopicCreationRequested: lambda asked: ORDERS})
+    desk = Desk({TopicCreationRequested: lambda request: ORDERS})
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(creation(7, "orders", assignments={0: (1, 2), 1: (2, 3)}))
 
-    assert desk.asked == [TopicCreationRequested("orders", assignment={0: Assignment((1, 2)), 1: Assignment((2, 3))})]
+    assignment = {0: Assignment((1, 2)), 1: Assignment((2, 3))}
+    assert desk.requests == [TopicCreationRequested("orders", assignment=assignment)]
     assert (answer.topics[0].num_partitions, answer.topics[0].replication_factor) == (2, 2)
 
 
 @pytest.mark.parametrize(
-    ("asked", "code"),
+    ("message", "code"),
     [
         (creation(7, "__cluster_metadata", partitions=1, factor=1), KioError.invalid_request),
         (creation(7, "orders", "orders", partitions=1, factor=1), KioError.invalid_request),
@@ -101,19 +102,19 @@ async def test_a_manual_assignment_is_passed_on() -> None:
     ],
     ids=["raft's own", "twice", "null value", "counts and assignment", "factor and assignment"],
 )
-async def test_what_cannot_be_asked_is_refused_without_asking(asked: Any, code: KioError) -> None:
+async def test_what_cannot_be_asked_is_refused_without_asking(message: Any, code: KioError) -> None:
     desk = Desk()
     async with listening(desk) as (_, port), connected(port) as client:
-        answer = await client.ask(asked)
+        answer = await client.ask(message)
 
     assert [topic.error_code for topic in answer.topics] == [code]
     assert answer.topics[0].error_message
-    assert (desk.asked, desk.waits) == ([], [])
+    assert (desk.requests, desk.waits) == ([], [])
 
 
 async def test_each_topic_is_answered_for_itself() -> None:
     answers = {"a": TopicExists("a"), "b": TopicRef("b"), "c": KactlError("the store fails"), "d": RuntimeError("bug")}
-    desk = Desk({TopicCreationRequested: lambda asked: answers[asked.topic]})
+    desk = Desk({TopicCreationRequested: lambda request: answers[request.topic]})
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(creation(7, *"abcd", partitions=1, factor=1))
 
@@ -129,29 +130,29 @@ async def test_each_topic_is_answered_for_itself() -> None:
 
 
 async def test_what_is_only_checked_is_not_waited_for_and_has_no_id() -> None:
-    desk = Desk({TopicCreationRequested: lambda asked: ORDERS})
+    desk = Desk({TopicCreationRequested: lambda request: ORDERS})
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(creation(7, "orders", partitions=1, factor=1, validate_only=True))
 
-    assert desk.asked == [TopicCreationRequested("orders", 1, 1, dry_run=True)]
+    assert desk.requests == [TopicCreationRequested("orders", 1, 1, dry_run=True)]
     assert desk.waits == []
     assert (answer.topics[0].error_code, answer.topics[0].topic_id) == (NONE, None)
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
 async def test_no_time_to_wait_is_answered_at_once_though_the_topic_comes(timeout_ms: int) -> None:
-    desk = Desk({TopicCreationRequested: lambda asked: ORDERS})
+    desk = Desk({TopicCreationRequested: lambda request: ORDERS})
     timeout = datetime.timedelta(milliseconds=timeout_ms)
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(creation(7, "orders", partitions=1, factor=1, timeout=timeout))
 
-    assert len(desk.asked) == 1
+    assert len(desk.requests) == 1
     assert desk.waits == []
     assert answer.topics[0].error_code is KioError.request_timed_out
 
 
 async def test_what_is_not_done_in_time_is_said_to_have_timed_out() -> None:
-    desk = Desk({TopicCreationRequested: lambda asked: ORDERS})
+    desk = Desk({TopicCreationRequested: lambda request: ORDERS})
     desk.done = False
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(creation(7, "orders", partitions=1, factor=1))
@@ -187,11 +188,11 @@ def deletion(version: int, *names: str, ids: tuple[bytes, ...] = (), timeout: da
 @pytest.mark.parametrize("version", range(7))
 async def test_a_topic_is_deleted_and_waited_for(version: int) -> None:
     answers = {"orders": ORDERS, "lost": NotFound("topic", "lost")}
-    desk = Desk({TopicDeletionRequested: lambda asked: answers[asked.topic]})
+    desk = Desk({TopicDeletionRequested: lambda request: answers[request.topic]})
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(deletion(version, "orders", "lost"))
 
-    assert desk.asked == [TopicDeletionRequested("orders"), TopicDeletionRequested("lost")]
+    assert desk.requests == [TopicDeletionRequested("orders"), TopicDeletionRequested("lost")]
     assert [(what, of) for what, of, _ in desk.waits] == [("gone", "orders")]
     assert [(each.name, each.error_code) for each in answer.responses] == [
         ("orders", NONE),
@@ -200,36 +201,36 @@ async def test_a_topic_is_deleted_and_waited_for(version: int) -> None:
 
 
 async def test_a_topic_is_deleted_by_its_id() -> None:
-    desk = Desk({TopicDeletionRequested: lambda asked: ORDERS})
+    desk = Desk({TopicDeletionRequested: lambda request: ORDERS})
     desk.named = [ORDERS]
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(deletion(6, ids=(ORDERS.id, b"x" * 16)))
 
-    assert desk.asked == [TopicDeletionRequested("orders")]
+    assert desk.requests == [TopicDeletionRequested("orders")]
     known, unknown = answer.responses
     assert (known.name, known.topic_id, known.error_code) == ("orders", uuid.UUID(bytes=ORDERS.id), NONE)
     assert (unknown.name, unknown.error_code) == (None, KioError.unknown_topic_id)
 
 
 async def test_deletions_are_refused_without_doing_anything() -> None:
-    desk = Desk({TopicDeletionRequested: lambda asked: TopicDeletionDisabled()})
+    desk = Desk({TopicDeletionRequested: lambda request: TopicDeletionDisabled()})
     topic = part(DELETE, 6, "DeleteTopicState")
     neither = request_class(DELETE, 6)(topics=(topic(name=None, topic_id=None),), timeout=SECOND)
     both = request_class(DELETE, 6)(topics=(topic(name="orders", topic_id=uuid.UUID(bytes=ORDERS.id)),), timeout=SECOND)
     async with listening(desk) as (_, port), connected(port) as client:
         codes = [
-            (await client.ask(asked)).responses[0].error_code
-            for asked in (deletion(6, "orders"), deletion(6, "orders", "orders"), neither, both)
+            (await client.ask(request)).responses[0].error_code
+            for request in (deletion(6, "orders"), deletion(6, "orders", "orders"), neither, both)
         ]
 
     assert codes == [KioError.topic_deletion_disabled] + [KioError.invalid_request] * 3
-    assert len(desk.asked) == 1
+    assert len(desk.requests) == 1
     assert desk.waits == []
 
 
 @pytest.mark.parametrize(("timeout_ms", "waits"), [(0, 0), (-5, 0), (100, 1)])
 async def test_a_deletion_that_takes_longer_has_timed_out(timeout_ms: int, waits: int) -> None:
-    desk = Desk({TopicDeletionRequested: lambda asked: ORDERS})
+    desk = Desk({TopicDeletionRequested: lambda request: ORDERS})
     desk.done = False
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(deletion(6, "orders", timeout=datetime.timedelta(milliseconds=timeout_ms)))
@@ -264,12 +265,12 @@ def growth(
 @pytest.mark.parametrize("version", range(4))
 async def test_topics_grow(version: int) -> None:
     answers: dict[str, Any] = {"orders": None, "lost": NotFound("topic", "lost")}
-    desk = Desk({PartitionsRequested: lambda asked: answers[asked.topic]})
+    desk = Desk({PartitionsRequested: lambda request: answers[request.topic]})
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(growth(version, {"orders": 9, "lost": 2}))
         await client.ask(growth(version, {"orders": 10}, assignments=((1, 2),), validate_only=True))
 
-    assert desk.asked == [
+    assert desk.requests == [
         PartitionsRequested("orders", 9),
         PartitionsRequested("lost", 2),
         PartitionsRequested("orders", 10, ((1, 2),), True),
@@ -286,7 +287,7 @@ async def test_a_controller_that_ceases_to_be_one_meanwhile_says_so() -> None:
         async def wait_led(self, topic: str, *, partitions: int, timeout_ms: float) -> None:
             raise NotController(7)
 
-    desk = Resigning({PartitionsRequested: lambda asked: None})
+    desk = Resigning({PartitionsRequested: lambda request: None})
     async with listening(desk) as (_, port), connected(port) as client:
         answer = await client.ask(growth(3, {"orders": 9}))
 

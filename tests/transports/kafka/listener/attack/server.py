@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 from kactl.actors.system import Controller
-from kactl.cli.listening import ControllerRuled
+from kactl.cli.listening import ListenerController
 from kactl.model import Endpoint
 from kactl.participant.participant import Participant
 from kactl.stores.memory import MemoryStore
@@ -56,7 +56,7 @@ class Meters:
             last, last_cpu = now, now_cpu
 
     def read(self) -> dict[str, Any]:
-        tally, cpu_s = self._listener.tally, time.process_time()
+        counters, cpu_s = self._listener.counters, time.process_time()
         readings = {
             "hold_s": self._hold_s,
             # The loop's own processor time between two ticks: what it would be held without other processes.
@@ -65,11 +65,11 @@ class Meters:
             "cpu_s": cpu_s - self._cpu_s,
             "rss": _rss(),
             "rss_max": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-            "connections": tally.connections,
-            "identified": tally.identified,
-            "reserved": dict(tally.reserved()),
-            "refused": dict(tally.refused),
-            "requests": dict(tally.requests),
+            "connections": counters.connections,
+            "identified": counters.identified,
+            "reserved": dict(counters.reserved()),
+            "refused": dict(counters.rejected),
+            "requests": dict(counters.requests),
         }
         self._hold_s, self._work_s, self._collect_s, self._cpu_s = 0.0, 0.0, 0.0, cpu_s
         return readings
@@ -104,7 +104,7 @@ async def main() -> None:
         socket = bound(Endpoint("INTERNAL", "127.0.0.1", 0))
         port = socket.getsockname()[1]
         listener = await stack.enter_async_context(
-            KafkaListener(ControllerRuled(controller), {"INTERNAL": socket}, ListenerSettings())
+            KafkaListener(ListenerController(controller), {"INTERNAL": socket}, ListenerSettings())
         )
         if len(sys.argv) > 2:
             limit_files()
