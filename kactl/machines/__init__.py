@@ -1,1 +1,1 @@
-"""The lives that a controller leads, as pure machines: rows in, a change out. One file for each life."""
+"""State machines and elections as pure functions: rows in, a change out. One module for each machine."""

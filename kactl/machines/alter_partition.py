@@ -1,13 +1,14 @@
-"""What becomes of the ISRs that leaders propose (AlterPartition): one table, decided for all proposals at once.
+"""Validation of the ISRs that leaders propose (AlterPartition): one decision table, evaluated for all proposals at
+once.
 
-A proposal carries what the leader knows. One that knows more than we do says that we may be outdated; one that knows
-less is refused; one that asks for what holds already is a repetition, and succeeds without a write, also if its
-partition epoch is an older one: the answer to the first may have been lost. That is looked at before the partition
-epoch is.
+A proposal carries the epochs that the leader knows. A proposal with newer epochs than the controller's shows that this
+controller may be outdated. A proposal with an older leader epoch is rejected. A proposal of the current state is a
+repetition and succeeds without a write, even with an older partition epoch: the response to the first one may have been
+lost. Repetitions are therefore detected before the partition epoch is compared.
 
-Source: the classic controller's tryProcessAlterPartition. Unlike there, a proposal is taken from the stored leader
-only, the ISR that it proposes holds the leader, and broker epochs that it names are compared: a follower that has
-restarted since the leader found it in sync may have lost its log.
+Source: the classic controller's tryProcessAlterPartition. Unlike there, only the stored leader may propose, the
+proposed ISR must contain the leader, and the broker epochs in it are compared: a follower that has restarted since the
+leader found it in sync may have lost its log.
 """
 
 import dataclasses
@@ -25,23 +26,23 @@ from kactl.state.rows import Bools, BrokerSet, Ints, Rows, choose, some
 Errors = npt.NDArray[np.int16]
 Longs = npt.NDArray[np.int64]
 
-# From this version of the request on, a member that is not live is refused by a code of its own; and topics are named
-# by their ids.
+# From this request version on, a member that is not live has an error code of its own, and topics are identified by
+# their ids.
 VERSION_WITH_IDS: Final = 2
-# Stands for a member NO_BROKER, which would be taken for a free place; it is never live either.
+# Replaces a member NO_BROKER, which would look like an unused position; it is never live either.
 _NOBODY: Final = NO_BROKER - 1
-# Stands for a broker epoch that no registration has.
+# Replaces a broker epoch that no registration has.
 _NO_REGISTRATION: Final = NO_EPOCH - 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Proposed:
-    """n proposals as columns.
+    """Columns of n proposals.
 
     Attributes:
-        isr: int32[K, n], each member once, NO_BROKER behind the last.
+        isr: int32[K, n], each member once, then NO_BROKER.
         recovering: bool[n].
-        broker_epoch: int64[K, n] of each member, NO_EPOCH where it is not checked; None if none is.
+        broker_epoch: int64[K, n] of each member, NO_EPOCH if it is not checked; None if none is checked.
     """
 
     leader_epoch: Ints
@@ -55,10 +56,10 @@ class Proposed:
 
     @classmethod
     def of(cls, proposals: Sequence[IsrProposal]) -> "Proposed":
-        """Columns of some proposals.
+        """Returns the columns of some proposals.
 
         Raises:
-            UnknownRecoveryState: one of them carries a number that no state has.
+            UnknownRecoveryState: a proposal carries an undefined recovery state.
         """
         states = [proposal.recovering for proposal in proposals]
         for state in states:
@@ -66,8 +67,8 @@ class Proposed:
                 raise UnknownRecoveryState(int(state))
         lists = [tuple(dict.fromkeys(proposal.isr)) for proposal in proposals]
         isr = np.full((max(map(len, lists), default=0), len(lists)), NO_BROKER, np.int32)
-        for at, members in enumerate(lists):
-            isr[: len(members), at] = [_NOBODY if member == NO_BROKER else member for member in members]
+        for row, members in enumerate(lists):
+            isr[: len(members), row] = [_NOBODY if member == NO_BROKER else member for member in members]
         return cls(
             np.array([proposal.leader_epoch for proposal in proposals], np.int32),
             np.array([proposal.partition_epoch for proposal in proposals], np.int32),
@@ -87,28 +88,28 @@ class Proposed:
 
 
 def _broker_epochs(proposals: Sequence[IsrProposal], lists: Sequence[tuple[int, ...]]) -> Longs | None:
-    """The broker epochs of the members in `lists`; None if no proposal names one."""
+    """Returns the broker epochs of the members in `lists`; None if no proposal carries one."""
     if not any(proposal.broker_epochs for proposal in proposals):
         return None
     epochs = np.full((max(map(len, lists), default=0), len(lists)), NO_EPOCH, np.int64)
-    for at, (proposal, members) in enumerate(zip(proposals, lists, strict=True)):
+    for row, (proposal, members) in enumerate(zip(proposals, lists, strict=True)):
         if not proposal.broker_epochs:
             continue
-        named: dict[int, int] = {}
+        epoch_of: dict[int, int] = {}
         for member, epoch in zip(proposal.isr, proposal.broker_epochs, strict=True):
-            # One that is named under two epochs is in sync under neither.
-            named[member] = epoch if named.get(member, epoch) == epoch else _NO_REGISTRATION
-        epochs[: len(members), at] = [named[member] for member in members]
+            # A member with two different epochs matches no registration.
+            epoch_of[member] = epoch if epoch_of.get(member, epoch) == epoch else _NO_REGISTRATION
+        epochs[: len(members), row] = [epoch_of[member] for member in members]
     return epochs
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Judged:
-    """What becomes of each of n proposals.
+    """Decisions on n proposals.
 
     Attributes:
-        error: int16[n] of ErrorCode; NONE if it succeeds.
-        same: bool[n], it succeeds and holds already; nothing is to be written.
+        error: int16[n] of ErrorCode; NONE if the proposal succeeds.
+        same: bool[n], the proposal succeeds and equals the current state; it needs no write.
     """
 
     error: Errors
@@ -116,7 +117,7 @@ class Judged:
 
     @property
     def taken(self) -> Bools:
-        """bool[n]: it is to be written."""
+        """Returns bool[n]: the proposal must be written."""
         taken: Bools = (self.error == ErrorCode.NONE) & ~self.same
         return taken
 
@@ -130,12 +131,12 @@ def judge(
     version: int,
     epochs: Mapping[int, int] | None = None,
 ) -> Judged:
-    """Judge what `broker` proposes for n rows. The first of the cases that holds decides.
+    """Returns the decisions on the proposals of `broker` for n rows. The first matching case decides.
 
     Args:
-        live: who may be in an ISR: registered, and not shutting down.
+        live: brokers that may be in an ISR: registered, and not shutting down.
         version: of the request.
-        epochs: under which each broker is registered; needed where a proposal names broker epochs.
+        epochs: broker epoch of each registered broker; needed if a proposal carries broker epochs.
     """
     same = is_same(rows, proposed, broker=broker)
     is_member = proposed.isr != NO_BROKER
@@ -165,7 +166,7 @@ def judge(
 
 
 def _is_stale(proposed: Proposed, epochs: Mapping[int, int]) -> Bools:
-    """bool[K, n]: the leader names another registration of the member than the one that stands.
+    """Returns bool[K, n]: the leader names another registration of the member than the current one.
 
     Source: ReplicationControlManager.validateAlterPartitionData, of Kafka's controller without ZooKeeper.
     """
@@ -173,21 +174,23 @@ def _is_stale(proposed: Proposed, epochs: Mapping[int, int]) -> Bools:
         return np.zeros(proposed.isr.shape, np.bool_)
     ids = np.array(sorted(epochs), np.int32)
     registered = np.array([*(epochs[id_] for id_ in ids.tolist()), NO_EPOCH], np.int64)
-    place = np.searchsorted(ids, proposed.isr)
-    found = np.append(ids, np.int32(_NOBODY))[place] == proposed.isr
-    named = (proposed.broker_epoch != NO_EPOCH) & (proposed.isr != NO_BROKER)
-    stale: Bools = named & (~found | (registered[place] != proposed.broker_epoch))
+    position = np.searchsorted(ids, proposed.isr)
+    is_registered = np.append(ids, np.int32(_NOBODY))[position] == proposed.isr
+    has_epoch = (proposed.broker_epoch != NO_EPOCH) & (proposed.isr != NO_BROKER)
+    stale: Bools = has_epoch & (~is_registered | (registered[position] != proposed.broker_epoch))
     return stale
 
 
 def is_ahead(rows: Rows, proposed: Proposed) -> Bools:
-    """bool[n]: the leader knows of an epoch that we have not heard of."""
+    """Returns bool[n]: the leader knows a newer epoch than this controller."""
     ahead: Bools = (proposed.partition_epoch > rows.partition_epoch) | (proposed.leader_epoch > rows.leader_epoch)
     return ahead & rows.has_leadership
 
 
 def is_same(rows: Rows, proposed: Proposed, *, broker: int) -> Bools:
-    """bool[n]: what is proposed holds already, under this partition epoch or a later one. ISRs compare as sets."""
+    """Returns bool[n]: the proposal equals the current state, under this partition epoch or an older one. ISRs compare
+    as sets.
+    """
     same: Bools = (
         rows.has_leadership
         & (rows.leader == broker)
@@ -200,9 +203,9 @@ def is_same(rows: Rows, proposed: Proposed, *, broker: int) -> Bools:
 
 
 def _same_members(rows: Rows, isr: Ints) -> Bools:
-    """bool[n]: int32[K, n] `isr` names those that are in sync, and nobody else."""
-    found = np.zeros(isr.shape[1], np.int64)
+    """Returns bool[n]: int32[K, n] `isr` contains exactly the replicas that are in sync."""
+    matches = np.zeros(isr.shape[1], np.int64)
     for line in isr:
-        found += some(rows.in_sync & (rows.replicas == line) & (line != NO_BROKER))
-    same: Bools = (found == rows.in_sync.sum(axis=0)) & (found == (isr != NO_BROKER).sum(axis=0))
+        matches += some(rows.in_sync & (rows.replicas == line) & (line != NO_BROKER))
+    same: Bools = (matches == rows.in_sync.sum(axis=0)) & (matches == (isr != NO_BROKER).sum(axis=0))
     return same

@@ -1,8 +1,8 @@
-"""Who leads where others are preferred: found over all partitions at once.
+"""Preferred leader imbalance, computed over all partitions at once.
 
-The first replica of an assignment is the preferred one. Where, of the partitions that prefer a broker, more than a
-percentage is led by others, it is to get them back, as far as it is online and in sync. Unlike the count of imbalanced
-partitions that the cluster keeps, this takes partitions that are being reassigned like any other.
+The first replica of an assignment is the preferred one. If other brokers lead more than a percentage of the partitions
+that prefer a broker, leadership returns to that broker where it is online and in sync. Unlike the imbalance counter of
+the cluster, this includes partitions that are being reassigned.
 
 Source: the classic controller's checkAndTriggerAutoLeaderRebalance.
 """
@@ -18,14 +18,14 @@ from kactl.state.table import Table
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Balance:
-    """How far each broker leads the partitions that prefer it. n brokers, ascending.
+    """Imbalance of n brokers, ascending.
 
     Attributes:
-        brokers: int32[n], those that some partition prefers.
-        preferring: int[n], how many partitions prefer the broker, those without leadership too.
-        elsewhere: int[n], how many of them have leadership and another leader, or none.
-        over: the brokers of which too many are led elsewhere.
-        returning: the partitions of those that the preferred replica could lead now.
+        brokers: int32[n], the brokers that some partition prefers.
+        preferring: int[n], the number of partitions that prefer the broker, including those without leadership.
+        elsewhere: int[n], the number of these with leadership and another leader, or none.
+        over: the brokers above the limit.
+        returning: the partitions of brokers above the limit that the preferred replica could lead now.
     """
 
     brokers: Ints
@@ -36,21 +36,22 @@ class Balance:
 
 
 def balance(table: Table, live: BrokerSet, *, percentage: int) -> Balance:
-    """Look at all partitions but those of topics that wait for deletion.
+    """Returns the imbalance over all partitions except those of topics that are queued for deletion.
 
     Args:
         live: the brokers that may lead.
-        percentage: of the partitions that prefer a broker, how many others may lead; it is over with the first beyond.
+        percentage: the share of the partitions that prefer a broker which other brokers may lead; above it, the broker
+            is over.
     """
-    at = table.not_queued(np.flatnonzero(some(table.column("assigned"))))
-    replicas, head = table.column("replicas")[:, at], preferred_slot(table.column("assigned")[:, at])
+    rows = table.not_queued(np.flatnonzero(some(table.column("assigned"))))
+    replicas, head = table.column("replicas")[:, rows], preferred_slot(table.column("assigned")[:, rows])
     preferred = first(head, replicas)
-    elsewhere = (table.column("leader_epoch")[at] != NO_EPOCH) & (table.column("leader")[at] != preferred)
+    elsewhere = (table.column("leader_epoch")[rows] != NO_EPOCH) & (table.column("leader")[rows] != preferred)
     brokers, group = np.unique(preferred, return_inverse=True)
     preferring = np.bincount(group, minlength=len(brokers))
     led_elsewhere = np.bincount(group[elsewhere], minlength=len(brokers))
-    # In whole numbers, so that a share which is exactly the percentage is not over it.
+    # Integer arithmetic: a share that equals the percentage is not over it.
     over = led_elsewhere * 100 > preferring * percentage
-    wanted = np.flatnonzero(elsewhere & over[group])
-    may_lead = head & table.column("in_sync")[:, at] & ~table.column("dir_offline")[:, at] & live[replicas]
-    return Balance(brokers, preferring, led_elsewhere, brokers[over], at[wanted[some(may_lead[:, wanted])]])
+    candidates = np.flatnonzero(elsewhere & over[group])
+    may_lead = head & table.column("in_sync")[:, rows] & ~table.column("dir_offline")[:, rows] & live[replicas]
+    return Balance(brokers, preferring, led_elsewhere, brokers[over], rows[candidates[some(may_lead[:, candidates])]])

@@ -1,13 +1,13 @@
-"""The life of a topic that waits for its deletion, told by the states of its replicas.
+"""State machine of a topic that is queued for deletion, derived from the states of its replicas.
 
     QUEUED ──start──▶ STARTED ──every replica DELETION_SUCCESSFUL──▶ complete
                        │   ▲
-         a replica fails   └── start again, as soon as no halt stands
+         a replica fails   └── start again, as soon as nothing blocks the deletion
                        ▼   │
                       HALTED, its ineligible replicas OFFLINE
 
-Nothing is begun while a broker still has an order to delete, because its answer may change everything. A halt forbids
-to start, but neither to complete nor to make ready for a later start.
+Nothing is started while a broker has an outstanding request to delete, because its response may change the result. A
+blocker prevents a start, but neither the completion nor the preparation of a later start.
 
 Source: the classic controller's TopicDeletionManager.resumeDeletions.
 """
@@ -25,12 +25,12 @@ from kactl.state.rows import Bools, BrokerSet, Bytes, Ints, Rows, some
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Due:
-    """What is to be done for each of T topics, bool[T] each.
+    """Next steps of T topics, bool[T] each.
 
     Attributes:
-        complete: all replicas are deleted, and also where there are none.
-        retry: ineligible replicas go back to OFFLINE, from where they can be tried again.
-        start: all that are alive and not deleted yet are to be deleted.
+        complete: all replicas are deleted, or there are none.
+        retry: ineligible replicas return to OFFLINE, from where their deletion can be retried.
+        start: all live replicas that are not deleted yet must be deleted.
     """
 
     complete: Bools
@@ -39,51 +39,51 @@ class Due:
 
 
 def due(topic: Ints, assigned: Bools, replica_state: Bytes, *, halted: Bools) -> Due:
-    """What comes next for topics that wait for their deletion.
+    """Returns the next steps of topics that are queued for deletion.
 
     Args:
-        topic: int32[n], for each row the position of its topic among the T topics; a topic may have no rows.
+        topic: int32[n], the position of each row's topic among the T topics; a topic may have no rows.
         assigned, replica_state: [W, n].
-        halted: bool[T].
+        halted: bool[T], the topics with a blocker.
     """
 
     def any_replica(which: Bools) -> Bools:
-        found = np.zeros(len(halted), np.bool_)
-        found[topic[some(assigned & which)]] = True
-        return found
+        result = np.zeros(len(halted), np.bool_)
+        result[topic[some(assigned & which)]] = True
+        return result
 
     complete = ~any_replica(replica_state != ReplicaState.DELETION_SUCCESSFUL)
-    rests = ~complete & ~any_replica(replica_state == ReplicaState.DELETION_STARTED)
+    is_idle = ~complete & ~any_replica(replica_state == ReplicaState.DELETION_STARTED)
     return Due(
         complete=complete,
-        retry=rests & any_replica(replica_state == ReplicaState.DELETION_INELIGIBLE),
-        start=rests & ~halted,
+        retry=is_idle & any_replica(replica_state == ReplicaState.DELETION_INELIGIBLE),
+        start=is_idle & ~halted,
     )
 
 
 def dead(rows: Rows, live: BrokerSet) -> Bools:
-    """bool[W, n]: assigned replicas that cannot be told to delete anything now."""
+    """Returns bool[W, n]: assigned replicas that cannot receive a request now."""
     unreachable: Bools = rows.assigned & ~rows.online(live)
     return unreachable
 
 
 def to_delete(rows: Rows, live: BrokerSet) -> Bools:
-    """bool[W, n]: assigned replicas that can be told, and have not said yet that they are deleted."""
-    told: Bools = rows.assigned & rows.online(live) & (rows.replica_state != ReplicaState.DELETION_SUCCESSFUL)
-    return told
+    """Returns bool[W, n]: assigned replicas that can receive a request and are not reported as deleted."""
+    result: Bools = rows.assigned & rows.online(live) & (rows.replica_state != ReplicaState.DELETION_SUCCESSFUL)
+    return result
 
 
-# -- how far it has come -----------------------------------------------------------------------------------------------
+# -- progress -------------------------------------------------------------------------------------------------------
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """How far the deletion of one topic has come.
+    """Progress of the deletion of one topic.
 
     Attributes:
-        started: brokers have been told to forget the topic; False while it waits for its beginning.
-        replicas: how many there are to delete in all.
-        replicas_left: of these, how many are not deleted.
-        halts: why it does not go on; empty if it does.
+        started: requests to delete the topic were sent to brokers; False while the topic is queued.
+        replicas: the total number of replicas.
+        replicas_left: the number of replicas that are not deleted yet.
+        halts: the blockers; empty if the deletion proceeds.
     """
 
     topic: str
@@ -94,15 +94,15 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 def waiting(cluster: Cluster) -> list[Waiting]:
-    """All topics that wait for their deletion, by name."""
+    """Returns the progress of all topics that are queued for deletion, by name."""
     return [_waiting(cluster, name) for name in sorted(cluster.topics_to_delete)]
 
 
 def _waiting(cluster: Cluster, name: str) -> Waiting:
-    known = cluster.table.topic(name)
+    entry = cluster.table.topic(name)
     replicas = left = 0
-    if known is not None:
-        rows = cluster.table.rows(cluster.table.rows_of(known))
+    if entry is not None:
+        rows = cluster.table.rows(cluster.table.rows_of(entry))
         replicas = int(np.count_nonzero(rows.assigned))
         left = int(np.count_nonzero(rows.assigned & (rows.replica_state != ReplicaState.DELETION_SUCCESSFUL)))
     return Waiting(name, name in cluster.deletion_started, replicas, left, cluster.deletion_ineligible.get(name, ()))

@@ -19,15 +19,15 @@ from .election import Election
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Effect:
-    """Rows of the table by what happens to them, each ascending.
+    """Rows of the table by effect, each ascending.
 
     Attributes:
-        moved: another replica leads in place of the broker.
-        remaining: the broker still leads although there are other replicas: none of these is in sync.
-        alone: the broker holds the only replica and keeps it, led and in sync.
+        moved: another replica takes over leadership from the broker.
+        remaining: the broker still leads although there are other replicas, because none of these is in sync.
+        alone: the broker holds the only replica and keeps it, as leader and in sync.
         left: the broker leaves the ISR.
-        under_min_isr: fewer in sync than brokers enforce, and there were enough before.
-        last_in_sync: one replica is in sync, and there were more before: another failure stops the partition.
+        under_min_isr: fewer in-sync replicas than brokers enforce, and enough before.
+        last_in_sync: one in-sync replica, and several before: another failure makes the partition unavailable.
     """
 
     moved: RowNumbers
@@ -39,16 +39,16 @@ class Effect:
 
 
 def held_by(cluster: Cluster, broker: int) -> Rows:
-    """The partitions that draining a broker concerns, as they are now."""
+    """Returns the partitions that draining a broker affects, in their present state."""
     table = cluster.table
     return table.rows(common(table.with_replica_on([broker]), table.with_leadership()))
 
 
 def preview(cluster: Cluster, held: Rows, broker: int, min_isr: Ints) -> Effect:
-    """What would happen, as far as is known without asking the store.
+    """Returns the expected effect, without reading the store.
 
     Args:
-        held: of `held_by`.
+        held: result of `held_by`.
         min_isr: int32[n], 0 where it is unknown.
     """
     brokers = cluster.live_brokers
@@ -71,13 +71,13 @@ def preview(cluster: Cluster, held: Rows, broker: int, min_isr: Ints) -> Effect:
 
 
 def observe(cluster: Cluster, held: Rows, broker: int, min_isr: Ints) -> Effect:
-    """What has happened since `held` was gathered. Partitions that are gone count as unchanged."""
+    """Returns the effect since `held` was gathered. Removed partitions count as unchanged."""
     after = cluster.table.rows(held.index)
     same = (after.topic == held.topic) & (after.partition == held.partition)
     width = len(after.replicas)  # slots are only ever added
     before = np.pad(held.in_sync, ((0, width - len(held.in_sync)), (0, 0)))
     in_sync = np.where(same, after.in_sync, before)
-    # Members stand where they stood, or in slots that were free before.
+    # In-sync replicas are in the slots that they had, or in slots that were free before.
     wide = held.replace(
         replicas=np.where(same, after.replicas, _padded(held.replicas, width)),
         assigned=_padded(held.assigned, width),
@@ -87,8 +87,8 @@ def observe(cluster: Cluster, held: Rows, broker: int, min_isr: Ints) -> Effect:
 
 
 def _effect(before: Rows, leader: Ints, in_sync: Bools, broker: int, min_isr: Ints) -> Effect:
-    """Args: `leader`, `in_sync`: afterwards, in the slots of `before`."""
-    here = holds(before, broker)
+    """Returns the effect. `leader` and `in_sync` are the columns afterwards, in the slots of `before`."""
+    slots = holds(before, broker)
     replicated = _count(before.assigned) > 1
     led, leads = replicated & (before.leader == broker), leader == broker
     had, has = _count(before.in_sync), _count(in_sync)
@@ -97,7 +97,7 @@ def _effect(before: Rows, leader: Ints, in_sync: Bools, broker: int, min_isr: In
         moved=before.index[led & ~leads],
         remaining=before.index[replicated & leads],
         alone=before.index[~replicated & leads],
-        left=before.index[some(here & before.in_sync) & ~some(here & in_sync)],
+        left=before.index[some(slots & before.in_sync) & ~some(slots & in_sync)],
         under_min_isr=before.index[(min_isr > 0) & (has < enforced) & (had >= enforced)],
         last_in_sync=before.index[(has == 1) & (had > 1)],
     )
@@ -108,5 +108,5 @@ def _padded(column: Any, width: int) -> Any:
 
 
 def _count(which: Bools) -> Ints:
-    counted: Ints = np.add.reduce(which, axis=0, dtype=np.int32)
-    return counted
+    count: Ints = np.add.reduce(which, axis=0, dtype=np.int32)
+    return count

@@ -1,15 +1,16 @@
-"""Who should lead: five pure choices over rows.
+"""Leader election strategies: five pure functions over rows.
 
-* first leader: of the replicas that are online; all of these begin in sync.
-* offline: of those that are online and in sync. The ISR keeps who is online. Where that finds nobody, no member of the
-  ISR is online, and an unclean election is allowed: of all that are online; the new leader alone is the ISR then.
-* reassignment: of the target (replicas that are not to go) that are online and in sync. The ISR stays.
-* preferred: the first replica and no other, if it is online and in sync. The ISR stays.
-* controlled shutdown: of those in sync that are registered, with a directory that serves, and not shutting down. The
-  ISR loses all brokers that are shutting down.
+* first leader: the first online replica. All online replicas start in sync.
+* offline: the first replica that is online and in sync. The ISR keeps its online members. If no member of the ISR is
+  online and an unclean election is allowed, the first online replica, which then is the whole ISR.
+* reassignment: the first replica of the target (replicas that are not being removed) that is online and in sync. The
+  ISR does not change.
+* preferred: the first replica only, if it is online and in sync. The ISR does not change.
+* controlled shutdown: the first in-sync replica that is registered, has a working directory, and is not shutting down.
+  All brokers that are shutting down leave the ISR.
 
-"First" is always first in assignment order. An in-sync member from outside the assignment stays in the ISR while it is
-online and can never be elected.
+"First" always means first in assignment order. An in-sync replica outside of the assignment stays in the ISR while it
+is online and can never be elected.
 
 Source: the classic controller's Election and PartitionLeaderElectionAlgorithms.
 """
@@ -27,10 +28,10 @@ from kactl.state.rows import Bools, Ints, LiveBrokers, Rows, choose, first, pref
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Elected:
-    """A choice. Where `leader` is NO_LEADER nobody was found, and the other columns mean nothing.
+    """Result of an election of n rows. Where `leader` is NO_LEADER, the other columns have no meaning.
 
     Attributes:
-        notify: bool[W, n], the replicas whose brokers are told by LeaderAndIsr.
+        notify: bool[W, n], the replicas that receive a LeaderAndIsr.
         unclean: bool[n], the leader was not in sync.
     """
 
@@ -42,7 +43,9 @@ class Elected:
 
 
 class Election(enum.Enum):
-    """Why a leader is wanted. UNCLEAN is an admin's word: where nobody in sync is online, anybody online will do."""
+    """Reason for an election. UNCLEAN is requested by an operator: any online replica may lead if no in-sync one is
+    online.
+    """
 
     OFFLINE = "offline"
     UNCLEAN = "unclean"
@@ -55,19 +58,21 @@ Strategy = Callable[[Rows, LiveBrokers, Bools], Elected]
 
 
 def first_leader(p: Rows, brokers: LiveBrokers) -> Elected:
-    """The first leader of a new partition: everybody who is online begins in sync."""
+    """Elect the first leader of a new partition. Every online replica starts in sync."""
     eligible = p.assigned & p.online(brokers.live)
-    nobody = np.zeros(len(p), np.bool_)
-    return Elected(first(eligible, p.replicas), eligible, recovering=nobody, notify=eligible, unclean=nobody)
+    none = np.zeros(len(p), np.bool_)
+    return Elected(first(eligible, p.replicas), eligible, recovering=none, notify=eligible, unclean=none)
 
 
 def nobody_in_sync_online(p: Rows, brokers: LiveBrokers) -> Bools:
-    """bool[n]: no member of the ISR is online, so that only an unclean election could help."""
+    """Returns bool[n]: no member of the ISR is online, so that only an unclean election can succeed."""
     return ~some(p.in_sync & p.online(brokers.live))
 
 
 def offline(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Elected:
-    """The first online in-sync replica; where `unclean` allows it and nobody in sync is online, any online one."""
+    """Elect the first online in-sync replica, or any online replica if no in-sync one is online and `unclean` allows
+    it.
+    """
     online = p.online(brokers.live)
     candidates = p.assigned & online
     in_sync_online = p.in_sync & online
@@ -85,19 +90,21 @@ def offline(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Elected:
 
 
 def reassignment(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Elected:
-    """The first replica of the target that is online and in sync. The ISR stays."""
+    """Elect the first replica of the target that is online and in sync. The ISR does not change."""
     target = p.assigned & ~p.removing
     return _same_isr(p, first(target & p.in_sync & p.online(brokers.live), p.replicas), notify=target)
 
 
 def preferred(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Elected:
-    """The first replica of the assignment, if it is online and in sync. The ISR stays."""
+    """Elect the first replica of the assignment, if it is online and in sync. The ISR does not change."""
     head = preferred_slot(p.assigned)
     return _same_isr(p, first(head & p.in_sync & p.online(brokers.live), p.replicas), notify=p.assigned)
 
 
 def controlled_shutdown(p: Rows, brokers: LiveBrokers, unclean: Bools) -> Elected:
-    """The first in-sync replica that stays. All brokers that are shutting down leave the ISR; dead ones do not."""
+    """Elect the first in-sync replica that stays. All brokers that are shutting down leave the ISR; dead brokers do
+    not.
+    """
     registered = p.online(brokers.registered)
     leaving = brokers.registered[p.replicas] & ~brokers.live[p.replicas]
     leader = first(p.assigned & p.in_sync & registered & ~leaving, p.replicas)

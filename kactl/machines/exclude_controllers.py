@@ -1,9 +1,9 @@
-"""Assignments that name a controller are rewritten to name brokers.
+"""Replace controllers by brokers in assignments.
 
-Brokers that create topics place replicas on every entry of their list of brokers, and one of these may be a
-controller's, there to be asked and not to hold anything. What they wrote can be changed as long as nobody has acted on
-it: the controller's place in the list goes to the broker that holds the fewest replicas of all that are not in the
-list yet; where there is none, the list becomes shorter.
+Brokers that create topics place replicas on every entry of their list of brokers. One entry may be a controller's,
+which is listed only so that clients find it and holds no replicas. An assignment can be changed as long as no broker
+has acted on it. The controller is replaced by the broker with the fewest replicas that is not in the list yet; if there
+is none, the list becomes shorter.
 """
 
 from collections import Counter
@@ -18,17 +18,17 @@ def rewritten(
     controllers: Collection[int],
     load: Mapping[int, int],
 ) -> dict[TopicPartition, Assignment]:
-    """Those that name a controller, without.
+    """Returns the changed assignments: those that name a controller, without it.
 
     Args:
-        controllers: ids that hold nothing.
-        load: how many replicas each live broker holds; at equal load the lowest id is taken. What is placed here
-            counts for what is placed next.
+        controllers: ids that hold no replicas.
+        load: number of replicas of each live broker; at equal load the lowest id is chosen. Each choice counts as load
+            of the next ones.
 
     Returns:
-        what changed; a partition for which there is no broker at all is left out, and stays as it is.
+        The changed assignments. A partition is left out, and stays as it is, if there is no broker for it.
     """
-    held = Counter({broker: count for broker, count in load.items() if broker not in controllers})
+    load_of = Counter({broker: count for broker, count in load.items() if broker not in controllers})
     changed = {}
     for name, assignment in assignments.items():
         if assignment.is_being_reassigned or not any(broker in controllers for broker in assignment.replicas):
@@ -37,12 +37,12 @@ def rewritten(
         replicas = []
         for broker in assignment.replicas:
             if broker in controllers:
-                free = held.keys() - taken
+                free = load_of.keys() - taken
                 if not free:
                     continue
-                broker = min(free, key=lambda each: (held[each], each))
+                broker = min(free, key=lambda broker: (load_of[broker], broker))
                 taken.add(broker)
-                held[broker] += 1
+                load_of[broker] += 1
             replicas.append(broker)
         if replicas:
             changed[name] = Assignment(tuple(replicas))

@@ -1,6 +1,6 @@
-"""Why a partition is led by whom it is led, or by nobody; and what would change that.
+"""Explanation of a partition's leadership or its absence, and of the actions that would change it.
 
-Read from what the controller knows, by the same rules by which it elects. Nothing is changed.
+Derived from the cluster state by the rules of election. Read-only.
 """
 
 from collections.abc import Iterable
@@ -22,10 +22,10 @@ class Candidate(msgspec.Struct, frozen=True):
     """One replica, in assignment order.
 
     Attributes:
-        broker_state: of the broker that holds it.
-        directory_failed: its broker said so.
-        may_lead: it would be chosen if nobody before it were.
-        verdict: the same in words, with the reason.
+        broker_state: state of the broker that holds it.
+        directory_failed: the broker reported the directory as failed.
+        may_lead: it would be elected if no replica before it could be.
+        verdict: the same as text, with the reason.
     """
 
     broker: int
@@ -37,11 +37,11 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Of one partition.
+    """Explanation of one partition.
 
     Attributes:
-        verdict: who leads and why, or why nobody does.
-        remedies: what a person can do about it, the best first; empty where all is well.
+        verdict: the leader and the reason, or the reason for having none.
+        remedies: actions that an operator can take, the best first; empty if none is needed.
     """
 
     topic: str
@@ -56,8 +56,8 @@ class DeletionExplanation(msgspec.Struct, frozen=True):
     """Deletion of one topic.
 
     Attributes:
-        deletion: "none" if it was not asked for.
-        waits_for: what has to happen before it goes on; empty if nothing has.
+        deletion: "none" if no deletion was requested.
+        waits_for: the conditions for its progress; empty if it is not blocked.
     """
 
     topic: str
@@ -66,7 +66,7 @@ class DeletionExplanation(msgspec.Struct, frozen=True):
 
 
 def explain_partition(cluster: Cluster, name: TopicPartition) -> Explanation | None:
-    """Why `name` is led as it is; None if it is unknown."""
+    """Returns the explanation of a partition; None if it is unknown."""
     row = cluster.table.row(name)
     if row == NO_ROW:
         return None
@@ -77,23 +77,25 @@ def explain_partition(cluster: Cluster, name: TopicPartition) -> Explanation | N
 
 
 def explain_deletion(cluster: Cluster, topic: str) -> tuple[DeletionState, tuple[str, ...]]:
-    """How a topic's deletion stands, and what it waits for."""
+    """Returns the state of a topic's deletion, and the conditions that it waits for."""
     if topic not in cluster.topics_to_delete:
         return "none", ()
-    halts = cluster.deletion_ineligible.get(topic, ())
-    if halts:
+    blockers = cluster.deletion_ineligible.get(topic, ())
+    if blockers:
         stopping = cluster.shutting_down - cluster.drained
-        return "halted", tuple(f"{each.text}: {each.remedy(stopping)}" for each in halts)
-    known = cluster.table.topic(topic)
-    if known is None:
-        return "running", ("the store, which is to forget it",)
-    rows = cluster.table.rows(cluster.table.rows_of(known))
-    asked = np.unique(rows.replicas[rows.replica_state == ReplicaState.DELETION_STARTED]).tolist()
-    return "running", tuple(f"broker {broker} was told to delete its replicas and has not answered" for broker in asked)
+        return "halted", tuple(f"{blocker.text}: {blocker.remedy(stopping)}" for blocker in blockers)
+    entry = cluster.table.topic(topic)
+    if entry is None:
+        return "running", ("the store, which must delete its entry",)
+    rows = cluster.table.rows(cluster.table.rows_of(entry))
+    pending = np.unique(rows.replicas[rows.replica_state == ReplicaState.DELETION_STARTED]).tolist()
+    return "running", tuple(
+        f"broker {broker} has not responded to the request to delete its replicas" for broker in pending
+    )
 
 
 def broker_state(cluster: Cluster, broker: int) -> BrokerState:
-    """Whether a broker can serve, in one word."""
+    """Returns whether a broker can serve."""
     if broker not in cluster.brokers:
         return "dead"
     return "shutting_down" if broker in cluster.shutting_down else "live"
@@ -121,10 +123,10 @@ def _candidate(cluster: Cluster, view: PartitionView, broker: int) -> Candidate:
 
 def _verdict(cluster: Cluster, view: PartitionView, candidates: tuple[Candidate, ...]) -> tuple[str, tuple[str, ...]]:
     if view.topic in cluster.topics_to_delete:
-        return f"topic {view.topic} is being deleted, and nobody is elected for it", ()
+        return f"topic {view.topic} is being deleted, so no leader is elected", ()
     if not candidates:
         return "no replica is assigned to it", (f"assign replicas: kactl reassign plan --topic {view.topic}",)
-    leading = next((each for each in candidates if each.broker == view.leader), None)
+    leading = next((candidate for candidate in candidates if candidate.broker == view.leader), None)
     if leading is not None and leading.broker_state != "dead" and not leading.directory_failed:
         return _led(view, candidates)
     if leading is not None:
@@ -149,18 +151,21 @@ def _led(view: PartitionView, candidates: tuple[Candidate, ...]) -> tuple[str, t
 
 
 def _leaderless(view: PartitionView, candidates: tuple[Candidate, ...]) -> tuple[str, tuple[str, ...]]:
-    online = [each for each in candidates if each.broker_state == "live" and not each.directory_failed]
+    online = [
+        candidate for candidate in candidates if candidate.broker_state == "live" and not candidate.directory_failed
+    ]
     if view.leadership is None:
         if view.state is PartitionState.NEW and not online:
             return (
                 "it never had a leader: none of its replicas is online",
-                _restore(candidates) or (f"start one of the brokers {_listed(each.broker for each in candidates)}",),
+                _restore(candidates)
+                or (f"start one of the brokers {_listed(candidate.broker for candidate in candidates)}",),
             )
         return "it never had a leader that the controller knows of: nothing readable is stored for it", ()
-    stopping = [each for each in candidates if each.broker_state == "shutting_down"]
-    known = [each.broker for each in (*online, *stopping)]
+    stopping = [candidate for candidate in candidates if candidate.broker_state == "shutting_down"]
+    known = [candidate.broker for candidate in (*online, *stopping)]
     lost = [broker for broker in view.isr if broker not in known]
-    remedies = [*_restore(each for each in stopping if each.in_sync)]
+    remedies = [*_restore(candidate for candidate in stopping if candidate.in_sync)]
     if lost:
         remedies.append(f"bring back broker {' or '.join(map(str, lost))}, which has all records")
     if online:
@@ -169,14 +174,14 @@ def _leaderless(view: PartitionView, candidates: tuple[Candidate, ...]) -> tuple
             f" kactl elect unclean -p {view.name}"
         )
     elif len(stopping) < len(candidates):
-        dead = _listed(each.broker for each in candidates if each not in stopping)
+        dead = _listed(candidate.broker for candidate in candidates if candidate not in stopping)
         remedies.append(f"none of its replicas is online: start brokers {dead}")
-    return f"nobody leads: of those in sync ({_listed(view.isr)}) nobody is online", tuple(remedies)
+    return f"no leader: none of the in-sync replicas ({_listed(view.isr)}) is online", tuple(remedies)
 
 
 def _restore(candidates: Iterable[Candidate]) -> tuple[str, ...]:
-    """The remedy for replicas whose brokers run, and are drained or about to stop."""
-    stopping = [each.broker for each in candidates if each.broker_state == "shutting_down"]
+    """Returns the remedy for replicas on brokers that run but are drained or about to stop."""
+    stopping = [candidate.broker for candidate in candidates if candidate.broker_state == "shutting_down"]
     undo = " and ".join(f"kactl broker drain --undo {broker}" for broker in stopping)
     return (f"let broker {' or '.join(map(str, stopping))} lead again: {undo}",) if stopping else ()
 

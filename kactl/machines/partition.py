@@ -1,4 +1,4 @@
-"""The life of a partition.
+"""Partition state machine.
 
     ABSENT ──create──▶ NEW ──first leader──▶ ONLINE ◀──elect── OFFLINE
        ▲                │                    │    ▲               ▲ │
@@ -6,9 +6,10 @@
        │                └────────────────────┴──lose leader────┴──┘ │
        └──────────────────────────delete───────────────────────────┘
 
-A move with no row in the table below is refused and leaves no trace. New → Online is no election: everybody who is
-online begins in sync, under epoch 0, and a stored state in the way is a failure. Every other way to Online is one:
-the leader epoch rises by one, even if the same leader is chosen again, and the write is by compare-and-set.
+A transition without a row in the table below is rejected and has no effect. NEW → ONLINE is not an election: every
+online replica starts in sync, under epoch 0, and the write fails if a state is stored already. Every other transition
+to ONLINE is an election: the leader epoch rises by one, even if the same leader is elected again, and the write is a
+compare-and-set.
 
 Source: the classic controller's PartitionStateMachine.
 """
@@ -33,7 +34,7 @@ ABSENT, NEW, ONLINE, OFFLINE = (
 
 
 class Needs(enum.Enum):
-    """What a move costs."""
+    """Precondition of a transition."""
 
     NOTHING = "nothing"
     FIRST_LEADER = "a first leader"
@@ -63,12 +64,12 @@ LEGAL: Final = _legal_moves()
 
 
 def legal(rows: Rows, target: PartitionState) -> Bools:
-    """bool[n]: which rows may go to `target`."""
+    """Returns bool[n]: the rows that may change to `target`."""
     return check(rows.state, target, LEGAL)
 
 
 def move(rows: Rows, target: PartitionState) -> Change:
-    """A move that needs no leader: to NEW, OFFLINE or ABSENT."""
+    """Change rows to NEW, OFFLINE or ABSENT, the transitions that need no leader."""
     allowed = legal(rows, target)
     return Change.of(
         rows,
@@ -102,13 +103,13 @@ def initialize(rows: Rows, brokers: LiveBrokers, *, controller_epoch: int, repla
 
 
 def elect(rows: Rows, election: Election, brokers: LiveBrokers, *, unclean: Bools, controller_epoch: int) -> Change:
-    """ONLINE or OFFLINE → ONLINE: the next leader.
+    """ONLINE or OFFLINE → ONLINE: elect the next leader.
 
     Args:
-        rows: with the leadership that is believed to be stored; NEW and ABSENT rows, and rows without leadership, are
-            refused.
-        unclean: bool[n], where an unclean election is allowed should nobody in sync be online. Only OFFLINE and
-            UNCLEAN elections look at it.
+        rows: rows with the leadership that is expected to be stored. NEW and ABSENT rows, and rows without leadership,
+            are rejected.
+        unclean: bool[n], rows that may have an unclean election if no in-sync replica is online. Only OFFLINE and
+            UNCLEAN elections use it.
     """
     elected = STRATEGIES[election](rows, brokers, unclean)
     electable = (rows.state == ONLINE) | (rows.state == OFFLINE)
@@ -151,10 +152,12 @@ def _online(
 
 
 def begin(rows: Rows, brokers: LiveBrokers) -> Change:
-    """Where each partition stands when a controller begins: direct, with no check.
+    """Returns the initial states of partitions when a controller starts, without a transition check.
 
-    Without leadership NEW; led by an online replica ONLINE; else OFFLINE.
+    NEW without leadership; ONLINE if an online replica leads; OFFLINE otherwise.
     """
-    # As in `Table.led_by_none_of`: a leader whom neither assignment nor ISR names has no slot, and may be online.
-    led = brokers.live[rows.leader] & ~some(rows.dir_offline & (rows.replicas == rows.leader))
-    return Change.of(rows, state=choose(~rows.has_leadership, np.uint8(NEW), led, np.uint8(ONLINE), np.uint8(OFFLINE)))
+    # As in `Table.led_by_none_of`: a leader that is neither assigned nor in the ISR has no slot, and may be online.
+    is_led = brokers.live[rows.leader] & ~some(rows.dir_offline & (rows.replicas == rows.leader))
+    return Change.of(
+        rows, state=choose(~rows.has_leadership, np.uint8(NEW), is_led, np.uint8(ONLINE), np.uint8(OFFLINE))
+    )

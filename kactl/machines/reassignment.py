@@ -1,12 +1,13 @@
-"""The life of a reassignment: from the replicas that a partition has, the origin, to those it is to have, the target.
+"""State machine of a reassignment, from the replicas that a partition has (the origin) to the requested ones (the
+target).
 
-    asked ──store and begin──▶ COPYING ──the whole target is in sync──▶ COMPLETING ──▶ done
-                                  │ ▲
-                                  └─┘ another target, or none
+    requested ──store and begin──▶ COPYING ──the whole target is in sync──▶ COMPLETING ──▶ done
+                                      │ ▲
+                                      └─┘ another target, or none
 
 While it runs, a partition has the replicas of both. It is complete as soon as every replica of the target is in sync,
-whoever else is; the others are stopped then, and the assignment is stored last, so that it can be taken up again at
-any moment before. Nothing of it is kept but the assignment itself.
+regardless of other replicas. The other replicas are then stopped, and the assignment is stored last, so that a
+reassignment can be resumed at any moment before. Only the assignment itself is stored.
 
 Source: the classic controller's onPartitionReassignment.
 """
@@ -22,16 +23,16 @@ from kactl.state.change import Change, Refusal
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools, Ints, LiveBrokers, Rows, choose, some
 
-# -- what is decided ---------------------------------------------------------------------------------------------------
+# -- decisions ------------------------------------------------------------------------------------------------------
 
 
 def target_of(rows: Rows) -> Bools:
-    """bool[W, n]: the replicas that stay."""
+    """Returns bool[W, n]: the replicas of the target."""
     return rows.assigned & ~rows.removing
 
 
 def is_complete(rows: Rows) -> Bools:
-    """bool[n]: every replica of the target is in sync, or nothing is being reassigned."""
+    """Returns bool[n]: every replica of the target is in sync, or no reassignment is in progress."""
     missing = some(target_of(rows) & ~rows.in_sync)
     complete: Bools = ~some(rows.adding | rows.removing) | (rows.has_leadership & ~missing)
     return complete
@@ -43,7 +44,7 @@ def unassigned_in_sync(rows: Rows) -> Bools:
 
 
 def led_by_target(rows: Rows, brokers: LiveBrokers) -> Bools:
-    """bool[n]: a replica of the target leads, and is online."""
+    """Returns bool[n]: the leader is an online replica of the target."""
     return some(target_of(rows) & rows.online(brokers.live) & (rows.replicas == rows.leader))
 
 
@@ -70,55 +71,54 @@ def raise_epoch(rows: Rows, which: Bools, *, controller_epoch: int) -> Change:
 
 
 def hand_over(rows: Rows, stays: Ints, brokers: LiveBrokers, *, controller_epoch: int) -> Change:
-    """Leadership moves from a replica that is about to be stopped to one that stays, is in sync and online.
+    """Move leadership from a replica that is about to be stopped to one that stays, is in sync, and is online.
 
-    Rows that are led by a replica that stays, or by one that nobody will stop, are left as they are. Where nobody can
-    follow, the row is refused: to stop its leader would leave the partition without one, and perhaps without its newest
-    records. So is a row without a leader of which every in-sync replica would be stopped: it could never have a leader
-    again.
+    Rows do not change if their leader stays, or is a replica that is not stopped. A row is rejected if no replica can
+    take over: stopping its leader would leave the partition without a leader, and possibly without its newest records.
+    A row without a leader is rejected if every in-sync replica would be stopped: it could never have a leader again.
 
     Args:
-        stays: int32[K, n], the replicas that stay, in the order in which they are preferred; NO_BROKER where fewer.
+        stays: int32[K, n], the replicas that stay, in order of preference; NO_BROKER in unused positions.
     """
     eligible = rows.assigned & rows.in_sync & rows.online(brokers.live)
     leaves = rows.has_leadership & some(rows.assigned & (rows.replicas == rows.leader))
-    heir = np.full(len(rows), NO_LEADER, np.int32)
+    successor = np.full(len(rows), NO_LEADER, np.int32)
     orphaned = rows.has_leadership & (rows.leader == NO_LEADER) & some(rows.assigned & rows.in_sync)
     for line in stays:
         leaves &= rows.leader != line
         orphaned &= ~some(rows.assigned & rows.in_sync & (rows.replicas == line))
         may_lead = (line != NO_BROKER) & some(eligible & (rows.replicas == line))
-        np.copyto(heir, line, where=may_lead & (heir == NO_LEADER))
-    writes = leaves & (heir != NO_LEADER)
+        np.copyto(successor, line, where=may_lead & (successor == NO_LEADER))
+    writes = leaves & (successor != NO_LEADER)
     return Change.of(
         rows,
         refusal=choose((leaves & ~writes) | orphaned, np.uint8(Refusal.NO_ELIGIBLE_LEADER), np.uint8(Refusal.NONE)),
         writes=writes,
-        leader=choose(writes, heir, rows.leader),
+        leader=choose(writes, successor, rows.leader),
         leader_epoch=rows.leader_epoch + writes.astype(np.int32),
         controller_epoch=choose(writes, np.int32(controller_epoch), rows.controller_epoch),
         notify=rows.assigned & writes,
     )
 
 
-# -- what is told ------------------------------------------------------------------------------------------------------
+# -- progress ----------------------------------------------------------------------------------------------------------
 
 
 class Step(enum.Enum):
-    """Where a reassignment stands."""
+    """The phase of a reassignment."""
 
-    COPYING = "copying"  # replicas of the target are not in sync yet
-    COMPLETING = "completing"  # all are; what is left to do failed, and is tried again
+    COPYING = "copying"  # some replicas of the target are not in sync yet
+    COMPLETING = "completing"  # all are; the remaining steps failed and are retried
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """One reassignment that runs.
+    """Progress of one running reassignment.
 
     Attributes:
-        waits_for: the replicas of the target that are not in sync, in its order.
+        waits_for: the replicas of the target that are not in sync, in the order of the target.
         dead: those of them that cannot come into sync now: broker not registered, or directory failed.
-        leader: who takes them into the ISR; NO_LEADER if nobody leads, and so nobody is taken in.
-        reason: what it waits for, as a sentence.
+        leader: the leader, which adds them to the ISR; NO_LEADER if the partition has none, so that none is added.
+        reason: the condition that it waits for, as a sentence.
     """
 
     topic: str
@@ -132,7 +132,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 def progress(cluster: Cluster, partitions: Iterable[TopicPartition] | None = None) -> list[Progress]:
-    """How far the reassignments are that run, by name; of `partitions`, those that are being reassigned."""
+    """Returns the progress of the running reassignments, by name; only those of `partitions` if given."""
     wanted = cluster.reassigning if partitions is None else cluster.reassigning.intersection(partitions)
     return [_progress(cluster, view) for name in sorted(wanted) if (view := cluster.view(name)) is not None]
 
@@ -151,20 +151,22 @@ def _progress(cluster: Cluster, view: PartitionView) -> Progress:
         waits_for=waits_for if copying else (),
         dead=dead if copying else (),
         leader=view.leader,
-        reason=_waits_for(view, waits_for, dead) if copying else "its end was not stored; it is tried again",
+        reason=_waits_for(view, waits_for, dead)
+        if copying
+        else "its completion could not be stored; the controller retries",
     )
 
 
 def _waits_for(view: PartitionView, waits_for: tuple[int, ...], dead: tuple[int, ...]) -> str:
     if view.leadership is None:
-        return "it never had a leader, and so has no replica that could be copied: start one of its brokers"
+        return "it never had a leader, so there is no replica to copy from: start one of its brokers"
     if view.leader == NO_LEADER:
-        return f"it has no leader who could take {_named(waits_for)} into the ISR: start a broker of the ISR"
+        return f"it has no leader to add {_named(waits_for)} to the ISR: start a broker of the ISR"
     if dead == waits_for:
         return f"{_named(dead)} cannot serve: start it, or choose another target"
     alive = tuple(broker for broker in waits_for if broker not in dead)
     rest = f"; {_named(dead)} cannot serve" if dead else ""
-    return f"leader {view.leader} has not yet taken {_named(alive)} into the ISR{rest}"
+    return f"leader {view.leader} has not yet added {_named(alive)} to the ISR{rest}"
 
 
 def _named(brokers: tuple[int, ...]) -> str:

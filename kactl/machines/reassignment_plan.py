@@ -1,8 +1,8 @@
-"""Where replicas should go: plans for a reassignment, made without moving anything.
+"""Reassignment plans: the target replicas of partitions, computed without moving anything.
 
-A plan moves as little as it can. Replicas that may stay do, each in its place, so that preferred leaders stay too;
-one that has to go is replaced where it stood. Asked to balance, it goes on until no broker holds two replicas more
-than another that could take one, and then spreads the preferred leaders by changing the order within partitions.
+A plan moves as few replicas as possible. Replicas that can stay keep their positions, so that preferred leaders stay
+too; a replica that must go is replaced in its position. With `balance`, replicas then move until no broker holds two
+more than another one that could take one, and preferred leaders are spread by changing the order within partitions.
 """
 
 import collections
@@ -22,21 +22,21 @@ def plan(
     replication_factor: int | None = None,
     balance: bool = False,
 ) -> dict[TopicPartition, Replicas]:
-    """The partitions that are to change, with their new replicas, by name.
+    """Returns the partitions that change, with their new replicas, by name.
 
     Args:
-        partitions: what may be moved, with the replicas of now, the preferred leader first.
-        brokers: where replicas may be.
-        others: the replicas of partitions that are not to be moved; they count as load.
-        replication_factor: for every partition; None keeps what each has.
-        balance: even out replicas and preferred leaders, too.
+        partitions: the partitions that may be moved, with their present replicas, the preferred leader first.
+        brokers: the brokers that may hold replicas.
+        others: the replicas of partitions that are not moved; they count as load.
+        replication_factor: for every partition; None keeps the present one.
+        balance: also even out replicas and preferred leaders.
 
     Raises:
         InvalidReplicaAssignment: there is no broker to choose from.
         InvalidReplicationFactor: more replicas than brokers, or fewer than one.
     """
     if not brokers:
-        raise InvalidReplicaAssignment("brokers", "none is left to hold replicas; name at least one that is live")
+        raise InvalidReplicaAssignment("brokers", "no broker is left to hold replicas; name at least one live broker")
     planner = _Planner(brokers, others)
     planned = {}
     for name in sorted(partitions):
@@ -46,19 +46,19 @@ def plan(
                 "replication_factor", f"{name} is to have {size} replicas, on {len(planner.racks)} brokers"
             )
         planned[name] = planner.keep(partitions[name], size)
-    for name, kept in planned.items():
-        planned[name] = planner.fill(kept)
+    for name, replicas in planned.items():
+        planned[name] = planner.fill(replicas)
     if balance:
         planner.spread_replicas(planned)
         planner.spread_leaders(planned)
-    return {name: tuple(held) for name, held in planned.items() if tuple(held) != partitions[name]}
+    return {name: tuple(replicas) for name, replicas in planned.items() if tuple(replicas) != partitions[name]}
 
 
 class _Planner:
-    """How many replicas, and how many preferred leaders, each broker has so far."""
+    """The number of replicas, and of preferred leaders, that each broker has so far."""
 
     def __init__(self, brokers: Sequence[Broker], others: Iterable[Replicas]) -> None:
-        self.racks = {broker.id: broker.rack for broker in sorted(brokers, key=lambda each: each.id)}
+        self.racks = {broker.id: broker.rack for broker in sorted(brokers, key=lambda broker_: broker_.id)}
         self.load = collections.Counter(dict.fromkeys(self.racks, 0))
         self.leads = collections.Counter(dict.fromkeys(self.racks, 0))
         for replicas in others:
@@ -67,67 +67,69 @@ class _Planner:
                 self.leads[replicas[0]] += 1
 
     def keep(self, replicas: Replicas, size: int) -> list[int]:
-        """The replicas that stay, in their places; -1 where one has to be found."""
-        kept = [broker if broker in self.racks else -1 for broker in replicas]
-        while len(kept) > size:
-            # Those that have to be found go first, then the last ones.
-            del kept[max(at for at, broker in enumerate(kept) if broker == -1 or -1 not in kept)]
-        kept += [-1] * (size - len(kept))
-        self.load.update(broker for broker in kept if broker != -1)
-        return kept
+        """Returns the replicas that stay, in their positions; -1 where a new one is needed."""
+        result = [broker if broker in self.racks else -1 for broker in replicas]
+        while len(result) > size:
+            # Positions that need a new replica are dropped first, then the last ones.
+            del result[max(index for index, broker in enumerate(result) if broker == -1 or -1 not in result)]
+        result += [-1] * (size - len(result))
+        self.load.update(broker for broker in result if broker != -1)
+        return result
 
-    def fill(self, kept: list[int]) -> list[int]:
-        """With a broker in every place: one in a rack that has none yet if there is, and the least loaded of these."""
-        for at, broker in enumerate(kept):
+    def fill(self, replicas: list[int]) -> list[int]:
+        """Returns the replicas with every -1 replaced: by the least loaded broker, from a rack without a replica if
+        possible.
+        """
+        for index, broker in enumerate(replicas):
             if broker != -1:
                 continue
-            used = {self.racks[each] for each in kept if each != -1}
-            free = [each for each in self.racks if each not in kept]
-            kept[at] = min(free, key=lambda each: (self._crowds(each, used), self.load[each], each))
-            self.load[kept[at]] += 1
-        return kept
+            used = {self.racks[other] for other in replicas if other != -1}
+            free = [other for other in self.racks if other not in replicas]
+            replicas[index] = min(free, key=lambda other: (self._crowds(other, used), self.load[other], other))
+            self.load[replicas[index]] += 1
+        return replicas
 
     def _crowds(self, broker: int, used: set[str | None]) -> bool:
-        """Whether a broker's rack holds a replica already; brokers without a rack crowd nobody."""
+        """Whether the rack of a broker already holds a replica; False for a broker without a rack."""
         rack = self.racks[broker]
         return rack is not None and rack in used
 
     def spread_replicas(self, planned: dict[TopicPartition, list[int]]) -> None:
-        """Move replicas from full brokers to empty ones, as long as that evens them out and no rack is lost."""
+        """Move replicas from full brokers to empty ones, as long as that reduces the difference and loses no rack."""
         holds = collections.defaultdict(list)
-        for held in planned.values():
-            for broker in held:
-                holds[broker].append(held)
-        for source in sorted(self.racks, key=lambda each: (-self.load[each], each)):
-            for held in holds[source]:
-                if self.load[source] <= min(self.load[each] for each in self.racks) + 1:
+        for replicas in planned.values():
+            for broker in replicas:
+                holds[broker].append(replicas)
+        for source in sorted(self.racks, key=lambda broker_: (-self.load[broker_], broker_)):
+            for replicas in holds[source]:
+                if self.load[source] <= min(self.load[broker_] for broker_ in self.racks) + 1:
                     break
-                target = self._better(source, held)
+                target = self._better(source, replicas)
                 if target is not None:
-                    held[held.index(source)] = target
+                    replicas[replicas.index(source)] = target
                     self.load[source] -= 1
                     self.load[target] += 1
 
-    def _better(self, source: int, held: list[int]) -> int | None:
-        """Who should hold a replica in place of `source`; None if nobody."""
-        used = {self.racks[each] for each in held if each != source}
+    def _better(self, source: int, replicas: list[int]) -> int | None:
+        """Returns the broker that should hold a replica in place of `source`; None if there is none."""
+        used = {self.racks[other] for other in replicas if other != source}
         was_crowded = self._crowds(source, used)
         free = [
-            each
-            for each in self.racks
-            if each not in held
-            and self.load[each] + 1 < self.load[source]
-            and (was_crowded or not self._crowds(each, used))
+            other
+            for other in self.racks
+            if other not in replicas
+            and self.load[other] + 1 < self.load[source]
+            and (was_crowded or not self._crowds(other, used))
         ]
-        return min(free, key=lambda each: (self.load[each], each), default=None)
+        return min(free, key=lambda other: (self.load[other], other), default=None)
 
     def spread_leaders(self, planned: dict[TopicPartition, list[int]]) -> None:
-        """Change the order within partitions where that evens out who is preferred."""
-        for held in planned.values():
-            self.leads[held[0]] += 1
-        for held in planned.values():
-            at = min(range(len(held)), key=lambda each: (self.leads[held[each]], each))
-            if self.leads[held[at]] + 1 < self.leads[held[0]]:
-                self.leads[held[0]] -= 1
-                self.leads[held[at]] += 1
-                held[0], held[at] = held[at], held[0]
+        """Change the order within partitions where that evens out the preferred leaders."""
+        for replicas in planned.values():
+            self.leads[replicas[0]] += 1
+        for replicas in planned.values():
+            index = min(range(len(replicas)), key=lambda index_: (self.leads[replicas[index_]], index_))
+            if self.leads[replicas[index]] + 1 < self.leads[replicas[0]]:
+                self.leads[replicas[0]] -= 1
+                self.leads[replicas[index]] += 1
+                replicas[0], replicas[index] = replicas[index], replicas[0]

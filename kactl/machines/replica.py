@@ -1,4 +1,4 @@
-"""The life of a replica.
+"""Replica state machine.
 
     ABSENT ──▶ NEW ──▶ ONLINE ◀──────┐
      ▲           │      │  ▲         │
@@ -10,11 +10,12 @@
      │                      │
      └── DELETION_SUCCESSFUL◀
 
-A move with no entry in the table below is refused and leaves no trace. ONLINE does not mean that the broker is up: a
-replica of a new partition becomes ONLINE on a dead broker too, as in Kafka.
+A transition without an entry in the table below is rejected and has no effect. ONLINE does not mean that the broker is
+up: as in Kafka, a replica of a new partition becomes ONLINE on a dead broker too.
 
-Going OFFLINE takes the broker out of the ISR, one write by compare-and-set for each partition in whose ISR it is. The
-last member is never taken out; a leader that goes leaves NO_LEADER behind. The leader epoch rises with every write.
+A transition to OFFLINE removes the broker from the ISR, by one compare-and-set write for each partition that has it in
+the ISR. The last member is never removed. If the leader leaves, the new leader is NO_LEADER. The leader epoch rises
+with every write.
 
 Source: the classic controller's ReplicaStateMachine.
 """
@@ -30,7 +31,7 @@ from kactl.state.rows import Bools, Bytes, Rows, Transitions, check, choose, hol
 
 _S = ReplicaState
 
-# Which states may go to each state.
+# The allowed previous states of each state.
 TRANSITIONS: Final[dict[ReplicaState, frozenset[ReplicaState]]] = {
     _S.NEW: frozenset({_S.ABSENT}),
     _S.ONLINE: frozenset({_S.NEW, _S.ONLINE, _S.OFFLINE, _S.DELETION_INELIGIBLE}),
@@ -56,12 +57,12 @@ LEGAL: Final = _legal_moves()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReplicaChange:
-    """A change of some replicas of some rows.
+    """Change of some replicas of some rows.
 
     Attributes:
-        change: what is to become of the rows; `refusal` there speaks of the row, and only for a move to OFFLINE.
-        moved: bool[W, n], the replicas that may make the move.
-        refused: uint8[W, n] of Refusal, for those that were asked to move and may not.
+        change: the change of the rows; its `refusal` concerns the row, and only a transition to OFFLINE.
+        moved: bool[W, n], the replicas that change their state.
+        refused: uint8[W, n] of Refusal, for the requested replicas that may not change.
     """
 
     change: Change
@@ -70,22 +71,23 @@ class ReplicaChange:
 
 
 def begun(rows: Rows) -> Bools:
-    """bool[n]: partitions whose deletion has begun. They have ceased to exist; what is left of them are replicas."""
-    gone: Bools = rows.queued & (rows.state == PartitionState.ABSENT)
-    return gone
+    """Returns bool[n]: partitions with a started deletion. They are removed; only their replicas are left to delete."""
+    result: Bools = rows.queued & (rows.state == PartitionState.ABSENT)
+    return result
 
 
 def plan(rows: Rows, which: Bools, target: ReplicaState) -> ReplicaChange:
-    """A move to any state of the replicas `which`, bool[W, n]; to OFFLINE only of partitions that have `begun` to go.
+    """Change the replicas `which`, bool[W, n], to `target`; to OFFLINE only those of partitions with a `begun`
+    deletion.
 
-    Who is told: going ONLINE, the broker itself, unless the replica was NEW; going NEW, the broker itself. Nobody,
-    where there is no leadership yet.
+    A replica that becomes ONLINE is notified itself, unless it was NEW; so is a replica that becomes NEW. No replica of
+    a partition without leadership is notified.
     """
-    asked_to_lead = which & (rows.replicas == rows.leader) & rows.has_leadership & (target == _S.NEW)
+    is_leader = which & (rows.replicas == rows.leader) & rows.has_leadership & (target == _S.NEW)
     legal = which & check(rows.replica_state, target, LEGAL)
-    moved = legal & ~asked_to_lead
+    moved = legal & ~is_leader
     refused = choose(
-        which & ~legal, np.uint8(Refusal.ILLEGAL_MOVE), legal & asked_to_lead, np.uint8(Refusal.ASKED_TO_LEAD),
+        which & ~legal, np.uint8(Refusal.ILLEGAL_MOVE), legal & is_leader, np.uint8(Refusal.ASKED_TO_LEAD),
         np.zeros(which.shape, np.uint8),
     )  # fmt: skip
     columns = {"replica_state": choose(moved, np.uint8(target), rows.replica_state)}
@@ -94,7 +96,7 @@ def plan(rows: Rows, which: Bools, target: ReplicaState) -> ReplicaChange:
     elif target == _S.ONLINE:
         was_new = rows.replica_state == _S.NEW
         columns["notify"] = moved & ~was_new & rows.has_leadership
-        # A new replica that the assignment does not name is put at its end.
+        # A new replica that is not assigned yet is appended to the assignment.
         columns["assigned"] = rows.assigned | (moved & was_new)
     elif target == _S.ABSENT:
         for name in ("assigned", "adding", "removing"):
@@ -103,29 +105,29 @@ def plan(rows: Rows, which: Bools, target: ReplicaState) -> ReplicaChange:
 
 
 def legal_offline(rows: Rows, broker: int) -> Bools:
-    """bool[n]: rows whose replica on `broker` may go OFFLINE."""
+    """Returns bool[n]: rows with a replica on `broker` that may become OFFLINE."""
     return some(holds(rows, broker) & check(rows.replica_state, _S.OFFLINE, LEGAL))
 
 
 def go_offline(rows: Rows, broker: int, *, controller_epoch: int) -> Change:
-    """A move to OFFLINE of the replicas on one broker; all of them may make it (`legal_offline`).
+    """Change the replicas on one broker to OFFLINE; all of them must be allowed to (`legal_offline`).
 
     A stopped replica that a leader added to the ISR meanwhile does not count as another member: it has no log any more.
-    Where the broker is in the ISR the leadership is to be written; where it is not, it is taken over as it is, under
-    our controller epoch. Told are the other replicas, whether anything was written or not, but for topics that are
-    being deleted. Rows without leadership only change their state.
+    If the broker is in the ISR, leadership must be written; otherwise it is taken over unchanged, under this
+    controller's epoch. The other replicas are notified in both cases, except those of topics that are being deleted.
+    Rows without leadership only change their state.
     """
-    here = holds(rows, broker)
+    slots = holds(rows, broker)
     known = rows.has_leadership
-    writes = some(here & rows.in_sync) & known
-    alone = ~some(rows.in_sync & ~here & ~rows.stopped)
+    writes = some(slots & rows.in_sync) & known
+    alone = ~some(rows.in_sync & ~slots & ~rows.stopped)
     return Change.of(
         rows,
-        replica_state=choose(here, np.uint8(_S.OFFLINE), rows.replica_state),
+        replica_state=choose(slots, np.uint8(_S.OFFLINE), rows.replica_state),
         writes=writes,
         leader=choose(writes & (rows.leader == broker), np.int32(NO_LEADER), rows.leader),
         leader_epoch=rows.leader_epoch + writes.astype(np.int32),
-        in_sync=choose(writes & ~alone, rows.in_sync & ~here, rows.in_sync),
+        in_sync=choose(writes & ~alone, rows.in_sync & ~slots, rows.in_sync),
         controller_epoch=choose(known, np.int32(controller_epoch), rows.controller_epoch),
-        notify=rows.assigned & ~here & known & ~rows.queued,
+        notify=rows.assigned & ~slots & known & ~rows.queued,
     )

@@ -1,1 +1,1 @@
-"""State of the cluster, as columns: what the controller knows."""
+"""Cluster state as columns: the partition table, its rows and changes, and stored records."""

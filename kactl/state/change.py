@@ -1,4 +1,4 @@
-"""What a machine makes of some rows: the same rows with new columns, and for each row that may not go on, why."""
+"""Planned change of some rows: the same rows with new columns, and the reason for each rejected row."""
 
 import dataclasses
 import enum
@@ -11,23 +11,23 @@ from .rows import Bools, Bytes, Ints, RowNumbers, Rows, choose
 
 
 class Refusal(enum.IntEnum):
-    """Why a partition or replica did not make the move that was asked for. The others of the call go on."""
+    """Reason why a partition or replica did not change its state. Other rows of the call are not affected."""
 
     NONE = 0
-    ILLEGAL_MOVE = 1  # the transition table has no such row
-    NO_ONLINE_REPLICA = 2  # a new partition none of whose replicas is online
-    NO_ELIGIBLE_LEADER = 3  # the strategy found nobody
-    NO_LEADERSHIP = 4  # nothing is stored for it, or nothing readable
+    ILLEGAL_MOVE = 1  # the transition table does not allow it
+    NO_ONLINE_REPLICA = 2  # no replica of a new partition is online
+    NO_ELIGIBLE_LEADER = 3  # the election strategy found no leader
+    NO_LEADERSHIP = 4  # no leadership is stored, or it is unreadable
     LATER_CONTROLLER = 5  # a controller with a higher epoch wrote the stored state
-    STATE_EXISTS = 6  # a first leader was to be written where a state is stored already
-    STORE_FAILED = 7  # the store answered with an error; the outcome has been read back
-    CONFIG_UNREADABLE = 8  # whether an unclean election is allowed could not be read
-    ASKED_TO_LEAD = 9  # a replica that is about to be created is the leader already
+    STATE_EXISTS = 6  # a first leader must be written, but a state is stored already
+    STORE_FAILED = 7  # the store returned an error; the outcome has been read back
+    CONFIG_UNREADABLE = 8  # the configuration that allows or forbids unclean election could not be read
+    ASKED_TO_LEAD = 9  # a replica that must be created is the leader already
 
 
 REFUSAL_TEXT: Final[Mapping[Refusal, str]] = {
     Refusal.NONE: "",
-    Refusal.ILLEGAL_MOVE: "not a legal move from its state",
+    Refusal.ILLEGAL_MOVE: "not a legal transition from its state",
     Refusal.NO_ONLINE_REPLICA: "none of the assigned replicas is online",
     Refusal.NO_ELIGIBLE_LEADER: "no replica may lead",
     Refusal.NO_LEADERSHIP: "no leadership information is stored for it",
@@ -35,20 +35,20 @@ REFUSAL_TEXT: Final[Mapping[Refusal, str]] = {
     Refusal.STATE_EXISTS: "a state is stored for it already",
     Refusal.STORE_FAILED: "the store failed",
     Refusal.CONFIG_UNREADABLE: "its topic's configuration could not be read",
-    Refusal.ASKED_TO_LEAD: "the new replica is being asked to become the leader",
+    Refusal.ASKED_TO_LEAD: "the new replica is the leader already",
 }
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """What is to become of some rows. A column that stays as it was is the very array of `rows`.
+    """New columns for some rows. An unchanged column is the identical array of `rows`.
 
     Attributes:
-        rows: the rows as they were when this was planned.
-        refusal: `Refusal` for each row; a refused row changes in no column.
-        writes: bool[n], True where the leadership has to be committed before anything else happens. The version
-            to compare with is `rows.partition_epoch`, NO_VERSION to create.
-        notify: bool[W, n], the replicas whose brokers get a LeaderAndIsr.
+        rows: the rows as they were when the change was planned.
+        refusal: `Refusal` of each row. A rejected row changes in no column.
+        writes: bool[n], True where leadership must be committed before anything else happens. The version to compare
+            with is `rows.partition_epoch`, NO_VERSION to create.
+        notify: bool[W, n], the replicas that receive a LeaderAndIsr.
         unclean: bool[n], True where the new leader was not in sync.
     """
 
@@ -71,7 +71,7 @@ class Change:
 
     @staticmethod
     def of(rows: Rows, **columns: Any) -> "Change":
-        """A change of `rows` in nothing but `columns`."""
+        """Returns a change of `rows` that alters only `columns`."""
         same = {name: getattr(rows, name) for name in CHANGED_COLUMNS if name not in columns}
         count = len(rows)
         columns.setdefault("refusal", np.zeros(count, np.uint8))
@@ -84,7 +84,7 @@ class Change:
         return len(self.rows)
 
     def take(self, which: Bools | RowNumbers) -> "Change":
-        """The change of the rows that `which` names; this very change if a mask names all."""
+        """Returns the change of the selected rows; `self` if a mask selects all rows."""
         if which.dtype == np.bool_:
             if which.all():
                 return self
@@ -101,15 +101,15 @@ class Change:
         return dataclasses.replace(self, **columns)
 
     def after(self) -> Rows:
-        """The rows as they are once this has been applied."""
+        """Returns the rows as they are after this change is applied."""
         return self.rows.replace(**{name: getattr(self, name) for name in CHANGED_COLUMNS})
 
     def committed(self, version: Ints) -> "Change":
-        """The same, with the versions that the store gave to what it kept; rows that wrote nothing keep theirs."""
+        """Returns the change with the versions that the store assigned. Rows without a write keep their version."""
         return self.replace(partition_epoch=choose(self.writes, version, self.partition_epoch))
 
 
-# The columns of the table that a Change may alter.
+# Columns of the table that a Change may alter.
 CHANGED_COLUMNS: Final = (
     "state",
     "replica_state",

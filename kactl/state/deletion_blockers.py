@@ -1,7 +1,7 @@
-"""Why the deletion of a topic does not go on, what holds it up, and what would set it going again.
+"""Reasons why the deletion of a topic is blocked (in Kafka: ineligible for deletion), and their remedies.
 
-A halt is lifted when a broker starts that holds a replica of the topic, when a reassignment of one of its partitions
-completes, and by the next controller; by nothing else, and never by time.
+A blocker is removed when a broker that holds a replica of the topic starts, when a reassignment of one of its
+partitions completes, and when the next controller starts. It is never removed otherwise, and never by a timeout.
 """
 
 import enum
@@ -12,12 +12,12 @@ import msgspec
 
 from kactl.errors import ErrorCode
 
-# So many are named in a sentence; the others are counted.
+# So many ids are listed in a message; the others are counted.
 _NAMED_MAX: Final = 10
 
 
 class BlockerReason(enum.Enum):
-    """Why; the words are those that Kafka logs."""
+    """Reason of a blocker, in the words of Kafka's log messages."""
 
     OFFLINE_REPLICAS = "offline replicas"
     REPLICA_FAILED = "replica deletion failure"
@@ -25,12 +25,12 @@ class BlockerReason(enum.Enum):
 
 
 class DeletionBlocker(msgspec.Struct, frozen=True):
-    """One reason why one topic's deletion does not go on.
+    """One reason why the deletion of one topic is blocked.
 
     Attributes:
-        brokers: whose replicas hold it up, ascending; empty for a reassignment.
+        brokers: the brokers of the blocking replicas, ascending; empty for a reassignment.
         partitions: the numbers of the partitions concerned, ascending.
-        error: what a broker answered; NONE where no answer is the reason.
+        error: the error code in a broker's response; NONE if no response is the reason.
     """
 
     reason: BlockerReason
@@ -40,22 +40,22 @@ class DeletionBlocker(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What holds the deletion up, as a sentence without its beginning: "partitions 0, 1 are being reassigned"."""
+        """Returns the reason as a clause: "partitions 0, 1 are being reassigned"."""
         partitions, brokers = _counted("partition", self.partitions), _counted("broker", self.brokers)
         if self.reason is BlockerReason.REASSIGNMENT:
             return f"{partitions if self.partitions else 'partitions'} {_are(self.partitions)} being reassigned"
         if self.reason is BlockerReason.OFFLINE_REPLICAS:
             return f"replicas of {partitions} on {brokers} are offline"
         if self.error == ErrorCode.NONE:
-            return f"{brokers} failed while replicas of {partitions} were to be deleted there"
-        named = ErrorCode(self.error).name if self.error in set(ErrorCode) else "an error that kactl does not know"
-        return f"{brokers} could not delete replicas of {partitions}: {named} ({self.error})"
+            return f"{brokers} failed during the deletion of replicas of {partitions}"
+        error_name = ErrorCode(self.error).name if self.error in set(ErrorCode) else "an unknown error"
+        return f"{brokers} failed to delete replicas of {partitions}: {error_name} ({self.error})"
 
     def remedy(self, shutting_down: Collection[int] = ()) -> str:
-        """What a person can do about it.
+        """Returns the actions that an operator can take.
 
         Args:
-            shutting_down: registered brokers that are about to stop. Starting one of these again does nothing.
+            shutting_down: registered brokers that are about to stop. Restarting one of these now has no effect.
         """
         if self.reason is BlockerReason.REASSIGNMENT:
             return "wait until the brokers that are being added are in sync; it can no longer be cancelled"
@@ -70,15 +70,17 @@ class DeletionBlocker(msgspec.Struct, frozen=True):
             remedies.append(f"{_counted('broker', stopping)} {_are(stopping)} shutting down: restart it, or {undo}")
         if others:
             named = _counted("broker", others)
-            remedies.append(f"start {named}; one that runs has a directory that failed: mend it and restart the broker")
+            remedies.append(
+                f"start {named}; a broker that is running has a failed log directory: repair it and restart the broker"
+            )
         return "; ".join(remedies)
 
 
 def _counted(kind: str, numbers: Iterable[int]) -> str:
-    held = list(numbers)
-    named = ", ".join(map(str, held[:_NAMED_MAX]))
-    more = f" and {len(held) - _NAMED_MAX} more" if len(held) > _NAMED_MAX else ""
-    return f"{kind}{'' if len(held) == 1 else 's'} {named}{more}"
+    ids = list(numbers)
+    named = ", ".join(map(str, ids[:_NAMED_MAX]))
+    more = f" and {len(ids) - _NAMED_MAX} more" if len(ids) > _NAMED_MAX else ""
+    return f"{kind}{'' if len(ids) == 1 else 's'} {named}{more}"
 
 
 def _are(numbers: Collection[int]) -> str:

@@ -1,6 +1,7 @@
-"""What stores are given and give back, as columns: assignments, leadership, writes, and what became of them.
+"""Records of the stores as columns: assignments, leadership, writes, and results of writes.
 
-A store is asked for a hundred thousand partitions as easily as for one; objects are made of a column on demand.
+A store processes a hundred thousand partitions in one call as well as one. Objects are built from the columns on
+demand.
 """
 
 import dataclasses
@@ -26,13 +27,13 @@ from .rows import Bools, Bytes, Ints, RowNumbers
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Assignments:
-    """n assignments of some topics, as columns.
+    """Assignments of n partitions, as columns.
 
     Attributes:
-        topics: the topics that the rows speak of; a topic may have no rows.
+        topics: the topics of the rows; a topic may have no rows.
         topic: int32[n], index into `topics`.
         partition: int32[n].
-        replicas: int32[W, n] in assignment order, NO_BROKER behind the last.
+        replicas: int32[W, n] in assignment order, then NO_BROKER.
         adding, removing: bool[W, n], by slot of `replicas`.
     """
 
@@ -47,17 +48,17 @@ class Assignments:
         return len(self.partition)
 
     def one(self, position: int) -> Assignment:
-        """The assignment at one position as an object."""
-        held = self.replicas[:, position]
-        which = held != NO_BROKER
+        """Returns the assignment at one position as an object."""
+        replicas = self.replicas[:, position]
+        is_broker = replicas != NO_BROKER
         return Assignment(
-            tuple(held[which].tolist()),
-            tuple(held[which & self.adding[:, position]].tolist()),
-            tuple(held[which & self.removing[:, position]].tolist()),
+            tuple(replicas[is_broker].tolist()),
+            tuple(replicas[is_broker & self.adding[:, position]].tolist()),
+            tuple(replicas[is_broker & self.removing[:, position]].tolist()),
         )
 
     def take(self, which: Bools | RowNumbers) -> "Assignments":
-        """Some of them, or all in another order; all topics stay listed."""
+        """Returns some rows, or all rows in another order; `topics` stays complete."""
         return Assignments(
             self.topics,
             self.topic[which],
@@ -68,7 +69,7 @@ class Assignments:
         )
 
     def items(self) -> Iterable[tuple[TopicPartition, Assignment]]:
-        """All of them as objects; for small ones."""
+        """Returns all rows as objects; for small collections."""
         for position, (topic, partition) in enumerate(zip(self.topic.tolist(), self.partition.tolist(), strict=True)):
             yield TopicPartition(self.topics[topic].name, partition), self.one(position)
 
@@ -76,7 +77,7 @@ class Assignments:
     def of(
         cls, assignments: Mapping[TopicPartition, Assignment], ids: Mapping[str, bytes] | None = None
     ) -> "Assignments":
-        """Columns of some assignments; a broker named twice is kept once."""
+        """Returns the columns of some assignments. A broker that is named twice is kept once."""
         names = list(dict.fromkeys(name.topic for name in assignments))
         number = {name: index for index, name in enumerate(names)}
         width = max((len(assignment.replicas) for assignment in assignments.values()), default=0)
@@ -88,31 +89,31 @@ class Assignments:
             adding=np.zeros((width, len(assignments)), np.bool_),
             removing=np.zeros((width, len(assignments)), np.bool_),
         )
-        for at, assignment in enumerate(assignments.values()):
+        for row, assignment in enumerate(assignments.values()):
             for slot, broker in enumerate(dict.fromkeys(assignment.replicas)):
-                columns.replicas[slot, at] = broker
-                columns.adding[slot, at] = broker in assignment.adding
-                columns.removing[slot, at] = broker in assignment.removing
+                columns.replicas[slot, row] = broker
+                columns.adding[slot, row] = broker in assignment.adding
+                columns.removing[slot, row] = broker in assignment.removing
         return columns
 
 
 class Found(enum.IntEnum):
-    """What was found of one partition's leadership."""
+    """Result of reading the leadership of one partition."""
 
     FOUND = 0
-    MISSING = 1  # nothing is stored
-    UNREADABLE = 2  # something is stored that is no leadership
-    FAILED = 3  # this one read failed
+    MISSING = 1  # no leadership is stored
+    UNREADABLE = 2  # the stored record is not a leadership record
+    FAILED = 3  # the store failed to read this record
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Leaderships:
-    """Leadership of n partitions, as columns, in the order in which they were asked for.
+    """Leadership of n partitions, as columns, in the order of the request.
 
     Attributes:
-        status: uint8[n] of `Found`; the other columns hold -1 and False where it is not FOUND.
-        isr: int32[K, n], NO_BROKER in free places; a set.
-        partition_epoch: the version under which it is stored.
+        status: uint8[n] of `Found`. Rows that are not FOUND have -1 and False in the other columns.
+        isr: int32[K, n], a set; unused positions hold NO_BROKER.
+        partition_epoch: the version of the stored record.
     """
 
     status: Bytes
@@ -136,7 +137,7 @@ class Leaderships:
 
     @classmethod
     def of(cls, states: Sequence[Leadership | None]) -> "Leaderships":
-        """Columns of some leaderships; None is MISSING."""
+        """Returns the columns of some leaderships; None is MISSING."""
         count = len(states)
         width = max((len(state.isr) for state in states if state), default=0)
         columns = cls(
@@ -148,33 +149,33 @@ class Leaderships:
             controller_epoch=np.full(count, NO_EPOCH, np.int32),
             recovering=np.zeros(count, np.bool_),
         )
-        for at, state in enumerate(states):
+        for row, state in enumerate(states):
             if state is None:
                 continue
-            columns.leader[at], columns.leader_epoch[at] = state.leader, state.leader_epoch
-            columns.isr[: len(state.isr), at] = state.isr
-            columns.partition_epoch[at], columns.controller_epoch[at] = state.partition_epoch, state.controller_epoch
-            columns.recovering[at] = state.recovering
+            columns.leader[row], columns.leader_epoch[row] = state.leader, state.leader_epoch
+            columns.isr[: len(state.isr), row] = state.isr
+            columns.partition_epoch[row], columns.controller_epoch[row] = state.partition_epoch, state.controller_epoch
+            columns.recovering[row] = state.recovering
         return columns
 
-    def one(self, at: int) -> Leadership | None:
-        """One of them as an object; None unless FOUND."""
-        if self.status[at] != Found.FOUND:
+    def one(self, row: int) -> Leadership | None:
+        """Returns one row as an object; None unless it is FOUND."""
+        if self.status[row] != Found.FOUND:
             return None
-        isr = self.isr[:, at]
+        isr = self.isr[:, row]
         return Leadership(
-            leader=int(self.leader[at]),
-            leader_epoch=int(self.leader_epoch[at]),
+            leader=int(self.leader[row]),
+            leader_epoch=int(self.leader_epoch[row]),
             isr=tuple(isr[isr != NO_BROKER].tolist()),
-            partition_epoch=int(self.partition_epoch[at]),
-            controller_epoch=int(self.controller_epoch[at]),
-            recovering=bool(self.recovering[at]),
+            partition_epoch=int(self.partition_epoch[row]),
+            controller_epoch=int(self.controller_epoch[row]),
+            recovering=bool(self.recovering[row]),
         )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Names:
-    """n partitions by name, as columns: `topics[topic[i]].name`-`partition[i]`."""
+    """Names of n partitions, as columns: `topics[topic[i]].name`-`partition[i]`."""
 
     topics: Sequence[TopicRef]
     topic: Ints
@@ -203,14 +204,14 @@ class Names:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Write:
-    """New leadership for n partitions, no partition twice.
+    """New leadership for n distinct partitions.
 
     Attributes:
-        names: which.
+        names: the partitions.
         leader, leader_epoch: int32[n].
-        isr: int32[W, n], NO_BROKER in free places, at any place; written in slot order.
+        isr: int32[W, n], NO_BROKER in unused positions, which may be anywhere; written in slot order.
         recovering: bool[n].
-        expected: int32[n], the version that must stand there now; NO_VERSION where nothing may stand there yet.
+        expected: int32[n], the version that must be stored now; NO_VERSION if nothing may be stored yet.
     """
 
     names: Names
@@ -225,20 +226,20 @@ class Write:
 
 
 class Outcome(enum.IntEnum):
-    """What became of one row of a write."""
+    """Result of one row of a write."""
 
     COMMITTED = 0
-    CONFLICT = 1  # another version stands there, or something stands there already, or nothing
-    FAILED = 2  # the store answered with another error for this row
+    CONFLICT = 1  # another version is stored, a record exists that must not, or the record is missing
+    FAILED = 2  # the store returned another error for this row
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Committed:
-    """What became of a write, row by row. Partial success is normal.
+    """Result of a write, row by row. Partial success is normal.
 
     Attributes:
         outcome: uint8[n] of `Outcome`.
-        version: int32[n], the new version; NO_VERSION where it was not kept.
+        version: int32[n], the new version; NO_VERSION where the row was not committed.
     """
 
     outcome: Bytes
@@ -252,14 +253,16 @@ class Committed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Changes:
-    """What was written since an earlier look, for whoever keeps a copy of it.
+    """Changes since an earlier position, for a client that keeps a copy of the stored data.
 
     Attributes:
-        position: where this look ends; the next begins there. It means something to the same client only.
-        whole: nothing can be said of the time before `position`: all has to be read again. The others are empty then.
-        topics: whose entry was made or written, by name. Those that are gone need not be among them, since the list of
-            topics tells; those that were made again are.
-        partitions: whose leadership was written, some perhaps twice; those of topics that are gone may be missing.
+        position: the end of this result and the start of the next one. It is valid for the same client only.
+        whole: the changes before `position` are unknown, so all data must be read again. The other attributes are empty
+            then.
+        topics: names of the topics whose entry was created or written. Removed topics may be missing, because the list
+            of topics shows them; recreated topics are included.
+        partitions: partitions whose leadership was written, some possibly twice. Those of removed topics may be
+            missing.
     """
 
     position: tuple[int, ...]
@@ -273,9 +276,9 @@ class Changes:
 
 
 def named(topic: Ints, partition: Ints, names: Mapping[int, str]) -> Names:
-    """n partitions by name, where topics are numbered as `names` says; those of other numbers are left out."""
+    """Returns the names of n partitions by topic number; rows whose number is not in `names` are left out."""
     numbers, index = np.unique(topic, return_inverse=True)
     known = [number in names for number in numbers.tolist()]
     refs = tuple(TopicRef(names.get(number, "")) for number in numbers.tolist())
-    all_of_them = Names(refs, index.astype(np.int32), partition)
-    return all_of_them.take(np.array(known, np.bool_)[index]) if not all(known) else all_of_them
+    result = Names(refs, index.astype(np.int32), partition)
+    return result.take(np.array(known, np.bool_)[index]) if not all(known) else result

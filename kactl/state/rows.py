@@ -189,7 +189,7 @@ def members(which: Bools, brokers: Ints) -> Ints:
 def preferred_imbalance(rows: Rows) -> Bools:
     """Returns bool[n]: partitions that count as not led by their preferred replica, the first assigned one.
 
-    As in Kafka, a partition whose preferred replica is being added counts as imbalanced exactly if that replica is in
+    As in Kafka, a partition with a preferred replica that is being added counts as imbalanced exactly if it is in
     sync, even if it leads. A partition without leadership, without replicas, or of a topic that is queued for deletion
     never counts.
 

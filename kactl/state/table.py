@@ -168,7 +168,7 @@ class Table(Columns):
         self._dirs_offline |= offline
 
     def dirs_offline(self, broker: int) -> RowNumbers:
-        """Returns the rows whose replica on `broker` is in a failed log directory."""
+        """Returns the rows with a replica on `broker` in a failed log directory."""
         if not self._dirs_offline:
             return np.zeros(0, np.intp)
         return np.flatnonzero(some((self._column("replicas") == broker) & self._column("dir_offline")))
@@ -242,7 +242,7 @@ class Table(Columns):
         return self.not_queued(rows[self._columns["topic"][rows] >= 0])
 
     def led_by_none_of(self, live: BrokerSet) -> RowNumbers:
-        """Returns rows with leadership whose leader is not an online replica, or is NO_LEADER.
+        """Returns rows with leadership that have no online leader; a leader of NO_LEADER is not online.
 
         Topics that are queued for deletion are left out.
         """
@@ -269,7 +269,7 @@ class Table(Columns):
         return np.flatnonzero(some(BrokerSet(ids)[replicas] & assigned))
 
     def with_unassigned_in_sync(self) -> RowNumbers:
-        """Returns the rows whose ISR contains a replica that is not assigned, without topics queued for deletion."""
+        """Returns the rows with an in-sync replica that is not assigned, without topics queued for deletion."""
         return self.not_queued(np.flatnonzero(some(self._column("in_sync") & ~self._column("assigned"))))
 
     def with_leadership(self) -> RowNumbers:
@@ -277,7 +277,7 @@ class Table(Columns):
         return self.not_queued(np.flatnonzero(self._column("leader_epoch") != NO_EPOCH))
 
     def under_replicated(self) -> RowNumbers:
-        """Returns rows with leadership whose ISR lacks an assigned replica, without topics queued for deletion."""
+        """Returns rows with leadership and an ISR without all assigned replicas, without topics queued for deletion."""
         missing = some(self._column("assigned") & ~self._column("in_sync"))
         return self.not_queued(np.flatnonzero(missing & (self._column("leader_epoch") != NO_EPOCH)))
 
@@ -285,11 +285,11 @@ class Table(Columns):
         return int(np.count_nonzero(self._column("leader_epoch") != NO_EPOCH))
 
     def not_queued(self, rows: RowNumbers) -> RowNumbers:
-        """Returns those of `rows` whose topics are not queued for deletion."""
+        """Returns `rows` without those of topics that are queued for deletion."""
         return rows[~self._queued[self._columns["topic"][rows]]] if self._queued.any() else rows
 
     def queued(self, rows: RowNumbers) -> RowNumbers:
-        """Returns those of `rows` whose topics are queued for deletion."""
+        """Returns those of `rows` that belong to topics queued for deletion."""
         return rows[self._queued[self._columns["topic"][rows]]] if self._queued.any() else rows[:0]
 
     def column(self, name: str) -> Any:
@@ -356,7 +356,7 @@ class Table(Columns):
 
 
 def in_sync_of(replicas: Ints, isr: Ints) -> Bools:
-    """Returns bool[W, n]: the slots of int32[W, n] `replicas` whose broker is among int32[K, n] `isr`."""
+    """Returns bool[W, n]: the slots of int32[W, n] `replicas` with a broker of int32[K, n] `isr`."""
     in_sync = np.zeros(replicas.shape, np.bool_)
     for line in isr:
         in_sync |= (replicas == line) & (line != NO_BROKER)

@@ -1,7 +1,7 @@
-"""Topics by number: a list of all that ever were, and a few of them without a copy.
+"""Topics by number: the list of all topics that a table ever had, and selections of it without a copy.
 
-A failure of one broker speaks of ten thousand topics thirty times over. Columns of topic numbers carry that; the
-objects are touched only by those who need a name.
+The failure of one broker concerns ten thousand topics in thirty requests. Requests therefore carry columns of topic
+numbers, and topic objects are accessed only when a name is needed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,11 +15,11 @@ from .rows import Ints, RowNumbers
 
 
 class AllTopics:
-    """Every topic that a table has seen, by number. Numbers are not used again, so that one who keeps one may ask.
+    """Every topic that a table ever had, by number. Numbers are not reused, so a stored number stays valid.
 
     Attributes:
-        replaced: how often a topic was given another TopicRef: an id that it had not before. What was made of the
-            old ones is void then.
+        replaced: the number of times that a topic received a new TopicRef, because its id became known. Data derived
+            from the old TopicRef is then invalid.
     """
 
     __slots__ = ("__weakref__", "_refs", "replaced")
@@ -35,11 +35,11 @@ class AllTopics:
         return self._refs[number]
 
     def since(self, number: int) -> list[TopicRef]:
-        """All from `number` on."""
+        """Returns all topics from `number` on."""
         return self._refs[number:]
 
     def add(self, ref: TopicRef) -> int:
-        """The number of a topic that is new."""
+        """Adds a topic and returns its number."""
         self._refs.append(ref)
         return len(self._refs) - 1
 
@@ -49,7 +49,7 @@ class AllTopics:
 
 
 class Topics(Sequence[TopicRef]):
-    """Some topics, in an order: `all[numbers[i]]`."""
+    """Selection of topics, in an order: `all[numbers[i]]`."""
 
     __slots__ = ("all", "numbers")
 
@@ -59,25 +59,25 @@ class Topics(Sequence[TopicRef]):
 
     @classmethod
     def of(cls, refs: Sequence[TopicRef]) -> "Topics":
-        """Topics that no table has numbered."""
-        found = AllTopics()
-        return cls(found, np.array([found.add(ref) for ref in refs], np.int32))
+        """Returns topics that belong to no table."""
+        topics = AllTopics()
+        return cls(topics, np.array([topics.add(ref) for ref in refs], np.int32))
 
-    def take(self, places: RowNumbers) -> "Topics":
-        """Those at some places."""
-        return Topics(self.all, self.numbers[places])
+    def take(self, positions: RowNumbers) -> "Topics":
+        """Returns the topics at some positions."""
+        return Topics(self.all, self.numbers[positions])
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     @overload
-    def __getitem__(self, at: int) -> TopicRef: ...
+    def __getitem__(self, index: int) -> TopicRef: ...
     @overload
-    def __getitem__(self, at: slice) -> "Topics": ...
-    def __getitem__(self, at: int | slice) -> "TopicRef | Topics":
-        if isinstance(at, slice):
-            return Topics(self.all, self.numbers[at])
-        return self.all[int(self.numbers[at])]
+    def __getitem__(self, index: slice) -> "Topics": ...
+    def __getitem__(self, index: int | slice) -> "TopicRef | Topics":
+        if isinstance(index, slice):
+            return Topics(self.all, self.numbers[index])
+        return self.all[int(self.numbers[index])]
 
     def __iter__(self) -> Iterator[TopicRef]:
         return map(self.all.__getitem__, self.numbers.tolist())
@@ -93,7 +93,7 @@ class Topics(Sequence[TopicRef]):
 
 
 class TopicNames(Sequence[str]):
-    """The names of topics, for whoever asks; nearly always nobody does."""
+    """The names of topics, read on demand. They are rarely needed."""
 
     __slots__ = ("_topics",)
 
@@ -104,13 +104,13 @@ class TopicNames(Sequence[str]):
         return len(self._topics)
 
     @overload
-    def __getitem__(self, at: int) -> str: ...
+    def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, at: slice) -> "TopicNames": ...
-    def __getitem__(self, at: int | slice) -> "str | TopicNames":
-        if isinstance(at, slice):
-            return TopicNames(self._topics[at])
-        return self._topics[at].name
+    def __getitem__(self, index: slice) -> "TopicNames": ...
+    def __getitem__(self, index: int | slice) -> "str | TopicNames":
+        if isinstance(index, slice):
+            return TopicNames(self._topics[index])
+        return self._topics[index].name
 
     def __iter__(self) -> Iterator[str]:
         return (ref.name for ref in self._topics)

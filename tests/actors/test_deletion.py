@@ -206,7 +206,7 @@ async def test_every_reason_is_kept_until_all_are_lifted() -> None:
         )
         assert [halt.text for halt in halts] == [
             "partition 1 is being reassigned",
-            "broker 3 failed while replicas of partitions 0, 1 were to be deleted there",
+            "broker 3 failed during the deletion of replicas of partitions 0, 1",
         ]
 
         await b.deletion.resume_for(["foo"])
@@ -247,7 +247,7 @@ async def test_an_answer_is_taken_partition_by_partition() -> None:
             "foo": (DeletionBlocker(BlockerReason.REPLICA_FAILED, (2,), (1,), 56),)
         }
         assert b.cluster.deletion_ineligible["foo"][0].text == (
-            "broker 2 could not delete replicas of partition 1: KAFKA_STORAGE_ERROR (56)"
+            "broker 2 failed to delete replicas of partition 1: KAFKA_STORAGE_ERROR (56)"
         )
 
 

@@ -268,7 +268,7 @@ async def test_a_failed_directory_of_a_drained_broker_halts_the_deletion() -> No
 
         state, waits_for = explain_deletion(w.controller.cluster, "t")
         assert state == "halted"
-        assert "mend it and restart the broker" in waits_for[0]
+        assert "repair it and restart the broker" in waits_for[0]
         assert "--undo" not in waits_for[0]
         assert deleted_on(w, 2) == set()
 

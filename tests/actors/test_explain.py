@@ -54,7 +54,7 @@ async def test_without_a_leader_those_who_have_the_records_are_named_before_thos
         found = explained(w, "orders-0")
 
         assert found.leader == -1
-        assert found.verdict == "nobody leads: of those in sync (1) nobody is online"
+        assert found.verdict == "no leader: none of the in-sync replicas (1) is online"
         assert found.remedies == (
             "bring back broker 1, which has all records",
             "or let broker 2 lead, which loses the records that it does not have: kactl elect unclean -p orders-0",

@@ -36,11 +36,11 @@ async def test_what_a_reassignment_waits_for() -> None:
             waits_for=(4, 3),
             dead=(),
             leader=1,
-            reason="leader 1 has not yet taken brokers 4, 3 into the ISR",
+            reason="leader 1 has not yet added brokers 4, 3 to the ISR",
         )
         await w.stop(3)
         assert (waiting(w).waits_for, waiting(w).dead) == ((4, 3), (3,))
-        assert waiting(w).reason == "leader 1 has not yet taken broker 4 into the ISR; broker 3 cannot serve"
+        assert waiting(w).reason == "leader 1 has not yet added broker 4 to the ISR; broker 3 cannot serve"
         await w.write_isr("t-0", 1, 2, 4)
         assert (waiting(w).waits_for, waiting(w).dead) == ((3,), (3,))
         assert waiting(w).reason == "broker 3 cannot serve: start it, or choose another target"
@@ -63,7 +63,7 @@ async def test_without_a_leader_nobody_comes_into_sync() -> None:
         await w.stop(1)
 
         assert waiting(w).leader == NO_LEADER
-        assert waiting(w).reason == ("it has no leader who could take broker 2 into the ISR: start a broker of the ISR")
+        assert waiting(w).reason == ("it has no leader to add broker 2 to the ISR: start a broker of the ISR")
 
 
 async def test_what_never_had_a_leader_has_nothing_to_copy() -> None:
@@ -72,7 +72,7 @@ async def test_what_never_had_a_leader_has_nothing_to_copy() -> None:
         await reassign(w, {"t-0": [1, 2]})
 
         assert waiting(w).reason == (
-            "it never had a leader, and so has no replica that could be copied: start one of its brokers"
+            "it never had a leader, so there is no replica to copy from: start one of its brokers"
         )
 
 
@@ -84,7 +84,7 @@ async def test_an_end_that_was_not_stored() -> None:
         await w.write_isr("t-0", 1, 2)
 
         assert (waiting(w).step, waiting(w).waits_for) == (Step.COMPLETING, ())
-        assert waiting(w).reason == "its end was not stored; it is tried again"
+        assert waiting(w).reason == "its completion could not be stored; the controller retries"
         await w.wait(12_000)
         assert progress(w.controller.cluster) == []
 

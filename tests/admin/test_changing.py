@@ -112,8 +112,8 @@ async def test_a_deletion_that_waits_for_a_broker_says_for_which(server: Served)
     found = (await server.get("/v1/topics/orders/explanation")).read(TopicExplanation)
     assert found.deletion == "halted"
     assert len(found.waits_for) == 1
-    assert found.waits_for[0].endswith("on broker 3 are offline: start broker 3; one that runs has a directory that"
-                                       " failed: mend it and restart the broker")  # fmt: skip
+    assert found.waits_for[0].endswith("on broker 3 are offline: start broker 3; a broker that is running has a failed"
+                                       " log directory: repair it and restart the broker")  # fmt: skip
     again = await server.ask("DELETE", "/v1/topics/orders")
     assert (again.status, again.json()["error_name"]) == (409, "INVALID_TOPIC_EXCEPTION")
 
@@ -222,7 +222,7 @@ async def test_a_move_that_waits_is_listed_with_what_it_waits_for_and_can_be_can
 
     (moving,) = (await server.get("/v1/reassignments")).read(ReassignmentList).items
     assert (moving.replicas, moving.adding, moving.removing) == ((3, 2, 1), (3,), (1,))
-    assert moving.waits_for == "leader 1 has not yet taken broker 3 into the ISR"
+    assert moving.waits_for == "leader 1 has not yet added broker 3 to the ISR"
     explained = (await server.get("/v1/topics/bills/partitions/0/explanation")).read(PartitionExplanation)
     assert explained.reassignment == moving.waits_for
     await server.clock.advance(30_000)  # its registration expires

@@ -125,7 +125,7 @@ async def test_a_reassignment_without_progress_is_stuck_after_the_limit_and_prog
 
         assert (late.count, late.running) == (1, 1)
         assert late.first[0][0] == "t-0"
-        assert "has not yet taken brokers 2, 3 into the ISR" in late.first[0][1]
+        assert "has not yet added brokers 2, 3 to the ISR" in late.first[0][1]
         assert after_progress.count == 0
         assert late_again.count == 1
 

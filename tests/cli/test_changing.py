@@ -111,7 +111,7 @@ def test_what_cannot_be_moved_or_cancelled_is_said_partition_by_partition(up: Up
         (["reassign", "apply", "-p", "orders-0:1,x", "--yes"], 2, "write 1,2,3"),
         (["reassign", "apply", "-f", "/nowhere.json"], 2, "cannot be read"),
         (["reassign", "cancel"], 2, "exactly one of --all"),
-        (["reassign", "plan", "--without", "1,2,3"], 1, "none is left to hold replicas"),
+        (["reassign", "plan", "--without", "1,2,3"], 1, "no broker is left to hold replicas"),
         (["topic", "grow", "nowhere", "--partitions", "4"], 1, "there is no topic nowhere"),
         (["topic", "delete", "nowhere", "--yes"], 1, "there is no topic nowhere"),
         (["topic", "set", "nowhere", "a=b"], 1, "there is no topic nowhere"),

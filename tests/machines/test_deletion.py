@@ -130,7 +130,7 @@ def test_how_far_a_deletion_has_come() -> None:
         ),
         (
             DeletionBlocker(BlockerReason.REPLICA_FAILED, (2,), (1,), ErrorCode.KAFKA_STORAGE_ERROR),
-            "broker 2 could not delete replicas of partition 1: KAFKA_STORAGE_ERROR (56)",
+            "broker 2 failed to delete replicas of partition 1: KAFKA_STORAGE_ERROR (56)",
             "read the log of broker 2",
         ),
         (
