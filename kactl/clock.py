@@ -2,7 +2,7 @@
 
 Three clocks with different purposes:
 
-wall clock   for people: timestamps of events. It may be set forward or back at any moment.
+wall clock   for timestamps of events. It may be set forward or back at any moment.
 monotonic    for durations inside one process.
 boot time    for leases: shared by all processes of the host, never set, and it advances while the host is suspended.
 
@@ -39,16 +39,16 @@ class Clock(Protocol):
     """Source of time."""
 
     def now_ms(self) -> int:
-        """Wall clock, ms since 1970; may jump. Never to be used for a lease or a timeout."""
+        """Returns the wall clock, ms since 1970. It may jump: never use it for a lease or a timeout."""
 
     def monotonic_ms(self) -> float:
-        """Never goes back; only differences mean something."""
+        """Returns a time that never goes back; only differences have a meaning."""
 
     def boot_time(self) -> BootTime:
-        """The clock for leases; never goes back within one boot."""
+        """Returns the clock for leases; it never goes back within one boot."""
 
     async def sleep_ms(self, delay_ms: float) -> None:
-        """Wait."""
+        """Wait for `delay_ms`."""
 
 
 class SystemClock:
@@ -81,7 +81,7 @@ def _boot_time_ns() -> int:
 
 @functools.cache
 def _boot() -> tuple[str, int]:
-    """The id of this boot, and the offset of our time namespace in ns. Neither changes while a process lives."""
+    """Returns the id of this boot, and the offset of the time namespace in ns. Both are constant in a process."""
     try:
         boot = _BOOT_ID.read_text().strip()
     except OSError:
@@ -94,7 +94,7 @@ def _boot() -> tuple[str, int]:
 
 
 def boot_offset_ns(text: str) -> int:
-    """The offset of CLOCK_BOOTTIME in the text of `/proc/self/timens_offsets`; 0 if it names none.
+    """Returns the offset of CLOCK_BOOTTIME in the text of `/proc/self/timens_offsets`; 0 if it is not listed.
 
     Source: time_namespaces(7). A line reads `boottime <seconds> <nanoseconds>`; seconds may be negative.
     """

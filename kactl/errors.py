@@ -1,10 +1,9 @@
-"""What can go wrong, whose fault it is, and what to do next.
+"""Errors: the cause, the party at fault, and the remedy.
 
-One root, `KactlError`. Its `remedy` says what the one who catches it should do; its `code` is Kafka's number for it,
-for those who speak to Kafka's clients; `http_status` is for the admin API. Facts are attributes, and the message is
-made from them.
+All errors derive from `KactlError`. `remedy` is the action for the code that catches it, `code` is Kafka's error code,
+for Kafka's clients, and `http_status` is for the admin API. Facts are attributes, and the message is built from them.
 
-A refusal that is normal in operation (a lost race for one row, no live replica) is a value and never comes here.
+A rejection that is normal in operation (a lost race for one row, no live replica) is a value, not an exception.
 """
 
 import enum
@@ -12,9 +11,9 @@ from typing import ClassVar
 
 
 class ErrorCode(enum.IntEnum):
-    """Kafka's protocol error numbers, as far as a controller speaks of them.
+    """Kafka's protocol error codes, as far as a controller uses them.
 
-    Source: the protocol's table of errors.
+    Source: the error table of the protocol.
     """
 
     UNKNOWN_SERVER_ERROR = -1
@@ -59,38 +58,38 @@ class ErrorCode(enum.IntEnum):
 
 
 class Remedy(enum.Enum):
-    """What the one who catches an error should do."""
+    """Action for the code that catches an error."""
 
-    REPORT = "report"  # tell the caller; nothing was changed and trying again will not help
-    RETRY = "retry"  # nothing was changed; the same call may go through later
-    READ_BACK = "read back"  # the outcome is unknown; find out before anything follows from it
-    RESIGN = "resign"  # somebody else is the controller now
+    REPORT = "report"  # report to the caller; nothing was changed, and a retry does not help
+    RETRY = "retry"  # nothing was changed; the same call may succeed later
+    READ_BACK = "read back"  # the outcome is unknown; read it back before acting on it
+    RESIGN = "resign"  # another instance is the controller now
 
 
 class KactlError(Exception):
-    """The root of every error that kactl raises on purpose."""
+    """Base class of all errors that kactl raises."""
 
     remedy: ClassVar[Remedy] = Remedy.REPORT
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
     http_status: ClassVar[int] = 500
 
 
-# -- ours to fix -------------------------------------------------------------------------------------------------------
+# -- internal errors ------------------------------------------------------------------------------------------------
 
 
 class IllegalState(KactlError):
-    """Something that only a bug could bring about, such as a batch that was filled and never sent."""
+    """A state that only a bug can cause, such as a request batch that was filled and never sent."""
 
 
-# -- the caller's to fix -----------------------------------------------------------------------------------------------
+# -- invalid requests -----------------------------------------------------------------------------------------------
 
 
 class BadRequest(KactlError):
-    """The caller asked for something that cannot be; nothing was changed.
+    """The request is invalid; nothing was changed.
 
     Args:
-        field: where in the request, as a path such as `partitions[0].topic` or a configuration key.
-        reason: what is wrong with it, and what would be right.
+        field: the position in the request, as a path such as `partitions[0].topic` or a configuration key.
+        reason: the problem, and a valid alternative.
     """
 
     code = ErrorCode.INVALID_REQUEST
@@ -103,13 +102,13 @@ class BadRequest(KactlError):
 
 
 class BadConfig(BadRequest):
-    """A configuration key is unknown or its value cannot be used."""
+    """A configuration key is unknown, or its value is invalid."""
 
     code = ErrorCode.INVALID_CONFIG
 
 
 class StaleEpoch(BadRequest):
-    """The request names a controller epoch that is not the present one; nothing was changed."""
+    """The request names a controller epoch that is not the current one; nothing was changed."""
 
     code = ErrorCode.STALE_CONTROLLER_EPOCH
     http_status = 412
@@ -123,43 +122,43 @@ class StaleEpoch(BadRequest):
 
 
 class InvalidReplicaAssignment(BadRequest):
-    """A manual assignment names brokers twice, none, or such as do not exist."""
+    """A manual assignment names a broker twice, no broker, or unknown brokers."""
 
     code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 class InvalidReplicationFactor(BadRequest):
-    """More replicas were asked for than there are brokers, or fewer than one."""
+    """More replicas were requested than there are brokers, or fewer than one."""
 
     code = ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 class InvalidPartitions(BadRequest):
-    """A topic was asked for with fewer than one partition, or with too many."""
+    """A topic was requested with fewer than one partition, or with too many."""
 
     code = ErrorCode.INVALID_PARTITIONS
 
 
 class InvalidTopic(BadRequest):
-    """A name that Kafka does not allow for a topic, or a topic that is being deleted."""
+    """The topic name is invalid, or the topic is being deleted."""
 
     code = ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 class TopicExists(KactlError):
-    """A topic of that name is there already; it was left as it is."""
+    """A topic of that name exists already; it was not changed."""
 
     code = ErrorCode.TOPIC_ALREADY_EXISTS
     http_status = 409
 
     def __init__(self, topic: str) -> None:
-        # "Topic 'a' already exists." is what users' scripts look for.
+        # Users' scripts search for "Topic 'a' already exists."
         super().__init__(f"Topic {topic!r} already exists. Choose another name, or describe the one that is there")
         self.topic = topic
 
 
 class TopicBeingDeleted(TopicExists):
-    """A topic of that name is there still, and waits for its deletion."""
+    """A topic of that name still exists and is queued for deletion."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(topic)
@@ -170,11 +169,11 @@ class TopicBeingDeleted(TopicExists):
 
 
 class NotFound(KactlError):
-    """What was asked for does not exist.
+    """The requested object does not exist.
 
     Args:
         kind: "topic", "partition", "broker" ...
-        name: as the caller wrote it.
+        name: as in the request.
     """
 
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -187,10 +186,10 @@ class NotFound(KactlError):
 
 
 class NoSuchPartition(NotFound):
-    """The topic exists and has no such partition.
+    """The topic exists but has no such partition.
 
     Args:
-        count: how many partitions it has.
+        count: the number of its partitions.
     """
 
     def __init__(self, topic: str, partition: int, *, count: int) -> None:
@@ -202,7 +201,7 @@ class NoSuchPartition(NotFound):
 
 
 class BeingDeleted(KactlError):
-    """The topic waits for its deletion, and nothing else can be done to it."""
+    """The topic is queued for deletion and cannot be changed."""
 
     code = ErrorCode.INVALID_TOPIC_EXCEPTION
     http_status = 409
@@ -213,7 +212,7 @@ class BeingDeleted(KactlError):
 
 
 class TopicDeletionDisabled(KactlError):
-    """This controller was told not to delete topics."""
+    """Topic deletion is disabled in the configuration of this controller."""
 
     code = ErrorCode.TOPIC_DELETION_DISABLED
     http_status = 403
@@ -223,7 +222,7 @@ class TopicDeletionDisabled(KactlError):
 
 
 class RequestWaits(KactlError):
-    """A request of that kind waits in the store already, and only one can."""
+    """A request of this kind is already stored, and the store holds only one."""
 
     remedy = Remedy.RETRY
     http_status = 409
@@ -246,7 +245,7 @@ class ReassignmentRunning(KactlError):
 
 
 class StaleBrokerEpoch(KactlError):
-    """A broker spoke under a registration that is not the one we know."""
+    """A broker sent a request under another registration than the known one."""
 
     remedy = Remedy.RETRY
     code = ErrorCode.STALE_BROKER_EPOCH
@@ -259,7 +258,7 @@ class StaleBrokerEpoch(KactlError):
 
 
 class UnknownRecoveryState(KactlError):
-    """A leader spoke of a recovery in a state that does not exist; as in Kafka, it is told no more than that."""
+    """A leader sent an undefined recovery state. As in Kafka, the response carries no details."""
 
     http_status = 400
 
@@ -269,7 +268,7 @@ class UnknownRecoveryState(KactlError):
 
 
 class BrokerNotAvailable(KactlError):
-    """There is no such broker now."""
+    """The broker is not registered."""
 
     code = ErrorCode.BROKER_NOT_AVAILABLE
     http_status = 404
@@ -280,7 +279,7 @@ class BrokerNotAvailable(KactlError):
 
 
 class BrokerNotRegistered(BrokerNotAvailable):
-    """The same, in words that brokers understand who ask for producer ids."""
+    """The same, with the error code for brokers that request producer ids."""
 
     code = ErrorCode.BROKER_ID_NOT_REGISTERED
 
@@ -293,11 +292,11 @@ class ProducerIdsExhausted(KactlError):
         self.last = last
 
 
-# -- the world's -------------------------------------------------------------------------------------------------------
+# -- transient errors -----------------------------------------------------------------------------------------------
 
 
 class NotController(KactlError):
-    """This instance does not hold the controllership; ask the one that does."""
+    """This instance is not the active controller. Send the request to the active one."""
 
     remedy = Remedy.RETRY
     code = ErrorCode.NOT_CONTROLLER
@@ -310,17 +309,17 @@ class NotController(KactlError):
 
 
 class StaleController(NotController):
-    """The same, in words that brokers understand who are about to stop."""
+    """The same, with the error code for brokers that request a controlled shutdown."""
 
     code = ErrorCode.STALE_CONTROLLER_EPOCH
 
 
 class ControllerMoved(KactlError):
-    """A later controller has been elected; all we do from now on is void.
+    """A later controller was elected; this instance must resign.
 
     Args:
-        ours: the controller epoch under which we acted; 0 if we were only contesting.
-        theirs: the later epoch where it is known.
+        ours: the controller epoch of this instance; 0 if it was only a candidate.
+        theirs: the later epoch, if known.
     """
 
     remedy = Remedy.RESIGN
@@ -335,31 +334,31 @@ class ControllerMoved(KactlError):
 
 
 class StoreError(KactlError):
-    """The store refused or failed a whole call; nothing of it was kept unless the error's remedy says otherwise."""
+    """The store rejected or failed a whole call. Nothing was stored unless the remedy says otherwise."""
 
     remedy = Remedy.RETRY
     http_status = 503
 
 
 class StoreUnavailable(StoreError):
-    """The store did not answer in time, or the connection broke: what was written, if anything, is unknown."""
+    """The store did not respond in time, or the connection broke. The outcome of a write is unknown."""
 
     remedy = Remedy.READ_BACK
 
 
 class SessionExpired(StoreError):
-    """The store has ended our session: registrations and the controllership that went with it are gone."""
+    """The store ended the session of this instance, and with it registrations and the controllership."""
 
     remedy = Remedy.RESIGN
 
 
 class StoreDamaged(StoreError):
-    """A file is not what it should be. It was left untouched.
+    """A file has unexpected content. It was not changed.
 
     Args:
         path: the file.
-        reason: what was found.
-        remedy_text: what a person should do.
+        reason: the problem.
+        remedy_text: the action for an operator.
     """
 
     remedy = Remedy.REPORT
@@ -372,7 +371,7 @@ class StoreDamaged(StoreError):
 
 
 class BrokerIdTaken(StoreError):
-    """Another live session holds the registration of that broker id."""
+    """Another live session has registered this broker id."""
 
     remedy = Remedy.RETRY
     http_status = 409
@@ -385,7 +384,7 @@ class BrokerIdTaken(StoreError):
 
 
 class BrokerUnreachable(KactlError):
-    """A request did not reach a broker, or its answer did not reach us. The broker may have acted on it."""
+    """A request or its response was lost. The broker may have acted on the request."""
 
     remedy = Remedy.RETRY
     code = ErrorCode.BROKER_NOT_AVAILABLE
@@ -398,7 +397,7 @@ class BrokerUnreachable(KactlError):
 
 
 class ControllerUnreachable(KactlError):
-    """A broker found no controller to ask, or got no answer. The controller may have acted on what it was asked."""
+    """A broker found no controller, or received no response. The controller may have acted on the request."""
 
     remedy = Remedy.RETRY
     code = ErrorCode.BROKER_NOT_AVAILABLE
@@ -410,13 +409,13 @@ class ControllerUnreachable(KactlError):
 
 
 class MalformedMessage(KactlError):
-    """Bytes from a peer that are no message of the protocol; the connection they came over is closed."""
+    """A peer sent bytes that are not a protocol message; the connection is closed."""
 
     code = ErrorCode.INVALID_REQUEST
 
 
 class ActionTimedOut(KactlError):
-    """Something that was begun did not come to its end in time; it may still do so."""
+    """An action did not finish in time; it may still do so."""
 
     remedy = Remedy.READ_BACK
     code = ErrorCode.REQUEST_TIMED_OUT

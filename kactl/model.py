@@ -1,7 +1,7 @@
-"""The words of the cluster: partitions, replicas, leadership, brokers.
+"""Values of the cluster: partitions, replicas, leadership, brokers.
 
-Values only; they compare by content, are never changed, and know nothing of where they are kept. The controller
-itself keeps columns (`table.py`) and makes these on demand, for answers, logs and tests.
+Immutable values that compare by content and do not depend on storage. The controller itself keeps columns
+(`kactl.state.table`) and builds these values on demand, for responses, logs and tests.
 """
 
 import enum
@@ -11,11 +11,11 @@ from typing import Final, Self
 import msgspec
 
 NO_LEADER: Final = -1
-LEADER_DURING_DELETE: Final = -2  # only ever sent to brokers, never stored
+LEADER_DURING_DELETE: Final = -2  # only sent to brokers, never stored
 NO_EPOCH: Final = -1
-EPOCH_DURING_DELETE: Final = -2  # only ever sent, as the leader epoch of a StopReplica
+EPOCH_DURING_DELETE: Final = -2  # only sent, as the leader epoch of a StopReplica
 NO_BROKER: Final = -1
-NO_VERSION: Final = -1  # of a stored entry that does not exist yet
+NO_VERSION: Final = -1  # version of an entry that is not stored yet
 ZERO_ID: Final = bytes(16)  # a topic without an id
 
 # Kafka's own limit; longer names do not fit the directory name of a partition.
@@ -24,28 +24,28 @@ _LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class PartitionState(enum.IntEnum):
-    """The life of a partition. Numbers as in Kafka's metrics and logs."""
+    """State of a partition. Numbers as in Kafka's metrics and logs."""
 
-    NEW = 0  # replicas are assigned, it never had a leader
+    NEW = 0  # replicas are assigned; it never had a leader
     ONLINE = 1  # a leader was elected
-    OFFLINE = 2  # the leader is gone, or deletion has begun
+    OFFLINE = 2  # it has no live leader, or its deletion has started
     ABSENT = 3  # never created, or deleted (Kafka: NonExistentPartition)
 
 
 class ReplicaState(enum.IntEnum):
-    """The life of a replica. ONLINE does not say that its broker is up. Numbers as in Kafka's metrics and logs."""
+    """State of a replica. ONLINE does not mean that its broker is up. Numbers as in Kafka's metrics and logs."""
 
-    NEW = 1  # just created; it can only be told to follow
+    NEW = 1  # just created; it can only become a follower
     ONLINE = 2
-    OFFLINE = 3  # its broker or directory failed, or it is being taken out
+    OFFLINE = 3  # its broker or directory failed, or it is being removed
     DELETION_STARTED = 4  # StopReplica with delete was sent
-    DELETION_SUCCESSFUL = 5  # the broker confirmed it
-    DELETION_INELIGIBLE = 6  # the deletion failed, or cannot be tried now
+    DELETION_SUCCESSFUL = 5  # the broker confirmed the deletion
+    DELETION_INELIGIBLE = 6  # the deletion failed, or cannot be retried now
     ABSENT = 7  # Kafka: NonExistentReplica
 
 
 class TopicPartition(msgspec.Struct, frozen=True, order=True):
-    """A partition's name, written `topic-0`."""
+    """Name of a partition, written `topic-0`."""
 
     topic: str
     partition: int
@@ -55,10 +55,10 @@ class TopicPartition(msgspec.Struct, frozen=True, order=True):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `topic-0`, parting at the last dash.
+        """Returns the partition named by text such as `topic-0`, which is split at the last dash.
 
         Raises:
-            ValueError: there is no dash, no topic before it, or no number behind it.
+            ValueError: the text has no dash, no topic before it, or no number after it.
         """
         topic, dash, number = text.rpartition("-")
         if not dash or not topic or not number.isascii() or not number.isdecimal():
@@ -67,10 +67,10 @@ class TopicPartition(msgspec.Struct, frozen=True, order=True):
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """Which brokers hold a partition; the first is the preferred leader.
+    """The brokers of a partition; the first is the preferred leader.
 
-    While it is being reassigned `replicas` holds the target first and then what is left of the origin; `adding` and
-    `removing` are subsets of it, in its order.
+    During a reassignment, `replicas` holds the target followed by the rest of the origin; `adding` and `removing` are
+    subsets of it, in its order.
     """
 
     replicas: tuple[int, ...] = ()
@@ -79,12 +79,12 @@ class Assignment(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """What the partition falls back to when the reassignment is cancelled."""
+        """The replicas that the partition returns to if the reassignment is cancelled."""
         return _without(self.replicas, self.adding)
 
     @property
     def target(self) -> tuple[int, ...]:
-        """What the partition will be when the reassignment completes."""
+        """The replicas that the partition has when the reassignment completes."""
         return _without(self.replicas, self.removing)
 
     @property
@@ -92,37 +92,37 @@ class Assignment(msgspec.Struct, frozen=True):
         return bool(self.adding or self.removing)
 
     def reassign_to(self, target: tuple[int, ...]) -> "Assignment":
-        """The assignment with which a move to `target` begins; an earlier target is forgotten."""
+        """Returns the assignment that starts a reassignment to `target`; an earlier target is dropped."""
         origin = self.origin
         full = tuple(dict.fromkeys(target + origin))
         return Assignment(full, adding=_without(full, origin), removing=_without(full, target))
 
     def remove_replica(self, broker: int) -> "Assignment":
-        gone = (broker,)
-        return Assignment(_drop(self.replicas, gone), _drop(self.adding, gone), _drop(self.removing, gone))
+        removed = (broker,)
+        return Assignment(_drop(self.replicas, removed), _drop(self.adding, removed), _drop(self.removing, removed))
 
 
 def _without(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
-    """`left` less one occurrence for each occurrence in `right`, in the order of `left`."""
-    kept = list(left)
+    """Returns `left` less one occurrence of each member of `right`, in the order of `left`."""
+    result = list(left)
     for member in right:
-        if member in kept:
-            kept.remove(member)
-    return tuple(kept)
+        if member in result:
+            result.remove(member)
+    return tuple(result)
 
 
-def _drop(members: tuple[int, ...], gone: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(member for member in members if member not in gone)
+def _drop(members: tuple[int, ...], removed: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(member for member in members if member not in removed)
 
 
 class Leadership(msgspec.Struct, frozen=True):
-    """Who leads a partition, who is in sync, and the epochs that go with it.
+    """Leader, ISR and epochs of a partition.
 
     Attributes:
-        isr: a set, written in assignment order, members from outside the assignment last.
+        isr: a set, in assignment order; replicas that are not assigned come last.
         partition_epoch: the version of the stored entry; each write of it adds one.
         controller_epoch: of the controller that wrote it, or that last took it over in memory.
-        recovering: True after an unclean election, until the leader says that it has recovered.
+        recovering: True after an unclean election, until the leader reports that it has recovered.
     """
 
     leader: int
@@ -134,7 +134,7 @@ class Leadership(msgspec.Struct, frozen=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where one listener of a broker can be reached. `protocol` is Kafka's name: PLAINTEXT, SSL, SASL_PLAINTEXT ..."""
+    """Address of one listener of a broker. `protocol` is Kafka's name: PLAINTEXT, SSL, SASL_PLAINTEXT ..."""
 
     listener: str
     host: str
@@ -143,7 +143,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 class Broker(msgspec.Struct, frozen=True):
-    """One registration of a broker. A broker that registers again is the same id with a higher epoch."""
+    """One registration of a broker. A broker that registers again has the same id and a higher epoch."""
 
     id: int
     epoch: int
@@ -153,11 +153,12 @@ class Broker(msgspec.Struct, frozen=True):
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """What an election gave us, and what every write of ours must show.
+    """Fencing token of an elected controller, required by all its writes.
 
     Attributes:
         epoch: the controller epoch, sent to brokers.
-        version: the store's version of the entry that holds the epoch; stale as soon as somebody else is elected.
+        version: the store's version of the entry that holds the epoch; it becomes stale when another controller is
+            elected.
     """
 
     epoch: int
@@ -165,7 +166,7 @@ class Fence(msgspec.Struct, frozen=True):
 
 
 class ControllerRecord(msgspec.Struct, frozen=True):
-    """Who holds the controllership, as the store has it."""
+    """The controllership as stored."""
 
     id: int
     epoch: int
@@ -173,13 +174,13 @@ class ControllerRecord(msgspec.Struct, frozen=True):
 
 
 class Features(msgspec.Struct, frozen=True):
-    """The features that the cluster has agreed on.
+    """Finalized features of the cluster.
 
     Attributes:
         levels: the finalized level of each feature, by name.
         enabled: whether features are finalized at all (protocol level 2.7 and above).
         format: of the stored entry: 1, or 2 from protocol level 3.3 on.
-        version: of the stored entry, which is the features' epoch; NO_VERSION for one that is to be written.
+        version: of the stored entry, which is the features' epoch; NO_VERSION for an entry that is not stored yet.
     """
 
     levels: dict[str, int] = {}
@@ -189,7 +190,7 @@ class Features(msgspec.Struct, frozen=True):
 
 
 class ProducerIdBlock(msgspec.Struct, frozen=True):
-    """The producer ids from `first` on, `length` of them, which are the broker's to give away."""
+    """`length` producer ids from `first` on, reserved for one broker."""
 
     broker: int
     first: int
@@ -201,7 +202,7 @@ class ProducerIdBlock(msgspec.Struct, frozen=True):
 
 
 def check_topic_name(name: str) -> str | None:
-    """Why `name` cannot name a topic; None if it can.
+    """Returns the reason why `name` is not a valid topic name; None if it is valid.
 
     Source: Kafka's rules for topic names.
     """
@@ -217,19 +218,19 @@ def check_topic_name(name: str) -> str | None:
 
 
 class TopicRef(msgspec.Struct, frozen=True):
-    """A topic's name and its id, 16 bytes; ZERO_ID where it has none."""
+    """Name and id (16 bytes) of a topic; ZERO_ID if it has no id."""
 
     name: str
     id: bytes = ZERO_ID
 
 
 class PartitionView(msgspec.Struct, frozen=True):
-    """One partition as the controller knows it, for answers, logs and tests.
+    """Cluster state of one partition, for responses, logs and tests.
 
     Attributes:
-        isr: in assignment order, members from outside the assignment last.
-        leader_epoch: NO_EPOCH, like the other epochs, as long as there is no leadership information.
-        replica_states: for each assigned replica, and each that still has a state.
+        isr: in assignment order; replicas that are not assigned come last.
+        leader_epoch: NO_EPOCH, like the other epochs, if there is no leadership information.
+        replica_states: of each assigned replica, and of each other one that has a state.
     """
 
     topic: str

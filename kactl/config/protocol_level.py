@@ -42,14 +42,16 @@ class ProtocolLevel(msgspec.Struct, frozen=True, order=True):
 
     @classmethod
     def parse(cls, text: str) -> "ProtocolLevel":
-        """The level that is written as in a broker's configuration: `2.6`, `2.8-IV0`, `3.9.1`.
+        """Returns the level in the notation of a broker's configuration: `2.6`, `2.8-IV0`, `3.9.1`.
 
         Raises:
-            BadConfig: there is no such level, or its brokers cannot be led.
+            BadConfig: there is no such level, or it is not supported.
         """
         matched = _WRITTEN.fullmatch(text)
         if matched is None:
-            raise BadConfig("kafka.ibp", f"{text!r} is no inter-broker protocol version: write it as 2.6 or 3.4-IV0")
+            raise BadConfig(
+                "kafka.ibp", f"{text!r} is not an inter-broker protocol version: write it as 2.6 or 3.4-IV0"
+            )
         major, minor = int(matched[1]), int(matched[2])
         last = _LAST_STEP.get((major, minor))
         step = last if matched[3] is None else int(matched[3])
@@ -68,12 +70,12 @@ class ProtocolLevel(msgspec.Struct, frozen=True, order=True):
 
     @property
     def feature_format(self) -> int:
-        """In which the entry of finalized features is written."""
+        """The format of the stored entry of finalized features."""
         return 2 if self >= ProtocolLevel(3, 3) else 1
 
     @property
     def alter_partition(self) -> bool:
-        """Whether leaders propose their ISRs to the controller; below, they write them themselves."""
+        """Whether leaders propose their ISRs to the controller; below this level, they write them."""
         return self >= ProtocolLevel(2, 7, 2)
 
     @property
@@ -83,9 +85,9 @@ class ProtocolLevel(msgspec.Struct, frozen=True, order=True):
 
     @property
     def recovery(self) -> bool:
-        """Whether leaders that were elected uncleanly are told to recover."""
+        """Whether uncleanly elected leaders are instructed to recover."""
         return self >= ProtocolLevel(3, 2)
 
 
-# What is spoken among participants, and what most clusters of Kafka that still have ZooKeeper can be raised to.
+# The level among participants, and the latest that most Kafka clusters with ZooKeeper can be upgraded to.
 LATEST: Final = ProtocolLevel(3, 9)

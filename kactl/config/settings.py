@@ -1,4 +1,4 @@
-"""The configuration: what a `kactl.toml` may say, and what it says if it says nothing. `kactl.config.file` reads it."""
+"""Configuration: the keys of a `kactl.toml` and their defaults. `kactl.config.file` reads the file."""
 
 import ipaddress
 import re
@@ -24,28 +24,32 @@ class Duration(int):
 
     @classmethod
     def parse(cls, text: object) -> "Duration":
-        """Raises ValueError unless it is a text with a unit, and more than nothing."""
+        """Returns the duration of a text with a unit.
+
+        Raises:
+            ValueError: the text is not a duration, or is zero.
+        """
         matched = _DURATION.fullmatch(text) if isinstance(text, str) else None
         if matched is None or not int(matched[1]):
-            raise ValueError(f'{text!r} is no duration: write it in quotes and with a unit, as in "18s" or "500ms"')
+            raise ValueError(f'{text!r} is not a duration: write it in quotes and with a unit, as in "18s" or "500ms"')
         return cls(int(matched[1]) * _UNITS_MS[matched[2]])
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
-    """Keys are written with dashes."""
+    """A section of the file. Keys are written with dashes."""
 
 
 class StoreConfig(Section, frozen=True):
-    """`[store]`: where the cluster is kept.
+    """`[store]`: the store of the cluster state.
 
     Attributes:
         path: the file, for sqlite; relative to the working directory.
         connect: hosts and chroot, for zookeeper.
-        session_timeout: after which a broker or controller that says nothing counts as dead.
-        max_in_flight: writes that are on their way to ZooKeeper at one time; each holds `batch_partitions`.
-        client: for zookeeper: what speaks to its servers, kactl's own client or kazoo.
+        session_timeout: a broker or controller that is silent for this long counts as dead.
+        max_in_flight: concurrent writes to ZooKeeper, of `batch_partitions` each.
+        client: for zookeeper: kactl's own client or kazoo.
         sticky: for zookeeper: the controllership stays with kactl's instances even while none of them runs, so that no
-            broker takes it; all instances have to agree on it.
+            broker takes it; all instances must have the same value.
     """
 
     kind: Literal["sqlite", "memory", "zookeeper"] = "sqlite"
@@ -62,17 +66,17 @@ class ControllerConfig(Section, frozen=True):
     """`[controller]`.
 
     Attributes:
-        unclean_leader_election: whether topics that say nothing of it allow it; a default for all brokers that is
-            kept in the store goes before it.
-        auto_leader_rebalance: whether leaders return to their preferred replicas by themselves: every
-            `leader_imbalance_check_interval`, where others lead more than `leader_imbalance_percent` of the partitions
-            that prefer a broker.
+        unclean_leader_election: whether topics without a setting of their own allow it; a default for all brokers in
+            the store takes precedence.
+        auto_leader_rebalance: whether leadership returns to preferred replicas automatically: every
+            `leader_imbalance_check_interval`, if other brokers lead more than `leader_imbalance_percent` of the
+            partitions that prefer a broker.
         delete_topics: whether topics may be deleted.
-        takeover: take the controllership from whoever holds it, when starting.
-        warm_standby: whether an instance that stands by follows what changes, so that it has little to read when it
-            takes over.
-        parity: send brokers exactly what Kafka's controller would: each change as one batch, once all is written.
-        controller_socket_timeout: how long one request to a broker may take.
+        takeover: take the controllership from its present holder at start.
+        warm_standby: whether a standby instance follows changes, so that a takeover has little to read.
+        parity: send brokers exactly the requests that Kafka's controller would: one batch per change, after all of it
+            is written.
+        controller_socket_timeout: timeout of one request to a broker.
     """
 
     unclean_leader_election: bool = False
@@ -87,24 +91,23 @@ class ControllerConfig(Section, frozen=True):
 
 
 class KafkaConfig(Section, frozen=True):
-    """`[kafka]`: how real brokers are spoken to.
+    """`[kafka]`: communication with Kafka brokers.
 
     Attributes:
         ibp: `inter.broker.protocol.version`, the same as on every broker.
         listener_name: `inter.broker.listener.name` of the brokers.
-        listeners: where we listen for brokers and tools, as `NAME://host:port`; the names are those of the brokers'
-            listeners. Without any, brokers cannot ask us anything.
-        advertised_listeners: how they reach us, where that is something else; in the same form.
-        visible_on: the names of those listeners on which brokers list us as one of them, so that what looks for the
-            controller finds it there; None for all.
-        controller_ids: ids that are, or may be, those of kactl's instances besides our own: no replica is placed on
-            them.
-        num_partitions, default_replication_factor: of topics that tools ask us to create without. Kafka's names.
+        listeners: addresses that kactl listens on for brokers and tools, as `NAME://host:port`; the names are those of
+            the brokers' listeners. Without any, brokers cannot send requests to kactl.
+        advertised_listeners: addresses under which brokers reach kactl, if they differ; in the same form.
+        visible_on: names of the listeners on which brokers list kactl as one of them, so that clients that look for the
+            controller find it; None for all.
+        controller_ids: ids of kactl's other instances, present or future: no replica is placed on them.
+        num_partitions, default_replication_factor: defaults for topics that tools create. Kafka's names.
         min_insync_replicas: `min.insync.replicas` in the brokers' own files; kactl sees overrides of topics and the
             default for all brokers, but not these files. Health checks and previews use it. Kafka's name.
         max_connections: of all listeners together. Kafka's name.
-        max_connections_per_ip: of one address that is no broker's, and of connections of a broker's address that are
-            not identified as the broker's. Kafka's name.
+        max_connections_per_ip: of one address that is not a broker's, and of connections from a broker's address that
+            are not identified as the broker's. Kafka's name.
         socket_request_max_bytes: the largest request that is relayed to a broker. Kafka's name.
         request_max_bytes: the largest request that kactl answers itself.
         broker_request_max_bytes: the largest AlterPartition of an identified broker.
@@ -129,20 +132,22 @@ class KafkaConfig(Section, frozen=True):
 
     @property
     def networks(self) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
-        """From where brokers connect, besides their own addresses."""
+        """The networks from which brokers connect, besides their own addresses."""
         return tuple(map(ipaddress.ip_network, self.broker_networks))
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Where we listen."""
+        """The addresses that kactl listens on."""
         return tuple(map(_endpoint, self.listeners))
 
     @property
     def advertised(self) -> tuple[Endpoint, ...]:
-        """Under which addresses brokers list us; empty if they are not to."""
-        said = {each.listener: each for each in map(_endpoint, self.advertised_listeners)}
-        shown = [each.listener for each in self.endpoints] if self.visible_on is None else self.visible_on
-        return tuple(said.get(each.listener, each) for each in self.endpoints if each.listener in shown)
+        """The addresses under which brokers list this controller; empty if they do not list it."""
+        advertised = {endpoint.listener: endpoint for endpoint in map(_endpoint, self.advertised_listeners)}
+        visible = [endpoint.listener for endpoint in self.endpoints] if self.visible_on is None else self.visible_on
+        return tuple(
+            advertised.get(endpoint.listener, endpoint) for endpoint in self.endpoints if endpoint.listener in visible
+        )
 
 
 def _endpoint(text: str) -> Endpoint:
@@ -152,7 +157,7 @@ def _endpoint(text: str) -> Endpoint:
 
 
 class Listen(NamedTuple):
-    """Where a server listens. Port 0 takes a free one."""
+    """Address that a server listens on. Port 0 selects a free one."""
 
     host: str
     port: int
@@ -162,11 +167,10 @@ class ApiConfig(Section, frozen=True):
     """`[api]`.
 
     Attributes:
-        listen: where the admin API listens, as `host:port` or `[ipv6]:port`.
-        hosts: names and addresses under which clients may address it besides those it listens on, as `name` or
-            `name:port`.
-        allow_changes: which clients may change something: those of this machine, by the address of their connection,
-            or all. A proxy on this machine counts as this machine.
+        listen: address of the admin API, as `host:port` or `[ipv6]:port`.
+        hosts: names and addresses that clients may use besides the ones that it listens on, as `name` or `name:port`.
+        allow_changes: the clients that may make changes: those of this machine, by the address of their connection, or
+            all. A proxy on this machine counts as this machine.
     """
 
     listen: str = "127.0.0.1:8080"
@@ -181,7 +185,7 @@ class ApiConfig(Section, frozen=True):
 
 
 class ParticipantsConfig(Section, frozen=True):
-    """`[participants]`: how many brokers `kactl up` runs in its own process."""
+    """`[participants]`: the number of brokers that `kactl up` runs in its own process."""
 
     count: Annotated[int, Meta(ge=0, le=1000)] = 3
 
@@ -190,10 +194,10 @@ class LogConfig(Section, frozen=True):
     """`[log]`: the state-change log, which `kactl forensics` reads.
 
     Attributes:
-        folder: where it is kept; empty keeps none.
+        folder: its folder; empty for no log.
         format: of its lines: JSON, as `kactl watch -o jsonl` prints, or Kafka's own text.
-        segment_bytes: how large a file may grow before the next one is begun.
-        segments: how many files are kept.
+        segment_bytes: the size at which the next file is started.
+        segments: the number of files that are kept.
     """
 
     folder: str = ""
@@ -203,14 +207,16 @@ class LogConfig(Section, frozen=True):
 
 
 class HealthConfig(Section, frozen=True):
-    """`[health]`: limits of the checks of `kactl status` and `GET /v1/cluster`. A figure above its limit does not pass.
+    """`[health]`: limits of the checks of `kactl status` and `GET /v1/cluster`. A value above its limit fails the
+    check.
 
     Attributes:
-        unreachable_after: how long requests may fail to reach a registered broker before it counts as unreachable.
-        event_queue_oldest: how long an event may wait for the controller; `event_queue_stuck` fails the check.
-        reassignment_stuck, deletion_stuck: how long one may go on without progress.
-        standby_lag: how long the copy of an instance that stands by may be out of date.
-        preferred_imbalance_percent: partitions that are not led by their preferred replica.
+        unreachable_after: time for which requests may fail to reach a registered broker before it counts as
+            unreachable.
+        event_queue_oldest: time that an event may wait in the controller's queue; `event_queue_stuck` fails the check.
+        reassignment_stuck, deletion_stuck: time for which one may run without progress.
+        standby_lag: age that the copy of a standby instance may have.
+        preferred_imbalance_percent: share of partitions that are not led by their preferred replica.
     """
 
     offline_partitions: Annotated[int, Meta(ge=0)] = 0
@@ -228,7 +234,7 @@ class HealthConfig(Section, frozen=True):
 
 
 class Config(Section, frozen=True):
-    """All of it. Only `node-id` has no default."""
+    """The whole configuration. Only `node-id` has no default."""
 
     node_id: Annotated[int, Meta(ge=0, le=_INT32_MAX)]
     cluster: Annotated[str, Meta(min_length=1, max_length=249)] = "kactl"

@@ -1,8 +1,8 @@
-"""Overrides of topics: which values those have that Kafka knows.
+"""Validation of topic configuration overrides.
 
-Brokers that find a value in the store which they cannot use fail over every partition of the topic, and with it over
-all that came in the same request. So it must not get there. Names that Kafka does not know are passed over, by brokers
-as well as here: a service that embeds the controller may keep its own.
+A broker that reads an invalid override from the store fails for every partition of the topic, and for all partitions of
+the same request. Invalid values must therefore not be stored. Unknown names are ignored, as brokers do: a service that
+embeds the controller may use its own.
 
 Source: LogConfig, TopicConfig.
 """
@@ -12,17 +12,17 @@ from typing import Final
 
 UNCLEAN_ELECTIONS: Final = "unclean.leader.election.enable"
 
-# Says what would be right; None if this is.
+# Returns a description of the valid values; None if the value is valid.
 _Check = Callable[[str], str | None]
 
 
 def wrong(config: Mapping[str, str]) -> tuple[str, str] | None:
-    """The first override that brokers could not use, with the reason; None if they can use all."""
+    """Returns the first override that brokers could not use, with the reason; None if all are valid."""
     for name, text in config.items():
         check = _KNOWN.get(name)
-        right = None if check is None else check(text.strip())
-        if right is not None:
-            return name, f"{text!r} cannot be used; it has to be {right}"
+        valid = None if check is None else check(text.strip())
+        if valid is not None:
+            return name, f"{text!r} is not valid; it must be {valid}"
     return None
 
 
@@ -30,7 +30,7 @@ def _whole(least: int, bits: int = 64) -> _Check:
     most = 2 ** (bits - 1) - 1
 
     def check(text: str) -> str | None:
-        # As many digits as fit, so that nobody can make us read a million of them.
+        # The length is limited, so that a text of a million digits is not parsed.
         is_number = text.isascii() and text.removeprefix("-").isdigit() and len(text) <= len(str(most)) + 1
         return None if is_number and least <= int(text) <= most else f"a whole number from {least} to {most}"
 
@@ -51,7 +51,7 @@ def _one_of(*values: str) -> _Check:
 
 def _some_of(*values: str) -> _Check:
     def check(text: str) -> str | None:
-        return None if {each.strip() for each in text.split(",")} <= {*values} else f"some of {', '.join(values)}"
+        return None if {item.strip() for item in text.split(",")} <= {*values} else f"some of {', '.join(values)}"
 
     return check
 

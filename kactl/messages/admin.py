@@ -1,7 +1,7 @@
-"""What people and their tools ask of the controller, and what it answers.
+"""Requests of administrators and their tools to the controller, and the results.
 
-Each of these is an event like any other: it waits its turn, and is handled to its end before the next. One that had
-to make way for a resignation is answered with NotController.
+A request is an event: it is queued, and handled completely before the next event. If the controller resigns first, the
+request fails with NotController. "Answer" in the docstrings below is the result that the caller receives.
 """
 
 import enum
@@ -15,15 +15,15 @@ from kactl.model import NO_LEADER, Assignment, TopicPartition
 
 from .events import BRIEF_PARTITIONS_MAX, ControllerState, Event, Priority
 
-# How many partitions one topic may be asked for; a topic's stored entry has to fit ZooKeeper's limit for one node.
+# The most partitions of one topic: its stored entry must fit into ZooKeeper's limit for one node.
 PARTITIONS_OF_A_TOPIC_MAX: Final = 50_000
 
 
 class ControllerRequest(Event, frozen=True):
-    """The root of all requests."""
+    """Base class of all requests."""
 
     asked = True
-    # How one is refused that asks somebody who is not the controller.
+    # The error of a request to an instance that is not the controller.
     not_controller: ClassVar[type[NotController]] = NotController
 
 
@@ -31,11 +31,11 @@ class ControllerRequest(Event, frozen=True):
 
 
 class ResignRequested(ControllerRequest, frozen=True):
-    """Give the controllership up. Answer: None.
+    """Give up the controllership. Answer: None.
 
     Attributes:
-        stop: the instance is stopping, and does not contest again.
-        expected_epoch: nothing is given up unless this is our epoch (StaleEpoch); None for whichever it is.
+        stop: the instance is stopping, and does not take part in the next election.
+        expected_epoch: raise StaleEpoch unless this is the current controller epoch; None skips the check.
     """
 
     state = ControllerState.CONTROLLER_SHUTDOWN
@@ -45,9 +45,9 @@ class ResignRequested(ControllerRequest, frozen=True):
 
 
 class UncleanElectionsEnabled(ControllerRequest, frozen=True):
-    """This instance's own setting: topics that say nothing of it allow unclean elections from now on, or no longer.
+    """Change this instance's default: topics without a setting of their own allow unclean elections, or do not.
 
-    What the store says for all brokers wins over it. Answer: None.
+    The default for all brokers in the store takes precedence. Answer: None.
     """
 
     state = ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
@@ -59,15 +59,15 @@ class UncleanElectionsEnabled(ControllerRequest, frozen=True):
 
 
 class UndrainRequested(ControllerRequest, frozen=True):
-    """A broker that was to be shut down stays: count on it again. Answer: whether it was marked as shutting down.
+    """Cancel the shutdown of a broker. Answer: whether it was marked as shutting down.
 
-    It follows again what it was told to stop, and leads what nobody else can; it gets nothing back from those who lead
-    now. Draining a broker is a `kactl.messages.broker.ControlledShutdownRequested` without a broker epoch.
+    The broker follows again where its replicas were stopped, and leads partitions that no other broker can lead. Other
+    leaders do not change. A `kactl.messages.broker.ControlledShutdownRequested` without a broker epoch drains a broker.
 
-    Refused with NotController or BrokerNotAvailable.
+    Raises NotController or BrokerNotAvailable.
 
     Attributes:
-        dry_run: say it, and change nothing.
+        dry_run: return the answer without a change.
     """
 
     state = ControllerState.CONTROLLED_SHUTDOWN
@@ -79,18 +79,18 @@ class UndrainRequested(ControllerRequest, frozen=True):
 
 
 class ElectionKind(enum.Enum):
-    """What a person can ask for."""
+    """Type of election that a client can request."""
 
     PREFERRED = "preferred"
     UNCLEAN = "unclean"
 
 
 class ElectionRequested(ControllerRequest, frozen=True):
-    """Elect leaders. Answer: a list of ElectionResult, one for each partition that was asked for.
+    """Elect leaders. Answer: a list of ElectionResult, one for each requested partition.
 
     Attributes:
-        partitions: None for all; those that need no election are left out of the answer then.
-        dry_run: say what would be, and change nothing.
+        partitions: None for all; the answer then leaves out those that need no election.
+        dry_run: return the expected results without a change.
     """
 
     state = ControllerState.MANUAL_LEADER_BALANCE
@@ -105,12 +105,12 @@ class ElectionRequested(ControllerRequest, frozen=True):
 
 
 class ElectionResult(msgspec.Struct, frozen=True):
-    """What became of one partition.
+    """Result of one partition.
 
     Attributes:
-        outcome: "ok", "not_needed" or "failed"; of a dry run, what it would be.
-        error: Kafka's number; NONE if ok.
-        leader: now, or of a dry run what it would be; NO_LEADER if there is none.
+        outcome: "ok", "not_needed" or "failed"; the expected one in a dry run.
+        error: Kafka's error code; NONE if ok.
+        leader: the leader afterwards, or the expected one in a dry run; NO_LEADER if there is none.
         previous: the leader before.
     """
 
@@ -127,13 +127,13 @@ class ElectionResult(msgspec.Struct, frozen=True):
 
 
 class TopicCreationRequested(ControllerRequest, frozen=True):
-    """Create a topic. Answer: its TopicRef; its partitions come to life with the TopicsChanged that follows.
+    """Create a topic. Answer: its TopicRef; the TopicsChanged that follows brings its partitions online.
 
     Attributes:
         partitions, replication_factor: both, or neither and an assignment.
         assignment: replicas by partition, numbered from 0 without a gap.
         config: overrides, e.g. {"unclean.leader.election.enable": "true"}.
-        dry_run: check it, and change nothing.
+        dry_run: validate the request without a change.
     """
 
     state = ControllerState.TOPIC_CHANGE
@@ -146,9 +146,9 @@ class TopicCreationRequested(ControllerRequest, frozen=True):
 
 
 class TopicDeletionRequested(ControllerRequest, frozen=True):
-    """Mark a topic for deletion. Answer: its TopicRef; the deletion begins with the DeletionsChanged that follows.
+    """Mark a topic for deletion. Answer: its TopicRef; the DeletionsChanged that follows starts the deletion.
 
-    Refused with NotFound, BeingDeleted or TopicDeletionDisabled.
+    Raises NotFound, BeingDeleted or TopicDeletionDisabled.
     """
 
     state = ControllerState.TOPIC_DELETION
@@ -157,15 +157,15 @@ class TopicDeletionRequested(ControllerRequest, frozen=True):
 
 
 class PartitionsRequested(ControllerRequest, frozen=True):
-    """Add partitions to a topic. Answer: None; they come to life with the TopicModified that follows.
+    """Add partitions to a topic. Answer: None; the TopicModified that follows brings them online.
 
-    Refused with NotFound, InvalidPartitions (not more than there are), InvalidReplicaAssignment, BeingDeleted, or
+    Raises NotFound, InvalidPartitions (not more than there are), InvalidReplicaAssignment, BeingDeleted, or
     ReassignmentRunning.
 
     Attributes:
-        count: how many it is to have then.
+        count: the number of partitions afterwards.
         assignment: replicas of each new partition, in order; None to have them placed.
-        dry_run: check it, and change nothing.
+        dry_run: validate the request without a change.
     """
 
     state = ControllerState.TOPIC_CHANGE
@@ -179,11 +179,11 @@ class PartitionsRequested(ControllerRequest, frozen=True):
 
 
 class ReassignmentRequested(ControllerRequest, frozen=True):
-    """Move partitions to other replicas, or cancel such a move. Answer: a list of ReassignmentResult, in order.
+    """Move partitions to other replicas, or cancel a reassignment. Answer: a list of ReassignmentResult, in order.
 
     Attributes:
-        targets: the replicas that each partition is to have; None cancels the move that is going on.
-        dry_run: check it, and change nothing.
+        targets: the target replicas of each partition; None cancels its reassignment.
+        dry_run: validate the request without a change.
     """
 
     state = ControllerState.ALTER_PARTITION_REASSIGNMENT
@@ -192,10 +192,10 @@ class ReassignmentRequested(ControllerRequest, frozen=True):
 
 
 class ReassignmentResult(msgspec.Struct, frozen=True):
-    """What became of one partition. NONE says that it was accepted, not that it is complete.
+    """Result of one partition. NONE means that the reassignment was accepted, not that it is complete.
 
     Attributes:
-        assignment: with which the move begins, or would begin; None if it was refused.
+        assignment: the assignment during the reassignment; None if it was rejected.
     """
 
     topic: str
@@ -206,10 +206,10 @@ class ReassignmentResult(msgspec.Struct, frozen=True):
 
 
 class ReassignmentsListed(ControllerRequest, frozen=True):
-    """Which partitions are being reassigned. Answer: dict[TopicPartition, Assignment], by name; others are left out.
+    """List reassignments. Answer: dict[TopicPartition, Assignment], by name, of those in progress.
 
     Attributes:
-        partitions: of these; None for all.
+        partitions: of these only; None for all.
     """
 
     state = ControllerState.LIST_PARTITION_REASSIGNMENT
@@ -220,7 +220,7 @@ class ReassignmentsListed(ControllerRequest, frozen=True):
 
 
 class UpgradeType(enum.IntEnum):
-    """In which direction a feature may be moved. Numbers as in the protocol."""
+    """Direction in which a feature level may change. Numbers as in the protocol."""
 
     UNKNOWN = 0
     UPGRADE = 1
@@ -229,7 +229,7 @@ class UpgradeType(enum.IntEnum):
 
 
 class FeatureUpdate(msgspec.Struct, frozen=True):
-    """Bring one feature to a level; a level below 1 takes it away."""
+    """Set a feature to a level; a level below 1 removes it."""
 
     feature: str
     level: int
@@ -245,7 +245,7 @@ class FeatureUpdatesRequested(ControllerRequest, frozen=True):
 
 
 class FeatureResult(msgspec.Struct, frozen=True):
-    """What became of one update."""
+    """Result of one update."""
 
     feature: str
     error: ErrorCode = ErrorCode.NONE

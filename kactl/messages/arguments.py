@@ -1,7 +1,7 @@
-"""Arguments of public methods, from what callers write to what requests carry.
+"""Validation and conversion of the arguments of public methods.
 
-A partition may be given as `orders-0`, an election as `preferred`. What cannot be used raises BadRequest, which names
-the argument, the value and what is allowed; nothing was asked of the controller then.
+A partition may be given as `orders-0`, an election as `preferred`. An invalid argument raises BadRequest with its name,
+the value and the valid values; no request is sent to the controller.
 """
 
 import operator
@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 def partition(value: AnyPartition, field: str = "partition") -> TopicPartition:
-    """A partition's name."""
+    """Returns the name of a partition."""
     if isinstance(value, str):
         try:
             return TopicPartition.parse(value)
@@ -31,8 +31,8 @@ def partition(value: AnyPartition, field: str = "partition") -> TopicPartition:
 
 
 def partitions(values: Iterable[AnyPartition], field: str = "partitions") -> tuple[TopicPartition, ...]:
-    """Names of partitions, in order."""
-    # A single name would otherwise be taken for a sequence of letters.
+    """Returns the names of partitions, in order."""
+    # A single name would otherwise be read as a sequence of letters.
     if isinstance(values, str | TopicPartition):
         raise BadRequest(field, f"{str(values)!r} is one partition: give a list of them, ['{values}']")
     listed = _listed(values, field, "partitions")
@@ -40,20 +40,20 @@ def partitions(values: Iterable[AnyPartition], field: str = "partitions") -> tup
 
 
 def by_partition(values: Mapping[AnyPartition, V], field: str) -> dict[TopicPartition, V]:
-    """A mapping whose keys are names of partitions; a partition that is named twice is refused."""
+    """Returns a mapping with partition names as keys. A partition that is named twice is rejected."""
     if not isinstance(values, Mapping):
         raise BadRequest(field, f"{values!r} is not a mapping: give one such as {{'orders-0': [1, 2, 3]}}")
-    found: dict[TopicPartition, V] = {}
+    result: dict[TopicPartition, V] = {}
     for key, value in values.items():
         name = partition(key, field)
-        if name in found:
+        if name in result:
             raise BadRequest(field, f"partition {name} is named twice")
-        found[name] = value
-    return found
+        result[name] = value
+    return result
 
 
 def election(value: AnyElection, field: str = "kind") -> ElectionKind:
-    """The kind of an election."""
+    """Returns the kind of an election."""
     try:
         return ElectionKind(value)
     except ValueError:
@@ -62,14 +62,14 @@ def election(value: AnyElection, field: str = "kind") -> ElectionKind:
 
 
 def text(value: str, field: str) -> str:
-    """A name."""
+    """Returns a str."""
     if not isinstance(value, str):
         raise BadRequest(field, f"{value!r} is not text: give a str")
     return value
 
 
 def whole(value: int, field: str) -> int:
-    """A whole number; also of numpy. True and False are none."""
+    """Returns an integer; numpy integers are accepted, True and False are not."""
     try:
         if not isinstance(value, bool):
             return operator.index(value)
@@ -79,20 +79,20 @@ def whole(value: int, field: str) -> int:
 
 
 def flag(value: bool, field: str) -> bool:
-    """True or False; text such as 'false' would count as true."""
+    """Returns True or False. Text such as 'false' is rejected, because it would be true."""
     if not isinstance(value, bool):
         raise BadRequest(field, f"{value!r} is neither True nor False")
     return value
 
 
 def brokers(values: Iterable[int], field: str) -> tuple[int, ...]:
-    """Broker ids, in order."""
+    """Returns broker ids, in order."""
     listed = _listed(values, field, "broker ids")
     return tuple(whole(value, f"{field}[{number}]") for number, value in enumerate(listed))
 
 
 def settings(values: Mapping[str, str], field: str = "config") -> dict[str, str]:
-    """Keys and values of a topic's configuration."""
+    """Returns the keys and values of a topic's configuration."""
     if not isinstance(values, Mapping):
         raise BadRequest(field, f"{values!r} is not a mapping: give one such as {{'retention.ms': '60000'}}")
     for key, value in values.items():
@@ -101,10 +101,10 @@ def settings(values: Mapping[str, str], field: str = "config") -> dict[str, str]
     return dict(values)
 
 
-def _listed(values: Iterable[Any], field: str, what: str) -> list[Any]:
+def _listed(values: Iterable[Any], field: str, kind: str) -> list[Any]:
     if not isinstance(values, str | bytes):
         try:
             return list(values)
         except TypeError:
             pass
-    raise BadRequest(field, f"{values!r} is not a list of {what}")
+    raise BadRequest(field, f"{values!r} is not a list of {kind}")

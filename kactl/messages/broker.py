@@ -1,6 +1,6 @@
-"""What brokers ask of the controller, and what it answers.
+"""Requests of brokers to the controller, and the results.
 
-Events like any other; see `kactl.messages.admin`. Names of fields are the protocol's.
+Events like those of `kactl.messages.admin`. Field names are the protocol's.
 """
 
 from typing import Final
@@ -13,20 +13,22 @@ from kactl.model import NO_EPOCH, Leadership, TopicRef
 from .admin import ControllerRequest
 from .events import BRIEF_PARTITIONS_MAX, ControllerState, Priority
 
-# How many producer ids a broker is given at a time. Kafka's number.
+# Number of producer ids in one block. Kafka's number.
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 
 
 class ControlledShutdownRequested(ControllerRequest, frozen=True):
-    """A broker is about to stop: lead its partitions elsewhere. Answer: list[TopicPartition], those it still leads.
+    """Move leadership away from a broker that is about to stop. Answer: list[TopicPartition], those that it still
+    leads.
 
-    Refused with StaleController, StaleBrokerEpoch or BrokerNotAvailable. A broker that is still registered under the
-    same epoch long after it has asked is counted on again.
+    Raises StaleController, StaleBrokerEpoch or BrokerNotAvailable. A broker that is still registered under the same
+    epoch long after its request counts as live again.
 
     Attributes:
-        broker_epoch: of the registration that asks; NO_EPOCH is not checked, as when an operator asks. The broker is
-            drained then: it stays as it is until an UndrainRequested, or the end of its registration.
-        dry_run: say what it would still lead, and change nothing.
+        broker_epoch: of the registration that sends the request; NO_EPOCH is not checked, and marks a request of an
+            operator. The broker is then drained: it keeps that mark until an UndrainRequested, or the end of its
+            registration.
+        dry_run: return the partitions that it would still lead, without a change.
     """
 
     state = ControllerState.CONTROLLED_SHUTDOWN
@@ -37,14 +39,14 @@ class ControlledShutdownRequested(ControllerRequest, frozen=True):
 
 
 class IsrProposal(msgspec.Struct, frozen=True):
-    """The ISR that a leader would like one of its partitions to have.
+    """ISR that a leader proposes for one of its partitions.
 
     Attributes:
         topic: with an id and an empty name from version 2 of the request on, with a name before.
         recovering: whether the leader still recovers from an unclean election, or the protocol's number for it.
-        partition_epoch: that the leader knows.
-        broker_epochs: of each member of `isr`, that of the registration which the leader found to be in sync; NO_EPOCH
-            is not checked. Empty if the leader names none, as before version 3 of the request.
+        partition_epoch: the one that the leader knows.
+        broker_epochs: the broker epoch of each member of `isr` that the leader found to be in sync; NO_EPOCH is not
+            checked. Empty if the leader sends none, as before version 3 of the request.
     """
 
     topic: TopicRef
@@ -57,13 +59,13 @@ class IsrProposal(msgspec.Struct, frozen=True):
 
 
 class AlterPartitionRequested(ControllerRequest, frozen=True):
-    """A leader proposes ISRs. Answer: a list of IsrResult, in order.
+    """Change ISRs as a leader proposes. Answer: a list of IsrResult, in order.
 
-    Of two proposals for one partition the last one counts, and both are answered alike. Refused with NotController,
+    Of two proposals for one partition the last one counts, and both have its result. Raises NotController,
     StaleBrokerEpoch or UnknownRecoveryState.
 
     Attributes:
-        version: of the request, 0 to 3; it decides how a proposal with a broker that is not live is refused.
+        version: of the request, 0 to 3; it determines the error code for a member that is not live.
     """
 
     state = ControllerState.ISR_CHANGE
@@ -78,7 +80,7 @@ class AlterPartitionRequested(ControllerRequest, frozen=True):
 
 
 class IsrResult(msgspec.Struct, frozen=True):
-    """What became of one proposal; `leadership` is what holds now if it was taken."""
+    """Result of one proposal; `leadership` is the leadership afterwards if it was accepted."""
 
     topic: TopicRef
     partition: int
@@ -87,9 +89,9 @@ class IsrResult(msgspec.Struct, frozen=True):
 
 
 class ProducerIdsRequested(ControllerRequest, frozen=True):
-    """A broker wants producer ids. Answer: a `kactl.model.ProducerIdBlock` of PRODUCER_ID_BLOCK_SIZE ids.
+    """Reserve producer ids. Answer: a `kactl.model.ProducerIdBlock` of PRODUCER_ID_BLOCK_SIZE ids.
 
-    Refused with NotController, BrokerNotRegistered, StaleBrokerEpoch or ProducerIdsExhausted.
+    Raises NotController, BrokerNotRegistered, StaleBrokerEpoch or ProducerIdsExhausted.
     """
 
     state = ControllerState.IDLE  # as in Kafka

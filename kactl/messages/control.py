@@ -1,10 +1,10 @@
-"""What the controller says to brokers and what they answer, as values.
+"""Control requests from the controller to brokers, and their responses, as values.
 
-Three requests: LeaderAndIsr makes a broker lead or follow, UpdateMetadata tells it about the whole cluster,
-StopReplica takes replicas away. What they say of partitions is columns, so that a transport can encode a hundred
-thousand of them at once, and so that a participant in the same process can read them without any encoding.
+LeaderAndIsr makes a broker lead or follow, UpdateMetadata carries the state of the whole cluster, StopReplica stops or
+deletes replicas. Partitions are columns, so that a transport can encode a hundred thousand of them at once, and a
+participant in the same process can read them without encoding.
 
-Names of fields are the protocol's. How a transport writes them down is its own affair.
+Field names are the protocol's. The encoding is up to each transport.
 """
 
 import dataclasses
@@ -20,17 +20,16 @@ from kactl.state.rows import Bools, Ints
 Shorts = npt.NDArray[np.int16]
 
 
-# Weakly referenced by those who keep what they made of it, such as its bytes, for as long as it is needed.
+# Weak references let caches keep derived data, such as encoded bytes, for the lifetime of the states.
 @dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
 class PartitionStates:
-    """n partitions, those of one topic side by side; no partition twice.
+    """States of n distinct partitions; those of one topic are adjacent.
 
-    Columns of broker ids are int32[W, n] with NO_BROKER (-1) in places that are to be passed over, anywhere in the
-    column; what remains is the list in its order. Widths may differ from column to column; None means that all lists
-    are empty.
+    Columns of broker ids are int32[W, n]. Positions with NO_BROKER (-1), which may be anywhere, are skipped; the rest
+    is the list in its order. Widths may differ from column to column. None means that all lists are empty.
 
     Attributes:
-        topics: the topics that the rows speak of, each at least once, in the order of the rows.
+        topics: the topics of the rows, each with at least one row, in the order of the rows.
         topic: int32[n], index into `topics`, ascending.
         controller_epoch: int32[n], of the controller that decided the leadership, not of the sender.
         recovering: bool[n]; only in LeaderAndIsr.
@@ -59,10 +58,10 @@ class PartitionStates:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
-    """Lead or follow. `broker_epoch` is the recipient's, -1 to leave it unchecked.
+    """Lead or follow partitions. `broker_epoch` is the recipient's, -1 to skip the check.
 
     Attributes:
-        live_leaders: the registered ones among the leaders that `states` names, by id.
+        live_leaders: the registered ones of the leaders in `states`, by id.
     """
 
     controller_id: int
@@ -74,11 +73,12 @@ class LeaderAndIsr:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UpdateMetadata:
-    """The cluster as the controller knows it.
+    """Cluster metadata.
 
     Attributes:
-        states: merged into what the broker knows; a leader of -2 takes the partition away.
-        live_brokers: the whole list, by id; it replaces the one before. Brokers that are shutting down are in it.
+        states: merged into the broker's metadata; a leader of -2 removes the partition.
+        live_brokers: the complete list, by id; it replaces the previous one. It includes brokers that are shutting
+            down.
     """
 
     controller_id: int
@@ -90,11 +90,11 @@ class UpdateMetadata:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StopReplica:
-    """Stop serving n replicas; those of one topic side by side.
+    """Stop serving n replicas; those of one topic are adjacent.
 
     Attributes:
         leader_epoch: int32[n]; -2 if the topic is being deleted, -1 if none is known.
-        delete: bool[n], delete the data too.
+        delete: bool[n], also delete the data.
     """
 
     controller_id: int
@@ -115,7 +115,7 @@ Request = LeaderAndIsr | UpdateMetadata | StopReplica
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartitionErrors:
-    """An error number for each of n partitions; `topics[topic[i]]` names the topic of row i."""
+    """Error code of each of n partitions; `topics[topic[i]]` is the topic of row i."""
 
     topics: Sequence[str]
     topic: Ints

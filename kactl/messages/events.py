@@ -1,7 +1,7 @@
-"""Everything that can happen to the controller. One at a time, handled to its end before the next.
+"""Controller events. The controller handles one event completely before the next.
 
-Each kind has a `state`: what the controller is said to do meanwhile, numbered as in Kafka's metric ControllerState.
-What is asked of the controller stands in `kactl.messages.admin` and `kactl.messages.broker`.
+Each type has a `state`, which the controller reports while it handles the event, numbered as in Kafka's metric
+ControllerState. Requests to the controller are in `kactl.messages.admin` and `kactl.messages.broker`.
 """
 
 import enum
@@ -16,7 +16,7 @@ from .control import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataRe
 
 
 class ControllerState(enum.IntEnum):
-    """What the controller is doing. Numbers and names as in Kafka."""
+    """Activity of the controller. Numbers and names as in Kafka."""
 
     IDLE = 0
     CONTROLLER_CHANGE = 1
@@ -39,36 +39,36 @@ class ControllerState(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """Kafka's name: BrokerChange."""
+        """Kafka's name, such as BrokerChange."""
         return self.name.title().replace("_", "")
 
     @property
     def is_timed(self) -> bool:
-        """Whether Kafka has a timer for it. LeaderElectionRateAndTimeMs is that of BROKER_CHANGE."""
+        """Whether Kafka has a timer for it. LeaderElectionRateAndTimeMs is the one of BROKER_CHANGE."""
         return self not in (ControllerState.IDLE, ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED)
 
 
 class Priority(enum.IntEnum):
-    """When an event may be handled while a large one is in hand. See `actors.preemption`."""
+    """Preemption of a large event in progress by another event. See `kactl.actors.preemption`."""
 
-    EXCLUSIVE = 0  # when that one is done
-    LOW = 1  # between two chunks of it, if it is not delayed by that, or has gone on for a while
-    HIGH = 2  # as soon as a chunk of it is done: somebody waits
+    EXCLUSIVE = 0  # handled after the large event
+    LOW = 1  # handled between two of its chunks, if this does not delay it or if it has taken long already
+    HIGH = 2  # handled after its current chunk, because a caller waits
 
 
-# An event that names more partitions than this is not brief: it takes milliseconds itself.
+# An event with more partitions is not small: it takes milliseconds itself.
 BRIEF_PARTITIONS_MAX: Final = 100
 
 
 class Event(msgspec.Struct, frozen=True):
-    """The root of all events."""
+    """Base class of all events."""
 
     state: ClassVar[ControllerState] = ControllerState.IDLE
-    # Handled whether we are the controller or not.
+    # Also handled by an instance that is not the controller.
     on_standby: ClassVar[bool] = False
-    # Says no more than "read again", and nothing may make the controller deaf to what it spoke of.
+    # The event only triggers a read. If handling fails, it is retried, so that the change is not missed.
     retry_later: ClassVar[bool] = False
-    # Somebody waits for the answer; see `kactl.messages.admin`.
+    # A caller waits for the result; see `kactl.messages.admin`.
     asked: ClassVar[bool] = False
 
     @property
@@ -77,8 +77,9 @@ class Event(msgspec.Struct, frozen=True):
 
     @property
     def priority(self) -> Priority:
-        """Only what concerns partitions that it names, or none at all, may come before a large event is done; and
-        nothing that adds or removes topics, brokers or partitions, or says who is live."""
+        """Whether this event may preempt a large one. Only events that concern the partitions that they name, or none,
+        may do so; not events that add or remove topics, brokers or partitions, or change which brokers are live.
+        """
         return Priority.EXCLUSIVE
 
 
@@ -86,7 +87,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Started(Event, frozen=True):
-    """The instance runs; it contests for the first time."""
+    """The instance has started and takes part in its first election."""
 
     state = ControllerState.CONTROLLER_CHANGE
     on_standby = True
@@ -94,7 +95,7 @@ class Started(Event, frozen=True):
 
 
 class ControllerChanged(Event, frozen=True):
-    """The controllership was taken or changed hands: perhaps it is no longer ours."""
+    """The controllership was acquired or changed hands; it may not be this instance's any more."""
 
     state = ControllerState.CONTROLLER_CHANGE
     on_standby = True
@@ -102,7 +103,7 @@ class ControllerChanged(Event, frozen=True):
 
 
 class ControllerGone(Event, frozen=True):
-    """Nobody holds the controllership; contest (Kafka: Reelect)."""
+    """The controllership is vacant; start an election (Kafka: Reelect)."""
 
     state = ControllerState.CONTROLLER_CHANGE
     on_standby = True
@@ -110,14 +111,14 @@ class ControllerGone(Event, frozen=True):
 
 
 class SessionLost(Event, frozen=True):
-    """Our session with the store ended (Kafka: Expire). Everything that waited before it is void."""
+    """The store session of this instance ended (Kafka: Expire). All events queued before are void."""
 
     state = ControllerState.CONTROLLER_CHANGE
     on_standby = True
 
 
 class SessionOpened(Event, frozen=True):
-    """A new session stands after a loss; contest (Kafka: RegisterBrokerAndReelect)."""
+    """A new session was opened after a loss; start an election (Kafka: RegisterBrokerAndReelect)."""
 
     state = ControllerState.CONTROLLER_CHANGE
     on_standby = True
@@ -125,16 +126,16 @@ class SessionOpened(Event, frozen=True):
 
 
 class StandbyDue(Event, frozen=True):
-    """Another instance is the controller: it is time to see what has changed, so that little is left to be read."""
+    """Another instance is the controller: read the changes, so that a takeover has little left to read."""
 
     on_standby = True
 
 
-# -- what the store saw change -----------------------------------------------------------------------------------------
+# -- changes in the store ------------------------------------------------------------------------------------------
 
 
 class BrokersChanged(Event, frozen=True):
-    """Brokers registered, or registrations ended."""
+    """Brokers were registered, or registrations ended."""
 
     state = ControllerState.BROKER_CHANGE
     retry_later = True
@@ -149,7 +150,7 @@ class BrokerModified(Event, frozen=True):
 
 
 class BrokerLagged(Event, frozen=True):
-    """A channel gave up a queue that grew beyond its bound; the broker has to be told everything anew."""
+    """A channel dropped a queue that exceeded its bound; the broker must receive the complete state again."""
 
     state = ControllerState.BROKER_CHANGE
     retry_later = True
@@ -157,14 +158,14 @@ class BrokerLagged(Event, frozen=True):
 
 
 class WritesFailed(Event, frozen=True):
-    """The store failed for some partitions; what was to become of them is tried again."""
+    """The store failed to write some partitions; their change is retried."""
 
     state = ControllerState.BROKER_CHANGE
     retry_later = True
 
 
 class TopicsChanged(Event, frozen=True):
-    """Topics came or vanished."""
+    """Topics were created or removed."""
 
     state = ControllerState.TOPIC_CHANGE
     retry_later = True
@@ -186,14 +187,14 @@ class DeletionsChanged(Event, frozen=True):
 
 
 class ReassignmentStored(Event, frozen=True):
-    """Somebody left a request for reassignments in the store (Kafka: ZkPartitionReassignment)."""
+    """A client stored a request for reassignments (Kafka: ZkPartitionReassignment)."""
 
     state = ControllerState.ALTER_PARTITION_REASSIGNMENT
     retry_later = True
 
 
 class PreferredElectionStored(Event, frozen=True):
-    """Somebody left a request for preferred elections in the store (Kafka: ReplicaLeaderElection)."""
+    """A client stored a request for preferred elections (Kafka: ReplicaLeaderElection)."""
 
     state = ControllerState.MANUAL_LEADER_BALANCE
     retry_later = True
@@ -208,16 +209,16 @@ class LeadershipWritten(Event, frozen=True):
 
 
 class BalanceDue(Event, frozen=True):
-    """It is time to see whether leaders should return to preferred replicas."""
+    """Check whether leadership should return to preferred replicas."""
 
     state = ControllerState.AUTO_LEADER_BALANCE
 
 
 class ShutdownOverdue(Event, frozen=True):
-    """A broker asked to be shut down so long ago that it should be gone.
+    """A broker that requested a controlled shutdown is still registered long after.
 
     Attributes:
-        broker_epoch: of the registration under which it asked.
+        broker_epoch: of the registration that sent the request.
     """
 
     state = ControllerState.CONTROLLED_SHUTDOWN
@@ -248,20 +249,20 @@ class TopicConfigChanged(Event, frozen=True):
 
 
 class DefaultConfigChanged(Event, frozen=True):
-    """What is set for all brokers changed; it may allow unclean elections now."""
+    """The defaults for all brokers changed; they may allow unclean elections now."""
 
     state = ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
     retry_later = True
 
 
-# -- what brokers answered ---------------------------------------------------------------------------------------------
+# -- responses of brokers ------------------------------------------------------------------------------------------
 
 
 class LeaderAndIsrAnswered(Event, frozen=True):
-    """A broker answered a LeaderAndIsr (Kafka: LeaderAndIsrResponseReceived).
+    """A broker responded to a LeaderAndIsr (Kafka: LeaderAndIsrResponseReceived).
 
     Attributes:
-        broker_epoch: of the registration that the request was for; what it said does not hold for a later one.
+        broker_epoch: of the registration that received the request; the response does not apply to a later one.
     """
 
     state = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
@@ -271,13 +272,13 @@ class LeaderAndIsrAnswered(Event, frozen=True):
 
     @property
     def priority(self) -> Priority:
-        """One that says of a directory that it failed is a large event itself."""
+        """EXCLUSIVE for a response that reports a failed directory: it causes a large event."""
         clean = self.response.error == ErrorCode.NONE and not self.response.partitions.error.any()
         return Priority.LOW if clean else Priority.EXCLUSIVE
 
 
 class UpdateMetadataAnswered(Event, frozen=True):
-    """A broker answered an UpdateMetadata with an error, or without (Kafka: UpdateMetadataResponseReceived)."""
+    """A broker responded to an UpdateMetadata, with an error or without (Kafka: UpdateMetadataResponseReceived)."""
 
     state = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED
     broker: int
@@ -290,7 +291,7 @@ class UpdateMetadataAnswered(Event, frozen=True):
 
 
 class ReplicasDeleted(Event, frozen=True):
-    """A broker answered the order to delete replicas of a topic (Kafka: TopicDeletionStopReplicaResponseReceived)."""
+    """A broker responded to a request to delete replicas (Kafka: TopicDeletionStopReplicaResponseReceived)."""
 
     state = ControllerState.TOPIC_DELETION
     broker: int

@@ -1,30 +1,31 @@
-"""Requests that wait for a slow broker, put together without a difference to what becomes of the broker.
+"""Coalescing of requests that are queued for a slow broker, without a difference in their effect.
 
-A broker that takes nothing for a while is left one LeaderAndIsr and one UpdateMetadata for every change meanwhile, most
-of which the later ones make void. What waits may be put together under these rules; whatever they do not cover stays as
-it is. The request in flight is never touched: the broker may have acted on it.
+A broker that accepts no requests for a while accumulates one LeaderAndIsr and one UpdateMetadata per change, most of
+which later ones supersede. Queued requests are merged by the rules below; all others stay unchanged. The request in
+flight is never touched: the broker may have acted on it.
 
-**Two of a kind become one** where, for every partition that both name,
+**Two of a type are merged** if, for every partition that both name,
 
-* UpdateMetadata: the later word counts; it may not bring back a partition that the earlier one takes away, for brokers
-  forget what belongs to a partition when they hear that it is gone. The later list of live brokers counts.
-* LeaderAndIsr: the higher leader epoch counts, and of equal ones the first, since brokers pass over an epoch that they
-  have. So the word that counts has to be one that the broker takes: it names the broker as a replica, and as leader the
-  broker itself or one that it knows to be alive. "Is new" stays once it was said, and may not be said later only.
-* StopReplica: "delete" stays once it was said; the word that counts must be obeyed wherever the other would have been.
-  Where both delete they have to say the same, or the first be obeyed for certain, because both are answered.
+* UpdateMetadata: the later state counts. It must not restore a partition that the earlier one removes, because brokers
+  drop everything about a partition when it is removed. The later list of live brokers counts.
+* LeaderAndIsr: the higher leader epoch counts, and of equal ones the first, since brokers ignore an epoch that they
+  have. The one that counts must therefore be one that the broker accepts: it names the broker as a replica, and as
+  leader the broker itself or one that it knows to be alive. "Is new" stays set once it was set, and must not be set by
+  the later one only.
+* StopReplica: "delete" stays set once it was set. The one that counts must be obeyed wherever the other would have
+  been. If both delete, they must be equal, or the first must be obeyed for certain, because both have responses.
 
-**One moves past another** to stand next to its like where neither notices:
+**One moves past another** to be next to one of its type, if neither is affected:
 
-* LeaderAndIsr and StopReplica, where they name no partition in common.
-* LeaderAndIsr and UpdateMetadata, where no leader that is named comes, goes or moves with the new list of live brokers:
-  a follower does not follow whom it does not know to be alive.
+* LeaderAndIsr and StopReplica, if they have no partition in common.
+* LeaderAndIsr and UpdateMetadata, if the new list of live brokers adds, removes or changes no leader in it: a follower
+  does not follow a broker that it does not know to be alive.
 * StopReplica and UpdateMetadata always.
 
-Nothing is put together with, or moves past, what names a topic that is known under two ids here: that one was deleted
-and made again. Of requests by different controllers, or to different registrations, none is touched.
+A request with a topic that occurs under two ids is neither merged nor moved past: that topic was deleted and created
+again. Requests of different controllers, or to different registrations, are not changed.
 
-Source: what brokers do with the three requests (ReplicaManager, MetadataCache).
+Source: the handling of the three requests in brokers (ReplicaManager, MetadataCache).
 """
 
 import dataclasses
@@ -42,72 +43,72 @@ from .request_columns import padded
 
 __all__ = ["Alive", "Coalesced", "alive_in", "coalesced"]
 
-# How many others one may move past; what lies further back is not looked at any more.
+# How many others one request may move past; requests further back are not considered.
 _PAST_MAX: Final = 6
 
 
 class Coalesced(NamedTuple):
-    """A request, and which of the requests that it stands for was the first to wait."""
+    """A request, and the position of the oldest request that it replaces."""
 
     request: Request
     since: int
 
 
 def coalesced(requests: Sequence[Request], *, broker: int, alive: Alive | None) -> list[Coalesced]:
-    """Fewer requests, or as many, that have the same effect in their order.
+    """Returns an equivalent sequence of as many requests or fewer.
 
     Args:
-        requests: what waits, in its order; all of them to one registration.
-        broker: who gets them.
-        alive: whom the broker will know to be alive when the first of them arrives; None if that is not known.
+        requests: the queue, in order; all to one registration.
+        broker: the recipient.
+        alive: the brokers that the recipient knows to be alive when it receives the first request; None if unknown.
     """
-    untouched = [Coalesced(request, at) for at, request in enumerate(requests)]
+    untouched = [Coalesced(request, index) for index, request in enumerate(requests)]
     if len(requests) < 2 or len({(r.controller_id, r.controller_epoch, r.broker_epoch) for r in requests}) > 1:
         return untouched
-    named = PartitionIndex(requests)
+    index_of = PartitionIndex(requests)
     groups: list[MergeCandidate] = []
-    for at, request in enumerate(requests):
-        made = _group(at, request, named, broker, alive)
-        if isinstance(made, Metadata):
-            alive = made.after
-        _place(groups, made)
+    for index, request in enumerate(requests):
+        candidate = _group(index, request, index_of, broker, alive)
+        if isinstance(candidate, Metadata):
+            alive = candidate.after
+        _place(groups, candidate)
     for group in groups[-_PAST_MAX - 1 :]:
         group.settle()
-    return [Coalesced(_merged(group, requests, named), min(group.members)) for group in groups]
+    return [Coalesced(_merged(group, requests, index_of), min(group.members)) for group in groups]
 
 
-def _group(at: int, request: Request, named: PartitionIndex, broker: int, alive: Alive | None) -> MergeCandidate:
+def _group(index: int, request: Request, named: PartitionIndex, broker: int, alive: Alive | None) -> MergeCandidate:
     match request:
         case LeaderAndIsr():
-            return Leading(at, request, named, broker, alive)
+            return Leading(index, request, named, broker, alive)
         case UpdateMetadata():
-            return Metadata(at, request, named, alive)
+            return Metadata(index, request, named, alive)
         case StopReplica():
-            return Stopping(at, request, named)
+            return Stopping(index, request, named)
 
 
-def _place(groups: list[MergeCandidate], made: MergeCandidate) -> None:
-    """Put `made` together with the last of its kind, where that stands or at the end; or put it at the end."""
+def _place(groups: list[MergeCandidate], candidate: MergeCandidate) -> None:
+    """Merge `made` with the last of its type, in the place of either one; or append it."""
     past: list[MergeCandidate] = []
-    for at in range(len(groups) - 1, max(-1, len(groups) - 2 - _PAST_MAX), -1):
-        group = groups[at]
-        if made.conflicting or group.conflicting:
+    for index in range(len(groups) - 1, max(-1, len(groups) - 2 - _PAST_MAX), -1):
+        group = groups[index]
+        if candidate.conflicting or group.conflicting:
             break
-        if type(group) is not type(made):
+        if type(group) is not type(candidate):
             past.append(group)
             continue
-        if not group.fits(made):
+        if not group.fits(candidate):
             break
-        if all(_may_pass(made, other) for other in past):
-            group.take(made)
+        if all(_may_pass(candidate, other) for other in past):
+            group.take(candidate)
             return
         if all(_may_pass(group, other) for other in past):
-            groups.pop(at)
-            group.take(made)
+            groups.pop(index)
+            group.take(candidate)
             groups.append(group)
             return
         break
-    groups.append(made)
+    groups.append(candidate)
     if len(groups) > _PAST_MAX + 1:
         groups[-_PAST_MAX - 2].settle()
 
@@ -123,7 +124,7 @@ def _may_pass(mover: MergeCandidate, other: MergeCandidate) -> bool:
     return not (mover.has & other.has).any()
 
 
-# -- one request of several --------------------------------------------------------------------------------------------
+# -- the merged request ------------------------------------------------------------------------------------------------
 
 
 def _merged(group: MergeCandidate, requests: Sequence[Request], named: PartitionIndex) -> Request:
@@ -131,22 +132,22 @@ def _merged(group: MergeCandidate, requests: Sequence[Request], named: Partition
     if group.words is None:
         return last
     words = group.words
-    members = [requests[at] for at in group.members]
+    members = [requests[index] for index in group.members]
     numbers, topic = np.unique(named.topic[words.numbers], return_inverse=True)
-    topics, place = Topics.of([named.topics[at] for at in numbers.tolist()]), topic.astype(np.int32)
+    topics, position = Topics.of([named.topics[index] for index in numbers.tolist()]), topic.astype(np.int32)
     columns = _Columns(group.members, members, words)
     if isinstance(last, StopReplica):
         return dataclasses.replace(
             last,
             topics=topics,
-            topic=place,
+            topic=position,
             partition=named.partition[words.numbers],
             leader_epoch=columns.of("leader_epoch"),
             delete=columns.of("delete"),
         )
     states = PartitionStates(
         topics=topics,
-        topic=place,
+        topic=position,
         partition=named.partition[words.numbers],
         **{name: columns.of(name) for name in _STATES},
     )
@@ -154,9 +155,9 @@ def _merged(group: MergeCandidate, requests: Sequence[Request], named: Partition
         return dataclasses.replace(last, states=states)
     states = dataclasses.replace(states, is_new=words.is_new)
     known: dict[int, Broker] = {}
-    for each in members:
-        assert isinstance(each, LeaderAndIsr)
-        known |= {leader.id: leader for leader in each.live_leaders}
+    for member in members:
+        assert isinstance(member, LeaderAndIsr)
+        known |= {leader.id: leader for leader in member.live_leaders}
     leaders = np.unique(states.leader).tolist()
     return dataclasses.replace(last, states=states, live_leaders=tuple(known[id_] for id_ in leaders if id_ in known))
 
@@ -169,32 +170,32 @@ _STATES: Final = tuple(
 
 
 class _Columns:
-    """Gathers columns of those rows whose words count."""
+    """Gathers columns of the deciding rows."""
 
-    def __init__(self, places: list[int], members: Sequence[Request], words: Winners) -> None:
+    def __init__(self, positions: list[int], members: Sequence[Request], words: Winners) -> None:
         self._parts = []
-        for place, request in zip(places, members, strict=True):
-            which = np.flatnonzero(words.source == place)
-            held: Any = request if isinstance(request, StopReplica) else request.states
-            self._parts.append((which, held, words.row[which]))
+        for position, request in zip(positions, members, strict=True):
+            which = np.flatnonzero(words.source == position)
+            content: Any = request if isinstance(request, StopReplica) else request.states
+            self._parts.append((which, content, words.row[which]))
         self._count = len(words.numbers)
 
     def of(self, name: str) -> Any:
-        """One column; None where it is None in all."""
-        found = [
+        """Returns one column; None if it is None in all requests."""
+        parts = [
             (which, column[..., rows])
-            for which, held, rows in self._parts
-            if (column := getattr(held, name)) is not None
+            for which, content, rows in self._parts
+            if (column := getattr(content, name)) is not None
         ]
-        if not found:
+        if not parts:
             return None
-        first = found[0][1]
+        first = parts[0][1]
         if first.ndim == 1:
             gathered = np.zeros(self._count, first.dtype)
         else:
-            width = max(len(column) for _, column in found)
+            width = max(len(column) for _, column in parts)
             gathered = np.full((width, self._count), NO_BROKER, np.int32)
-            found = [(which, padded(column, width, NO_BROKER)) for which, column in found]
-        for which, column in found:
+            parts = [(which, padded(column, width, NO_BROKER)) for which, column in parts]
+        for which, column in parts:
             gathered[..., which] = column
         return gathered

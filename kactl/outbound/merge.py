@@ -1,7 +1,7 @@
-"""Which request decides, where several queued requests name the same partition. `coalesce` has the rules.
+"""Merging of queued requests that name the same partition: which request decides. `coalesce` documents the rules.
 
-A `MergeCandidate` is one request, or several that were merged, with the partitions that it decides. Every column has
-one entry per partition named by any queued request, so candidates are compared element by element.
+A `MergeCandidate` is one request, or several merged ones, with the partitions that it decides. Every column has one
+entry per partition of all queued requests, so candidates are compared element by element.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from kactl.state.rows import Bools, Ints, RowNumbers
 
 from .request_columns import PARTITIONS_OF_A_REQUEST_MAX
 
-# The brokers that a broker knows to be alive, and where.
+# Live brokers, as known to one broker, and their endpoints.
 Alive = dict[int, tuple[Endpoint, ...]]
 
-# How far a stop reaches whose leader epoch brokers do not compare: above all epochs.
+# Range of a stop with a leader epoch that brokers do not compare: above all epochs.
 _ANY_EPOCH = 1 << 40
 
 
@@ -27,45 +27,45 @@ def alive_in(request: UpdateMetadata) -> Alive:
 
 
 class PartitionIndex:
-    """All partitions that some requests name, numbered by topic and partition.
+    """All partitions of some requests, numbered by topic and partition.
 
     Attributes:
-        rows: for each request the number of each of its rows.
-        torn: requests that name a topic which is known under two ids here.
-        topics: by number, in the order of the numbers of partitions.
-        topic, partition: of each number.
+        rows: for each request, the number of each of its rows.
+        conflicting: for each request, whether it names a topic that occurs with two ids.
+        topics: by topic number, in the order of the partition numbers.
+        topic, partition: of each partition number.
     """
 
     def __init__(self, requests: Sequence[Request]) -> None:
         self.topics: list[TopicRef] = []
         numbers: dict[str, int] = {}
         two_ids: set[int] = set()
-        keys, here = [], []
+        keys, topics_of_request = [], []
         for request in requests:
-            named = request if isinstance(request, StopReplica) else request.states
-            local = np.empty(len(named.topics), np.int64)
-            for at, ref in enumerate(named.topics):
-                number = local[at] = numbers.setdefault(ref.name, len(numbers))
+            content = request if isinstance(request, StopReplica) else request.states
+            local = np.empty(len(content.topics), np.int64)
+            for index, ref in enumerate(content.topics):
+                number = local[index] = numbers.setdefault(ref.name, len(numbers))
                 if number == len(self.topics):
                     self.topics.append(ref)
                 elif ref is not self.topics[number] and ref.id != self.topics[number].id:
                     two_ids.add(int(number))
-            here.append(set(local.tolist()))
-            keys.append(local[named.topic] << 32 | named.partition)
-        self.conflicting = [bool(two_ids & names) for names in here]
-        every, inverse = np.unique(np.concatenate(keys), return_inverse=True)
-        self.topic, self.partition = every >> 32, (every & 0xFFFF_FFFF).astype(np.int32)
-        self.rows: list[RowNumbers] = np.split(inverse, np.cumsum([len(each) for each in keys])[:-1])
+            topics_of_request.append(set(local.tolist()))
+            keys.append(local[content.topic] << 32 | content.partition)
+        self.conflicting = [bool(two_ids & topics_) for topics_ in topics_of_request]
+        distinct_keys, inverse = np.unique(np.concatenate(keys), return_inverse=True)
+        self.topic, self.partition = distinct_keys >> 32, (distinct_keys & 0xFFFF_FFFF).astype(np.int32)
+        self.rows: list[RowNumbers] = np.split(inverse, np.cumsum([len(rows) for rows in keys])[:-1])
 
     def __len__(self) -> int:
         return len(self.topic)
 
 
-# -- what may be put together, and what may move -----------------------------------------------------------------------
+# -- candidates --------------------------------------------------------------------------------------------------------
 
 
 class Winners(NamedTuple):
-    """The partitions that some requests name, and of each the request and its row whose word counts."""
+    """Partitions of some merged requests, and for each the request and row that decides."""
 
     numbers: RowNumbers
     source: Ints
@@ -74,14 +74,14 @@ class Winners(NamedTuple):
 
 
 class MergeCandidate:
-    """One request, or several that were put together.
+    """One request, or several merged ones.
 
     Attributes:
-        members: which requests, ascending.
-        torn: nothing may be put together with it, and nothing move past it.
-        has: bool[number of a partition]: which partitions it names.
-        source, row: for each of them, the request whose word counts, and its row there.
-        words: the same for these alone, once it is settled; None of a single request.
+        members: positions of the requests, ascending.
+        conflicting: it may not be merged with others, and others may not move past it.
+        has: bool[partition number]: the partitions that it names.
+        source, row: for each of them, the request that decides, and its row there.
+        words: the same for these alone, once it is final; None of a single request.
     """
 
     words: Winners | None = None
@@ -100,13 +100,13 @@ class MergeCandidate:
         return column
 
     def fits(self, later: Any) -> bool:
-        """Whether `later`, of the same kind, can be put together with this; it is one request."""
+        """Whether `later`, a single request of the same type, can be merged into this one."""
         both = later.rows[self.has[later.rows]]
         size = np.count_nonzero(self.has) + len(later.rows) - len(both)
         return bool(size <= PARTITIONS_OF_A_REQUEST_MAX and self._agrees(later, both).all())
 
     def settle(self) -> None:
-        """Nothing will be put together with it any more: keep only what says which word counts."""
+        """Mark as final: drop all columns but the decisions."""
         if len(self.members) > 1:
             numbers = np.flatnonzero(self.has)
             is_new = getattr(self, "is_new", self.has)[numbers]
@@ -116,7 +116,7 @@ class MergeCandidate:
                 delattr(self, name)
 
     def take(self, later: Any) -> None:
-        """Put `later` together with this."""
+        """Merge `later` into this one."""
         rows = later.rows[~self.has[later.rows] | self._prefers(later, later.rows)]
         for name, column in vars(later).items():
             if name != "rows" and isinstance(column, np.ndarray):
@@ -124,15 +124,17 @@ class MergeCandidate:
         self.members += later.members
 
     def _agrees(self, later: Any, both: RowNumbers) -> Bools:
-        """For each partition that both name, whether one word can stand for the two."""
+        """For each partition that both name, whether one of the two can stand for both."""
         raise NotImplementedError
 
     def _prefers(self, later: Any, rows: RowNumbers) -> Bools:
-        """For some partitions of `later`, whether its word counts if both name them."""
+        """For some partitions of `later`, whether `later` decides if both name them."""
         raise NotImplementedError
 
 
 class Metadata(MergeCandidate):
+    """Merge candidate of UpdateMetadata."""
+
     def __init__(self, at: int, request: UpdateMetadata, named: PartitionIndex, alive: Alive | None) -> None:
         super().__init__(at, named)
         self.gone = self._column(len(named), request.states.leader == LEADER_DURING_DELETE, np.bool_)
@@ -151,13 +153,13 @@ class Metadata(MergeCandidate):
         self.after = later.after
 
     def changed(self) -> set[int]:
-        """The brokers that come, go, or move, where it is known who was there before."""
+        """Returns the brokers that are added, removed or changed, if the previous list is known."""
         before = self.before or {}
         return {id_ for id_ in before.keys() | self.after.keys() if before.get(id_) != self.after.get(id_)}
 
 
 class Leading(MergeCandidate):
-    """Attributes: `replica`: the recipient is named as one; `taken`: its leader is known to be alive."""
+    """Candidate of LeaderAndIsr. `replica`: it names the recipient as one; `taken`: its leader is known to be alive."""
 
     def __init__(self, at: int, request: LeaderAndIsr, named: PartitionIndex, broker: int, alive: Alive | None) -> None:
         super().__init__(at, named)
@@ -169,9 +171,9 @@ class Leading(MergeCandidate):
         self.is_new = self._column(size, False if states.is_new is None else states.is_new, np.bool_)
 
     def _agrees(self, later: "Leading", both: RowNumbers) -> Bools:
-        heard = self.replica[both] & later.replica[both] & later.taken[both]
+        accepted = self.replica[both] & later.replica[both] & later.taken[both]
         counts = self.taken[both] | self._prefers(later, both)
-        agrees: Bools = heard & counts & (self.is_new[both] | ~later.is_new[both])
+        agrees: Bools = accepted & counts & (self.is_new[both] | ~later.is_new[both])
         return agrees
 
     def _prefers(self, later: "Leading", rows: RowNumbers) -> Bools:
@@ -188,10 +190,12 @@ class Leading(MergeCandidate):
 
 
 class Stopping(MergeCandidate):
+    """Merge candidate of StopReplica."""
+
     def __init__(self, at: int, request: StopReplica, named: PartitionIndex) -> None:
         super().__init__(at, named)
         self.delete = self._column(len(named), request.delete, np.bool_)
-        # Above all epochs where the broker does not compare: -2 and -1.
+        # -2 and -1 are not compared by the broker, so they are above all epochs.
         reach = np.where(request.leader_epoch < 0, np.int64(_ANY_EPOCH), request.leader_epoch)
         self.reach = self._column(len(named), reach, np.int64)
 

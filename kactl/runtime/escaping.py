@@ -1,4 +1,4 @@
-"""Text from outside on one line of a log or a terminal.
+"""Escaping of untrusted text for one line of a log or a terminal.
 
 Reasons, names, client ids, header fields and znodes may contain line feeds that forge a line, escape sequences that a
 terminal obeys, and marks that reverse the reading direction. All of these are characters that `str.isprintable`
@@ -21,16 +21,20 @@ def escaped(text: str, length_max: int = TEXT_LENGTH_MAX) -> str:
     cut = len(text) - length_max
     if cut <= 0 and text.isprintable():
         return text
-    kept = text if cut <= 0 else text[:length_max]
-    shown = kept if kept.isprintable() else "".join(each if each.isprintable() else _code(each) for each in kept)
-    return shown if cut <= 0 else f"{shown}... ({cut} more characters)"
+    visible = text if cut <= 0 else text[:length_max]
+    result = (
+        visible
+        if visible.isprintable()
+        else "".join(character if character.isprintable() else _code(character) for character in visible)
+    )
+    return result if cut <= 0 else f"{result}... ({cut} more characters)"
 
 
 def harmless(text: str) -> str:
-    """Replace each character that is not printable by U+FFFD; for tables, whose columns keep their width."""
+    """Replace each character that is not printable by U+FFFD; for tables, because columns keep their width."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 def _code(character: str) -> str:

@@ -1,7 +1,7 @@
-"""What is measured, under which names. The OpenTelemetry API only: no provider is made or set here.
+"""Metrics and traces. Uses the OpenTelemetry API only: no provider is created or set here.
 
-Per event and per request, never per partition. What can be read from integers that are kept anyway is read when
-somebody collects (`observe`), and costs the path nothing.
+Measurements are made per event and per request, never per partition. Values that exist as integers are read at
+collection (`observe`), so they cost the event path nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,13 +11,13 @@ from typing import Final
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
 
-# Bounds in seconds, fine where an election should lie.
+# Bucket bounds in seconds, fine around the expected time of an election.
 _BOUNDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _MS: Final = 1000.0
 
 Reading = Callable[[], Iterable[tuple[float, Mapping[str, str | int]]]]
 
-# Gauges that are read from what the controller keeps: name, unit, meaning.
+# Gauges that are read from the controller's state: name, unit, description.
 GAUGES: Final = (
     ("kafka.controller.active.count", "{controller}", "1 on the active controller, 0 elsewhere"),
     ("kafka.controller.state", "", "what the controller is doing, as Kafka's number"),
@@ -57,11 +57,11 @@ COUNTERS: Final = (
 
 
 class Telemetry:
-    """The instruments of one controller instance.
+    """Instruments of one controller instance.
 
     Args:
-        meter_provider: None takes the host program's; without any, nothing is recorded.
-        tracer_provider: the same for spans; there is one for each event.
+        meter_provider: None uses the host program's; without any, nothing is recorded.
+        tracer_provider: the same for spans; there is one span for each event.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Telemetry:
     def event(
         self, kind: str, state: str, *, controller_id: int, epoch: int, queued_ms: float
     ) -> AbstractContextManager[trace.Span]:
-        """The span of an event, for as long as it is handled."""
+        """Returns the span of an event, which lasts while the event is handled."""
         return self._tracer.start_as_current_span(
             f"controller.event {state}",
             attributes={
@@ -95,34 +95,34 @@ class Telemetry:
                 "kactl.event.kind": kind,
                 "kactl.event.queue_ms": queued_ms,
             },
-            record_exception=False,  # refusals are answers; what failed says so itself
+            record_exception=False,  # rejections are results; failures are recorded by `failed`
             set_status_on_exception=False,
         )
 
     def failed(self, error: Exception) -> None:
-        """The event in hand has failed."""
+        """Record a failure of the current event."""
         span = trace.get_current_span()
         span.record_exception(error)
         span.set_status(trace.StatusCode.ERROR, str(error))
 
     def processed(self, state: str, duration_ms: float) -> None:
-        """An event was handled, in the state of Kafka's name."""
+        """Record that an event was handled, in the state of Kafka's name."""
         self._processed.record(duration_ms / _MS, {"kafka.controller.state": state})
 
     def queued(self, duration_ms: float) -> None:
-        """An event waited before it was handled."""
+        """Record the time that an event waited before it was handled."""
         self._queued.record(duration_ms / _MS)
 
     def waited(self, broker: int, duration_ms: float) -> None:
-        """A request waited in a broker's channel."""
+        """Record the time that a request waited in a broker's channel."""
         self._waited.record(duration_ms / _MS, {"kafka.broker.id": broker})
 
     def delivered(self, kind: str, duration_ms: float) -> None:
-        """A broker answered a request."""
+        """Record the time until a broker responded to a request."""
         self._delivered.record(duration_ms / _MS, {"rpc.method": kind})
 
     def observe(self, readings: Mapping[str, Reading]) -> None:
-        """Let the gauges and counters named above be read by calling `readings`, by name, when somebody collects."""
+        """Register the gauges and counters above, to be read by calling `readings`, by name, at collection."""
         for table, create in (
             (GAUGES, self._meter.create_observable_gauge),
             (COUNTERS, self._meter.create_observable_counter),
@@ -132,7 +132,7 @@ class Telemetry:
                     create(name, callbacks=[self._callback(readings[name])], unit=unit, description=meaning)
 
     def close(self) -> None:
-        """Let nothing be read any more: an instance that has stopped is not one that has nothing to do."""
+        """Stop all readings: a stopped instance must not look like an idle one."""
         self._closed = True
 
     def _callback(self, reading: Reading) -> Callable[[CallbackOptions], Iterable[Observation]]:

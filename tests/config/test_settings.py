@@ -122,7 +122,7 @@ REFUSED = {
     "a duration without a unit": (
         "node-id = 1\n[store]\nsession-timeout = 18",
         {},
-        "kactl.toml: store.session-timeout: 18 cannot be used: 18 is no duration: write it in quotes and with a unit",
+        "kactl.toml: store.session-timeout: 18 cannot be used: 18 is not a duration: write it in quotes and with a unit",
     ),
     "a duration of nothing": ("node-id = 1\n[store]\nsession-timeout = '0s'", {}, "store.session-timeout: '0s' cannot"),
     "a value for a section": ("node-id = 1\nstore = 'sqlite'", {}, "kactl.toml: store: is a section"),

@@ -41,4 +41,4 @@ def test_what_brokers_can_use_is_taken(name: str, value: str) -> None:
     ],
 )
 def test_what_they_would_fail_over_is_named_with_what_is_right(name: str, value: str, right: str) -> None:
-    assert topic_config.wrong({"other": "x", name: value}) == (name, f"{value!r} cannot be used; it has to be {right}")
+    assert topic_config.wrong({"other": "x", name: value}) == (name, f"{value!r} is not valid; it must be {right}")

@@ -125,7 +125,7 @@ def test_how_far_a_deletion_has_come() -> None:
         ),
         (
             DeletionBlocker(BlockerReason.REPLICA_FAILED, (2, 3), tuple(range(12))),
-            "brokers 2, 3 failed while replicas of partitions 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more were to be",
+            "brokers 2, 3 failed during the deletion of replicas of partitions 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more",
             "start brokers 2, 3",
         ),
         (
@@ -135,12 +135,12 @@ def test_how_far_a_deletion_has_come() -> None:
         ),
         (
             DeletionBlocker(BlockerReason.REPLICA_FAILED, (2,), (1,), 999),
-            "an error that kactl does not know (999)",
+            "an unknown error (999)",
             "read the log",
         ),
     ],
 )
-def test_a_halt_speaks_for_itself(halt: DeletionBlocker, text: str, remedy: str) -> None:
+def test_blocker_states_reason_and_remedy(halt: DeletionBlocker, text: str, remedy: str) -> None:
     assert text in halt.text
     assert remedy in halt.remedy()
 

@@ -25,20 +25,20 @@ def updated(*updates: FeatureUpdate) -> tuple[dict[str, int], list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "reason"),
+    ("update_", "reason"),
     [
         (FeatureUpdate("", 1), "needs a name"),
         (FeatureUpdate("", 0, UpgradeType.UNKNOWN), "needs a name"),
-        (FeatureUpdate("a", 4, UpgradeType.UNKNOWN), "kind of the update, 0"),
+        (FeatureUpdate("a", 4, UpgradeType.UNKNOWN), "unknown update type 0"),
         (FeatureUpdate("stranger", 0, SAFE), "is not finalized"),
-        (FeatureUpdate("a", 0, UP), "which no upgrade does"),
-        (FeatureUpdate("stranger", -1, UP), "which no upgrade does"),
-        (FeatureUpdate("a", 3, UP), "at level 3 already"),
-        (FeatureUpdate("a", 3, SAFE), "at level 3 already"),
-        (FeatureUpdate("a", 2, UP), "ask for a safe downgrade"),
-        (FeatureUpdate("a", 2, UNSAFE), "ask for a safe downgrade"),
-        (FeatureUpdate("a", 4, SAFE), "ask for an upgrade"),
-        (FeatureUpdate("a", 4, UNSAFE), "ask for an upgrade"),
+        (FeatureUpdate("a", 0, UP), "which an upgrade cannot"),
+        (FeatureUpdate("stranger", -1, UP), "which an upgrade cannot"),
+        (FeatureUpdate("a", 3, UP), "already at level 3"),
+        (FeatureUpdate("a", 3, SAFE), "already at level 3"),
+        (FeatureUpdate("a", 2, UP), "request a safe downgrade"),
+        (FeatureUpdate("a", 2, UNSAFE), "request a safe downgrade"),
+        (FeatureUpdate("a", 4, SAFE), "request an upgrade"),
+        (FeatureUpdate("a", 4, UNSAFE), "request an upgrade"),
         (FeatureUpdate("stranger", 1), "does not support stranger"),
         (FeatureUpdate("b", 1, SAFE), "outside of the range that this controller supports: 2 to 3"),
         (FeatureUpdate("a", 6), "outside of the range that this controller supports: 1 to 5"),
@@ -46,14 +46,14 @@ def updated(*updates: FeatureUpdate) -> tuple[dict[str, int], list[str]]:
         (FeatureUpdate("new", 1), "not supported by brokers [2]"),
     ],
 )
-def test_an_update_is_refused_by_the_first_rule_that_it_breaks(asked: FeatureUpdate, reason: str) -> None:
-    levels, (message,) = updated(asked)
+def test_update_is_rejected_by_the_first_rule_that_it_violates(update_: FeatureUpdate, reason: str) -> None:
+    levels, (message,) = updated(update_)
 
     assert levels == FINALIZED
     assert reason in message
 
 
-def test_what_may_be_done_is_done_beside_what_may_not() -> None:
+def test_valid_updates_are_applied_beside_rejected_ones() -> None:
     levels, messages = updated(
         FeatureUpdate("a", 4), FeatureUpdate("a", 9), FeatureUpdate("b", 0, SAFE), FeatureUpdate("stranger", 1)
     )
@@ -62,11 +62,11 @@ def test_what_may_be_done_is_done_beside_what_may_not() -> None:
     assert [bool(message) for message in messages] == [False, True, False, True]
 
 
-def test_a_feature_may_be_lowered_safely() -> None:
+def test_safe_downgrade_is_accepted() -> None:
     assert updated(FeatureUpdate("a", 1, SAFE)) == ({"a": 1, "b": 2}, [""])
 
 
-def test_a_broker_that_supports_nothing_fits_where_nothing_is_finalized() -> None:
+def test_broker_without_features_is_compatible_with_none_finalized() -> None:
     assert incompatible(Broker(3, 1), {}) == []
     assert incompatible(Broker(3, 1), FINALIZED) == ["a", "b"]
     assert incompatible(BROKERS[1], {"a": 5, "b": 3}) == ["a"]

@@ -66,12 +66,12 @@ def test_balancing_does_not_take_a_rack_from_a_partition() -> None:
     assert counted(planned) == {1: 2, 2: 2, 3: 4}
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_impossible_plans_are_rejected() -> None:
     with pytest.raises(InvalidReplicationFactor, match="t-0 is to have 3 replicas, on 2 brokers"):
         plan(held((1, 2, 3)), brokers(1, 2))
     with pytest.raises(InvalidReplicationFactor, match="0 replicas"):
         plan(held((1,)), brokers(1), replication_factor=0)
-    with pytest.raises(InvalidReplicaAssignment, match="none is left"):
+    with pytest.raises(InvalidReplicaAssignment, match="no broker is left"):
         plan(held((1,)), [])
 
 
