@@ -31,7 +31,7 @@ class Duration(int):
         """
         matched = _DURATION.fullmatch(text) if isinstance(text, str) else None
         if matched is None or not int(matched[1]):
-            raise ValueError(f'{text!r} is not a duration: write it in quotes and with a unit, as in "18s" or "500ms"')
+            raise ValueError(f'{text!r} is not a duration: write it in quotes, with a unit, as in "18s" or "500ms"')
         return cls(int(matched[1]) * _UNITS_MS[matched[2]])
 
 

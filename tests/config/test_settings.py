@@ -122,7 +122,7 @@ REFUSED = {
     "a duration without a unit": (
         "node-id = 1\n[store]\nsession-timeout = 18",
         {},
-        "kactl.toml: store.session-timeout: 18 cannot be used: 18 is not a duration: write it in quotes and with a unit",
+        "kactl.toml: store.session-timeout: 18 cannot be used: 18 is not a duration: write it in quotes, with a unit",
     ),
     "a duration of nothing": ("node-id = 1\n[store]\nsession-timeout = '0s'", {}, "store.session-timeout: '0s' cannot"),
     "a value for a section": ("node-id = 1\nstore = 'sqlite'", {}, "kactl.toml: store: is a section"),
@@ -187,6 +187,6 @@ def test_a_duration_is_a_number_and_a_unit(number: int, unit: tuple[str, int]) -
 
 
 @given(st.text(max_size=8).filter(lambda text: not text[:1].isdecimal()))
-def test_whatever_else_is_no_duration(text: str) -> None:
-    with pytest.raises(ValueError, match="no duration"):
+def test_other_text_is_not_a_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a duration"):
         Duration.parse(text)
