@@ -1,4 +1,4 @@
-"""Comparing two runs finds what changed, and calls nothing a change that chance can do."""
+"""The comparison of two runs reports changes, and no differences that can be chance."""
 
 import itertools
 import random
@@ -31,7 +31,7 @@ def verdict(before: list[float], after: list[float], *, unit: Unit = "ms") -> Ve
     return compare.compare(old, new, name="told", alpha=0.05, at_least=0.05).verdict
 
 
-def test_p_is_the_share_of_all_ways_to_deal_the_runs_out_that_lie_as_far_apart() -> None:
+def test_p_is_the_share_of_assignments_at_least_as_far_apart() -> None:
     # Of the 20 ways to take three of six, only "all the least" and "all the greatest" are as far apart.
     assert p_value([1, 2, 3], [4, 5, 6]) == pytest.approx(2 / 20)
     assert p_value([1, 2, 3, 4], [5, 6, 7, 8]) == pytest.approx(2 / 70)
@@ -46,7 +46,7 @@ def test_equal_runs_share_their_ranks() -> None:
     assert p_value([1, 1, 2], [2, 3, 3]) == pytest.approx(far / 20)
 
 
-def test_where_there_are_too_many_ways_some_are_drawn_and_say_much_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampled_p_is_close_to_the_exact_one(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(3)
     one, other = noisy(draw, count=7, centre=100), noisy(draw, count=7, centre=105)
     counted = p_value(one, other)
@@ -58,7 +58,7 @@ def test_where_there_are_too_many_ways_some_are_drawn_and_say_much_the_same(monk
     assert p_value(one, other) == p_value(one, other), "the same files must give the same answer"
 
 
-def test_a_real_shift_is_found() -> None:
+def test_a_real_shift_is_reported() -> None:
     draw = random.Random(11)
 
     verdicts = [verdict(noisy(draw, count=5, centre=100), noisy(draw, count=5, centre=130)) for _ in range(200)]
@@ -67,7 +67,7 @@ def test_a_real_shift_is_found() -> None:
     assert Verdict.FASTER not in verdicts
 
 
-def test_noise_is_not_called_a_change_more_often_than_it_may_be() -> None:
+def test_noise_is_reported_no_more_often_than_alpha() -> None:
     draw = random.Random(12)
     pairs = [(noisy(draw, count=5, centre=100), noisy(draw, count=5, centre=100)) for _ in range(400)]
 
@@ -79,19 +79,19 @@ def test_noise_is_not_called_a_change_more_often_than_it_may_be() -> None:
     assert 4 <= by_chance <= 32
 
 
-def test_a_shift_too_small_to_matter_is_none_however_certain() -> None:
+def test_a_shift_below_the_minimum_is_not_reported() -> None:
     before = [100.0, 100.1, 100.2, 100.3, 100.4]
 
     assert verdict(before, [each * 1.02 for each in before]) is Verdict.SAME
     assert verdict(before, [each * 1.08 for each in before]) is Verdict.SLOWER
 
 
-def test_three_runs_a_side_say_nothing() -> None:
+def test_three_runs_per_side_are_too_few() -> None:
     assert verdict([1, 2, 3], [100, 200, 300]) is Verdict.TOO_FEW
     assert verdict([1, 2, 3, 4], [100, 200, 300, 400]) is Verdict.SLOWER
 
 
-def test_one_run_that_met_a_busy_disk_counts_as_the_largest_and_no_more() -> None:
+def test_an_outlier_counts_only_by_its_rank() -> None:
     assert verdict([10, 11, 12, 13, 14], [10.5, 11.5, 12.5, 13.5, 9_000]) is Verdict.SAME
 
 
@@ -104,14 +104,14 @@ def test_one_run_that_met_a_busy_disk_counts_as_the_largest_and_no_more() -> Non
         ("ratio", Verdict.MORE, Verdict.LESS),
     ],
 )
-def test_what_more_means_depends_on_the_unit(unit: Unit, rises: Verdict, falls: Verdict) -> None:
+def test_unit_determines_whether_more_is_better(unit: Unit, rises: Verdict, falls: Verdict) -> None:
     low, high = [10.0, 11.0, 12.0, 13.0], [20.0, 21.0, 22.0, 23.0]
 
     assert verdict(low, high, unit=unit) is rises
     assert verdict(high, low, unit=unit) is falls
 
 
-def test_counts_that_are_all_the_same_are_the_same() -> None:
+def test_equal_counts_are_the_same() -> None:
     assert verdict([7], [7], unit="count") is Verdict.SAME
 
 
@@ -126,9 +126,7 @@ def kept(path: Path, figures: Results) -> str:
     return str(path)
 
 
-def test_the_exit_status_says_whether_something_became_slower(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_exit_status_is_1_if_a_figure_became_slower(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     slow, fast = kept(tmp_path / "slow.json", results(SLOW)), kept(tmp_path / "fast.json", results(FAST))
 
     assert compare.main([fast, slow]) == 1
@@ -139,7 +137,7 @@ def test_the_exit_status_says_whether_something_became_slower(
     assert compare.main([fast, slow, "--only", "10/sent"]) == 0
 
 
-def test_what_else_differs_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_differences_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = results(SLOW)
     machine = msgspec.structs.replace(one.machine, cores=one.machine.cores + 6)
     other = msgspec.structs.replace(one, machine=machine, settings={"partitions": 20}, seed=5)
@@ -152,7 +150,7 @@ def test_what_else_differs_is_said(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "seed: 0 / 5" in said
 
 
-def test_what_cannot_be_compared_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_incomparable_files_are_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     slow = kept(tmp_path / "slow.json", results(SLOW))
     other = kept(tmp_path / "other.json", results(SLOW, what="latency"))
     nothing = kept(tmp_path / "nothing.json", results({"else": ("ms", [1.0])}))

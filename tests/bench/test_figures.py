@@ -1,4 +1,4 @@
-"""Figures survive being written and read, and a file that is something else says so."""
+"""Figures are written and read back; other files are rejected."""
 
 import argparse
 from pathlib import Path
@@ -29,7 +29,7 @@ def found() -> Found:
 RESULTS = found().results(loop="none")
 
 
-def test_what_is_written_is_read_again_with_where_it_was_found(tmp_path: Path) -> None:
+def test_results_are_read_back_with_their_machine(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "failover.json"
 
     written = found().write(path, loop="uvloop")
@@ -63,7 +63,7 @@ def test_every_run_is_kept_exactly(tmp_path_factory: pytest.TempPathFactory, fig
         ("\xff", "does not hold figures"),
     ],
 )
-def test_a_file_that_is_something_else_is_named_with_the_reason(tmp_path: Path, text: str, reason: str) -> None:
+def test_error_for_another_file_has_its_name_and_the_reason(tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "other.json"
     path.write_text(text, encoding="latin-1")
 
@@ -74,12 +74,12 @@ def test_a_file_that_is_something_else_is_named_with_the_reason(tmp_path: Path, 
     assert "python -m bench" in str(raised.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_error_for_a_missing_file_has_its_name(tmp_path: Path) -> None:
     with pytest.raises(NotFigures, match="No such file"):
         read(tmp_path / "nothing.json")
 
 
-def test_a_file_with_a_figure_without_runs_is_refused(tmp_path: Path) -> None:
+def test_a_figure_without_runs_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "failover.json"
     found().write(path, loop="none")
     path.write_text(path.read_text().replace("99.0", ""))
@@ -88,7 +88,7 @@ def test_a_file_with_a_figure_without_runs_is_refused(tmp_path: Path) -> None:
         read(path)
 
 
-def test_of_two_runs_of_one_bench_the_later_counts(tmp_path: Path) -> None:
+def test_the_later_of_two_results_wins(tmp_path: Path) -> None:
     results = found().results(loop="none")
     write(tmp_path / "a.json", msgspec.structs.replace(results, made="2026-02-01T00:00:00+00:00", seed=2))
     write(tmp_path / "b.json", msgspec.structs.replace(results, made="2026-01-01T00:00:00+00:00", seed=1))
@@ -113,7 +113,7 @@ def test_a_figure_is_named_by_a_path() -> None:
             found().add(name, "ms", 1.0)
 
 
-def test_what_only_warmed_up_is_forgotten() -> None:
+def test_warm_up_runs_are_removed() -> None:
     some = found()
     some.add("warm-up/10000/told", "ms", 3.0)
 
@@ -122,20 +122,20 @@ def test_what_only_warmed_up_is_forgotten() -> None:
     assert list(some.figures()) == list(found().figures())
 
 
-def test_the_figures_below_a_path_have_what_is_left_of_theirs() -> None:
+def test_figures_below_a_path_have_relative_paths() -> None:
     below = found().results(loop="none").under("10000/warm")
 
     assert list(below) == ["told", "requests"]
 
 
-def test_every_unit_is_a_cost_a_rate_or_for_the_bench_to_judge() -> None:
+def test_every_unit_has_a_direction_or_none() -> None:
     assert set(UNITS) == COSTS | RATES | {"ratio", "count"}
 
 
 # -- arithmetic --------------------------------------------------------------------------------------------------------
 
 
-def test_the_median_stands_between_the_quartiles_and_these_between_the_extremes() -> None:
+def test_median_and_quartiles_are_ordered() -> None:
     known = spread([9.0, 1.0, 5.0, 3.0, 7.0])
 
     assert (known.count, known.least, known.low, known.median, known.high, known.greatest) == (5, 1, 3, 5, 7, 9)
@@ -148,26 +148,26 @@ def test_a_single_run_is_its_own_spread() -> None:
     assert (known.least, known.low, known.median, known.high, known.greatest) == (4, 4, 4, 4, 4)
 
 
-def test_without_a_run_there_is_no_median() -> None:
+def test_median_without_runs_is_an_error() -> None:
     with pytest.raises(ValueError, match="no run"):
         spread([])
 
 
-def test_a_ratio_is_of_medians_and_spreads_from_the_worst_pairing_to_the_best() -> None:
+def test_ratio_spread_is_from_worst_to_best_pairing() -> None:
     known = ratio([20.0, 30.0, 24.0], [2.0, 3.0, 4.0])
 
     assert (known.value, known.least, known.greatest) == (8.0, 5.0, 15.0)
 
 
 @given(st.lists(st.floats(0.1, 1e6), min_size=1, max_size=6), st.lists(st.floats(0.1, 1e6), min_size=1, max_size=6))
-def test_no_pairing_of_two_runs_lies_outside_of_a_ratios_spread(above: list[float], below: list[float]) -> None:
+def test_ratio_spread_contains_every_pairing(above: list[float], below: list[float]) -> None:
     known = ratio(above, below)
 
     assert known.least <= known.value <= known.greatest
     assert all(known.least <= one / other <= known.greatest for one in above for other in below)
 
 
-def test_nothing_is_a_multiple_of_zero() -> None:
+def test_a_ratio_to_zero_is_rejected() -> None:
     with pytest.raises(ValueError, match="multiples of 0"):
         ratio([1.0], [1.0, 0.0])
 
@@ -179,28 +179,28 @@ def test_nothing_is_a_multiple_of_zero() -> None:
     ("value", "text"),
     [(0.0, "0"), (0.01234, "0.0123"), (1.005, "1.00"), (41.04, "41.0"), (412.4, "412"), (1234567.0, "1,234,567")],
 )
-def test_numbers_have_three_digits_that_count(value: float, text: str) -> None:
+def test_numbers_have_three_significant_digits(value: float, text: str) -> None:
     assert number(value) == text
 
 
-def test_a_figure_is_its_median_with_what_it_lies_between() -> None:
+def test_a_figure_is_shown_as_median_and_range() -> None:
     assert runs(Figure("ms", (3.0, 1.0, 2.0))) == "2.00 (1.00-3.00)"
     assert runs(Figure("ms", (2.0, 2.0))) == "2.00"
     assert runs(Figure("count", (1234.0,))) == "1,234"
 
 
-def test_a_table_stands_in_columns() -> None:
+def test_table_columns_are_aligned() -> None:
     assert plain(["", "ms"], [["a", "1"], [], ["long", "234"]]) == "       ms\na       1\n\nlong  234"
 
 
-def test_the_list_of_all_figures_says_how_many_runs_each_has() -> None:
+def test_list_of_figures_has_the_number_of_runs() -> None:
     lines = listed(found().figures()).splitlines()
 
     assert [line.split()[0] for line in lines[1:]] == ["10000/warm/told", "10000/warm/requests", "10000/cold/told"]
     assert [line.split()[-1] for line in lines[1:]] == ["2", "1", "1"]
 
 
-def test_settings_are_what_was_asked_for_but_no_places() -> None:
+def test_settings_contain_options_without_paths() -> None:
     asked = argparse.Namespace(lines=(10, 20), runs=3, only=None, logs=Path("/home/somebody/logs"))
 
     assert settings_of(asked) == {"lines": (10, 20), "runs": 3, "only": None}

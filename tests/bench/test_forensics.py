@@ -1,4 +1,4 @@
-"""The generated logs are of a cluster that could be, and say of it what they should."""
+"""Generated logs describe a possible cluster, and agree with its known history."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def log(end: int, *epochs: tuple[int, int]) -> Log:
         (log(8, (2, 0)), log(9, (3, 0)), 0),
     ],
 )
-def test_logs_agree_up_to_where_epochs_part(one: Log, other: Log, same: int) -> None:
+def test_logs_agree_up_to_the_end_of_common_epochs(one: Log, other: Log, same: int) -> None:
     assert agree(one, other) == agree(other, one) == same
 
 
@@ -52,7 +52,7 @@ def test_the_same_seed_gives_the_same_logs_and_truth(kind: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_much_goes_wrong_and_nothing_that_cannot(kind: str, tmp_path: Path) -> None:
+def test_generated_failures_are_many_and_possible(kind: str, tmp_path: Path) -> None:
     truth = generate(Settings(seed=8, kind=kind), tmp_path)  # type: ignore[arg-type]
 
     assert any(each.planned for each in truth.outages)

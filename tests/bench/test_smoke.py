@@ -1,4 +1,4 @@
-"""Each bench runs from end to end at its smallest, and what it found makes sense."""
+"""Each benchmark runs from end to end at its smallest size, and its figures are plausible."""
 
 import gc
 import json
@@ -169,7 +169,7 @@ def test_whatif(tmp_path: Path) -> None:
     assert figures["6x600/random/text"].median > 0
 
 
-def test_the_list_of_benches_says_what_each_is() -> None:
+def test_list_of_benchmarks_has_a_description_of_each() -> None:
     done = subprocess.run([sys.executable, "-m", "bench"], cwd=ROOT, capture_output=True, text=True, check=True)
 
     for name in (
@@ -188,7 +188,7 @@ def test_the_list_of_benches_says_what_each_is() -> None:
         assert len(line.split()) > 8
 
 
-def test_the_memory_of_a_controller_is_measured_in_a_process_of_its_own() -> None:
+def test_memory_is_measured_in_a_separate_process() -> None:
     command = [sys.executable, "-m", "bench.footprint", "300", "memory"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
 

@@ -1,4 +1,4 @@
-"""Each instant of an event counts for one stage."""
+"""Each moment of an event counts for exactly one stage."""
 
 import asyncio
 import time
@@ -57,7 +57,7 @@ def watched(work: Work) -> Stages:
     return stages
 
 
-def test_an_inner_stage_is_taken_from_the_outer_one(work: Work) -> None:
+def test_inner_stage_does_not_count_for_the_outer_one(work: Work) -> None:
     stages = watched(work)
 
     work.outer()
@@ -65,7 +65,7 @@ def test_an_inner_stage_is_taken_from_the_outer_one(work: Work) -> None:
     assert stages.ms == pytest.approx({"find": 7, "elect": 10})
 
 
-def test_what_runs_while_writes_are_waited_for_does_not_count_for_them(clock: Clock, work: Work) -> None:
+def test_running_stage_does_not_count_for_an_awaited_one(clock: Clock, work: Work) -> None:
     stages = watched(work)
 
     async def run() -> None:
@@ -83,7 +83,7 @@ def test_what_runs_while_writes_are_waited_for_does_not_count_for_them(clock: Cl
     assert stages.ms == pytest.approx({"commit": 1 + 1 + 5, "elect": 10})
 
 
-def test_what_was_before_a_reset_is_forgotten(clock: Clock, work: Work) -> None:
+def test_reset_discards_earlier_times(clock: Clock, work: Work) -> None:
     stages = watched(work)
     work.outer()
 

@@ -3,9 +3,8 @@
     with Cluster(tmp_path, zookeeper=server.connect("/test")) as cluster:
         Producer({"bootstrap.servers": cluster.bootstrap})
 
-A broker keeps its id, its ports and its log directory over any number of starts. It remembers the cluster id, too: use
-new folders with a new chroot, or it refuses to start.
-"""
+A broker keeps its id, its ports and its log directory across restarts. It also stores the cluster id: use new folders
+with a new chroot, otherwise it refuses to start."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -28,10 +27,10 @@ CONNECT_S: Final = 15.0
 
 
 class KafkaBroker:
-    """One broker. INTERNAL is for brokers and the controller, CLIENT for everybody else; both are on loopback.
+    """One broker. INTERNAL is for brokers and the controller, CLIENT for all other clients; both are on loopback.
 
     Attributes:
-        java_options: what its next start tells Java besides.
+        java_options: additional Java options of its next start.
     """
 
     def __init__(

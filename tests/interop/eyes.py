@@ -1,4 +1,4 @@
-"""Eyes of our own in ZooKeeper: what stands there, whoever wrote it."""
+"""Independent reader of the cluster's state in ZooKeeper."""
 
 import json
 from types import TracebackType
@@ -14,7 +14,7 @@ CONNECT_S: Final = 15.0
 
 
 class State(NamedTuple):
-    """What stands of one partition."""
+    """Stored state of one partition."""
 
     leader: int
     leader_epoch: int
@@ -23,7 +23,7 @@ class State(NamedTuple):
 
 
 class Eyes:
-    """One client, for looking only. What vanishes between two looks is absent, not an error.
+    """Read-only client. Nodes that are deleted between two reads are absent; this is not an error.
 
     Args:
         hosts: without a chroot, so that it need not exist.

@@ -1,7 +1,7 @@
-"""What a bad day has in store: servers that are killed, stopped, paused, cut off, and come back.
+"""Random faults: servers are killed, stopped, paused, partitioned, and restarted.
 
-A round is one to three faults at once, held for a while, and healed. At most one broker is away at a time, and none
-goes before the one before it is in sync again, so that there always is a replica that may lead.
+A round is one to three concurrent faults, held for a while, and healed. At most one broker is absent at a time, and no
+broker fails before the previous one is in sync again, so that an eligible leader always exists.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""Everything that was ever written in a ZooKeeper, in order, out of the server's own transaction log.
+"""All writes to a ZooKeeper server, in order, from its own transaction log.
 
-What stands in a node can be looked at; that something *never* stood there, or was never written by somebody, can only
-be told by who was present at every write. The server was, and it forces its log to disk before it answers.
+The current value of a node can be read. The statement that a value was *never* stored, or never written by some
+session, needs every write. The server's log contains them, and it is forced to disk before each response.
 
 Layout of a log file, all numbers big-endian: `ZKLG`, int32 version, int64 database; then for each transaction int64
 checksum, int32 length, that many bytes, and a `B`. A length of 0 is where the server goes on writing. The bytes are

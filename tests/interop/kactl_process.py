@@ -1,4 +1,4 @@
-"""kactl as a process of its own: `kactl controller` over a real ZooKeeper, killed and asked like any other server."""
+"""`kactl controller` as a child process over a real ZooKeeper."""
 
 import sys
 import time

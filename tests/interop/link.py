@@ -1,7 +1,7 @@
-"""A wire to a server on loopback that can be cut: nothing passes then, and neither side is told.
+"""Proxy to a server on loopback that can be cut: data is held back then, and neither side is notified.
 
-Where a whole server is paused, it depends on chance what it finds first when it goes on: the messages that have come
-in, or that it is late. Behind a wire that is cut it lives on, and sees its clients' silence for what it is.
+When a whole server is paused, it depends on chance what it processes first after it resumes: the messages that have
+arrived, or its expired timers. Behind a cut proxy it keeps running, and detects the silence of its clients in time.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What a broker tells its clients of the cluster, asked by a client that goes to this broker and no other."""
+"""Client that requests the cluster metadata of one particular broker."""
 
 import socket
 import struct

@@ -53,7 +53,7 @@ def test_zookeeper_takes_a_session_below_a_new_chroot(client: Callable[[str], Ka
     assert client("").get(f"{chroot}/seen")[0] == b"yes"
 
 
-def test_a_killed_zookeeper_comes_back_with_its_data_and_sessions(jars: str, tmp_path: Path) -> None:
+def test_a_killed_zookeeper_restarts_with_data_and_sessions(jars: str, tmp_path: Path) -> None:
     # On a busy machine its start may take the ten seconds that sessions last at the most with short ticks.
     with ZooKeeperServer(tmp_path, tick_ms=3000) as zookeeper:
         session = KazooClient(zookeeper.connect(), timeout=60)
@@ -75,7 +75,7 @@ def test_a_killed_zookeeper_comes_back_with_its_data_and_sessions(jars: str, tmp
             session.close()
 
 
-def test_a_zookeeper_that_cannot_start_is_quoted(jars: str, tmp_path: Path) -> None:
+def test_failed_start_of_zookeeper_quotes_its_output(jars: str, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file where the folder should be")
 
     with pytest.raises(HarnessError, match="ended at its start"):
@@ -117,9 +117,7 @@ def test_a_killed_broker_returns_once_its_old_registration_is_gone(
     assert "NodeExists" not in broker.log
 
 
-def test_an_id_that_somebody_else_has_is_refused(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_id_in_use_is_rejected(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.interop.brokers.REGISTRATION_MARGIN_S", 0.0)
     double = KafkaBroker(1, folder=tmp_path, zookeeper=cluster[1].zookeeper, session_timeout_ms=200)
 

@@ -1,6 +1,6 @@
-"""Real brokers on a bad day, and what their logs tell of it: as much as clients saw, and nothing that they did not.
+"""Forensics of real brokers' logs agrees with the observations of clients during an incident.
 
-Each story is told once and asked about by many tests; see `incident/` for what happens, and who takes note.
+Each incident runs once for many tests; `incident/` contains its faults and observers.
 """
 
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_partitions_were_unavailable_when_their_leaders_were_killed(facts: Facts
     assert {"payments-0", "payments-1", "audit-0"} < struck
 
 
-def test_records_were_lost_of_both_writers(facts: Facts) -> None:
+def test_both_writers_lost_records(facts: Facts) -> None:
     lost = {(each.acks, each.record.partition) for each in facts.lost}
     assert ("1", "audit-0") in lost  # nobody had copied them when the leader died
     assert {partition for acks, partition in lost if acks == "all"} == set(facts.unclean)
@@ -68,18 +68,18 @@ def test_records_were_lost_of_both_writers(facts: Facts) -> None:
 # -- what is told of it ------------------------------------------------------------------------------------------------
 
 
-def test_every_line_that_matters_is_understood(told: Answers, level: str) -> None:
+def test_every_relevant_line_is_understood(told: Answers, level: str) -> None:
     logs = [each for each in told.files if each["layout"]]
     assert {each["unparsed"] for each in logs} == {0}, [each["samples"] for each in logs]
     levels = {each for file in logs if file["kind"] == "state-change" for each in file["levels"]}
     assert ("TRACE" in levels) == (level == "TRACE")
 
 
-def test_every_outage_is_found_within_its_bounds_and_none_is_invented(facts: Facts, told: Answers) -> None:
+def test_outages_are_found_within_bounds_and_no_others(facts: Facts, told: Answers) -> None:
     assert agreement.outages(facts, told.rows("outages")) == []
 
 
-def test_every_lost_record_is_counted_and_no_other(facts: Facts, told: Answers) -> None:
+def test_exactly_the_lost_records_are_counted(facts: Facts, told: Answers) -> None:
     assert agreement.losses(facts, told.rows("losses")) == []
 
 
@@ -94,7 +94,7 @@ def test_unclean_elections_are_found_and_explained(facts: Facts, told: Answers) 
         assert [each["broker"] for each in row["isr_down"] if each["down_at"]] == [killed]
 
 
-def test_who_was_killed_is_named(facts: Facts, told: Answers) -> None:
+def test_killed_brokers_are_named(facts: Facts, told: Answers) -> None:
     detected = [row for row in told.rows("absences") if row["detected_at"]]  # the others are from before the logs
     away = sorted(detected, key=lambda row: row["detected_at"])
 
@@ -102,11 +102,11 @@ def test_who_was_killed_is_named(facts: Facts, told: Answers) -> None:
     assert [row["broker"] for row in away if row["planned"]] == [facts.kills[0].broker]
 
 
-def test_brokers_that_did_as_they_should_break_no_rule(told: Answers) -> None:
+def test_correct_brokers_violate_no_rule(told: Answers) -> None:
     assert told.rows("audit") == []
 
 
-def test_the_report_says_it(facts: Facts, told: Answers) -> None:
+def test_report_contains_the_incident(facts: Facts, told: Answers) -> None:
     for kill in facts.kills:
         assert f"broker {kill.broker}" in told.html
     assert "payments" in told.html

@@ -1,4 +1,4 @@
-"""Jars are fetched once, whole or not at all; where they cannot be had the tests say so. Maven is a script here."""
+"""Jars are fetched once, completely or not at all; missing ones are reported. Maven is replaced by a script."""
 
 import threading
 from pathlib import Path
@@ -62,7 +62,7 @@ def test_jars_are_fetched_once_and_keep_their_versions(tmp_path: Path, programs:
     assert runs(programs) == 1
 
 
-def test_another_pom_or_a_lost_jar_means_to_fetch_again(tmp_path: Path, programs: Path, pom: Path) -> None:
+def test_changed_pom_or_missing_jar_is_fetched_again(tmp_path: Path, programs: Path, pom: Path) -> None:
     install(programs, "mvn", MAVEN)
     folder = tmp_path / "jars"
     first = jars.fetch(pom, folder)
@@ -77,7 +77,7 @@ def test_another_pom_or_a_lost_jar_means_to_fetch_again(tmp_path: Path, programs
     assert runs(programs) == 3
 
 
-def test_callers_at_the_same_time_share_one_run(tmp_path: Path, programs: Path, pom: Path) -> None:
+def test_concurrent_callers_share_one_run(tmp_path: Path, programs: Path, pom: Path) -> None:
     install(programs, "mvn", MAVEN)
     found: list[list[Path]] = []
     callers = [threading.Thread(target=lambda: found.append(jars.fetch(pom, tmp_path / "jars"))) for _ in range(4)]
@@ -91,7 +91,7 @@ def test_callers_at_the_same_time_share_one_run(tmp_path: Path, programs: Path, 
     assert runs(programs) == 1
 
 
-def test_a_failed_run_is_reported_and_does_not_count(tmp_path: Path, programs: Path, pom: Path) -> None:
+def test_a_failed_run_is_reported_and_repeated(tmp_path: Path, programs: Path, pom: Path) -> None:
     install(programs, "mvn", BROKEN_MAVEN)
     with pytest.raises(jars.JarsUnavailable, match="no route to the repository"):
         jars.fetch(pom, tmp_path / "jars")
@@ -108,7 +108,7 @@ def test_an_old_java_is_named(programs: Path) -> None:
     assert jars.missing() == f"interop tests need Java 11 or later, and {programs}/java is version 8"
 
 
-def test_without_java_or_maven_one_line_says_so(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_or_maven_is_one_line(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "FOLDER", programs / "no-jars")
     monkeypatch.setenv("PATH", str(programs))
     without_java = jars.missing()
@@ -120,7 +120,7 @@ def test_without_java_or_maven_one_line_says_so(programs: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("required", "outcome"), [("", pytest.skip.Exception), ("1", pytest.fail.Exception)])
-def test_what_is_missing_skips_or_fails(
+def test_missing_programs_skip_or_fail_tests(
     programs: Path, monkeypatch: pytest.MonkeyPatch, required: str, outcome: type[BaseException]
 ) -> None:
     monkeypatch.setenv("PATH", str(programs))

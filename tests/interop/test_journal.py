@@ -1,4 +1,4 @@
-"""What was written in a real ZooKeeper, told by its own log."""
+"""Writes to a real ZooKeeper are read from its transaction log."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ def below(zookeeper: ZooKeeperServer, chroot: str) -> list[Written]:
     return [each for each in read(zookeeper.folder / "data") if each.path.startswith(f"{chroot}/")]
 
 
-def test_every_write_is_told_in_order_with_who_did_it(
+def test_writes_are_read_in_order_with_their_session(
     zookeeper: ZooKeeperServer, session: KazooClient, chroot: str
 ) -> None:
     path = f"{chroot}/node"
@@ -46,7 +46,7 @@ def test_every_write_is_told_in_order_with_who_did_it(
     assert [each.zxid for each in written] == sorted({each.zxid for each in written})
 
 
-def test_what_is_done_together_is_told_together_and_what_is_refused_is_not_told(
+def test_multis_are_read_as_a_unit_and_rejected_ones_not(
     zookeeper: ZooKeeperServer, session: KazooClient, chroot: str
 ) -> None:
     done = session.transaction()
@@ -64,7 +64,7 @@ def test_what_is_done_together_is_told_together_and_what_is_refused_is_not_told(
     assert written[0].zxid == written[1].zxid
 
 
-def test_the_end_of_a_session_is_told(zookeeper: ZooKeeperServer, chroot: str) -> None:
+def test_end_of_a_session_is_read(zookeeper: ZooKeeperServer, chroot: str) -> None:
     client = KazooClient(zookeeper.connect())
     client.start(timeout=15)
     ours = client.client_id[0]
@@ -75,7 +75,7 @@ def test_the_end_of_a_session_is_told(zookeeper: ZooKeeperServer, chroot: str) -
     assert [each.path for each in ends if each.session == ours] == [""]
 
 
-def test_what_is_no_log_is_not_read(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_another_file_is_rejected(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("data")
     (folder / "version-2").mkdir()
     (folder / "version-2" / "log.1").write_bytes(b"something else altogether")

@@ -1,4 +1,4 @@
-"""The wire that can be cut, with a server of the test behind it."""
+"""The proxy that can be cut, with a test server behind it."""
 
 import socket
 import threading
@@ -35,14 +35,14 @@ def answer(connection: socket.socket) -> None:
             connection.sendall(said)
 
 
-def test_what_is_said_passes_both_ways(echo: int) -> None:
+def test_data_passes_in_both_directions(echo: int) -> None:
     with Link(echo) as link, socket.create_connection(("127.0.0.1", link.port), 5) as client:
         client.sendall(b"hello")
 
         assert client.recv(5) == b"hello"
 
 
-def test_while_it_is_cut_nobody_hears_anything_and_afterwards_everything(echo: int) -> None:
+def test_data_is_held_while_cut_and_delivered_afterwards(echo: int) -> None:
     with Link(echo) as link, socket.create_connection(("127.0.0.1", link.port), 5) as client:
         client.sendall(b"before")
         assert client.recv(6) == b"before"
@@ -61,7 +61,7 @@ def test_while_it_is_cut_nobody_hears_anything_and_afterwards_everything(echo: i
             assert (client.recv(6), late.recv(4)) == (b"during", b"late")
 
 
-def test_an_end_on_one_side_is_an_end_on_the_other(echo: int) -> None:
+def test_closing_one_side_closes_the_other(echo: int) -> None:
     with Link(echo) as link:
         client = socket.create_connection(("127.0.0.1", link.port), 5)
         with client:
@@ -72,6 +72,6 @@ def test_an_end_on_one_side_is_an_end_on_the_other(echo: int) -> None:
             assert client.recv(1) == b""
 
 
-def test_a_server_that_is_not_there_ends_the_connection() -> None:
+def test_missing_server_closes_the_connection() -> None:
     with Link(free_port()) as link, socket.create_connection(("127.0.0.1", link.port), 5) as client:
         assert client.recv(1) == b""

@@ -1,4 +1,4 @@
-"""No child outlives the tests, whichever way they end, and none dies before its time."""
+"""Child processes end with the tests, however these end, and not before."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ def gone(pid: int, timeout: float = 10.0) -> bool:
     return False
 
 
-def test_a_line_is_found_whether_written_before_or_after(tmp_path: Path) -> None:
+def test_a_line_is_found_if_written_before_or_after(tmp_path: Path) -> None:
     with sh("echo port 17; read forever", tmp_path / "out") as process:
         process.wait_for_line("port", timeout=10)
 
@@ -45,7 +45,7 @@ def test_lines_of_an_earlier_run_do_not_count(tmp_path: Path) -> None:
         process.wait_for_line("ready", timeout=0.2)
 
 
-def test_a_process_that_ends_too_early_is_quoted(tmp_path: Path) -> None:
+def test_early_end_of_a_process_quotes_its_output(tmp_path: Path) -> None:
     process = sh("echo no disk; exit 3", tmp_path / "out")
 
     with pytest.raises(HarnessError, match=r"ended with 3 before it wrote 'ready'(.|\n)*no disk"):
@@ -66,7 +66,7 @@ def test_child_of_a_parent_that_ignores_sigint_ends_by_it(tmp_path: Path) -> Non
         assert process.wait(10) == -signal.SIGINT
 
 
-def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_error_for_a_missing_program_has_its_name(tmp_path: Path) -> None:
     process = Process(["no-such-program"], output=tmp_path / "out")
 
     with pytest.raises(HarnessError, match="cannot run no-such-program"):
@@ -104,7 +104,7 @@ def test_a_paused_process_is_alive_and_can_be_stopped(tmp_path: Path) -> None:
     assert process.stop(timeout=10) == 7  # its own handler ran
 
 
-def test_a_child_outlives_the_thread_that_asked_for_it(tmp_path: Path) -> None:
+def test_a_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     started: list[Process] = []
 
     def start() -> None:

@@ -20,7 +20,7 @@ SEED = 7
 SECONDS = 25.0
 
 
-def test_nothing_is_lost_while_servers_come_and_go(jars: str, tmp_path: Path) -> None:
+def test_no_record_is_lost_while_servers_fail_and_return(jars: str, tmp_path: Path) -> None:
     said: list[str] = []
     with Bench(tmp_path, "3.9") as bench:
         wrong = soak(bench, seed=SEED, seconds=SECONDS, say=said.append)
@@ -61,7 +61,7 @@ class Led:
     def __exit__(self, *_: object) -> None: ...
 
 
-def test_a_leader_that_is_not_there_is_seen_and_so_is_a_watch_that_sees_nothing() -> None:
+def test_watch_detects_missing_leaders_and_its_own_failure() -> None:
     led = Led()
     running = {1, 2}
     with LeaderWatch(led, lambda: set(running)) as watch:  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ def test_a_leader_that_is_not_there_is_seen_and_so_is_a_watch_that_sees_nothing(
         ({"leader": 1, "isr": [1], "controller_epoch": 5}, {"leader": 1, "isr": [1], "controller_epoch": 4}, 1),
     ],
 )
-def test_who_was_not_in_sync_may_not_lead(before: dict[str, Any], after: dict[str, Any], wrong: int) -> None:
+def test_a_leader_outside_the_isr_is_detected(before: dict[str, Any], after: dict[str, Any], wrong: int) -> None:
     path = "/brokers/topics/orders/partitions/0/state"
     states = [{"leader_epoch": 0, "controller_epoch": 1} | state for state in (before, after)]
     journal = [

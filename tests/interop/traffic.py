@@ -1,4 +1,4 @@
-"""Ordinary clients at work: a producer and a group consumer that go on while the cluster is broken under them."""
+"""Ordinary clients: a producer and a group consumer that run while faults are injected into the cluster."""
 
 import threading
 from types import TracebackType

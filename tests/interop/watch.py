@@ -1,4 +1,4 @@
-"""Somebody who looks all the time who leads what, and whether that leader is there."""
+"""Continuous check of the leader of each partition and of the leader's process."""
 
 import threading
 import time
