@@ -1,1 +1,1 @@
-"""From lines to columns: layouts, formats, splits. Knows nothing of Spark."""
+"""Parser from log lines to columns: layouts, formats, splits. Independent of Spark."""

@@ -1,4 +1,4 @@
-"""Who speaks, by the brackets before a message: `[Broker id=2] ...`, `[Partition t-0 broker=1] ...`."""
+"""Broker id and role of the writer, from the prefix of a message: `[Broker id=2]`, `[Partition t-0 broker=1]`."""
 
 import re
 from typing import Final, NamedTuple

@@ -1,7 +1,7 @@
-"""Records made events.
+"""Parser from records to events.
 
-A message is told from others by its first word, then by one expression; what its groups held is kept as texts until
-there are thousands of one format, and then made columns at once.
+The format of a message is found by its first word, then by matching regular expressions. The texts of the groups are
+collected until there are thousands of one format, and are then converted to columns at once.
 """
 
 import collections

@@ -1,4 +1,4 @@
-"""One partition, all that is known of it, in order of time: lines of all logs, and what the jobs made of them.
+"""Timeline of one partition: the lines of all logs about it and the conclusions of the jobs, in order of time.
 
-`known.py` finds out what a name means; `entries.py` gathers; `describe.py` says each line in words.
+`known.py` resolves names; `entries.py` collects the entries; `describe.py` renders each line as a phrase.
 """

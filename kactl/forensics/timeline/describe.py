@@ -1,4 +1,4 @@
-"""An event in words, shorter than the line it stands for and the same for all versions of Kafka."""
+"""Descriptions of events, shorter than the log line and independent of Kafka's version."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -6,12 +6,12 @@ from typing import Any, Final
 from kactl.forensics.event_types import EventType, Role
 
 Row = Mapping[str, Any]
-# Of a line that nobody understood, or that is shown as it is.
+# Length limit of reasons and unparsed lines, in characters.
 _TEXT_MAX: Final = 300
 
 
 def who(row: Row) -> str:
-    """Who wrote the line."""
+    """Return the writer of the line."""
     if row["role"] == Role.CONTROLLER:
         speaker = row["controller"] if row["controller"] is not None else row["speaker"]
         epoch = "" if row["controller_epoch"] is None else f" epoch {row['controller_epoch']}"
@@ -20,7 +20,7 @@ def who(row: Row) -> str:
 
 
 def said(row: Row) -> str:
-    """What the line says of the partition."""
+    """Return the description of the line."""
     describe_type = _TOLD.get(row["type"])
     text = describe_type(row) if describe_type is not None else _plainly(row)
     reason = row["reason"]

@@ -1,14 +1,14 @@
-"""What would be offline if brokers or racks died, from any snapshot of a cluster.
+"""Failure simulation: partitions that go offline if brokers or racks fail, computed from a snapshot of a cluster.
 
     a file ──── snapshots/ ─┐                              ┌─▶ answer: outcomes, ranked and explained
     the tables of an ingest ┴▶ partitions ─▶ classes ─▶ sums    ▲
                                     failure_model.py ────┴───────┴ sweeps.py, words.py
 
-Partitions that would share every fate are one class; what a death changes is a sum over classes, so it does not matter
-whether they are summed up here or by Spark in many tasks. The election is Kafka's: the first live in-sync replica in
-assignment order; where it is allowed and nobody in sync is alive, the first live one.
+Partitions that behave equally in every failure form a class. The effect of a failure is a sum over classes, which is
+computed in this process or by Spark in many tasks. The election is Kafka's: the first live in-sync replica in
+assignment order, or the first live replica if unclean election is allowed and no in-sync replica is alive.
 
-`advise` is what a report asks for: the worst single brokers, pairs and racks as the logs end.
+`advise` is the entry point for reports: the worst single brokers, pairs and racks at the end of the logs.
 """
 
 from .advice import advise

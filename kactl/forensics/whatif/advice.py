@@ -1,4 +1,4 @@
-"""What a report asks for: which brokers, pairs and racks the cluster can spare least, as the logs end."""
+"""Failure analysis for reports: the worst single brokers, pairs and racks at the end of the logs."""
 
 import datetime
 from collections.abc import Mapping
@@ -31,19 +31,19 @@ def advise(
     top: int = TOP,
     on_progress: ProgressCallback = no_progress,
 ) -> Answer:
-    """The worst single brokers and pairs, and the worst racks if they are known.
+    """Return the worst single brokers and pairs, and the worst racks if racks are known.
 
     Args:
         states, absences, deletions: tables of the jobs of these names.
-        source: what the answer calls them.
-        at: of what time; None for where the logs end, which is `end_us` if that is known.
+        source: name of the source in the answer.
+        at: time of the snapshot; None for the end of the logs, which is `end_us` if known.
         named: the table `timed`; see `of_logs`.
-        min_isr: min.insync.replicas; logs do not have it.
+        min_isr: min.insync.replicas, which logs do not contain.
         racks: the rack of each broker.
-        top: how many of each sweep are told of.
+        top: number of outcomes to explain per sweep.
 
     Raises:
-        BadSnapshot: of no partition both replicas and ISR are known; a report goes on without advice then.
+        BadSnapshot: there is no partition whose replicas and ISR are known. Reports continue without advice.
     """
     assumed = Assumptions(min_isr=min_isr, racks=racks or {})
     ready = of_logs(states, absences, deletions, source, assumed, at=at, end_us=end_us, named=named)

@@ -1,8 +1,8 @@
-"""Partitions that would share every fate, as columns.
+"""Classes of partitions that behave equally in every failure, as columns.
 
-A class has one column of numbers for each thing that decides what becomes of it. Its members are the replicas, those in
-sync first, then those that may lead without loss all the same (KRaft's eligible replicas), then the others; each group
-in assignment order. So the first live member is whom Kafka would elect, and where it stands says at what price.
+A class has one column per property that determines its behaviour. Its members are the replicas: those in sync first,
+then KRaft's eligible leader replicas, which may lead without loss, then the others; each group in assignment order.
+Kafka elects the first live member, and its position shows whether records are lost.
 """
 
 import dataclasses
@@ -26,17 +26,17 @@ _IN_SYNC, _ELIGIBLE, _OTHER, _FREE = range(4)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Classes:
-    """n classes of W members at the most.
+    """n classes of at most W members.
 
     Attributes:
-        members: int32[W, n], brokers by their position among all of them, in the order told above; FREE behind them.
+        members: int32[W, n], positions of brokers, in the order of the module docstring; FREE in unused slots.
         in_sync: int16[n], how many of the first members are in sync.
         eligible: int16[n], how many of the first may lead without loss.
-        electable: int16[n], how many of the first may lead at all: all, where unclean elections are allowed.
-        leader: int16[n], the slot of who leads; NO_SLOT for nobody.
+        electable: int16[n], how many of the first may be elected: all members if unclean election is allowed.
+        leader: int16[n], the slot of the leader; NO_SLOT for none.
         min_isr: int32[n].
-        partitions: float64[n], how many; a whole number, and a float only because sums of floats are quick.
-        weight: float64[n], what they add to their leader's load, together.
+        partitions: float64[n], number of partitions; floats because their sums are fast.
+        weight: float64[n], sum of what the partitions add to the load of their leader.
     """
 
     members: Ints
@@ -52,11 +52,11 @@ class Classes:
         return len(self.in_sync)
 
     def take(self, which: RowNumbers) -> "Classes":
-        """Some of them."""
+        """Return the classes at the given indices."""
         return Classes(*(getattr(self, each.name).take(which, axis=-1) for each in dataclasses.fields(Classes)))
 
     def merged(self) -> "Classes":
-        """The same with equal ones as one."""
+        """Return the classes with equal ones merged."""
         width = len(self.members)
         columns = [*self.members, self.in_sync, self.eligible, self.electable, self.leader, self.min_isr]
         names = [f"key{at}" for at in range(len(columns))]
@@ -113,7 +113,7 @@ def of_table(table: pa.Table, brokers: Sequence[int], away: Collection[int]) -> 
 
 
 def padded(column: Any) -> Ints:
-    """int32[W, n]: the lists of a column, each from slot 0 on, FREE behind them; W is 1 at least. Null is empty."""
+    """Return the lists of a column as int32[W, n], W >= 1: values from slot 0, then FREE. Null counts as empty."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(whole, pa.ChunkedArray):  # combining gives chunks where one array cannot hold all, or there are none
         whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], column.type)
@@ -127,7 +127,7 @@ def padded(column: Any) -> Ints:
 
 
 def _ordered(members: Ints, rank: Any) -> Ints:
-    """Members by rank, those of one rank as they stood."""
+    """Sort members by rank; the sort is stable."""
     if not (rank[1:] < rank[:-1]).any():
         return members
     return np.take_along_axis(members, rank.argsort(axis=0, kind="stable"), axis=0)

@@ -1,7 +1,7 @@
-"""What is to be summed up, and by whom: here, or by Spark in as many tasks as it likes.
+"""Plans of scenarios, and their evaluation over classes.
 
-A plan says for which deaths; `evaluate` makes its sums of some classes. Sums of all classes are the sums of the parts,
-so a part can be anything: all classes at once, or those of one task.
+A plan lists the failures to simulate; `evaluate` computes its sums over some classes. Sums are additive, so the classes
+can be evaluated all at once in this process, or in parts by Spark tasks.
 """
 
 import dataclasses
@@ -16,21 +16,21 @@ BrokerPositions = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Simultaneous:
-    """Each of these sets by itself; sums are [sets, ...]."""
+    """Failure of each set separately; sums are [sets, ...]."""
 
     sets: tuple[BrokerPositions, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OneMore:
-    """Each of these sets, and any one broker more; sums are [sets, B, ...]."""
+    """Failure of each set together with every other broker; sums are [sets, B, ...]."""
 
     firsts: tuple[BrokerPositions, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InSequence:
-    """These, one after the other, each back before the next; sums are [steps + 1, ...], see `FailureModel.roll`."""
+    """Rolling restart: each set is back before the next fails; sums are [steps + 1, ...], see `FailureModel.roll`."""
 
     steps: tuple[BrokerPositions, ...]
 
@@ -39,7 +39,7 @@ Plan = Simultaneous | OneMore | InSequence
 
 
 def evaluate(model: FailureModel, plan: Plan) -> Sums:
-    """The sums of a plan over some classes."""
+    """Return the sums of a plan over the classes of a model."""
     match plan:
         case Simultaneous():
             return stacked([model.after(who) for who in plan.sets])
@@ -50,17 +50,17 @@ def evaluate(model: FailureModel, plan: Plan) -> Sums:
 
 
 def packed(sums: Sums) -> tuple[bytes, bytes]:
-    """Sums as they travel from a task; `unpacked` needs to know the number of brokers only."""
+    """Serialise sums for the transfer from a task; `unpacked` needs only the number of brokers."""
     return sums.counts.tobytes(), sums.load.tobytes()
 
 
 def unpacked(counts: bytes, load: bytes, brokers: int) -> Sums:
-    """The same again, with all scenarios in one row: [n, 6] and [n, B]."""
+    """Deserialise sums, with all scenarios along one axis: [n, 6] and [n, B]."""
     return Sums(np.frombuffer(counts).reshape(-1, len(COUNTS)), np.frombuffer(load).reshape(-1, brokers))
 
 
 def shaped(sums: Sums, plan: Plan) -> Sums:
-    """Sums of all scenarios in one row, as the plan has them."""
+    """Reshape sums with all scenarios along one axis to the shape of the plan."""
     if not isinstance(plan, OneMore):
         return sums
     shape = (len(plan.firsts), -1)

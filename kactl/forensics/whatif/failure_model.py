@@ -1,14 +1,14 @@
-"""What deaths do to classes: who leads afterwards, and what that is worth.
+"""Failure model: leaders, ISRs and load of partition classes after broker failures.
 
-    classes ─some die─▶ a moment ─one more dies─▶ sums for every broker that could be the one
-                            └─all come back, leaders stay─▶ the next moment of a rolling restart
+    classes ─brokers fail─▶ failure state ─one more fails─▶ sums for every broker that could be the one
+                                └─all restart, leaders stay─▶ the next step of a rolling restart
 
-Everything that is counted is a sum over classes, so the outcome of two deaths needs no look at all of them. Where a has
-died, b changes nothing more than it would have anyway but in the classes that have a among their members:
+Every count is a sum over classes, so the outcome of two failures does not need a pass over all classes. After a failure
+of a, a failure of b differs from a failure of b alone only in the classes that have a among their members:
 
-    after(a, b) = after(nobody, b) - of_classes_with_a(nobody, b) + of_classes_with_a(a, b)
+    after(a, b) = after(none, b) - of_classes_with_a(none, b) + of_classes_with_a(a, b)
 
-and that for every b at once. For the same reason it does not matter where sums are made: see `engine.py`.
+This is computed for all b at once. Since sums are additive, any process can compute a part of them; see `engine.py`.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from kactl.state.rows import Bools, RowNumbers
 
 from .classes import FREE, NO_SLOT, Classes, Floats, Slots
 
-# What is counted of a moment, in partitions; see `sweep.Outcome`.
+# Counts of a failure state, in partitions; see `sweep.Outcome`.
 COUNTS: Final = ("offline", "recoverable", "lossy", "under_min", "lone", "moved")
 OFFLINE, RECOVERABLE, LOSSY, UNDER_MIN, LONE, MOVED = range(len(COUNTS))
 
@@ -33,7 +33,7 @@ class Sums:
 
     Attributes:
         counts: float64[..., 6], as in `COUNTS`.
-        load: float64[..., B], what each broker leads.
+        load: float64[..., B], the weight that each broker leads.
     """
 
     counts: Floats
@@ -48,11 +48,11 @@ class Sums:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FailureState:
-    """Classes once some brokers have died and the controller has done what it can.
+    """Classes after broker failures and the elections that follow.
 
     Attributes:
-        alive: bool[W, n], the members that are.
-        leader: int16[n], the slot of who leads; NO_SLOT where nobody does.
+        alive: bool[W, n], whether each member is alive.
+        leader: int16[n], the slot of the leader; NO_SLOT for none.
     """
 
     classes: Classes
@@ -64,11 +64,11 @@ class FailureState:
 
 
 def fail(before: FailureState, who: Collection[int], brokers: int) -> FailureState:
-    """Some die at once: a leader that lives stays; else the first live member leads that may."""
+    """Fail brokers at once. A live leader stays; otherwise the first live electable member becomes the leader."""
     dead = np.zeros(brokers + 1, np.bool_)
     dead[list(who)] = True
     classes = before.classes
-    alive = before.alive & ~dead[classes.members]  # FREE falls on the last entry, which is nobody's
+    alive = before.alive & ~dead[classes.members]  # FREE selects the last entry, which belongs to no broker
     stays = np.zeros(len(classes), np.bool_)
     for slot, here in enumerate(alive):
         stays |= here & (before.leader == slot)
@@ -76,7 +76,7 @@ def fail(before: FailureState, who: Collection[int], brokers: int) -> FailureSta
 
 
 def _first_two(alive: Bools, electable: Slots) -> tuple[Slots, Slots]:
-    """The slots of the first and the second live member that may lead; NO_SLOT where there is none."""
+    """Return the slots of the first and second live electable member; NO_SLOT for none."""
     first = second = np.full(len(electable), NO_SLOT, np.int16)
     for slot in range(len(alive) - 1, -1, -1):
         here = alive[slot] & (slot < electable)
@@ -87,7 +87,7 @@ def _first_two(alive: Bools, electable: Slots) -> tuple[Slots, Slots]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Living:
-    """int16[n] each: how many live members are in sync, may lead without loss, and are there at all."""
+    """Numbers of live members, int16[n] each: in sync, able to lead without loss, and in total."""
 
     in_sync: Slots
     eligible: Slots
@@ -103,14 +103,14 @@ class _Living:
         )
 
     def without(self, slot: int, classes: Classes) -> "_Living":
-        """The same where the member in a slot, who lived, does no more."""
+        """Return the numbers after the failure of the live member in a slot."""
         return _Living(self.in_sync - (slot < classes.in_sync), self.eligible - (slot < classes.eligible), self.all - 1)
 
 
 def _found(classes: Classes, living: _Living, leader: Slots, origin: Slots) -> tuple[Bools, ...]:
-    """bool[n] for each of `COUNTS`. `origin`: who led before anybody died."""
+    """Return bool[n] for each of `COUNTS`. `origin` is the leader before the failures."""
     led = leader != NO_SLOT
-    in_sync = np.maximum(living.in_sync, led)  # whoever leads is in sync with itself
+    in_sync = np.maximum(living.in_sync, led)  # a leader is always in its own ISR
     return (
         ~led,
         ~led & (origin != NO_SLOT) & (living.all > 0),
@@ -122,7 +122,7 @@ def _found(classes: Classes, living: _Living, leader: Slots, origin: Slots) -> t
 
 
 def totals(now: FailureState, origin: Slots, brokers: int) -> Sums:
-    """Of one moment."""
+    """Return the sums of one failure state."""
     classes = now.classes
     counts = [classes.partitions @ each for each in _found(classes, _Living.of(now), now.leader, origin)]
     load: Any = np.bincount(_led_by(now, brokers), classes.weight, brokers + 1)
@@ -130,7 +130,7 @@ def totals(now: FailureState, origin: Slots, brokers: int) -> Sums:
 
 
 def _led_by(now: FailureState, brokers: int) -> RowNumbers:
-    """The position of each class's leader; one behind the last broker for none."""
+    """Return the position of each class's leader; `brokers` for none."""
     found = np.full(len(now.leader), brokers, np.intp)
     for slot, line in enumerate(now.classes.members):
         np.copyto(found, line, where=now.leader == slot, casting="safe")
@@ -138,7 +138,7 @@ def _led_by(now: FailureState, brokers: int) -> RowNumbers:
 
 
 def each_failure(now: FailureState, origin: Slots, brokers: int) -> Sums:
-    """What one more death would change: row b is the difference that b's death makes; [B, 6] and [B, B]."""
+    """Return the changes by one more failure, [B, 6] and [B, B]: row b is the difference by the failure of b."""
     classes, living = now.classes, _Living.of(now)
     before = _found(classes, living, now.leader, origin)
     first, second = _first_two(now.alive, classes.electable)
@@ -157,7 +157,7 @@ def each_failure(now: FailureState, origin: Slots, brokers: int) -> Sums:
 
 
 def _handed_over(classes: Classes, slot: int, rows: RowNumbers, leader: Slots, brokers: int) -> Floats:
-    """float64[B, B]: what each loses that leads in this slot, and who gets it."""
+    """Return float64[B, B]: the load that each leader in this slot loses, and the load that the next leaders get."""
     loser, heir, weight = classes.members[slot][rows], leader[rows], classes.weight[rows]
     lost = np.diag(np.bincount(loser, weight, brokers))
     has = heir != NO_SLOT
@@ -169,11 +169,11 @@ def _handed_over(classes: Classes, slot: int, rows: RowNumbers, leader: Slots, b
 
 
 class FailureModel:
-    """Classes as they are now, and what any deaths would make of them.
+    """The classes of a cluster and the effects of any failures on them.
 
     Args:
-        away: positions of the brokers that are away already.
-        brokers: how many there are.
+        away: positions of the brokers that have already failed.
+        brokers: number of brokers.
     """
 
     def __init__(self, classes: Classes, away: Collection[int], brokers: int) -> None:
@@ -182,7 +182,7 @@ class FailureModel:
 
     @functools.cached_property
     def totals(self) -> Sums:
-        """If nobody dies; [6] and [B]."""
+        """The sums without further failures; [6] and [B]."""
         return totals(self.now, self.now.leader, self.brokers)
 
     @functools.cached_property
@@ -190,11 +190,14 @@ class FailureModel:
         return each_failure(self.now, self.now.leader, self.brokers)
 
     def after(self, who: Sequence[int]) -> Sums:
-        """If these die at once; [6] and [B]."""
+        """Return the sums after these brokers fail at once; [6] and [B]."""
         return totals(fail(self.now, who, self.brokers), self.now.leader, self.brokers)
 
     def each_after(self, who: Sequence[int]) -> Sums:
-        """If these die, and one more: [B, 6] and [B, B], by who that is; if it is one of them, or away: these alone."""
+        """Return the sums after these brokers and one more fail: [B, 6] and [B, B], by the position of the other one.
+
+        If the other one is among these brokers or away, its row is that of these brokers alone.
+        """
         rows = self._with(who)
         part, origin = self.now.take(rows), self.now.leader[rows]
         then = fail(part, who, self.brokers)
@@ -203,10 +206,11 @@ class FailureModel:
         return Sums(alone.counts + more.counts, alone.load + more.load)
 
     def roll(self, steps: Iterable[Sequence[int]]) -> Sums:
-        """If these die and come back, one step after the other: [S, 6] and [S, B], when each step's are away.
+        """Return the sums of a rolling restart of S steps, while each step's brokers are down: [S + 1, 6], [S + 1, B].
 
-        `moved` of a step is what has another leader than in the step before. Where nobody led, the first one leads
-        again that is back. One row more stands at the end: all are back; its `moved` is that of all steps together.
+        `moved` of a step counts the partitions whose leader differs from the step before. A partition without a leader
+        gets the first electable one that is back. The last row is the state after the restart, when all brokers are
+        back; its `moved` is the sum over all steps.
         """
         leader = self.now.leader.copy()
         up, found, moved = self.totals, [], 0.0
@@ -217,7 +221,7 @@ class FailureModel:
             then = fail(part, step, self.brokers)
             rest = up - totals(part, origin, self.brokers)
             found.append(rest + totals(then, origin, self.brokers))
-            # A class cannot say that an unclean leader's ISR is another one now: the first in sync is taken to lead.
+            # Classes do not represent the new ISR of an unclean leader: the first in-sync member is assumed to lead.
             stays = (then.leader != NO_SLOT) & (then.leader < part.classes.eligible)
             back = np.where(stays, then.leader, _first_two(part.alive, part.classes.electable)[0])
             leader[rows] = back
@@ -231,7 +235,7 @@ class FailureModel:
         return stacked(found)
 
     def losing_safe_leaders(self, who: Sequence[int]) -> RowNumbers:
-        """The classes of which some member lives that leads without loss, and none does once these are dead."""
+        """Return the classes that lose their last live member able to lead without loss if these brokers fail."""
         rows = self._with(who)
         part = self.now.take(rows)
         then = fail(part, who, self.brokers)
@@ -239,7 +243,7 @@ class FailureModel:
         return rows[bereft]
 
     def _with(self, who: Sequence[int]) -> RowNumbers:
-        """The classes that have one of these among their members."""
+        """Return the classes that have one of these brokers among their members."""
         rows, begins = self._index
         parts = [rows[begins[each] : begins[each + 1]] for each in who]
         if len(parts) == 1:
@@ -248,7 +252,7 @@ class FailureModel:
 
     @functools.cached_property
     def _index(self) -> tuple[RowNumbers, RowNumbers]:
-        """The classes of each broker, one broker behind the other, and where each one's begin."""
+        """The classes of all brokers, grouped by broker, and the index at which each broker's group begins."""
         members = self.now.classes.members
         flat = members.ravel()
         narrow = flat.astype(np.int16) if self.brokers <= np.iinfo(np.int16).max else flat  # sorted in no time
@@ -258,5 +262,5 @@ class FailureModel:
 
 
 def stacked(parts: Sequence[Sums]) -> Sums:
-    """One scenario after the other."""
+    """Stack the sums of scenarios along a new first axis."""
     return Sums(np.stack([each.counts for each in parts]), np.stack([each.load for each in parts]))

@@ -1,4 +1,4 @@
-"""Sums over a snapshot that fits into this process, without Spark."""
+"""Engine for a snapshot that fits into this process, without Spark."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ WHERE = "here"
 
 
 class TopicLosses:
-    """The topics whose partitions lose their last in-sync replica: how many topics, and those that lose most."""
+    """Topics whose partitions lose their last in-sync replica: their number, and those with most such partitions."""
 
     def __init__(self, topics: int = 0, worst: Sequence[TopicShare] = ()) -> None:
         self.topics = topics
@@ -25,11 +25,10 @@ class TopicLosses:
 
 
 class LocalEngine:
-    """A snapshot of which every partition is known to this process.
+    """Engine over a snapshot in memory.
 
     Args:
-        table: with the columns of `partitions.SCHEMA`, all of which are known but for `elr`, `min_isr`, `unclean` and
-            `weight`.
+        table: the columns of `partitions.SCHEMA`; only `elr`, `min_isr`, `unclean` and `weight` may be null.
     """
 
     where = WHERE
@@ -50,14 +49,14 @@ class LocalEngine:
         return len(self._names)
 
     def sums(self, plan: Plan) -> Sums:
-        """What a plan comes to; shapes as in `engine.Plan`."""
+        """Return the sums of a plan, with the shapes of `engine.Plan`."""
         return evaluate(self._model, plan)
 
     def close(self) -> None:
-        """Nothing has to be let go."""
+        """Do nothing; there are no resources to release."""
 
     def lost(self, sets: Sequence[BrokerPositions]) -> list[TopicLosses]:
-        """For each set of brokers, the topics that lose a last replica without which nobody leads without loss."""
+        """Return for each set of brokers the topics with partitions that no live replica can lead without loss."""
         return [self._lost(who) for who in sets]
 
     def _lost(self, who: BrokerPositions) -> TopicLosses:
@@ -69,7 +68,7 @@ class LocalEngine:
 
 
 def filled(table: pa.Table, assumed: Assumptions) -> pa.Table:
-    """Partitions as the table of classes that each of them is: what is not known of a topic is taken as assumed."""
+    """Return one class per partition, in the columns of `partitions.GROUPED`; unknown topic settings are as assumed."""
     topics = table["topic"].combine_chunks().dictionary_encode()
     facts = [assumed.topics.get(name) for name in topics.dictionary.to_pylist()]
     told = {
@@ -87,7 +86,7 @@ def filled(table: pa.Table, assumed: Assumptions) -> pa.Table:
 
 
 def broker_usage(table: pa.Table) -> list[BrokerUsage]:
-    """What each broker that is named anywhere has in a snapshot."""
+    """Return the replicas and leaderships of every broker that the snapshot names."""
     leads = _counted(table["leader"].filter(pc.greater_equal(table["leader"], 0)))
     assigned = _counted(pc.list_flatten(table["replicas"]))
     led = table.filter(pc.greater_equal(table["leader"], 0))

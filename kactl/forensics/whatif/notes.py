@@ -1,4 +1,4 @@
-"""What to know before one relies on an answer."""
+"""Notes about the limits of an answer: unknown partitions, assumptions, brokers without a rack."""
 
 from . import words
 from .prepared_snapshot import PreparedSnapshot
@@ -6,7 +6,7 @@ from .sweep import Now
 
 
 def notes(snapshot: PreparedSnapshot, now: Now) -> tuple[str, ...]:
-    """In sentences; none if there is nothing to beware of."""
+    """Return the notes as sentences; empty if the answer has no limits."""
     said = (*snapshot.notes, _unknown(now), _stuck(now), _unsure(snapshot), _defaulted(snapshot, now), _loose(now))
     return tuple(filter(None, said))
 

@@ -1,4 +1,4 @@
-"""A snapshot, made ready to be asked: its partitions, its brokers, and what is not known of it."""
+"""Prepared snapshot: an engine over the partitions of a cluster, its brokers, and the number of unknown partitions."""
 
 import dataclasses
 import datetime
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class Engine(Protocol):
-    """What sums up: `LocalEngine` or `SparkEngine`.
+    """Interface of `LocalEngine` and `SparkEngine`.
 
     Attributes:
-        where: where sums are made: here, or by Spark.
-        classes, topics: how many there are.
-        stuck: partitions without a leader although somebody seems to be alive who could lead.
+        where: where sums are computed: "here" or "Spark".
+        classes, topics: numbers of them.
+        stuck: partitions without a leader although an eligible replica seems to be alive.
     """
 
     topology: Topology
@@ -52,14 +52,14 @@ class Engine(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PreparedSnapshot:
-    """A snapshot that can be asked.
+    """A snapshot with its engine.
 
     Attributes:
-        partitions: those that are looked at.
-        unknown: those that are not: their leader, replicas or ISR are not known.
-        at_us: of what time it is; None if it does not say.
-        defaulted: partitions of which min.insync.replicas is assumed.
-        notes: what to know of the snapshot.
+        partitions: partitions that are analysed.
+        unknown: partitions that are not analysed because their leader, replicas or ISR are not known.
+        at_us: time of the snapshot; None if it is not known.
+        defaulted: partitions whose min.insync.replicas is assumed.
+        notes: limits of the snapshot.
     """
 
     engine: Engine
@@ -73,10 +73,10 @@ class PreparedSnapshot:
 
 
 def of_table(table: pa.Table, source: str, assumed: Assumptions, notes: tuple[str, ...] = ()) -> PreparedSnapshot:
-    """From partitions in this process.
+    """Prepare a snapshot from partitions in memory.
 
     Raises:
-        BadSnapshot: there is none of which enough is known.
+        BadSnapshot: there is no partition with known leader, replicas and ISR.
     """
     useful = pc.and_(pc.greater(pc.list_value_length(table["replicas"]), 0), table["isr"].is_valid())
     useful = pc.and_(useful, table["leader"].is_valid())
@@ -108,15 +108,15 @@ def of_frame(
     keeps: "Sequence[DataFrame]" = (),
     only_named: int = 0,
 ) -> PreparedSnapshot:
-    """From partitions that Spark has. They are read several times: keep them.
+    """Prepare a snapshot from partitions in Spark. They are read several times and should be persisted.
 
     Args:
-        away: who is away, as the logs say; `back`: those of them that came back since.
-        only_named: partitions of which nothing but the name is known; they are not in `partitions`.
-        keeps: what Spark keeps for it, and may let go when the engine is closed.
+        away: brokers that are down according to the logs; `back`: those of them that have returned since.
+        only_named: number of partitions of which only the name is known; they are not in `partitions`.
+        keeps: persisted DataFrames to release when the engine is closed.
 
     Raises:
-        BadSnapshot: there is no partition of which enough is known.
+        BadSnapshot: there is no partition with known leader, replicas and ISR.
     """
     from pyspark.sql import functions as f
 
@@ -156,14 +156,14 @@ def of_logs(
     named: "DataFrame | None" = None,
     classes_here: int = CLASSES_HERE,
 ) -> PreparedSnapshot:
-    """From the tables of an ingest.
+    """Prepare a snapshot from the tables of an ingest.
 
     Args:
-        at: of what time; None for where the logs end, which is `end_us` if that is known.
-        named: the table `timed`; partitions that only its lines name count as unknown.
+        at: time of the snapshot; None for the end of the logs, which is `end_us` if known.
+        named: the table `timed`; partitions that are named only in its lines count as unknown.
 
     Raises:
-        BadSnapshot: nothing is known of any partition at that time.
+        BadSnapshot: there is no partition with known leader, replicas and ISR at that time.
     """
     found = logs.partitions(states, deletions, at).persist()
     gone = logs.away(absences, at)

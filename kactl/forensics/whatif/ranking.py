@@ -1,4 +1,4 @@
-"""Outcomes of many scenarios as columns, and which are the worst."""
+"""Ranking of scenarios by their outcomes, which are stored as columns."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from .failure_model import LONE, LOSSY, OFFLINE, UNDER_MIN, Sums
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ranking:
-    """n scenarios, by number: what was counted, and who leads most.
+    """Outcomes of n numbered scenarios: counts, and the broker that leads most.
 
     Attributes:
         counts: float64[n, 6], see `failure_model.COUNTS`.
@@ -26,13 +26,13 @@ class Ranking:
 
     @staticmethod
     def of(sums: Sums) -> "Ranking":
-        """Of sums with the scenarios along the first axis."""
+        """Build a ranking from sums whose first axis is the scenario."""
         busiest = sums.load.argmax(axis=1) if sums.load.size else np.zeros(len(sums.load), np.intp)
         return Ranking(sums.counts, busiest, sums.load[np.arange(len(busiest)), busiest])
 
     @staticmethod
     def joined(parts: "Sequence[Ranking]") -> "Ranking":
-        """One after the other."""
+        """Concatenate rankings."""
         names = (each.name for each in dataclasses.fields(Ranking))
         return Ranking(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
@@ -40,16 +40,16 @@ class Ranking:
         return len(self.counts)
 
     def worst(self, top: int) -> list[int]:
-        """The numbers of the worst, the worst first; of equals, the first.
+        """Return the numbers of the worst scenarios, the worst first; of equal ones, the first.
 
-        Worst is what takes most partitions offline; of those that are alike in that, what loses records of most, leaves
-        most under min.insync.replicas, leaves most one failure from loss, and puts most on one leader.
+        Scenarios are compared by the number of partitions offline, then by partitions that lose records, partitions
+        under min.insync.replicas, partitions one failure from loss, and the load of the busiest leader.
         """
         counted = (-self.counts[:, at] for at in (LONE, UNDER_MIN, LOSSY, OFFLINE))
         order = np.lexsort((-np.round(self.leads, 6), *counted))
         return [int(at) for at in order[:top]]
 
     def harmless(self, before: Floats) -> Bools:
-        """bool[n]: no more partitions are offline than before, and none loses records."""
+        """Return bool[n]: whether no more partitions are offline than before and none loses records."""
         calm: Bools = (self.counts[:, OFFLINE] <= before[OFFLINE]) & (self.counts[:, LOSSY] == 0)
         return calm

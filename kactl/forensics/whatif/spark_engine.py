@@ -1,9 +1,9 @@
-"""Sums over a snapshot that Spark holds: classes are made there, and come here if they are few enough.
+"""Engine for a snapshot in Spark: Spark computes the classes and returns them to this process if they are few.
 
-    partitions ─group by signature─▶ classes ─┬─ few ─▶ here: all sums in this process
-                                              └─ many ─▶ each task sums its own up, Spark adds what they found
+    partitions ─group by signature─▶ classes ─┬─ few ─▶ sums are computed in this process
+                                              └─ many ─▶ each task computes its sums, Spark adds them
 
-Either way no more comes to this process than classes, sums, and the names of topics that are shown.
+In both cases this process receives only classes, sums, and the names of the topics that are shown.
 """
 
 import dataclasses
@@ -33,11 +33,11 @@ _SUMS: Final = pa.schema([pa.field("counts", pa.binary()), pa.field("load", pa.b
 
 
 class SparkEngine:
-    """A snapshot as a DataFrame with the columns of `partitions.SCHEMA`, which are filled as far as known.
+    """Engine over a DataFrame with the columns of `partitions.SCHEMA`; unknown values are null.
 
     Args:
-        classes_here: with more classes than that, sums are made by Spark.
-        keeps: what Spark keeps for it, to be let go with it.
+        classes_here: if there are more classes than this, Spark computes the sums.
+        keeps: persisted DataFrames to release with the engine.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class SparkEngine:
         return self._partitions.select("topic").distinct().count()
 
     def close(self) -> None:
-        """Let go of what Spark keeps."""
+        """Release the persisted DataFrames."""
         for each in self._keeps:
             each.unpersist()
 
     def sums(self, plan: Plan) -> Sums:
-        """What a plan comes to; shapes as in `engine.Plan`."""
+        """Return the sums of a plan, with the shapes of `engine.Plan`."""
         if self._model is not None:
             return evaluate(self._model, plan)
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -134,7 +134,7 @@ class SparkEngine:
 
 
 def filled(partitions: "DataFrame", assumed: Assumptions) -> "DataFrame":
-    """Partitions, with what is not known of a topic as it is assumed."""
+    """Return the partitions with unknown topic settings as assumed."""
     from pyspark.sql import functions as f
 
     rows = [{"topic": name, **dataclasses.asdict(facts)} for name, facts in assumed.topics.items()]
@@ -156,9 +156,9 @@ def filled(partitions: "DataFrame", assumed: Assumptions) -> "DataFrame":
 
 
 def grouped(partitions: "DataFrame") -> "DataFrame":
-    """Classes: partitions that agree in everything that decides their fate; the columns of `partitions.GROUPED`.
+    """Group partitions into classes; returns the columns of `partitions.GROUPED`.
 
-    ISRs come in any order, and mean the same in each.
+    An ISR is a set, so its order is ignored.
     """
     from pyspark.sql import functions as f
 
@@ -169,7 +169,7 @@ def grouped(partitions: "DataFrame") -> "DataFrame":
 
 
 def broker_usage(partitions: "DataFrame") -> list[BrokerUsage]:
-    """What each broker that is named anywhere has in a snapshot; one row for each comes here."""
+    """Return the replicas and leaderships of every broker that the snapshot names. Collects one row per broker."""
     from pyspark.sql import functions as f
 
     led = f.col("leader") >= 0
@@ -208,7 +208,7 @@ def _ids(brokers: Iterable[int]) -> "Value":
 
 
 def _summing(topology: Topology, plan: Plan) -> Any:
-    """What runs on the workers: classes in, their sums out, in one row."""
+    """Return the function for workers that maps classes to one row with their sums."""
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         classes, _ = of_table(_table(batches), topology.brokers, topology.away)

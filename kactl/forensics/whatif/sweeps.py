@@ -1,4 +1,4 @@
-"""What was asked, looked at scenario by scenario, ranked, and the worst of it explained."""
+"""Sweeps over failure scenarios: evaluate them, rank the outcomes, and explain the worst."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ def answer(
     top: int = TOP,
     on_progress: ProgressCallback = no_progress,
 ) -> Answer:
-    """Everything that was asked of a snapshot.
+    """Evaluate single scenarios and sweeps over a snapshot.
 
     Args:
         kills: scenarios by themselves.
@@ -63,7 +63,7 @@ def answer(
 
 
 class _Analysis:
-    """One snapshot being asked."""
+    """Analysis of one snapshot."""
 
     def __init__(self, snapshot: PreparedSnapshot, top: int, on_progress: ProgressCallback) -> None:
         self._snapshot = snapshot

@@ -1,4 +1,4 @@
-"""The brokers of a snapshot: which there are, who is alive, and in which rack each stands."""
+"""Topology of a snapshot: its brokers, which of them are alive, and their racks."""
 
 import dataclasses
 import difflib
@@ -13,16 +13,16 @@ from .partitions import Assumptions
 from .sweep import Scenario
 
 _RACK = "rack="
-# So many names are shown to somebody who named one that there is not.
+# Number of existing names that an error for an unknown name lists.
 _NAMED = 20
 
 
 class UnknownBroker(BadRequest):
-    """A broker that the snapshot does not know."""
+    """The broker is not in the snapshot."""
 
 
 class UnknownRack(BadRequest):
-    """A rack that nobody named, or no racks at all."""
+    """The rack is not known, or no racks are known."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
