@@ -1,4 +1,4 @@
-"""A store over ZooKeeper, in the layout of Apache Kafka, so that real brokers can be the cluster."""
+"""Store over ZooKeeper in the layout of Apache Kafka, so that unmodified brokers can form the cluster."""
 
 from .store import ZooKeeperStore
 

@@ -1,4 +1,4 @@
-"""Requests that wait in the store until the controller takes them away, as Kafka's older tools leave them.
+"""Admin requests, stored by Kafka's older tools until the controller deletes them.
 
 Source: KafkaZkClient.createPartitionReassignment, setOrCreatePartitionReassignment, getPartitionReassignment,
 createPreferredReplicaElection, deletePreferredReplicaElection.
@@ -23,15 +23,15 @@ log = logger(__name__)
 
 Targets = Mapping[TopicPartition, tuple[int, ...]]
 
-# Each try fails only if somebody makes or deletes the node at that moment.
+# Each attempt fails only if another client creates or deletes the node at that moment.
 TRIES_MAX: Final = 10
 
-_Wanted = TypeVar("_Wanted")
+_Request = TypeVar("_Request")
 
 
 async def request_reassignment(client: Client, targets: Targets) -> None:
     """See `Store.request_reassignment`."""
-    await _leave(client, layout.REASSIGNMENT_REQUEST, admin_layout.encode_reassignment(targets), "reassignments")
+    await _create(client, layout.REASSIGNMENT_REQUEST, admin_layout.encode_reassignment(targets), "reassignments")
 
 
 async def reassignment(client: Client, watches: Watches | None) -> dict[TopicPartition, tuple[int, ...]] | None:
@@ -43,7 +43,7 @@ async def set_reassignment(client: Client, targets: Targets, fence: Fence) -> No
     """See `Store.set_reassignment_request`."""
     path = layout.REASSIGNMENT_REQUEST
     if not targets:
-        await _take_away(client, path, fence)
+        await _delete(client, path, fence)
         return
     data = _bounded(admin_layout.encode_reassignment(targets))
     for _ in range(TRIES_MAX):
@@ -52,14 +52,14 @@ async def set_reassignment(client: Client, targets: Targets, fence: Fence) -> No
             if outcome == Outcome.COMMITTED:
                 return
             if outcome == Outcome.FAILED:
-                raise StoreError(f"{path} could not be written: see who may write it")
-    raise StoreError(f"{path} could not be written: somebody makes and deletes it all the time; try again")
+                raise StoreError(f"{path} could not be written: check its permissions")
+    raise StoreError(f"{path} could not be written: another client keeps creating and deleting it; try again")
 
 
 async def request_preferred_election(client: Client, partitions: Collection[TopicPartition]) -> None:
     """See `Store.request_preferred_election`."""
     data = admin_layout.encode_preferred_election(list(dict.fromkeys(partitions)))
-    await _leave(client, layout.PREFERRED_ELECTION_REQUEST, data, "preferred elections")
+    await _create(client, layout.PREFERRED_ELECTION_REQUEST, data, "preferred elections")
 
 
 async def preferred_election(client: Client, watches: Watches | None) -> list[TopicPartition] | None:
@@ -69,24 +69,24 @@ async def preferred_election(client: Client, watches: Watches | None) -> list[To
 
 async def delete_preferred_election(client: Client, fence: Fence) -> None:
     """See `Store.delete_preferred_election_request`."""
-    await _take_away(client, layout.PREFERRED_ELECTION_REQUEST, fence)
+    await _delete(client, layout.PREFERRED_ELECTION_REQUEST, fence)
 
 
-async def _leave(client: Client, path: str, data: bytes, what: str) -> None:
+async def _create(client: Client, path: str, data: bytes, description: str) -> None:
     responses = await client.ask_all([request.create(client.path(path), _bounded(data))])
     result = responses.results[0]
     if isinstance(result, NodeExistsError):
         if responses.repeated:
-            (found,) = await client.read_all([path])
-            if not isinstance(found, ZookeeperError) and found[0] == data:
-                return  # done before the connection broke
-        raise RequestWaits(what)
+            (node,) = await client.read_all([path])
+            if not isinstance(node, ZookeeperError) and node[0] == data:
+                return  # written before the connection broke
+        raise RequestWaits(description)
     if isinstance(result, ZookeeperError):
-        raise StoreError(f"{path} could not be made: {result!r}")
+        raise StoreError(f"{path} could not be created: {result!r}")
 
 
 def _bounded(data: bytes) -> bytes:
-    """A server would answer a larger one by closing the connection, each time."""
+    """Reject data that is too large: a server would close the connection, at each attempt."""
     if len(data) > NODE_BYTES_MAX:
         reason = f"they make a node of {len(data)} bytes, and ZooKeeper takes {NODE_BYTES_MAX}: ask for fewer at a time"
         raise BadRequest("partitions", reason)
@@ -94,12 +94,12 @@ def _bounded(data: bytes) -> bytes:
 
 
 async def _read(
-    client: Client, path: str, watches: Watches | None, decode: Callable[[bytes | None], _Wanted], nothing: _Wanted
-) -> _Wanted | None:
+    client: Client, path: str, watches: Watches | None, decode: Callable[[bytes | None], _Request], nothing: _Request
+) -> _Request | None:
     requests: list[Any] = [client.exists(path, watch=watches is not None), client.get(path)]
-    seen, node = (await client.ask_all(requests)).results
+    stat, node = (await client.ask_all(requests)).results
     if watches is not None:
-        watches.record_read(path, Kind.DATA, seen)
+        watches.record_read(path, Kind.DATA, stat)
     if isinstance(node, NoNodeError):
         return None
     if isinstance(node, ZookeeperError):
@@ -107,13 +107,13 @@ async def _read(
     try:
         return decode(node[0])
     except layout.Malformed as error:
-        log.warning("%s is no request and asks for nothing until it is mended: %s", path, error)
+        log.warning("%s is not a valid request and is ignored until it is repaired: %s", path, error)
         if watches is not None:
-            watches.record_read(path, Kind.DATA, None)  # so that whatever stands there next is a new one
+            watches.record_read(path, Kind.DATA, None)  # so that the next content counts as a new request
         return nothing
 
 
-async def _take_away(client: Client, path: str, fence: Fence) -> None:
+async def _delete(client: Client, path: str, fence: Fence) -> None:
     (outcome,) = await fenced_writes.commit(client, [[fenced_writes.delete(path)]], fence, batch=1)
     if outcome != Outcome.COMMITTED:
-        raise StoreError(f"{path} could not be deleted: see what stands below it, and who may delete it")
+        raise StoreError(f"{path} could not be deleted: check its children and its permissions")

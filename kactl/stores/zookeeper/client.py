@@ -1,10 +1,10 @@
-"""One ZooKeeper session: what is asked over it, at which pace, and what becomes of it when connections break.
+"""One ZooKeeper session: sending requests at a bounded rate, and retrying them when connections break.
 
 A `Connection` carries the requests; `kactl.stores.zookeeper.connection` has two implementations of it.
 
-At most `max_in_flight` requests are unanswered at a time; the rest wait here. A request that was lost with its
-connection is sent again, and only that one, once there is a connection again: it may then find its own first try done.
-When the session ends everything that waits fails, and the link makes a new session by itself.
+At most `max_in_flight` requests are unanswered at a time; the others are queued here. A request that was lost with its
+connection, and only that one, is sent again when there is a new connection: it may then find that its first attempt
+succeeded. When the session ends all queued requests fail, and the connection opens a new session by itself.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ from .responses import Call, Responses
 
 log = logger(__name__)
 
-# A node can hold a megabyte; an answer of as many of these is one that a link still takes. More in a request would save
-# the server little.
+# A node can hold 1 MB; a response with this many of these is still accepted. More nodes in a request would save the
+# server little.
 READ_BATCH: Final = 100
-# How many session timeouts may pass without a single answer before a call gives up: one for the server to give the
-# session up, one for us to find another server.
+# Session timeouts without any response after which a call fails: one for the server to end the session, one to find
+# another server.
 PATIENCE: Final = 2
 
-# kazoo's words for how a session fares, which all of this folder uses.
+# kazoo's names of the session's states, which this package uses.
 _KAZOO_STATES: Final = {
     connection.State.CONNECTED: KazooState.CONNECTED,
     connection.State.SUSPENDED: KazooState.SUSPENDED,
@@ -48,15 +48,15 @@ _KAZOO_STATES: Final = {
 
 
 class Client:
-    """See the module. Used from one event loop; entered once.
+    """A session with retries and flow control. Used from one event loop; opened once.
 
     Args:
         connect: `host:port[,host:port...][/chroot]`.
-        on_state: called in the loop with kazoo's state, for every change of it.
+        on_state: called in the loop with kazoo's state, at every change.
         on_watch: called in the loop with the kind of event and the path, relative to the chroot.
-        on_tree: called in the loop with the path of whatever is written below a tree that is watched as a whole, unless
-            who watches it wants to be called himself.
-        kind: of the link.
+        on_tree: called in the loop with the path of every write below a watched tree, unless `watch_tree` was given a
+            callback.
+        kind: of the connection.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Client:
         """Connect.
 
         Raises:
-            StoreUnavailable: no server took us in within the session timeout; everything is closed again.
+            StoreUnavailable: no server accepted the session within the session timeout; everything is closed again.
         """
         try:
             if not await self._connection.open():
@@ -108,7 +108,7 @@ class Client:
             raise
 
     async def close(self) -> None:
-        """End the session; what still waits fails. Takes no longer than a session timeout or 10 s."""
+        """End the session and fail the queued requests. Takes at most a session timeout or 10 s."""
         if self._closing:
             return
         self._closing = True
@@ -118,7 +118,7 @@ class Client:
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be asked now; empty while there is a connection."""
+        """Returns why no request can be sent now; empty while there is a connection."""
         return "" if self.connected else f"there is no connection to ZooKeeper at {self.hosts}{self._trouble()}"
 
     @property
@@ -134,29 +134,30 @@ class Client:
 
     @property
     def reads_many(self) -> bool:
-        """Whether multi-reads may be asked for; False once the server has said that it knows none.
+        """Whether multi-reads may be sent; False once the server has rejected one as unknown.
 
-        It answers what it does not know at once, before what was asked earlier, and that ends the connection. So what
-        may be unknown is asked for first where nothing else is on its way.
+        A server responds to an unknown request at once, before earlier requests, which ends the connection. A request
+        that
+        may be unknown is therefore sent first when nothing else is in flight.
         """
         return self._reads_many
 
     def path(self, path: str) -> str:
-        """The whole path of one that is relative to the chroot."""
+        """Returns the absolute path of a path relative to the chroot."""
         return self.chroot + path
 
-    # -- asking
+    # -- requests
 
     async def ask(self, request: Any) -> Any:
-        """The answer to one request, or its error as an object. See `ask_all`."""
+        """Returns the response to one request, or its error as an object. See `ask_all`."""
         return (await self.ask_all([request])).results[0]
 
     async def ask_all(self, requests: Sequence[Any]) -> Responses:
-        """Send some requests, in order and without waiting in between, and gather what comes of each.
+        """Send requests, in order and without waiting in between. Returns the result of each.
 
         Raises:
-            SessionExpired: the session ended before all was answered; each request may have been done or not.
-            StoreUnavailable: nothing at all was answered for two session timeouts; the same holds.
+            SessionExpired: the session ended before all responses; each request may have been executed or not.
+            StoreUnavailable: no response at all for two session timeouts; the same holds.
         """
         done = asyncio.get_running_loop().create_future()
         responses = self.submit(requests, lambda responses: None if done.done() else done.set_result(None))
@@ -173,10 +174,10 @@ class Client:
         return responses
 
     async def read_all(self, paths: Sequence[str]) -> list[Any]:
-        """The data of many nodes, as (data, stat) or an error for each; without watches. Paths are relative."""
+        """Returns the data of many nodes, as (data, stat) or an error for each; arms no watches. Paths are relative."""
         if self._reads_many:
             whole = [self.path(path) for path in paths]
-            blocks = [tuple(whole[at : at + READ_BATCH]) for at in range(0, len(whole), READ_BATCH)]
+            blocks = [tuple(whole[begin : begin + READ_BATCH]) for begin in range(0, len(whole), READ_BATCH)]
             responses = await self.ask_all([MultiRead(block) for block in blocks])
             if not any(isinstance(block, UnimplementedError) for block in responses.results):
                 return _unfold(responses.results, [len(block) for block in blocks])
@@ -184,31 +185,34 @@ class Client:
             self._reads_many = False
         return (await self.ask_all([self.get(path) for path in paths])).results
 
-    async def watch_tree(self, path: str, listener: Callable[[str, str], None] | None = None) -> Any:
-        """Watch everything at and below a path for as long as this connection lasts; None, or an error as an object.
+    async def watch_tree(self, path: str, on_event: Callable[[str, str], None] | None = None) -> Any:
+        """Watch everything at and below a path for as long as this connection lasts.
 
         Several trees may be watched, also one within another.
 
         Args:
-            heard: called in the loop with kazoo's word for the kind of event, and the path relative to the chroot;
+            on_event: called in the loop with kazoo's name of the kind of event, and the path relative to the chroot;
                 None for the client's `on_tree`.
+
+        Returns:
+            None, or an error as an object.
         """
-        self._trees[self.path(path)] = listener or (lambda kind, path: self._on_tree(path))
+        self._trees[self.path(path)] = on_event or (lambda kind, path: self._on_tree(path))
         return await self.ask(request.watch_tree(self.path(path)))
 
     async def unwatch_tree(self, path: str) -> Any:
-        """Take away all watches on just this path, which is the root of a tree; None, or an error as an object."""
+        """Remove all watches on exactly this path, the root of a tree. Returns None, or an error as an object."""
         return await self.ask(request.unwatch(self.path(path)))
 
     def submit(self, requests: Sequence[Any], finished: Callable[[Responses], None]) -> Responses:
-        """Send some requests; `finished` is called in the loop when all are answered, or `error` says why not."""
+        """Send requests; `finished` is called in the loop after all responses, or when `error` is set."""
         responses = Responses(len(requests), finished)
         if self._closing:
             responses.finish(StoreUnavailable("the ZooKeeper client has been closed"))
         elif not requests:
             responses.finish()
         else:
-            self._waiting.extend(Call(request, responses, at) for at, request in enumerate(requests))
+            self._waiting.extend(Call(request, responses, index) for index, request in enumerate(requests))
             self._send()
         return responses
 
@@ -225,11 +229,11 @@ class Client:
             self._flying.add(call)
             self._connection.send(call)
 
-    # -- what the link says
+    # -- events of the connection
 
     def _answered(self, call: Call, result: Any) -> None:
         if call not in self._flying:
-            return  # the session ended meanwhile, and the call with it
+            return  # the session ended meanwhile, and failed the call
         self._flying.discard(call)
         responses = call.responses
         if responses.over:
@@ -241,16 +245,16 @@ class Client:
         elif isinstance(result, SessionExpiredError):
             responses.finish(self._expired())
         elif isinstance(result, Exception) and not isinstance(result, ZookeeperError):
-            responses.finish(StoreUnavailable(f"no sense could be made of an answer or of its question: {result!r}"))
+            responses.finish(StoreUnavailable(f"a request or its response could not be processed: {result!r}"))
         else:
             self._progress += 1
-            responses.put(call.at, result)
+            responses.put(call.index, result)
 
     def _lose(self, call: Call) -> None:
         if call in self._flying:
             self._flying.discard(call)
             if not call.responses.over:
-                call.responses.repeated.add(call.at)
+                call.responses.repeated.add(call.index)
                 self._lost.append(call)
 
     def _state_changed(self, state: connection.State) -> None:
@@ -272,7 +276,7 @@ class Client:
         )
 
     def _trouble(self) -> str:
-        return f"; the last that is known is that {self._connection.trouble}" if self._connection.trouble else ""
+        return f"; last error: {self._connection.trouble}" if self._connection.trouble else ""
 
     def _expired(self) -> SessionExpired:
         return SessionExpired(f"ZooKeeper at {self.hosts} has ended our session")
@@ -298,7 +302,9 @@ class Client:
 
 
 class SessionListener:
-    """What a client hears of its link. What those who are called do wrong costs nobody else what stands behind it."""
+    """Receives the events of a client's connection. An error in a handler is logged and does not affect later
+    events.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -324,16 +330,16 @@ class SessionListener:
     def settled(self) -> None:
         self._safely(self._client._send)
 
-    def _safely(self, told: Callable[..., None], *what: Any) -> None:
+    def _safely(self, handler: Callable[..., None], *args: Any) -> None:
         try:
-            told(*what)
+            handler(*args)
         except Exception:
-            log.exception("who was told of %s failed", what)
+            log.exception("the handler of %s failed", args)
 
 
 def _unfold(blocks: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
-    """One result for each node; a block that failed as a whole gives its error to each of them."""
-    found: list[Any] = []
+    """Returns one result for each node; a block that failed as a whole yields its error for each."""
+    nodes: list[Any] = []
     for block, size in zip(blocks, sizes, strict=True):
-        found += block if isinstance(block, list) else [block] * size
-    return found
+        nodes += block if isinstance(block, list) else [block] * size
+    return nodes

@@ -1,7 +1,7 @@
-"""Changed configurations, of topics and of all brokers, told from the notices under /config/changes.
+"""Changed configurations of topics and of all brokers, from the notices under /config/changes.
 
-Tools and brokers lay them there. A controller that lives in a broker learns of them from its broker; this one looks for
-itself. It never deletes them.
+Tools and brokers write the notices. A controller inside a broker learns of them from its broker; this one watches the
+notices by itself. It never deletes them.
 """
 
 from collections.abc import Callable
@@ -20,10 +20,10 @@ log = logger(__name__)
 
 
 class ConfigChanges:
-    """Follows the notices from the first look on.
+    """Follows the notices from the first read on.
 
     Args:
-        changed: gets TOPIC_CONFIG or DEFAULT_CONFIG for each new notice that speaks of a topic or of all brokers.
+        changed: receives TOPIC_CONFIG or DEFAULT_CONFIG for each new notice about a topic or about all brokers.
     """
 
     def __init__(self, client: Client, watches: Watches, changed: Callable[[StoreEvent], None]) -> None:
@@ -33,34 +33,34 @@ class ConfigChanges:
         self._known: set[str] | None = None
 
     def begin(self) -> None:
-        """Look, unless we follow already: what stands now is known, and the watch is armed."""
+        """Start to follow the notices, unless started: existing notices are known, and the watch is armed."""
         if self._known is None:
             self._known = set()
-            self._look(self._remember)
+            self._list(self._remember)
 
     def forget(self) -> None:
-        """The session has ended, and the watch with it."""
+        """Stop: the session has ended, and the watch with it."""
         self._known = None
 
-    def look(self) -> None:
-        """Something came or went; arm the watch again and tell what came."""
+    def check(self) -> None:
+        """Arm the watch again after an event, and report new notices."""
         if self._known is not None:
-            self._look(self._compare)
+            self._list(self._compare)
 
-    def _look(self, then: Callable[[set[str]], None]) -> None:
+    def _list(self, then: Callable[[set[str]], None]) -> None:
         def listed(responses: Responses) -> None:
             if responses.error is not None:
-                self._known = None  # with the session; the next failover begins again
+                self._known = None  # the session has ended; the next failover starts again
                 return
-            (found,) = responses.results
-            if isinstance(found, ZookeeperError):
+            (children,) = responses.results
+            if isinstance(children, ZookeeperError):
                 log.warning(
-                    "%s could not be listed, changed configurations go unseen: %r", layout.CONFIG_CHANGES, found
+                    "%s could not be listed, configuration changes are missed: %r", layout.CONFIG_CHANGES, children
                 )
                 self._known = None
                 return
-            self._watches.record_read(layout.CONFIG_CHANGES, Kind.CHILDREN, found)
-            then({name for name in found[0] if name.startswith(layout.CONFIG_CHANGE_PREFIX)})
+            self._watches.record_read(layout.CONFIG_CHANGES, Kind.CHILDREN, children)
+            then({name for name in children[0] if name.startswith(layout.CONFIG_CHANGE_PREFIX)})
 
         self._client.submit([self._client.children(layout.CONFIG_CHANGES, watch=True)], listed)
 
@@ -75,11 +75,11 @@ class ConfigChanges:
         def read(responses: Responses) -> None:
             if responses.error is None:
                 for path, node in zip(paths, responses.results, strict=True):
-                    self._tell(path, node)
+                    self._report(path, node)
 
         self._client.submit([self._client.get(path) for path in paths], read)
 
-    def _tell(self, path: str, node: object) -> None:
+    def _report(self, path: str, node: object) -> None:
         if isinstance(node, NoNodeError):
             return
         try:
@@ -87,7 +87,7 @@ class ConfigChanges:
             topic = layout.decode_config_change(node[0])
             of_all = layout.is_default_config_change(node[0])
         except (layout.Malformed, AssertionError) as error:
-            log.warning("%s is no notice and is passed over: %s", path, error)
+            log.warning("%s is not a valid notice and is skipped: %s", path, error)
             return
         if topic is not None:
             self._changed(StoreEvent(Changed.TOPIC_CONFIG, topic))

@@ -1,15 +1,15 @@
-"""Writes of a controller: many at once, each for itself, all under the fence.
+"""Fenced writes of a controller: many at once, independent of each other, all under one fence.
 
-A group is a few steps that are done together or not at all, such as a container and the state in it. Groups travel
-in multis of one check of the fence and up to a hundred steps, and a multi is all or nothing. So when one group of a
-multi is refused, the nodes of all of them are read, those that cannot be written any more are taken out, and the rest
-goes again in smaller multis. One refused group costs one read and one more multi, and so do a hundred of them.
+A group is a few operations that succeed or fail together, such as a container and the state in it. Groups are sent in
+multis of one check of the fence and up to a hundred operations, and a multi is atomic. If one group of a multi is
+rejected, the nodes of all its groups are read, groups that can no longer succeed are removed, and the others are sent
+again in smaller multis. One rejected group costs one read and one more multi, and so do a hundred of them.
 
-The fence is told from the steps by its place: it is the first operation of every multi, and nothing else is looked at
-to decide that a later controller exists.
+The fence is identified by its position: it is the first operation of every multi, and only its error means that a later
+controller exists.
 
-A multi that was lost with its connection is sent again and may find itself done. Then, and only then, a node that
-holds exactly what we wrote, at the version that our write gives, counts as written by us.
+A multi that was lost with its connection is sent again and may find its own writes. Then, and only then, a node with
+exactly the written data, at the version that the write produces, counts as written by it.
 """
 
 import dataclasses
@@ -33,16 +33,17 @@ from . import layout, request
 from .client import Client
 from .responses import Responses
 
-# Every round settles a group of each multi that failed, so this is met only if nodes come and go faster than we write.
+# Every round settles a group of each failed multi, so the limit is reached only if nodes change faster than kactl
+# writes.
 ROUNDS_MAX: Final = 100
 _ANY: Final = -1
 
 
 @dataclasses.dataclass(slots=True)
 class Op:
-    """One operation. `path` is relative. An optional one is passed over if it is done already.
+    """One operation on a relative path. An optional one is skipped if its effect exists already.
 
-    What it does is told by `data` and `expected`: see `create`, `put` and `delete`.
+    `data` and `expected` determine the kind: see `create`, `put` and `delete`.
     """
 
     path: str
@@ -57,28 +58,31 @@ def create(path: str, data: bytes | None, *, optional: bool = False) -> Op:
 
 
 def put(path: str, data: bytes, expected: int = _ANY) -> Op:
-    """Replace data at a version; any by default."""
+    """Replace data at a version; any version by default."""
     return Op(path, data, expected)
 
 
 def delete(path: str) -> Op:
-    """Passed over where nothing stands."""
+    """Delete a node; a missing one is skipped."""
     return Op(path, None, None, deletes=True, optional=True)
 
 
 async def commit(
     client: Client, groups: Sequence[Sequence[Op]], fence: Fence, *, batch: int, tried: Responses | None = None
 ) -> list[Outcome]:
-    """Do some groups of steps; what becomes of one does not depend on the others.
+    """Execute groups of operations; the outcome of a group does not depend on the others.
 
     Args:
-        batch: steps in one multi, at most; a group is never parted.
-        tried: what came of a first try by somebody else, who sent the groups in order, as many in a multi as fit into
-            `batch`. The answer to a multi that was done may be empty.
+        batch: maximum number of operations in one multi; a group is never split.
+        tried: the responses to a first attempt by the caller, which sent the groups in order, as many in a multi as
+            fit into `batch`. The response to a successful multi may be empty.
+
+    Returns:
+        the outcome of each group.
 
     Raises:
-        ControllerMoved: the fence is not the stored one. Groups may have been done before that was found.
-        StoreError: the controller epoch is gone from ZooKeeper.
+        ControllerMoved: the fence is not the stored one. Groups may have been executed before that was detected.
+        StoreError: the controller epoch is missing from ZooKeeper.
     """
     check = request.check(client.path(layout.CONTROLLER_EPOCH), fence.version)
     outcomes = [Outcome.FAILED] * len(groups)
@@ -91,48 +95,48 @@ async def commit(
             [request.multi([check, *_operations(client, left, members)]) for members in multis]
         )
         tried = None
-        refused = []
-        for at, (members, result) in enumerate(zip(multis, responses.results, strict=True)):
+        failed = []
+        for index, (members, result) in enumerate(zip(multis, responses.results, strict=True)):
             fault = _fault(result, fence)
             if fault is None:
                 for group in members:
                     outcomes[group] = Outcome.COMMITTED
             else:
-                refused.append(_Refused(members, *fault, repeated=at in responses.repeated))
-        multis = await _settle(client, left, refused, outcomes)
+                failed.append(_FailedMulti(members, *fault, repeated=index in responses.repeated))
+        multis = await _settle(client, left, failed, outcomes)
     return outcomes
 
 
 @dataclasses.dataclass(slots=True)
-class _Refused:
-    """A multi that was not done.
+class _FailedMulti:
+    """A multi that failed.
 
     Attributes:
         members: its groups.
-        at: the step at which it failed; None if it failed as a whole.
+        failed_op: index of the failed operation; None if the multi failed as a whole.
         repeated: it was sent again after a lost connection.
     """
 
     members: list[int]
-    at: int | None
+    failed_op: int | None
     error: ZookeeperError
     repeated: bool
 
     def blames(self, behind: int, group: Sequence[Op]) -> bool:
-        """Whether it failed for good because of a group whose first step stands `behind` others.
+        """Returns whether it failed because of a group, whose first operation has index `behind`.
 
-        Not if the step is optional and was refused because it was done.
+        An optional operation that was rejected because its effect exists is no reason.
         """
-        if self.at is None:
+        if self.failed_op is None:
             return len(self.members) == 1
-        if not behind <= self.at < behind + len(group):
+        if not behind <= self.failed_op < behind + len(group):
             return False
-        op = group[self.at - behind]
+        op = group[self.failed_op - behind]
         return not (op.optional and isinstance(self.error, NoNodeError if op.deletes else NodeExistsError))
 
 
 def _pack(order: Sequence[int], groups: Sequence[Sequence[Op]], size: int) -> list[list[int]]:
-    """Part some groups, in order, into multis of at most `size` steps; a group of more has one for itself."""
+    """Split groups, in order, into multis of at most `size` operations; a larger group gets a multi of its own."""
     multis: list[list[int]] = []
     room = 0
     for group in order:
@@ -159,7 +163,7 @@ def _operations(client: Client, groups: Sequence[Sequence[Op]], members: Sequenc
 
 
 def _fault(result: Any, fence: Fence) -> tuple[int | None, ZookeeperError] | None:
-    """The step at which a multi failed, counted without the check, and with which error; None if it was done."""
+    """Returns the index of the failed operation, not counting the check, and its error; None if the multi succeeded."""
     if isinstance(result, ZookeeperError):
         return None, result
     if not result:
@@ -167,29 +171,29 @@ def _fault(result: Any, fence: Fence) -> tuple[int | None, ZookeeperError] | Non
     if isinstance(result[0], BadVersionError):
         raise ControllerMoved(ours=fence.epoch)
     if isinstance(result[0], NoNodeError):
-        raise StoreError(f"{layout.CONTROLLER_EPOCH} is gone: somebody emptied the tree of the cluster")
-    for at, one in enumerate(result):
-        if isinstance(one, ZookeeperError) and not isinstance(one, RolledBackError | RuntimeInconsistency):
-            return at - 1, one
+        raise StoreError(f"{layout.CONTROLLER_EPOCH} is missing: the tree of the cluster was deleted")
+    for index, error in enumerate(result):
+        if isinstance(error, ZookeeperError) and not isinstance(error, RolledBackError | RuntimeInconsistency):
+            return index - 1, error
     return None
 
 
 async def _settle(
-    client: Client, groups: list[list[Op]], refused: Sequence[_Refused], outcomes: list[Outcome]
+    client: Client, groups: list[list[Op]], failed: Sequence[_FailedMulti], outcomes: list[Outcome]
 ) -> list[list[int]]:
-    """Read what stands, take out what cannot be done any more, and say which multis to send next."""
-    ops = [op for multi in refused for group in multi.members for op in groups[group]]
-    found = iter(await client.read_all([op.path for op in ops]) if ops else ())
+    """Read the nodes of failed multis, and remove what cannot succeed any more. Returns the multis to send next."""
+    ops = [op for multi in failed for group in multi.members for op in groups[group]]
+    nodes = iter(await client.read_all([op.path for op in ops]) if ops else ())
     again: list[list[int]] = []
-    for multi in refused:
+    for multi in failed:
         size = sum(len(groups[group]) for group in multi.members)
         behind = 0
         for group in multi.members:
-            held = groups[group]
-            blamed = multi.blames(behind, held)
-            behind += len(held)
-            verdicts = [_look(op, next(found), adopt=multi.repeated) for op in held]
-            groups[group] = [op for op, verdict in zip(held, verdicts, strict=True) if verdict is not _DONE]
+            group_ops = groups[group]
+            blamed = multi.blames(behind, group_ops)
+            behind += len(group_ops)
+            verdicts = [_verdict(op, next(nodes), adopt=multi.repeated) for op in group_ops]
+            groups[group] = [op for op, verdict in zip(group_ops, verdicts, strict=True) if verdict is not _DONE]
             if _CONFLICT in verdicts:
                 groups[group], outcomes[group] = [], Outcome.CONFLICT
             elif not groups[group]:
@@ -197,7 +201,7 @@ async def _settle(
             elif blamed:
                 refusal = isinstance(multi.error, BadVersionError | NodeExistsError)
                 groups[group], outcomes[group] = [], Outcome.CONFLICT if refusal else Outcome.FAILED
-        # Halved, so that errors which reading cannot foresee are found in few rounds too.
+        # Halved, so that errors which reading does not reveal are also isolated in few rounds.
         again += _pack(multi.members, groups, max(1, size // 2))
     return again
 
@@ -207,15 +211,15 @@ _DONE: Final = "done"
 _CONFLICT: Final = "conflict"
 
 
-def _look(op: Op, found: Any, *, adopt: bool) -> str:
-    """What is to become of a step, by what stands at its path: (data, stat) or an error."""
-    if isinstance(found, NoNodeError):
+def _verdict(op: Op, node: Any, *, adopt: bool) -> str:
+    """Returns what to do with an operation, given the node at its path: (data, stat) or an error."""
+    if isinstance(node, NoNodeError):
         if op.deletes:
             return _DONE
         return _TO_DO if op.expected is None else _CONFLICT
-    if isinstance(found, ZookeeperError) or op.deletes:
+    if isinstance(node, ZookeeperError) or op.deletes:
         return _TO_DO
-    data, stat = found
+    data, stat = node
     if op.expected is not None and op.expected in (_ANY, stat.version):
         return _TO_DO
     ours = 0 if op.expected is None else op.expected + 1

@@ -1,4 +1,4 @@
-"""Requests on their way, and what came of those that were sent together."""
+"""Requests in flight, and the responses to requests that were sent together."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,11 +7,11 @@ from kactl.errors import KactlError
 
 
 class Responses:
-    """What came of some requests that were sent together.
+    """The results of requests that were sent together.
 
     Attributes:
-        results: in the order of the requests, what ZooKeeper answered or its error as an object.
-        repeated: the positions of requests that were lost with a connection and sent again.
+        results: in the order of the requests: ZooKeeper's response, or its error as an object.
+        repeated: the indexes of requests that were lost with a connection and sent again.
     """
 
     def __init__(self, count: int, finished: Callable[["Responses"], None]) -> None:
@@ -19,11 +19,11 @@ class Responses:
         self.repeated: set[int] = set()
         self.error: KactlError | None = None
         self.missing = count
-        self.over = False  # answered, failed or given up: what still comes is of no interest
+        self.over = False  # complete, failed or abandoned: later results are ignored
         self._finished = finished
 
-    def put(self, at: int, result: Any) -> None:
-        self.results[at] = result
+    def put(self, index: int, result: Any) -> None:
+        self.results[index] = result
         self.missing -= 1
         if not self.missing:
             self.finish()
@@ -35,11 +35,11 @@ class Responses:
 
 
 class Call:
-    """One request on its way."""
+    """One request in flight."""
 
-    __slots__ = ("at", "request", "responses")
+    __slots__ = ("index", "request", "responses")
 
-    def __init__(self, request: Any, responses: Responses, at: int) -> None:
+    def __init__(self, request: Any, responses: Responses, index: int) -> None:
         self.request = request
         self.responses = responses
-        self.at = at
+        self.index = index

@@ -1,7 +1,7 @@
-"""The session of one of kactl's own participants: a connection to ZooKeeper, and the registration that lives by it.
+"""The session of one of kactl's own participants: a connection to ZooKeeper, and the registration that depends on it.
 
-The client keeps the session alive for as long as the process runs. A participant that stops saying that it lives is
-held to the same timeout by us: then its session is closed.
+The client keeps the session alive for as long as the process runs. A participant that stops calling `keep_alive` is
+held to the same timeout here: its session is closed then.
 """
 
 import asyncio
@@ -18,20 +18,20 @@ from kactl.model import Broker
 from . import connection, layout, registration, request
 from .client import Client
 
-# A node of one of our own ended sessions is taken away and the registration tried again; one or two rounds are
-# needed, more only if somebody else comes and goes meanwhile.
+# A node of an ended session of this process is deleted and the registration retried; one or two rounds are needed, more
+# only if another client registers and leaves meanwhile.
 _TRIES_MAX = 5
 # A heartbeat and a registration.
 _IN_FLIGHT = 2
 
 
 class ZooKeeperSession:
-    """See the module. Opened by `ZooKeeperStore.new_session`.
+    """One participant's session, opened by `ZooKeeperStore.new_session`.
 
     Args:
-        ended: session ids of this process that have ended; ours is added when it does. Their nodes, which the server
-            may still hold, do not stand in our way.
-        kind: of the client's link.
+        ended: ids of sessions of this process that have ended; this one is added when it ends. Their nodes, which may
+            still exist on the server, do not prevent a registration.
+        kind: of the client's connection.
     """
 
     def __init__(self, connect: str, *, timeout_ms: int, ended: set[int], kind: connection.Kind) -> None:
@@ -48,7 +48,7 @@ class ZooKeeperSession:
 
     @property
     def timeout_ms(self) -> int:
-        """As it was asked for; the server may have granted another one."""
+        """The requested timeout; the server may have granted another one."""
         return self._timeout_ms
 
     async def open(self) -> None:
@@ -63,17 +63,17 @@ class ZooKeeperSession:
         self._watch_clock()
 
     async def register(self, broker: Broker) -> int:
-        """See `Session.register`. The node is made and filled in one multi, as Kafka does.
+        """See `Session.register`. The node is created and filled in one multi, as Kafka does.
 
         Raises:
-            StoreUnavailable: whether it stands is unknown; registering again tells.
+            StoreUnavailable: it is unknown whether the broker is registered; registering again shows it.
         """
         await self.keep_alive()
         path = self._client.path(layout.broker(broker.id))
         data = registration.encode(broker, time.time_ns() // 1_000_000)
-        made = request.multi([request.create(path, None, ephemeral=True), request.put(path, data, 0)])
+        registration_request = request.multi([request.create(path, None, ephemeral=True), request.put(path, data, 0)])
         for _ in range(_TRIES_MAX):
-            result = await self._ask(made)
+            result = await self._ask(registration_request)
             if not isinstance(result, ZookeeperError) and not isinstance(result[0], ZookeeperError):
                 return int(result[1].czxid)
             if not isinstance(result, list) or not isinstance(result[0], NodeExistsError):
@@ -84,41 +84,45 @@ class ZooKeeperSession:
         raise BrokerIdTaken(broker.id)
 
     async def _claim(self, broker: Broker, data: bytes) -> int | None:
-        """What to make of a node that stands: it is ours already, or of an earlier session of ours, and deleted."""
+        """Take over an existing node of this session, or delete one of an ended session of this process.
+
+        Returns:
+            the broker epoch, or None to try again.
+        """
         path = layout.broker(broker.id)
-        found = await self._ask(self._client.exists(path))
-        if found is None or isinstance(found, ZookeeperError):
+        node = await self._ask(self._client.exists(path))
+        if node is None or isinstance(node, ZookeeperError):
             return None
-        if found.ephemeralOwner == self._id:
-            # Registered before, or our multi was done before its connection broke: the data may be new.
+        if node.ephemeralOwner == self._id:
+            # Registered before, or the multi succeeded before its connection broke: the data may be new.
             stat = await self._ask(request.put(self._client.path(path), data))
             return None if isinstance(stat, ZookeeperError) else int(stat.czxid)
-        if found.ephemeralOwner not in self._ended:
+        if node.ephemeralOwner not in self._ended:
             raise BrokerIdTaken(broker.id)
-        gone = await self._ask(request.delete(self._client.path(path), found.version))
-        if isinstance(gone, ZookeeperError) and not isinstance(gone, NoNodeError):
+        deleted = await self._ask(request.delete(self._client.path(path), node.version))
+        if isinstance(deleted, ZookeeperError) and not isinstance(deleted, NoNodeError):
             raise BrokerIdTaken(broker.id)
         return None
 
     async def keep_alive(self) -> None:
-        """See `Session.keep_alive`. Asks the server, which may have ended the session before we hear of it."""
+        """See `Session.keep_alive`. Sends a request to the server, which may have ended the session already."""
         self._check()
         self._touch()
         await self._ask(self._client.exists(layout.BROKERS))
 
     async def close(self) -> None:
-        """End the session now; its registration is gone when this returns, if the server can be reached."""
+        """End the session; its registration is gone on return, if the server can be reached."""
         self._end()
         await self._client.close()
         if self._closing is not None:
             await asyncio.wait([self._closing])
 
-    async def _ask(self, what: Any) -> Any:
+    async def _ask(self, request: Any) -> Any:
         self._check()
         try:
-            return await self._client.ask(what)
+            return await self._client.ask(request)
         except StoreUnavailable:
-            self._check()  # closed under us: that is an end of the session and no outage
+            self._check()  # closed meanwhile: the session has ended, this is no outage
             raise
 
     def _check(self) -> None:
@@ -136,13 +140,13 @@ class ZooKeeperSession:
         if self._timer is not None:
             self._timer.cancel()
 
-    # -- the participant's own silence
+    # -- timeout of the participant itself
 
     def _touch(self) -> None:
         self._deadline = asyncio.get_running_loop().time() + self._timeout_ms / 1000
 
     def _watch_clock(self) -> None:
-        """Look again when the deadline as it stands now has come; then it may have moved on."""
+        """End the session at its deadline; `keep_alive` moves the deadline, so look again when it has come."""
         loop = asyncio.get_running_loop()
         if self.is_over:
             return

@@ -1,8 +1,8 @@
-"""When a lost connection makes our session doubtful: the server may have ended it, and nobody can tell us.
+"""Detection of a session that may have ended because its connection was lost.
 
-The server counts from the last that it heard of us. That is up to two thirds of the timeout before the connection is
-taken for lost, if it was lost without a word; of what is left we take a quarter of the timeout, and keep the rest as a
-margin.
+The server counts the timeout from the client's last message. That may be up to two thirds of the timeout before the
+connection is detected as lost, if it broke silently. Of the remaining third, SUSPENDED is reported after a quarter of
+the timeout; the rest is a margin.
 """
 
 import asyncio
@@ -15,37 +15,37 @@ SUSPENDED_AFTER: Final = 0.25
 
 
 class SessionState:
-    """See the module. Used from one event loop, whose clock is ours and not the server's.
+    """Reports a suspended session. Used from one event loop, whose clock is independent of the server's.
 
     Args:
-        tell: gets SESSION_DOUBTFUL, and SESSION_SURE if the session turns out to stand. Of a loss others tell.
+        listener: receives SUSPENDED, and CONNECTED if the session turns out to exist. The store reports its loss.
     """
 
-    def __init__(self, tell: Callable[[StoreEvent], None], *, session_timeout_ms: int) -> None:
-        self._tell = tell
+    def __init__(self, listener: Callable[[StoreEvent], None], *, session_timeout_ms: int) -> None:
+        self._listener = listener
         self._delay_s = SUSPENDED_AFTER * session_timeout_ms / 1000
         self._timer: asyncio.TimerHandle | None = None
-        self._told = False
+        self._suspended = False
 
     def disconnected(self) -> None:
-        if self._timer is None and not self._told:
+        if self._timer is None and not self._suspended:
             self._timer = asyncio.get_running_loop().call_later(self._delay_s, self._due)
 
     def _due(self) -> None:
         self._timer = None
-        self._told = True
-        self._tell(StoreEvent(Changed.SUSPENDED))
+        self._suspended = True
+        self._listener(StoreEvent(Changed.SUSPENDED))
 
     def connected(self) -> None:
-        """In the same session, unless it was said to be lost before."""
-        told = self._told
-        self.forget()
-        if told:
-            self._tell(StoreEvent(Changed.CONNECTED))
+        """Report CONNECTED if the session was reported as suspended and not as lost."""
+        suspended = self._suspended
+        self.reset()
+        if suspended:
+            self._listener(StoreEvent(Changed.CONNECTED))
 
-    def forget(self) -> None:
-        """There is nothing to doubt any more."""
-        self._told = False
+    def reset(self) -> None:
+        """Cancel a pending report and discard the state."""
+        self._suspended = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,12 +1,11 @@
-"""Watches of many nodes, armed by a few requests.
+"""Arming the watches of many nodes by a few requests.
 
-ZooKeeper's own clients arm their watches after a reconnection by one request that names all of them. Every server knows
-it, and it costs a fraction of as many reads. It takes a transaction, and fires at once for a node that was written
-after it; we give it the last one that there can ever be, so that it only arms, and compare by ourselves. For a node
-that is not there it fires as for one that was deleted, and arms nothing.
+ZooKeeper's own clients arm their watches after a reconnection by one request that names all of them. Every server
+supports it, and it costs a fraction of as many reads. The request carries a transaction id, and the watch of a node
+that was written after it fires at once. kactl sends the highest possible id, so that the request only arms the watches,
+and compares the nodes by itself. For a missing node the watch fires as for a deleted one, and nothing is armed.
 
-A watch on the whole tree of topics would be armed by less, but would have the server tell us of each state that we
-write.
+A watch on the whole tree of topics would need fewer requests, but the server would report each state that kactl writes.
 
 Source: ZooKeeper's SetWatches; DataTree.setWatches.
 """
@@ -16,9 +15,9 @@ import struct
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-# Paths have a few hundred bytes at the worst, and a server takes requests of a megabyte.
+# Paths have a few hundred bytes at most, and a server accepts requests of 1 MB.
 PATHS_MAX: Final = 1_000
-# For fewer nodes one round trip more counts for more than the work of the server.
+# For fewer nodes an additional round trip costs more than the server's work.
 PATHS_MIN: Final = 20
 
 _INT: Final = struct.Struct("!i")
@@ -28,9 +27,9 @@ _NEVER: Final = struct.pack("!q", 2**63 - 1)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SetWatches:
-    """Watch the data of some nodes; its answer is None. Paths are whole.
+    """Watch the data of some nodes; the response is None. Paths are absolute.
 
-    Links have to know of them before it is sent: it may fire before it is answered.
+    A connection has to know the paths before it sends the request: a watch may fire before the response.
     """
 
     paths: tuple[str, ...]
@@ -50,5 +49,5 @@ class SetWatches:
 
 
 def requests(paths: Sequence[str]) -> list[Any]:
-    """What arms the watches of some nodes."""
-    return [SetWatches(tuple(paths[at : at + PATHS_MAX])) for at in range(0, len(paths), PATHS_MAX)]
+    """Returns the requests that arm the watches of some nodes."""
+    return [SetWatches(tuple(paths[begin : begin + PATHS_MAX])) for begin in range(0, len(paths), PATHS_MAX)]

@@ -1,6 +1,6 @@
-"""The store over ZooKeeper: Kafka's own tree, so that unmodified brokers can be the cluster.
+"""ZooKeeper implementation of `kactl.stores.base.Store`, in Kafka's own layout.
 
-This file says who does what; each subject has a module of its own.
+This module dispatches; each subject has a module of its own.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -60,30 +60,30 @@ from .watches import Watches
 
 log = logger(__name__)
 
-# As in Kafka.
+# Kafka's default.
 SESSION_TIMEOUT_MS: Final = 18_000
-# Twice what Kafka takes by default; with a hundred writes in each, two thousand are on their way.
+# Twice Kafka's default; with a hundred writes in each request, two thousand writes are in flight.
 MAX_IN_FLIGHT: Final = 20
-# Some 30 KB in a multi, far below the megabyte that a server takes.
+# About 30 KB in a multi, far below a server's limit of 1 MB.
 BATCH_PARTITIONS: Final = 100
 
 
 class ZooKeeperStore:
-    """Keeps what `Store` promises; see there.
+    """One client of the store; see `kactl.stores.base.Store` for the methods.
 
-    Reads arm watches once there is a listener. After a lost connection all of them are armed again and what changed
-    meanwhile is reported; after a lost session there are none until the next reads.
+    Reads arm watches if there is a listener. After a lost connection all of them are armed again, and changes made
+    meanwhile are reported; after a lost session there are none until the next reads.
 
     Args:
-        connect: `host:port[,host:port...][/chroot]`; a chroot that does not exist is made, with its parents.
-        session_timeout_ms: for how long the controllership outlives a lost connection; the server may force it into
-            its own bounds. A call gives up with StoreUnavailable when nothing was answered for twice that time.
-        max_in_flight: how many requests may be unanswered at a time.
-        batch_partitions: writes in one multi, at most.
-        sticky: let /controller stay when we go, so that no broker becomes the controller, not even while no instance
-            of ours runs. All instances have to agree on it. To give the cluster back to its brokers, delete
-            /controller when the last instance has stopped.
-        client: what speaks to the servers: kactl's own, or kazoo, with its threads.
+        connect: `host:port[,host:port...][/chroot]`; a missing chroot is created, with its parents.
+        session_timeout_ms: how long the controllership outlives a lost connection; the server may limit it to its own
+            bounds. A call raises StoreUnavailable after twice that time without any response.
+        max_in_flight: maximum number of unanswered requests.
+        batch_partitions: maximum number of writes in one multi.
+        sticky: keep /controller when this instance stops, so that no broker becomes the controller, not even while no
+            kactl instance runs. All instances have to agree on it. To return the cluster to its brokers, delete
+            /controller after the last instance has stopped.
+        client: the ZooKeeper client: kactl's own, or kazoo with its threads.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class ZooKeeperStore:
             on_tree=self._on_tree,
             kind=client,
         )
-        self._armed = Watches(self._client, self._tell, self._look_at_configs)
+        self._armed = Watches(self._client, self._tell, self._check_configs)
         self._config_changes = ConfigChanges(self._client, self._armed, self._tell)
         self._session_state = SessionState(self._tell, session_timeout_ms=session_timeout_ms)
         self._tree_changes = TreeChanges(self._client)
@@ -132,7 +132,7 @@ class ZooKeeperStore:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        self._session_state.forget()
+        self._session_state.reset()
         stack = BlockStack("the ZooKeeper store")
         stack.push_async_callback(self._client.close)
         for session in reversed(self._sessions):
@@ -234,7 +234,7 @@ class ZooKeeperStore:
     async def partitions_begun(self, topic: str) -> list[int]:
         return await deletion.partitions_begun(self._client, topic)
 
-    # -- requests that wait
+    # -- admin requests
 
     async def request_reassignment(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> None:
         await admin_requests.request_reassignment(self._client, targets)
@@ -277,7 +277,7 @@ class ZooKeeperStore:
         return await state_node.commit(self._client, write, fence, batch=self._batch)
 
     async def changes(self, since: tuple[int, ...] | None, *, last: bool = False) -> Changes:
-        return await self._tree_changes.look(since, last=last)
+        return await self._tree_changes.read(since, last=last)
 
     async def write_isr(self, name: TopicPartition, state: Leadership, *, expected: int) -> int | None:
         return await state_node.write_isr(self._client, name, state, expected=expected)
@@ -302,11 +302,11 @@ class ZooKeeperStore:
     async def delete_notifications(self, notifications: Sequence[Notification], fence: Fence) -> None:
         await notification.remove(self._client, notifications, fence, batch=self._batch)
 
-    # -- what changes
+    # -- events
 
     @property
     def _watches(self) -> Watches | None:
-        """Where reads report what they armed; None while nobody would hear of it."""
+        """Where reads record the watches they armed; None if there is no listener."""
         return None if self._listener is None else self._armed
 
     def _on_tree(self, path: str) -> None:
@@ -315,15 +315,15 @@ class ZooKeeperStore:
     def _on_watch(self, event: str, path: str) -> None:
         self._armed.on_watch(event, path)
 
-    def _look_at_configs(self) -> None:
-        self._config_changes.look()
+    def _check_configs(self) -> None:
+        self._config_changes.check()
 
     def _on_state(self, kazoo_state: str) -> None:
         if kazoo_state != KazooState.CONNECTED:
             self._tree_changes.forget()
             self._armed.disconnected()
         if kazoo_state == KazooState.LOST:
-            self._session_state.forget()
+            self._session_state.reset()
             self._lost = True
             self._armed.forget()
             self._config_changes.forget()
@@ -345,8 +345,8 @@ class ZooKeeperStore:
         try:
             self._listener(event)
         except Exception:
-            # What the listener does wrong must not cost the answers that wait behind this event.
-            log.exception("the listener failed over %s", event)
+            # An error of the listener must not lose the responses that follow this event.
+            log.exception("the listener failed to handle %s", event)
 
 
 def _check(connect: str, session_timeout_ms: int, max_in_flight: int, batch_partitions: int, client: str) -> None:

@@ -1,12 +1,12 @@
-"""What was written in the tree of topics since an earlier look: for an instance that keeps a copy of it.
+"""Changes in the tree of topics since an earlier read, for an instance that keeps a copy of it.
 
-One watch on the whole tree, which does not end when it fires, has the server say the path of everything that is
-written there. It costs the server one message of some hundred bytes for each write, to each instance that stands by,
-and us an entry for each topic and partition that was written since the last look. A look first lets the server catch
-up with its leader; whatever was written before is then known.
+One watch on the whole tree, which persists when it fires, makes the server send the path of every write. It costs the
+server one message of a few hundred bytes for each write, to each standby instance, and the instance an entry for each
+topic and partition written since the last read. A read first lets the server catch up with its leader; all earlier
+writes are known then.
 
-With its connection the watch is gone, and what was written meanwhile is unknown. Servers before 3.6 know no such watch;
-there nothing is ever known.
+The watch is lost with its connection, and writes made meanwhile are unknown. Servers before 3.6 have no such watch;
+with these the changes are always unknown.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ from .client import Client
 
 log = logger(__name__)
 
-# Above the topics: when this watch is taken away, those that reads arm there stay.
+# Above the topics: removing this watch does not remove the watches that reads arm there.
 _ROOT: Final = layout.BROKERS.rpartition("/")[0]
 _PARTITIONS: Final = "partitions"
 _STATE: Final = "state"
@@ -33,27 +33,27 @@ _STATE_DEPTH: Final = 4
 
 
 class TreeChanges:
-    """See the module."""
+    """Topics and partitions written since the last read."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._life = 0  # of the watch; positions of an earlier one mean nothing
+        self._life = 0  # number of the watch; positions of an earlier watch are void
         self._armed = False
-        self._known = True  # whether the server knows such a watch
+        self._known = True  # whether the server supports such a watch
         self._seq = 0
-        self._told = 0  # up to which change everything was told, and forgotten
-        # With the number of the last write, the latest at the end.
+        self._dropped = 0  # changes up to this one were returned and dropped
+        # By the number of the last write, the latest at the end.
         self._topics: dict[str, int] = {}
         self._partitions: dict[TopicPartition, int] = {}
 
     def forget(self) -> None:
-        """The connection was lost."""
+        """Discard everything: the connection was lost."""
         self._armed = False
         self._topics.clear()
         self._partitions.clear()
 
     def on_write(self, path: str) -> None:
-        """A node below the root was made, written or deleted."""
+        """Record that a node below the root was created, written or deleted."""
         if not self._armed or not path.startswith(layout.TOPICS + "/"):
             return
         names = path[len(layout.TOPICS) + 1 :].split("/")
@@ -66,31 +66,31 @@ class TreeChanges:
             self._partitions.pop(name, None)
             self._partitions[name] = self._seq
 
-    async def look(self, since: tuple[int, ...] | None, *, last: bool) -> Changes:
+    async def read(self, since: tuple[int, ...] | None, *, last: bool) -> Changes:
         """See `Store.changes`."""
-        if since is None or not self._armed or since[0] != self._life or since[1] < self._told:
+        if since is None or not self._armed or since[0] != self._life or since[1] < self._dropped:
             if not last:
                 await self._arm()
             return Changes.unknown((self._life, self._seq))
         life = self._life
-        caught_up = await self._client.ask(request.sync(self._client.path(_ROOT)))
-        if isinstance(caught_up, ZookeeperError):
-            raise StoreError(f"ZooKeeper could not catch up with its leader: {caught_up!r}")
+        synced = await self._client.ask(request.sync(self._client.path(_ROOT)))
+        if isinstance(synced, ZookeeperError):
+            raise StoreError(f"ZooKeeper could not catch up with its leader: {synced!r}")
         if not self._armed or self._life != life:
             return Changes.unknown((self._life, self._seq))
         _drop(self._topics, since[1])
         _drop(self._partitions, since[1])
-        self._told = since[1]
-        found = Changes((life, self._seq), False, frozenset(self._topics), Names.of(list(self._partitions)))
+        self._dropped = since[1]
+        changes = Changes((life, self._seq), False, frozenset(self._topics), Names.of(list(self._partitions)))
         if last:
             await self._disarm()
-        return found
+        return changes
 
     async def _arm(self) -> None:
         if self._armed or not self._known:
             return
         self._life += 1
-        # Noting begins before the server is asked: what it says after that is not to be missed.
+        # Recording begins before the request is sent, so that no event is missed.
         self._armed = True
         result = await self._client.watch_tree(_ROOT)
         if isinstance(result, ZookeeperError):
@@ -98,7 +98,7 @@ class TreeChanges:
             self._known = not isinstance(result, UnimplementedError)
             if self._known:
                 raise StoreError(f"{_ROOT} could not be watched as a whole: {result!r}")
-            log.info("ZooKeeper at %s says of no tree what changes; version 3.6 or later does", self._client.hosts)
+            log.info("ZooKeeper at %s cannot watch a tree; version 3.6 or later can", self._client.hosts)
 
     async def _disarm(self) -> None:
         self.forget()
@@ -108,7 +108,7 @@ class TreeChanges:
 
 
 def _drop(written: dict[str, int] | dict[TopicPartition, int], upto: int) -> None:
-    """Forget what was told before; the oldest come first."""
+    """Drop entries that were returned before; the oldest come first."""
     while written:
         name, seq = next(iter(written.items()))
         if seq > upto:

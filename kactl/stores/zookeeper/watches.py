@@ -1,15 +1,15 @@
-"""Watches: which are armed, what their firing means, and how they outlive a lost connection.
+"""Watches: which are armed, which events they produce, and how they survive a lost connection.
 
-ZooKeeper's watches fire once, and a read arms them again. They live on the server by connection, not by session, and
-no link brings them to the next one. So we keep what each armed watch had seen; after a reconnection each is armed again
-by a read, and if something else stands there now it counts as fired. Nothing is missed, and a blink of the network does
-not look like a change of everything.
+ZooKeeper's watches fire once, and a read arms them again. On the server they belong to a connection, not to a session,
+and no connection transfers them to the next one. Therefore the version of the node that each armed watch had seen is
+recorded; after a reconnection each watch is armed again by a read, and if the node has changed the watch counts as
+fired. No change is missed, and a short network failure does not look like a change of everything.
 
-Where many nodes are read, or armed again, their watches are armed all at once (`set_watches`) and the nodes are read
-after that; the few whose watch fires in between are read once more, each under a new one.
+If many nodes are read, or armed again, their watches are armed together (`set_watches`) and the nodes are read after
+that; the few whose watch fires in between are read again, each under a new watch.
 
-Two kinds are kept armed by us for as long as the session lasts: those of single partitions, and those of requests that
-wait, of which only a new one is told.
+Two kinds are kept armed for as long as the session lasts: those of single partitions, and those of admin requests, of
+which only the arrival of a new one is reported.
 """
 
 import enum
@@ -32,19 +32,19 @@ from .responses import Responses
 
 log = logger(__name__)
 
-# Reading many nodes begins anew with each connection that is lost in the middle of it.
+# Reading many nodes starts over each time that the connection is lost meanwhile.
 TRIES_MAX: Final = 10
 
 
 class Kind(enum.Enum):
-    """What a watch watches."""
+    """The kind of a watch."""
 
     DATA = enum.auto()
     CHILDREN = enum.auto()
 
 
 class _Mark(NamedTuple):
-    """The transactions that last changed, and that created, what is watched."""
+    """The transactions that last changed, and that created, a watched node."""
 
     changed: int
     created: int
@@ -66,11 +66,11 @@ _REQUESTED: Final = {
 
 
 class Watches:
-    """See the module.
+    """The watches of one session.
 
     Args:
-        fired: gets what the store's listener is to hear.
-        config_changed: called when nodes came or went under /config/changes.
+        fired: receives the events for the store's listener.
+        config_changed: called when nodes under /config/changes were created or deleted.
 
     Attributes:
         topics: the topics whose nodes were read.
@@ -82,13 +82,13 @@ class Watches:
         self._config_changed = config_changed
         self._armed: dict[tuple[str, Kind], _Mark] = {}
         self._leaderships: dict[str, StoreEvent] = {}
-        self._lines = 0  # how many connections there were before this one
-        self._arms_many = True  # unless the server does not know how
-        self._heeded: list[set[str]] = []  # get the paths of whatever fires
+        self._connections = 0  # number of connections before this one
+        self._arms_many = True  # False if the server does not support SetWatches
+        self._event_paths: list[set[str]] = []  # receive the paths of all events
         self.topics = DeletedTopics()
 
     def record_read(self, path: str, kind: Kind, result: Any) -> None:
-        """A watched read was answered: with (something, stat), a stat, or None where `exists` found nothing."""
+        """Record a watched read: its result is (data, stat), a stat, or None if `exists` found no node."""
         if isinstance(result, ZookeeperError):
             return
         mark = self._armed[path, kind] = _mark(kind, result)
@@ -97,13 +97,13 @@ class Watches:
             self.topics.record_read(topic, mark.created)
 
     async def read(self, paths: Sequence[str]) -> list[Any]:
-        """The data of some nodes, as (data, stat) or an error for each, all of them watched from then on."""
+        """Returns the data of some nodes, as (data, stat) or an error for each, and watches all of them."""
         if len(paths) < set_watches.PATHS_MIN or not self._arms_many:
             return await self._read_each(paths)
         whole = [self._client.path(path) for path in paths]
         for _ in range(TRIES_MAX):
-            line, fired = self._lines, set[str]()
-            self._heeded.append(fired)
+            connections, fired = self._connections, set[str]()
+            self._event_paths.append(fired)
             try:
                 armed = await self._client.ask_all(set_watches.requests(whole))
                 if any(isinstance(answer, ZookeeperError) for answer in armed.results):
@@ -111,16 +111,16 @@ class Watches:
                     break
                 nodes = await self._client.read_all(paths)
             finally:
-                self._heeded = [heeded for heeded in self._heeded if heeded is not fired]
-            if line != self._lines:
-                continue  # what was armed is gone with its connection
+                self._event_paths = [recorded for recorded in self._event_paths if recorded is not fired]
+            if connections != self._connections:
+                continue  # the armed watches were lost with their connection
             for path, node in zip(paths, nodes, strict=True):
                 if path not in fired:
                     self.record_read(path, Kind.DATA, node)
-            once_more = [at for at, path in enumerate(paths) if path in fired]
-            again = await self._read_each([paths[at] for at in once_more])
-            for at, node in zip(once_more, again, strict=True):
-                nodes[at] = node
+            changed = [index for index, path in enumerate(paths) if path in fired]
+            again = await self._read_each([paths[index] for index in changed])
+            for index, node in zip(changed, again, strict=True):
+                nodes[index] = node
             return nodes
         return await self._read_each(paths)
 
@@ -131,42 +131,42 @@ class Watches:
         return responses.results
 
     def name_leaderships(self, partitions: Mapping[str, TopicPartition]) -> None:
-        """Keep those of some partitions armed, by the path of their state, and no others. They are to be read next."""
+        """Keep the watches of these partitions armed, by the path of their state, and no others. Read them next."""
         for path in self._leaderships.keys() - partitions.keys():
             self._armed.pop((path, Kind.DATA), None)
         events = {path: StoreEvent(Changed.LEADERSHIP, str(name)) for path, name in partitions.items()}
         self._leaderships = events
 
     def on_watch(self, event: str, path: str) -> None:
-        """A watch fired."""
-        for heeded in self._heeded:
-            heeded.add(path)
+        """Handle an event of a watch."""
+        for recorded in self._event_paths:
+            recorded.add(path)
         if path in _REQUESTED:
-            self._arm([(path, Kind.DATA)])  # and then tell whether it is a new one
+            self._arm([(path, Kind.DATA)])  # and report it if it is a new request
             return
         if path in self._leaderships:
             self._armed.pop((path, Kind.DATA), None)
-            self._arm([(path, Kind.DATA)])  # before anybody reads it again
+            self._arm([(path, Kind.DATA)])  # before the partition is read again
             self._fired(self._leaderships[path])
             return
         if event in (EventType.CHILD, EventType.DELETED):
             self._armed.pop((path, Kind.CHILDREN), None)
         if event != EventType.CHILD:
             self._armed.pop((path, Kind.DATA), None)
-        self._tell(event, path)
+        self._report(event, path)
 
     def forget(self) -> None:
-        """The session has ended, and all watches with it."""
+        """Discard all watches: the session has ended."""
         self._armed.clear()
         self._leaderships = {}
         self.topics.forget()
 
     def disconnected(self) -> None:
-        """The connection was lost, and all that was armed over it."""
-        self._lines += 1
+        """Handle the loss of the connection, and of all watches armed over it."""
+        self._connections += 1
 
     def rearm(self) -> None:
-        """There is a new connection: arm all watches again, and tell what changed in between."""
+        """Arm all watches again over a new connection, and report changes made in between."""
         topics = [key for key, mark in self._armed.items() if _topic(key[0]) is not None and mark != _ABSENT]
         if len(topics) < set_watches.PATHS_MIN or not (self._arms_many and self._client.reads_many):
             topics = []
@@ -174,19 +174,19 @@ class Watches:
         self._arm(list(self._armed.keys() - set(topics)))
 
     def _arm_many(self, watched: list[tuple[str, Kind]]) -> None:
-        """Arm the watches of nodes that were there when they were seen."""
+        """Arm the watches of nodes that existed when they were read."""
         paths = [self._client.path(path) for path, _ in watched]
-        blocks = [MultiRead(tuple(paths[at : at + READ_BATCH])) for at in range(0, len(paths), READ_BATCH)]
+        blocks = [MultiRead(tuple(paths[begin : begin + READ_BATCH])) for begin in range(0, len(paths), READ_BATCH)]
         arms = set_watches.requests(paths)
 
         def compare(responses: Responses) -> None:
             if responses.error is not None:
-                return  # as below
+                return  # see `_arm`
             if any(isinstance(result, ZookeeperError) for result in responses.results):
                 self._arm(watched)
                 return
-            found = chain.from_iterable(responses.results[len(arms) :])
-            for (path, kind), result in zip(watched, found, strict=True):
+            nodes = chain.from_iterable(responses.results[len(arms) :])
+            for (path, kind), result in zip(watched, nodes, strict=True):
                 self._compare(path, kind, result)
 
         self._client.submit([*arms, *blocks], compare)
@@ -198,7 +198,7 @@ class Watches:
         ]
 
         def compare(responses: Responses) -> None:
-            # Cut short by another loss: what was not looked at is still held as armed, and the next time comes.
+            # Interrupted by another loss: unchecked watches still count as armed, and are armed at the next connection.
             for (path, kind), result in zip(
                 watched, responses.results if responses.error is None else (), strict=False
             ):
@@ -217,18 +217,18 @@ class Watches:
             self._keep(path, before, now)
             return
         if before is None or now == before:
-            return  # fired meanwhile, or nothing happened
+            return  # fired meanwhile, or unchanged
         del self._armed[path, kind]
         topic = _topic(path)
         if topic is not None and now is not None and now.created != before.created:
             self.topics.record_deletion(topic)
         if kind is Kind.CHILDREN:
-            self._tell(EventType.CHILD, path)
+            self._report(EventType.CHILD, path)
         else:
-            self._tell(EventType.DELETED if now == _ABSENT else EventType.CHANGED, path)
+            self._report(EventType.DELETED if now == _ABSENT else EventType.CHANGED, path)
 
     def _keep(self, path: str, before: _Mark | None, now: _Mark | None) -> None:
-        """A watch that is kept armed was armed again, or could not be (None)."""
+        """Handle the result for a watch that is kept armed; `now` is None if it could not be armed."""
         if now is None:
             self._armed.pop((path, Kind.DATA), None)
         else:
@@ -239,7 +239,7 @@ class Watches:
         elif now is None or (now != _ABSENT and (before is None or now.created != before.created)):
             self._fired(_REQUESTED[path])
 
-    def _tell(self, event: str, path: str) -> None:
+    def _report(self, event: str, path: str) -> None:
         if event == EventType.CHILD:
             if path == layout.CONFIG_CHANGES:
                 self._config_changed()
@@ -249,7 +249,7 @@ class Watches:
             gone = event == EventType.DELETED
             self._fired(StoreEvent(Changed.CONTROLLER_GONE if gone else Changed.CONTROLLER))
         elif event == EventType.DELETED:
-            # That a broker or a topic vanished is told by its parent, unless a new one of the name is there already.
+            # The deletion of a broker or a topic is reported by its parent, unless a new one of the same name exists.
             topic = _topic(path)
             if topic is not None:
                 self.topics.record_deletion(topic)
@@ -262,7 +262,7 @@ class Watches:
 
 
 def _topic(path: str) -> str | None:
-    """The topic whose node it is; None if it is none's."""
+    """Returns the topic of a topic node, or None for other paths."""
     parent, _, name = path.rpartition("/")
     return name if parent == layout.TOPICS else None
 
