@@ -1,5 +1,4 @@
-"""How requests that wait, features and producer ids are written; for the rest, and for what all have in common, see
-`layout`.
+"""Node formats of admin requests, features and producer ids; see `layout` for the other nodes and common rules.
 
 Source: Kafka's ZkData, 3.9: ReassignPartitionsZNode, PreferredReplicaElectionZNode, FeatureZNode, ProducerIdBlockZNode.
 """
@@ -15,12 +14,12 @@ from kactl.model import Features, ProducerIdBlock, TopicPartition
 from .json_node import INT64_MAX, BrokerIds, Count, Leader, Malformed, decode, decoder
 
 _ENABLED: Final = 1
-_FIRST_WITH_LEVELS_ONLY: Final = 2  # before it each feature had a lowest level, too
+_FIRST_WITH_LEVELS_ONLY: Final = 2  # earlier formats have a lowest level for each feature, too
 _LOWEST: Final = 1
 _NUMBER: Final = re.compile("[0-9]{1,19}")
 
 
-# -- requests that wait ------------------------------------------------------------------------------------------------
+# -- admin requests ----------------------------------------------------------------------------------------------------
 
 
 class _Move(msgspec.Struct):
@@ -51,7 +50,7 @@ def encode_reassignment(targets: Mapping[TopicPartition, Sequence[int]]) -> byte
 
 
 def decode_reassignment(data: bytes | None) -> dict[TopicPartition, tuple[int, ...]]:
-    """Of a partition that is named twice the last target counts."""
+    """Returns the requested replicas; for a partition that is named twice the last entry counts."""
     moves = decode(_moves, data).partitions
     return {TopicPartition(move.topic, move.partition): tuple(move.replicas) for move in moves}
 
@@ -83,7 +82,7 @@ class _FeatureNode(msgspec.Struct):
 
 
 def encode_features(features: Features) -> bytes:
-    """In the format that `features` names; its version is the node's own and not written."""
+    """Returns a node in the format `features.format`; the version is the node's own and not written."""
     lowest = {} if features.format >= _FIRST_WITH_LEVELS_ONLY else {"min_version_level": _LOWEST}
     levels = {name: lowest | {"max_version_level": level} for name, level in features.levels.items()}
     return msgspec.json.encode({"version": features.format, "status": int(features.enabled), "features": levels})
@@ -109,13 +108,13 @@ class _BlockNode(msgspec.Struct):
 
 
 def encode_producer_ids(block: ProducerIdBlock) -> bytes:
-    """Never the empty string, which brokers of old protocol levels die of."""
+    """Returns a node; never the empty string, at which brokers of old protocol levels exit."""
     node = {"version": 1, "broker": block.broker, "block_start": str(block.first), "block_end": str(block.last)}
     return msgspec.json.encode(node)
 
 
 def decode_producer_ids(data: bytes) -> ProducerIdBlock:
-    """The empty string is no block: nobody can tell whether some were given away before it was written."""
+    """Returns the block. The empty string is malformed: ids may have been allocated before it was written."""
     node = decode(_block, data)
     first, last = _id(node.block_start), _id(node.block_end)
     if last < first:

@@ -1,4 +1,4 @@
-"""Configurations: what is set for single topics, and what is set for all brokers.
+"""Configurations of single topics, and of all brokers.
 
 Source: AdminZkClient.fetchEntityConfig, changeEntityConfig.
 """
@@ -35,48 +35,48 @@ async def of_all_brokers(client: Client) -> dict[str, str]:
     return _decode(layout.DEFAULT_CONFIG, _ALL_BROKERS, node) or {}
 
 
-def _decode(path: str, whose: str, node: Any) -> dict[str, str] | None:
+def _decode(path: str, owner: str, node: Any) -> dict[str, str] | None:
     if isinstance(node, NoNodeError):
         return {}
     if isinstance(node, ZookeeperError):
-        log.warning("%s: the configuration of %s could not be read: %r", path, whose, node)
+        log.warning("%s: the configuration of %s could not be read: %r", path, owner, node)
         return None
     try:
         return layout.decode_config(node[0])
     except layout.Malformed as error:
-        log.warning("%s: the configuration of %s is none: %s", path, whose, error)
+        log.warning("%s: the configuration of %s is malformed: %s", path, owner, error)
         return None
 
 
 async def set_of_topic(client: Client, name: str, config: Mapping[str, str]) -> None:
     """See `Store.set_topic_config`."""
     notice = layout.encode_config_change(name)
-    await _write(client, layout.topic_config(name), config, whose=f"topic {name!r}", notice=notice)
+    await _write(client, layout.topic_config(name), config, owner=f"topic {name!r}", notice=notice)
 
 
 async def set_of_all_brokers(client: Client, config: Mapping[str, str]) -> None:
     """See `Store.set_default_config`."""
     notice = layout.encode_default_config_change()
-    await _write(client, layout.DEFAULT_CONFIG, config, whose=_ALL_BROKERS, notice=notice)
+    await _write(client, layout.DEFAULT_CONFIG, config, owner=_ALL_BROKERS, notice=notice)
 
 
-async def _write(client: Client, path: str, config: Mapping[str, str], *, whose: str, notice: bytes) -> None:
-    """Replace a configuration, and tell brokers and controllers in the way that they watch for."""
-    told = request.create(
+async def _write(client: Client, path: str, config: Mapping[str, str], *, owner: str, notice: bytes) -> None:
+    """Replace a configuration, and notify brokers and controllers by the notice that they watch for."""
+    notification = request.create(
         client.path(f"{layout.CONFIG_CHANGES}/{layout.CONFIG_CHANGE_PREFIX}"), notice, sequential=True
     )
     there = await client.ask(client.exists(path))
     operation = put_or_create(client, path, config, exists=there is not None)
-    error = request.first_error(await client.ask(request.multi([operation, told])))
+    error = request.first_error(await client.ask(request.multi([operation, notification])))
     if isinstance(error, NoNodeError | NodeExistsError):
-        # It came or went in between, or our own first try was done before the connection broke.
+        # It was created or deleted in between, or the first attempt succeeded before the connection broke.
         operation = put_or_create(client, path, config, exists=isinstance(error, NodeExistsError))
-        error = request.first_error(await client.ask(request.multi([operation, told])))
+        error = request.first_error(await client.ask(request.multi([operation, notification])))
     if error is not None:
-        raise StoreError(f"the configuration of {whose} could not be written: {error!r}")
+        raise StoreError(f"the configuration of {owner} could not be written: {error!r}")
 
 
 def put_or_create(client: Client, path: str, config: Mapping[str, str], *, exists: bool) -> Any:
-    """The request, or the part of a multi, that writes a configuration."""
+    """Returns the request, or the part of a multi, that writes a configuration."""
     data = layout.encode_config(config)
     return request.put(client.path(path), data) if exists else request.create(client.path(path), data)

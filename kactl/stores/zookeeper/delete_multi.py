@@ -1,7 +1,7 @@
-"""Many partitions out of ZooKeeper in one request: a check of the fence, then each one's state and container.
+"""Deletion of many partitions in one request: a check of the fence, then each partition's state and container.
 
-It goes through `Client` like any request, but holds no object for each node: the bytes are laid when it is sent, and
-the answer of a multi that was done is known beforehand, to the byte.
+It is sent through `Client` like any request, but has no object for each node: it is serialized when it is sent, and the
+response to a successful multi is compared as bytes.
 
 Source: ZooKeeper's MultiOperationRecord, MultiResponse.
 """
@@ -25,12 +25,12 @@ _STATE: Final = b"/state"
 
 
 class PartitionsDeletion:
-    """A multi: all of it or nothing. Its answer is what came of each operation, as ZooKeeper's number: 0 or an error.
+    """An atomic multi. Its response is the result of each operation, as ZooKeeper's number: 0 or an error.
 
     Args:
-        fence: the whole path of the node that is checked.
-        version: which it has to have.
-        partitions: for each topic the whole path of the node that holds its partitions, and some of their numbers.
+        fence: the absolute path of the checked node.
+        version: its required version.
+        partitions: for each topic the absolute path of the parent of its partitions, and some partition numbers.
     """
 
     type: ClassVar[int] = 14
@@ -41,7 +41,7 @@ class PartitionsDeletion:
         self._partitions = partitions
 
     def __len__(self) -> int:
-        """The number of nodes."""
+        """Returns the number of nodes."""
         return 2 * sum(len(numbers) for _, numbers in self._partitions)
 
     def serialize(self) -> bytes:
@@ -57,15 +57,15 @@ class PartitionsDeletion:
     def deserialize(self, answer: bytes, offset: int) -> list[int]:
         if answer[offset:] == _all_done(len(self)):
             return [0] * (1 + len(self))
-        found: list[int] = []
+        results: list[int] = []
         while True:
             kind, done, error = _HEADER.unpack_from(answer, offset)
             offset += _HEADER.size
             if done:
-                return found
+                return results
             if kind == _ERROR:
-                offset += _INT.size  # the same number once more
-            found.append(error)
+                offset += _INT.size  # the same number again
+            results.append(error)
 
 
 @functools.lru_cache(maxsize=8)
@@ -78,16 +78,16 @@ def _path(path: bytes) -> bytes:
 
 
 def packed(topics: Mapping[str, Ints], size: int) -> Iterator[list[tuple[str, Ints]]]:
-    """Part the partitions of some topics, in order, into pieces of `size` partitions each; the last may have fewer."""
-    piece: list[tuple[str, Ints]] = []
+    """Split the partitions of some topics, in order, into batches of `size` partitions; the last may have fewer."""
+    batch: list[tuple[str, Ints]] = []
     room = size
     for topic, numbers in topics.items():
         left = numbers
         while len(left):
-            piece.append((topic, left[:room]))
+            batch.append((topic, left[:room]))
             left, room = left[room:], room - len(left[:room])
             if not room:
-                yield piece
-                piece, room = [], size
-    if piece:
-        yield piece
+                yield batch
+                batch, room = [], size
+    if batch:
+        yield batch

@@ -1,13 +1,13 @@
-"""The deletion of topics: the marks that ask for it, and what is taken away in which order.
+"""Deletion of topics: the marks that request it, and the order of the deletes.
 
-Many topics go at a time, children before their parents, in bounded multis that each are fenced, many on their way:
+Many topics are deleted concurrently, children before their parents, in bounded multis, each of which is fenced:
 
-    1. the partitions of which we are told, state and container, without a look at them
-    2. each topic's own two nodes and its configuration, together or not at all
-    3. where that fails: whatever a look finds below the topic, and then the same, node by node
-    4. the marks of those of which nothing is left
+    1. the given partitions, state and container, without reading them
+    2. each topic's own two nodes and its configuration, atomically
+    3. if that fails: list the nodes below the topic, and delete them one by one
+    4. the marks of completely deleted topics
 
-So whoever comes after a crash finds the mark, and does the rest. What is true of one topic holds up no other.
+A later controller therefore finds the mark after a crash, and deletes the rest. A failure of one topic delays no other.
 
 Source: KafkaZkClient.deleteTopicZNode, deleteTopicConfigs, deleteTopicDeletions, createDeleteTopicPath.
 """
@@ -29,17 +29,19 @@ from .delete_multi import PartitionsDeletion, packed
 
 log = logger(__name__)
 
-# Nodes that somebody adds while we delete are found by looking again. Nobody does so for long.
-LOOKS_MAX: Final = 5
-# Below a topic there are /partitions/<number>/state; somebody who nests deeper than this means harm.
+# Nodes that other clients add meanwhile are found by listing again. No client does so for long.
+LISTINGS_MAX: Final = 5
+# Below a topic there is /partitions/<number>/state; deeper nesting than this is malicious.
 DEPTH_MAX: Final = 20
 
-# A node, with the topic that it belongs to.
+# A topic, and a node of it.
 _Node = tuple[str, str]
 
 
 async def mark(client: Client, topic: str) -> None:
-    """See `Store.mark_deletion`. One that stands after a lost connection may be our own, and is taken for it."""
+    """See `Store.mark_deletion`. A mark that exists after a lost connection may be this client's, and counts as
+    such.
+    """
     path = layout.deletion(topic)
     responses = await client.ask_all([request.create(client.path(path), None)])
     result = responses.results[0]
@@ -67,19 +69,19 @@ async def delete(client: Client, topics: Mapping[str, Ints], fence: Fence, *, ba
 
 
 async def partitions_begun(client: Client, topic: str) -> list[int]:
-    """See `Store.partitions_begun`. A child that is no number is logged and passed over."""
+    """See `Store.partitions_begun`. A child that is not a partition number is logged and skipped."""
     parent = layout.partitions(topic)
     children, failed = await _children(client, [(topic, parent)])
     for error in failed.values():
         raise error
-    found = [path.rpartition("/")[2] for _, path in children]
-    numbers = [name for name in found if layout.is_partition(name)]
-    for name in set(found) - set(numbers):
-        log.warning("%s/%s is no partition and is passed over", parent, name)
+    names = [path.rpartition("/")[2] for _, path in children]
+    numbers = [name for name in names if layout.is_partition(name)]
+    for name in set(names) - set(numbers):
+        log.warning("%s/%s is not a partition and is skipped", parent, name)
     return sorted(map(int, numbers))
 
 
-# -- what we are told of -----------------------------------------------------------------------------------------------
+# -- known partitions --------------------------------------------------------------------------------------------------
 
 
 def _own(topic: str) -> list[fenced_writes.Op]:
@@ -88,32 +90,32 @@ def _own(topic: str) -> list[fenced_writes.Op]:
 
 
 async def _delete_partitions(client: Client, topics: Mapping[str, Ints], fence: Fence, batch: int) -> None:
-    """Delete the partitions of some topics. Those of a multi that is refused stay: the topic is stuck then.
+    """Delete the partitions of some topics. Those of a rejected multi remain, and so does the topic.
 
     Raises:
         ControllerMoved: the fence is not the stored one.
     """
     epoch = client.path(layout.CONTROLLER_EPOCH)
     whole = {client.path(layout.partitions(topic)): numbers for topic, numbers in topics.items()}
-    pieces = packed(whole, max(1, batch // 2))
-    responses = await client.ask_all([PartitionsDeletion(epoch, fence.version, piece) for piece in pieces])
+    batches = packed(whole, max(1, batch // 2))
+    responses = await client.ask_all([PartitionsDeletion(epoch, fence.version, numbers) for numbers in batches])
     for result in responses.results:
         if not isinstance(result, ZookeeperError) and result[0] == BadVersionError.code:
             raise ControllerMoved(ours=fence.epoch)
 
 
-# -- what a look finds -------------------------------------------------------------------------------------------------
+# -- listed nodes ------------------------------------------------------------------------------------------------------
 
 
 async def _clear(client: Client, topics: Sequence[str], fence: Fence, batch: int) -> dict[str, StoreError]:
-    """Delete topics of which more is there than we were told of, or less; why some of them are still there."""
+    """Delete topics that have more or fewer nodes than expected. Returns the errors of those that remain."""
     begun, failed = await _children(client, [(topic, layout.partitions(topic)) for topic in topics])
     groups = [[fenced_writes.delete(f"{path}/state"), fenced_writes.delete(path)] for _, path in begun]
-    # One that fails has other nodes below it, which the next step finds.
+    # A group fails if there are other nodes below it, which the next step finds.
     await fenced_writes.commit(client, groups, fence, batch=batch)
     left = [topic for topic in topics if topic not in failed]
-    for _ in range(LOOKS_MAX):
-        # Normally these are two nodes for each. Requests are done in order: children are gone before their parents.
+    for _ in range(LISTINGS_MAX):
+        # Normally two nodes for each topic. Requests are executed in order: children are deleted before their parents.
         nodes, unseen = await _trees(client, left)
         failed |= unseen
         outcomes = await fenced_writes.commit(
@@ -124,20 +126,20 @@ async def _clear(client: Client, topics: Sequence[str], fence: Fence, batch: int
         if not left:
             break
     else:
-        failed |= {topic: _still_there(topic, nodes) for topic in left}
+        failed |= {topic: _remains(topic, nodes) for topic in left}
     configs = {topic: layout.topic_config(topic) for topic in topics if topic not in failed}
     return failed | await _delete(client, configs, fence, batch)
 
 
-def _still_there(topic: str, nodes: Iterable[_Node]) -> StoreError:
+def _remains(topic: str, nodes: Iterable[_Node]) -> StoreError:
     deepest = next(path for owner, path in nodes if owner == topic)
-    return StoreError(f"topic {topic!r} could not be deleted: {deepest} is still there; try again")
+    return StoreError(f"topic {topic!r} could not be deleted: {deepest} still exists; try again")
 
 
 async def _trees(client: Client, topics: Sequence[str]) -> tuple[list[_Node], dict[str, StoreError]]:
-    """The nodes of topics and all below them, children before parents, and why those of some could not be seen."""
+    """Returns the nodes of topics and all nodes below, children before parents, and the errors of unlisted topics."""
     responses = await client.ask_all([client.exists(layout.topic(topic)) for topic in topics])
-    found = level = [
+    nodes = level = [
         (topic, layout.topic(topic)) for topic, stat in zip(topics, responses.results, strict=True) if stat is not None
     ]
     failed: dict[str, StoreError] = {}
@@ -146,19 +148,19 @@ async def _trees(client: Client, topics: Sequence[str]) -> tuple[list[_Node], di
         failed |= unseen
         if not level:
             break
-        found = level + found
+        nodes = level + nodes
     failed |= {
         topic: StoreError(
             f"{layout.topic(topic)} has nodes below it that are nested deeper than {DEPTH_MAX}: delete them by hand"
         )
         for topic, _ in level
     }
-    return [(topic, path) for topic, path in found if topic not in failed], failed
+    return [(topic, path) for topic, path in nodes if topic not in failed], failed
 
 
 async def _children(client: Client, parents: Sequence[_Node]) -> tuple[list[_Node], dict[str, StoreError]]:
-    """All children of some nodes, those that are gone have none; and why some could not be listed, by topic."""
-    found: list[_Node] = []
+    """Returns the children of some nodes, none for missing nodes, and the errors of unlisted ones by topic."""
+    children: list[_Node] = []
     failed: dict[str, StoreError] = {}
     responses = await client.ask_all([client.children(path) for _, path in parents])
     for (topic, parent), result in zip(parents, responses.results, strict=True):
@@ -167,17 +169,17 @@ async def _children(client: Client, parents: Sequence[_Node]) -> tuple[list[_Nod
         if isinstance(result, ZookeeperError):
             failed[topic] = StoreError(f"{parent} could not be listed: {result!r}")
         else:
-            found += [(topic, f"{parent}/{name}") for name in result[0]]
-    return found, failed
+            children += [(topic, f"{parent}/{name}") for name in result[0]]
+    return children, failed
 
 
 async def _delete(client: Client, paths: Mapping[str, str], fence: Fence, batch: int) -> dict[str, StoreError]:
-    """Delete one node of each topic; why some of them are still there."""
+    """Delete one node of each topic. Returns the errors of those that remain."""
     outcomes = await fenced_writes.commit(
         client, [[fenced_writes.delete(path)] for path in paths.values()], fence, batch=batch
     )
     return {
-        topic: StoreError(f"{path} could not be deleted: see what stands below it, and who may delete it")
+        topic: StoreError(f"{path} could not be deleted: check its children and its permissions")
         for (topic, path), outcome in zip(paths.items(), outcomes, strict=True)
         if outcome != Outcome.COMMITTED
     }

@@ -1,6 +1,6 @@
-"""The finalized features, and the block of producer ids that was given away last.
+"""The finalized features, and the last allocated block of producer ids.
 
-An entry that makes no sense is never overwritten: what it said cannot be told any more by anybody else.
+A malformed node is never overwritten: its content cannot be recovered from anywhere else.
 
 Source: FeatureZNode, ProducerIdBlockZNode; KafkaController.enableFeatureVersioning, ZkProducerIdManager.
 """
@@ -19,7 +19,7 @@ from .client import Client
 
 log = logger(__name__)
 
-# Each try fails only if somebody else writes at that moment.
+# Each attempt fails only if another client writes at that moment.
 TRIES_MAX: Final = 10
 
 
@@ -28,11 +28,11 @@ async def read(client: Client) -> Features | None:
     node = await client.ask(client.get(layout.FEATURES))
     if isinstance(node, NoNodeError):
         return None
-    data, stat = _found(layout.FEATURES, node)
+    data, stat = _content(layout.FEATURES, node)
     try:
         return admin_layout.decode_features(data, stat.version)
     except layout.Malformed as error:
-        remedy = "put back what stood there, or delete it if the cluster never agreed on any feature"
+        remedy = "restore its content, or delete it if the cluster has never finalized a feature"
         raise _damaged(layout.FEATURES, error, remedy) from None
 
 
@@ -40,13 +40,13 @@ async def write(client: Client, features: Features, fence: Fence) -> Features:
     """See `Store.write_features`.
 
     Returns:
-        them, with the version of the node as we wrote it.
+        the features, with the version of the written node.
     """
     data = admin_layout.encode_features(features)
     for _ in range(TRIES_MAX):
         stat = await client.ask(client.exists(layout.FEATURES))
         if isinstance(stat, ZookeeperError):
-            raise StoreError(f"{layout.FEATURES} could not be looked at: {stat!r}")
+            raise StoreError(f"{layout.FEATURES} could not be read: {stat!r}")
         expected = NO_VERSION if stat is None else stat.version
         op = (
             fenced_writes.create(layout.FEATURES, data)
@@ -57,44 +57,44 @@ async def write(client: Client, features: Features, fence: Fence) -> Features:
         if outcome == Outcome.COMMITTED:
             return Features(features.levels, enabled=features.enabled, format=features.format, version=expected + 1)
         if outcome == Outcome.FAILED:
-            raise StoreError(f"{layout.FEATURES} could not be written: see who may write it")
-    raise StoreError(f"{layout.FEATURES} could not be written: somebody writes it all the time; try again")
+            raise StoreError(f"{layout.FEATURES} could not be written: check its permissions")
+    raise StoreError(f"{layout.FEATURES} could not be written: another client keeps writing it; try again")
 
 
 async def producer_ids(client: Client) -> tuple[ProducerIdBlock | None, int]:
-    """See `Store.producer_ids`. A node that is missing is made without data, as brokers make it."""
+    """See `Store.producer_ids`. A missing node is created without data, as brokers create it."""
     node = await client.ask(client.get(layout.PRODUCER_IDS))
     if isinstance(node, NoNodeError):
-        made = await client.ask(request.create(client.path(layout.PRODUCER_IDS), None))
-        if isinstance(made, ZookeeperError) and not isinstance(made, NodeExistsError):
-            raise StoreError(f"{layout.PRODUCER_IDS} could not be made: {made!r}")
+        created = await client.ask(request.create(client.path(layout.PRODUCER_IDS), None))
+        if isinstance(created, ZookeeperError) and not isinstance(created, NodeExistsError):
+            raise StoreError(f"{layout.PRODUCER_IDS} could not be created: {created!r}")
         node = await client.ask(client.get(layout.PRODUCER_IDS))
-    data, stat = _found(layout.PRODUCER_IDS, node)
+    data, stat = _content(layout.PRODUCER_IDS, node)
     if data is None:
         return None, stat.version
     try:
         return admin_layout.decode_producer_ids(data), stat.version
     except layout.Malformed as error:
-        remedy = "write the last block that was given away into it, or delete it if no producer id ever was"
+        remedy = "write the last allocated block into it, or delete it if no producer id was ever allocated"
         raise _damaged(layout.PRODUCER_IDS, error, remedy) from None
 
 
 async def write_producer_ids(client: Client, block: ProducerIdBlock, *, expected: int) -> bool:
-    """See `Store.write_producer_ids`. A write that was done before its connection broke counts as done."""
+    """See `Store.write_producer_ids`. A write that succeeded before its connection broke counts as successful."""
     path, data = layout.PRODUCER_IDS, admin_layout.encode_producer_ids(block)
     responses = await client.ask_all([request.put(client.path(path), data, expected)])
     result = responses.results[0]
     if isinstance(result, BadVersionError | NoNodeError):
         if not responses.repeated:
             return False
-        (found,) = await client.read_all([path])
-        return not isinstance(found, ZookeeperError) and (found[0], found[1].version) == (data, expected + 1)
+        (node,) = await client.read_all([path])
+        return not isinstance(node, ZookeeperError) and (node[0], node[1].version) == (data, expected + 1)
     if isinstance(result, ZookeeperError):
         raise StoreError(f"{path} could not be written: {result!r}")
     return True
 
 
-def _found(path: str, node: Any) -> tuple[bytes | None, Any]:
+def _content(path: str, node: Any) -> tuple[bytes | None, Any]:
     if isinstance(node, ZookeeperError):
         raise StoreError(f"{path} could not be read: {node!r}")
     data, stat = node
@@ -102,5 +102,5 @@ def _found(path: str, node: Any) -> tuple[bytes | None, Any]:
 
 
 def _damaged(path: str, error: layout.Malformed, remedy: str) -> StoreDamaged:
-    log.error("%s is not what it should be, and is left as it is: %s", path, error)
+    log.error("%s is malformed and is left unchanged: %s", path, error)
     return StoreDamaged(path, str(error), remedy)

@@ -1,4 +1,4 @@
-"""What all nodes have in common: JSON that may be anything, because everybody may write it."""
+"""JSON decoding of nodes. Any client may write any content."""
 
 from typing import Annotated, Final, TypeVar
 
@@ -6,12 +6,12 @@ import msgspec
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
-# What a log line quotes of a node that makes no sense.
+# Length of the quote of a malformed node in a log line.
 EXCERPT: Final = 80
 
 BrokerId = Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)]
-# One partition with many replicas costs a column for each of them, over all partitions. A hundred times what anybody
-# uses still fits; a longer list is a mistake.
+# One partition with many replicas costs a column for each of them, over all partitions. A hundred times any realistic
+# number fits; a longer list is an error.
 REPLICAS_MAX: Final = 1_000
 BrokerIds = Annotated[list[BrokerId], msgspec.Meta(max_length=REPLICAS_MAX)]
 Leader = Annotated[int, msgspec.Meta(ge=-1, le=INT32_MAX)]
@@ -21,26 +21,26 @@ _Node = TypeVar("_Node")
 
 
 class Malformed(ValueError):
-    """A node that holds something else than it should. The message says what was found."""
+    """A node with unexpected content. The message quotes it."""
 
 
 def decode(decoder: "msgspec.json.Decoder[_Node]", data: bytes | None) -> _Node:
-    """What a node holds.
+    """Returns the decoded content of a node.
 
     Raises:
-        Malformed: it holds something else.
+        Malformed: the content is unexpected.
     """
     try:
         if data is not None and not data.isascii():
-            data.decode()  # what the decoder passes over it does not look at
+            data.decode()  # the decoder does not validate skipped text
         return decoder.decode(data or b"")
-    # A text that is no UTF-8 and numbers that fit no integer come as ValueErrors of other kinds.
+    # Invalid UTF-8 and integers out of range raise other kinds of ValueError.
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Malformed(f"{error} in {excerpt(data)}") from None
 
 
 def excerpt(data: bytes | None) -> str:
-    """The beginning of a node, for a message."""
+    """Returns the beginning of a node, for a message."""
     return "no data" if data is None else repr(data[:EXCERPT]) + ("..." if len(data) > EXCERPT else "")
 
 

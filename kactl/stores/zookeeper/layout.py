@@ -1,9 +1,9 @@
-"""Where Kafka keeps what in ZooKeeper, and how each node is written.
+"""Paths and node formats of Kafka in ZooKeeper.
 
-Paths are relative to the chroot. Every `encode_…` gives the bytes of one node; every `decode_…` takes them, or None
-for a node without data, and raises `Malformed` for anything that is not what Kafka would have written. Fields that we
-do not know are passed over, and the number in `version` is never looked at except in a broker's registration. What
-people and tools ask for is in `admin_layout`.
+Paths are relative to the chroot. Every `encode_...` returns the bytes of one node; every `decode_...` accepts them, or
+None for a node without data, and raises `Malformed` for anything that Kafka would not have written. Unknown fields are
+ignored, and `version` is not checked except in a broker's registration. The formats of admin requests are in
+`admin_layout`.
 
 Source: Kafka's ZkData, 3.9.
 """
@@ -19,7 +19,7 @@ from kactl.model import ZERO_ID, Assignment, Leadership, TopicPartition
 
 from .json_node import EXCERPT, INT32_MAX, BrokerId, BrokerIds, Count, Leader, Malformed, decode, decoder, excerpt
 
-__all__ = ["Malformed", "excerpt"]  # besides all that is made here
+__all__ = ["Malformed", "excerpt"]  # in addition to all that is defined here
 
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
@@ -36,7 +36,7 @@ PRODUCER_IDS: Final = "/latest_producer_id_block"
 ISR_NOTIFICATIONS: Final = "/isr_change_notification"
 LOG_DIR_NOTIFICATIONS: Final = "/log_dir_event_notification"
 CLUSTER_ID: Final = "/cluster/id"
-# Ours, and none of Kafka's: by it instances tell who of them acts where /controller stays.
+# Not one of Kafka's nodes: held by the active kactl instance while /controller is persistent.
 LOCK: Final = "/kactl/lock"
 
 ISR_NOTIFICATION_PREFIX: Final = "isr_change_"
@@ -66,7 +66,7 @@ PERSISTENT: Final = (
     "/cluster",
 )
 
-# What a notice calls those whose configuration is DEFAULT_CONFIG.
+# The entity path, in a notice, of DEFAULT_CONFIG.
 _ALL_BROKERS: Final = "brokers/<default>"
 
 _LOG_DIR_FAILED: Final = 1
@@ -93,7 +93,7 @@ def partition(name: str, number: int) -> str:
 
 
 def is_partition(name: str) -> bool:
-    """Whether a child of `partitions` is the node of one."""
+    """Returns whether a child of `partitions` is the node of a partition."""
     return _NUMBER.fullmatch(name) is not None and int(name) <= INT32_MAX
 
 
@@ -120,13 +120,13 @@ class _ControllerNode(msgspec.Struct, rename={"kraft_epoch": "kraftControllerEpo
 
 
 def encode_controller(controller_id: int, now_ms: int) -> bytes:
-    # Written in the order of Kafka, which a struct cannot have with its required field behind others.
+    # In Kafka's order, which a struct cannot have, with its required field behind others.
     node = {"version": 2, "brokerid": controller_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1}
     return msgspec.json.encode(node)
 
 
 def decode_controller(data: bytes | None) -> tuple[int, int | None]:
-    """The id, and since when in wall clock ms; None where that cannot be told."""
+    """Returns the id, and the time of the election in wall clock ms, or None if it is missing."""
     node = decode(_controller, data)
     stamp = str(node.timestamp)
     return node.brokerid, int(stamp) if _TIMESTAMP.fullmatch(stamp) else None
@@ -151,7 +151,7 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 
 class TopicNode(msgspec.Struct, omit_defaults=False):
-    """A topic's assignment as it is stored, by partition number in no order."""
+    """A topic's stored assignment, by partition number in arbitrary order."""
 
     version: int = 3
     topic_id: str | msgspec.UnsetType | None = msgspec.UNSET
@@ -172,13 +172,13 @@ def encode_topic(topic_id: bytes, assignment: Mapping[int, Assignment]) -> bytes
 
 
 def decode_topic_node(data: bytes | None) -> tuple[bytes, TopicNode]:
-    """The id, ZERO_ID where there is none, and what else the node holds."""
+    """Returns the id, ZERO_ID if there is none, and the node."""
     node = decode(_topic, data)
     return decode_id(node.topic_id) if isinstance(node.topic_id, str) else ZERO_ID, node
 
 
 def decode_topic(data: bytes | None) -> tuple[bytes, dict[int, Assignment]]:
-    """The id, ZERO_ID where there is none, and the assignment by partition number in rising order."""
+    """Returns the id, ZERO_ID if there is none, and the assignment by partition number in ascending order."""
     topic_id, node = decode_topic_node(data)
     adding, removing = node.adding_replicas or {}, node.removing_replicas or {}
     return topic_id, {
@@ -188,7 +188,7 @@ def decode_topic(data: bytes | None) -> tuple[bytes, dict[int, Assignment]]:
 
 
 def encode_id(topic_id: bytes) -> str:
-    """22 characters, as Kafka writes a UUID."""
+    """Returns 22 characters, as Kafka writes a UUID."""
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
@@ -207,7 +207,7 @@ class _ConfigNode(msgspec.Struct):
 
 
 def decode_config(data: bytes | None) -> dict[str, str]:
-    """The overrides; a node without data has none."""
+    """Returns the overrides; a node without data has none."""
     return decode(_config, data).config if data else {}
 
 
@@ -218,18 +218,18 @@ class _ConfigChangeNode(msgspec.Struct):
 
 
 def encode_config_change(name: str) -> bytes:
-    """A notice that the configuration of a topic changed."""
+    """Returns a notice that the configuration of a topic changed."""
     return _encode_entity(f"topics/{name}")
 
 
 def decode_config_change(data: bytes | None) -> str | None:
-    """The topic whose configuration changed; None if it was that of something else."""
+    """Returns the topic whose configuration changed, or None for another entity."""
     kind, _, name = _decode_entity(data).partition("/")
     return name if kind == "topics" and name else None
 
 
 def encode_default_config_change() -> bytes:
-    """A notice that the configuration of all brokers changed."""
+    """Returns a notice that the configuration of all brokers changed."""
     return _encode_entity(_ALL_BROKERS)
 
 
@@ -250,7 +250,7 @@ def _decode_entity(data: bytes | None) -> str:
 
 
 class StateNode(msgspec.Struct, gc=False):
-    """A partition's leadership as it is stored. Its version is the node's own and not part of it."""
+    """A partition's stored leadership. The version is the ZooKeeper node's and not part of it."""
 
     controller_epoch: Annotated[int, msgspec.Meta(ge=-1, le=INT32_MAX)]
     leader: Leader
@@ -276,7 +276,7 @@ def encode_state(
 
 
 def encode_leadership(state: Leadership) -> bytes:
-    """`state` with the controller epoch that stands in it."""
+    """Returns the node of `state`, with its own controller epoch."""
     return encode_state(
         state.leader,
         leader_epoch=state.leader_epoch,
@@ -291,7 +291,7 @@ def decode_state(data: bytes | None) -> StateNode:
 
 
 def decode_states(lines: bytes) -> list[StateNode]:
-    """The same of many, one in each line."""
+    """Returns many decoded nodes, given one in each line."""
     return decode(_states, b"[" + lines.replace(b"\n", b",") + b"]")
 
 
@@ -328,7 +328,7 @@ def decode_log_dir_notification(data: bytes | None) -> int:
     return decode(_log_dir, data).broker
 
 
-# -- how it is done ---------------------------------------------------------------------------------------------------
+# -- codecs ------------------------------------------------------------------------------------------------------------
 
 _encoder: Final = msgspec.json.Encoder()
 _controller: Final = decoder(_ControllerNode)

@@ -1,4 +1,4 @@
-"""What brokers lay down for the controller: partitions whose ISR they wrote, and brokers with a failed directory.
+"""Notifications from brokers to the controller: partitions whose ISR was written, and brokers with a failed directory.
 
 Source: KafkaZkClient.propagateIsrChanges, propagateLogDirEvent, deleteIsrChangeNotifications.
 """
@@ -19,23 +19,23 @@ from .watches import Watches
 
 log = logger(__name__)
 
-# At 300 bytes for the longest names, well below the megabyte that a node may hold.
+# At 300 bytes for the longest names, well below the 1 MB that a node may hold.
 PARTITIONS_MAX: Final = 3_000
 
 
 async def notify_isr(client: Client, partitions: Sequence[TopicPartition]) -> None:
-    blocks = [partitions[at : at + PARTITIONS_MAX] for at in range(0, len(partitions), PARTITIONS_MAX)]
+    blocks = [partitions[begin : begin + PARTITIONS_MAX] for begin in range(0, len(partitions), PARTITIONS_MAX)]
     path = f"{layout.ISR_NOTIFICATIONS}/{layout.ISR_NOTIFICATION_PREFIX}"
-    await _lay_down(client, path, [layout.encode_isr_notification(block) for block in blocks])
+    await _create(client, path, [layout.encode_isr_notification(block) for block in blocks])
 
 
 async def notify_log_dir(client: Client, broker: int) -> None:
     path = f"{layout.LOG_DIR_NOTIFICATIONS}/{layout.LOG_DIR_NOTIFICATION_PREFIX}"
-    await _lay_down(client, path, [layout.encode_log_dir_notification(broker)])
+    await _create(client, path, [layout.encode_log_dir_notification(broker)])
 
 
-async def _lay_down(client: Client, path: str, notices: Sequence[bytes]) -> None:
-    """One that was lost with its connection may be laid down twice; reading it twice does no harm."""
+async def _create(client: Client, path: str, notices: Sequence[bytes]) -> None:
+    """Create notifications. One that was lost with its connection may be created twice, which is harmless."""
     responses = await client.ask_all([request.create(client.path(path), data, sequential=True) for data in notices])
     for result in responses.results:
         if isinstance(result, ZookeeperError):
@@ -43,24 +43,24 @@ async def _lay_down(client: Client, path: str, notices: Sequence[bytes]) -> None
 
 
 async def isr(client: Client, watches: Watches | None) -> list[Notification]:
-    """In the order in which they were laid down. One that cannot be read names no partitions."""
+    """Returns the notifications in the order of their creation. A malformed one names no partitions."""
 
     def decode(key: str, data: bytes | None) -> Notification:
         return Notification(key, partitions=layout.decode_isr_notification(data))
 
-    return await _standing(client, layout.ISR_NOTIFICATIONS, layout.ISR_NOTIFICATION_PREFIX, watches, decode)
+    return await _list(client, layout.ISR_NOTIFICATIONS, layout.ISR_NOTIFICATION_PREFIX, watches, decode)
 
 
 async def log_dir(client: Client, watches: Watches | None) -> list[Notification]:
-    """In the order in which they were laid down. One that cannot be read names no broker."""
+    """Returns the notifications in the order of their creation. A malformed one names no broker."""
 
     def decode(key: str, data: bytes | None) -> Notification:
         return Notification(key, broker=layout.decode_log_dir_notification(data))
 
-    return await _standing(client, layout.LOG_DIR_NOTIFICATIONS, layout.LOG_DIR_NOTIFICATION_PREFIX, watches, decode)
+    return await _list(client, layout.LOG_DIR_NOTIFICATIONS, layout.LOG_DIR_NOTIFICATION_PREFIX, watches, decode)
 
 
-async def _standing(
+async def _list(
     client: Client,
     parent: str,
     prefix: str,
@@ -72,13 +72,13 @@ async def _standing(
         if name.startswith(prefix):
             keys.append(f"{parent}/{name}")
         else:
-            log.warning("%s/%s is no notification and is left alone", parent, name)
-    found: list[Notification] = []
+            log.warning("%s/%s is not a notification and is ignored", parent, name)
+    notifications: list[Notification] = []
     for key, node in zip(keys, await client.read_all(keys), strict=True):
         if isinstance(node, NoNodeError):
             continue
-        found.append(_read(key, node, decode))
-    return found
+        notifications.append(_read(key, node, decode))
+    return notifications
 
 
 def _read(key: str, node: Any, decode: Callable[[str, bytes | None], Notification]) -> Notification:
@@ -87,12 +87,12 @@ def _read(key: str, node: Any, decode: Callable[[str, bytes | None], Notificatio
     try:
         return decode(key, node[0])
     except layout.Malformed as error:
-        log.warning("%s is no notification and says nothing: %s", key, error)
+        log.warning("%s is malformed and names nothing: %s", key, error)
         return Notification(key)
 
 
 async def remove(client: Client, notifications: Sequence[Notification], fence: Fence, *, batch: int) -> None:
-    """Take some away; see `Store.delete_notifications`. A notification's key is its path."""
+    """Delete notifications; see `Store.delete_notifications`. A notification's key is its path."""
     groups = [[fenced_writes.delete(notification.key)] for notification in notifications]
     outcomes = await fenced_writes.commit(client, groups, fence, batch=batch)
     left = [one.key for one, outcome in zip(notifications, outcomes, strict=True) if outcome != Outcome.COMMITTED]

@@ -1,6 +1,6 @@
-"""Brokers' registrations: ephemeral nodes whose creation number is the broker's epoch.
+"""Broker registrations: ephemeral nodes whose creation transaction is the broker epoch.
 
-Real brokers write versions 4 and 5; 1 to 3 are of brokers from before 0.10. kactl's own participants register as
+Real brokers write versions 4 and 5; versions 1 to 3 are of brokers before 0.10. kactl's own participants register as
 version 5, each in a session of its own.
 
 Source: BrokerIdZNode, KafkaZkClient.registerBroker.
@@ -31,7 +31,7 @@ _PORT: Final = re.compile("-?[0-9]{1,9}")
 _ID_MAX: Final = 2**31 - 1
 
 
-# What goes out to brokers has to fit the fields of their requests.
+# The values are sent to brokers, and have to fit the fields of their requests.
 _TEXT_MAX: Final = 1_000
 _PORT_MAX: Final = 2**16 - 1
 
@@ -61,7 +61,7 @@ _decoder: Final = msgspec.json.Decoder(_Node)
 
 
 def encode(broker: Broker, now_ms: int) -> bytes:
-    """A registration of version 5."""
+    """Returns a registration of version 5."""
     plain = next((endpoint for endpoint in broker.endpoints if endpoint.protocol == _PLAINTEXT), None)
     node = _Node(
         version=5,
@@ -77,10 +77,10 @@ def encode(broker: Broker, now_ms: int) -> bytes:
 
 
 def decode(broker_id: int, data: bytes | None, epoch: int) -> Broker:
-    """A registration of any version.
+    """Returns the broker of a registration of any version.
 
     Raises:
-        Malformed: it is none.
+        Malformed: it is not a registration.
     """
     try:
         node = decode_json(_decoder, data)
@@ -135,7 +135,7 @@ def _endpoint_text(endpoint: Endpoint) -> str:
 
 
 async def read_all(client: Client, watches: Watches | None) -> dict[int, Broker]:
-    """All registrations; those that vanish while we read, and those that cannot be read, are left out."""
+    """Returns all registrations; those that end meanwhile, and unreadable ones, are left out."""
     watched = watches is not None
     listed = await client.ask(client.children(layout.BROKERS, watch=watched))
     if isinstance(listed, ZookeeperError):
@@ -144,8 +144,8 @@ async def read_all(client: Client, watches: Watches | None) -> dict[int, Broker]
         watches.record_read(layout.BROKERS, Kind.CHILDREN, listed)
     ids = sorted(int(name) for name in listed[0] if _is_id(name))
     responses = await client.ask_all([client.get(layout.broker(number), watch=watched) for number in ids])
-    found = {number: _read(number, node, watches) for number, node in zip(ids, responses.results, strict=True)}
-    return {number: broker for number, broker in found.items() if broker is not None}
+    brokers = {number: _read(number, node, watches) for number, node in zip(ids, responses.results, strict=True)}
+    return {number: broker for number, broker in brokers.items() if broker is not None}
 
 
 async def read_one(client: Client, number: int, watches: Watches | None) -> Broker | None:

@@ -1,6 +1,7 @@
-"""What is asked of ZooKeeper: kazoo's requests, and some that kazoo does not know.
+"""ZooKeeper requests: kazoo's, and some that kazoo does not define.
 
-A link takes any request that has a `type` and can be written and read. Paths in requests are whole, chroot included.
+A connection accepts any request that has a `type` and can be serialized and deserialized. Paths in requests are
+absolute, chroot included.
 """
 
 import dataclasses
@@ -29,12 +30,12 @@ _UNWATCHED: Final = b"\0"
 
 
 def create(path: str, data: bytes | None, *, ephemeral: bool = False, sequential: bool = False) -> Any:
-    """A node that everybody may read and change, as Kafka makes them; None writes null, which is not b""."""
+    """A node with open permissions, as Kafka creates them; None writes null, which differs from b""."""
     return Create(path, data, OPEN_ACL_UNSAFE, _EPHEMERAL * ephemeral + _SEQUENTIAL * sequential)
 
 
 def put(path: str, data: bytes, version: int = -1) -> Any:
-    """Replace a node's data, at `version`; -1 is any."""
+    """Replace a node's data, at `version`; -1 means any."""
     return SetData(path, data, version)
 
 
@@ -43,41 +44,41 @@ def delete(path: str, version: int = -1) -> Any:
 
 
 def check(path: str, version: int) -> Any:
-    """Succeeds in a multi only while the node's data has that version."""
+    """In a multi: succeeds only while the node's data has that version."""
     return CheckVersion(path, version)
 
 
 def sync(path: str) -> Any:
-    """Answered once the server has caught up with its leader."""
+    """The server responds once it has caught up with its leader."""
     return Sync(path)
 
 
 def watch_tree(path: str) -> Any:
-    """A watch on everything below a path, which stays when it fires. Needs a server of 3.6 or later."""
+    """A watch on everything below a path, which persists when it fires. Needs a server of 3.6 or later."""
     return WatchTree(path)
 
 
 def unwatch(path: str) -> Any:
-    """Take away all watches of this connection that were put on just this path."""
+    """Remove all watches of this connection on exactly this path."""
     return Unwatch(path)
 
 
 def multi(operations: Sequence[Any]) -> Any:
-    """All of it or nothing. Its answer is a list: what came of each operation, or an error for each."""
+    """Atomic operations. The response is a list: the result of each operation, or an error for each."""
     return Transaction(list(operations))
 
 
 def first_error(result: Any) -> ZookeeperError | None:
-    """The error at which a multi failed, if it did; its other operations were answered that they were rolled back."""
+    """Returns the error at which a multi failed, or None; the other operations report that they were rolled back."""
     if isinstance(result, ZookeeperError):
         return result
-    errors = [one for one in result if isinstance(one, ZookeeperError)]
-    return next((one for one in errors if not isinstance(one, RolledBackError | RuntimeInconsistency)), None)
+    errors = [error for error in result if isinstance(error, ZookeeperError)]
+    return next((error for error in errors if not isinstance(error, RolledBackError | RuntimeInconsistency)), None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WatchTree:
-    """Its answer is None. Source: ZooKeeper's AddWatchRequest, of mode PERSISTENT_RECURSIVE."""
+    """The response is None. Source: ZooKeeper's AddWatchRequest, of mode PERSISTENT_RECURSIVE."""
 
     path: str
 
@@ -93,7 +94,7 @@ class WatchTree:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unwatch:
-    """Its answer is None. Source: ZooKeeper's RemoveWatchesRequest, of type ANY."""
+    """The response is None. Source: ZooKeeper's RemoveWatchesRequest, of type ANY."""
 
     path: str
 
@@ -114,9 +115,9 @@ def _path(path: str) -> bytes:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MultiRead:
-    """The data of many nodes in one request. Needs a server of 3.6 or later; others answer UnimplementedError.
+    """The data of many nodes in one request. Needs a server of 3.6 or later; others return UnimplementedError.
 
-    Its answer is a list of (data, stat), or of an error, in the order of `paths`. It arms no watches.
+    The response is a list of (data, stat), or of an error, in the order of `paths`. It arms no watches.
 
     Source: ZooKeeper's MultiOperationRecord and MultiResponse.
     """
@@ -134,28 +135,28 @@ class MultiRead:
 
     @classmethod
     def deserialize(cls, answer: bytes, offset: int) -> list[Any]:
-        found: list[Any] = []
+        nodes: list[Any] = []
         while True:
             kind, done, _ = _HEADER.unpack_from(answer, offset)
             offset += _HEADER.size
             if done:
-                return found
+                return nodes
             if kind == _ERROR:
                 (code,) = _INT.unpack_from(answer, offset)
                 offset += _INT.size
-                found.append(error_of(code))
+                nodes.append(error_of(code))
                 continue
             (length,) = _INT.unpack_from(answer, offset)
             offset += _INT.size
             data = answer[offset : offset + length] if length >= 0 else None
             offset += max(length, 0)
-            found.append((data, ZnodeStat._make(_STAT.unpack_from(answer, offset))))
+            nodes.append((data, ZnodeStat._make(_STAT.unpack_from(answer, offset))))
             offset += _STAT.size
 
 
 def error_of(code: int) -> ZookeeperError:
-    """What a server means by a number; one that kazoo does not know is an error of the system."""
+    """Returns the exception of an error code; a code that kazoo does not know is a SystemZookeeperError."""
     if code in EXCEPTIONS:
-        known: ZookeeperError = EXCEPTIONS[code]()
-        return known
+        error: ZookeeperError = EXCEPTIONS[code]()
+        return error
     return SystemZookeeperError(f"error {code}")

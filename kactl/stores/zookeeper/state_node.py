@@ -21,94 +21,95 @@ from .watches import Kind, Watches
 
 log = logger(__name__)
 
-# A tree that was damaged as a whole must not fill the log.
+# A completely damaged tree must not flood the log.
 LOGGED_MAX: Final = 10
 
 
 async def read(client: Client, names: Names) -> Leaderships:
-    """What is stored of some partitions, in their order. A node that cannot be read is logged."""
-    asked = state_reads.requests(names, client.chroot)
-    responses = (await client.ask_all(asked)).results if client.reads_many else []
-    if not client.reads_many or any(isinstance(answer, UnimplementedError) for answer in responses):
+    """Returns the stored leadership of some partitions, in their order. A malformed node is logged."""
+    reads = state_reads.requests(names, client.chroot)
+    responses = (await client.ask_all(reads)).results if client.reads_many else []
+    if not client.reads_many or any(isinstance(response, UnimplementedError) for response in responses):
         nodes = await client.read_all([layout.state(name.topic, name.partition) for name in names])
         blocks = [state_reads.block(nodes)]
     else:
         blocks = [
-            answer if isinstance(answer, state_reads.Block) else state_reads.block([answer] * len(one))
-            for one, answer in zip(asked, responses, strict=True)
+            response if isinstance(response, state_reads.Block) else state_reads.block([response] * len(read))
+            for read, response in zip(reads, responses, strict=True)
         ]
     _log_unreadable(names, blocks)
-    return state_reads.join([block.found for block in blocks])
+    return state_reads.join([block.states for block in blocks])
 
 
 def _log_unreadable(names: Names, blocks: Sequence[state_reads.Block]) -> None:
     begin = unreadable = 0
     for block in blocks:
-        for at, reason in block.unreadable[: max(0, LOGGED_MAX - unreadable)]:
-            topic, partition = names.topics[names.topic[begin + at]].name, names.partition[begin + at]
-            log.warning("%s holds no leadership information: %s", layout.state(topic, partition), reason)
-        begin += len(block.found)
+        for index, reason in block.unreadable[: max(0, LOGGED_MAX - unreadable)]:
+            row = begin + index
+            topic, partition = names.topics[names.topic[row]].name, names.partition[row]
+            log.warning("%s contains no leadership: %s", layout.state(topic, partition), reason)
+        begin += len(block.states)
         unreadable += len(block.unreadable)
     if unreadable > LOGGED_MAX:
-        log.warning("%d more state nodes hold no leadership information", unreadable - LOGGED_MAX)
+        log.warning("%d more state nodes contain no leadership", unreadable - LOGGED_MAX)
 
 
 async def commit(client: Client, write: Write, fence: Fence, *, batch: int) -> Committed:
-    """Keep new leadership; see `Store.commit`. A partition's container is made along with its first state.
+    """Commit new leadership; see `Store.commit`. A partition's container is created along with its first state.
 
-    Commits of other partitions may go on at the same time.
+    Commits of other partitions may run concurrently.
     """
     outcome = np.full(len(write), Outcome.FAILED, np.uint8)
     first = write.expected == NO_VERSION
-    for which, keep in ((np.flatnonzero(first), _create), (np.flatnonzero(~first), _replace)):
-        if len(which):
-            outcome[which] = await keep(client, write, which, fence, batch=batch)
-    # A create gives version 0 and every set one more than it expected, which is the same sum.
+    for selection, write_rows in ((np.flatnonzero(first), _create), (np.flatnonzero(~first), _replace)):
+        if len(selection):
+            outcome[selection] = await write_rows(client, write, selection, fence, batch=batch)
+    # A create yields version 0 and every set one more than it expected, selection is the same sum.
     version = np.where(outcome == Outcome.COMMITTED, write.expected + 1, NO_VERSION).astype(np.int32)
     return Committed(outcome, version)
 
 
-async def _replace(client: Client, write: Write, which: RowNumbers, fence: Fence, *, batch: int) -> Bytes:
-    """Rows whose states stand there; what became of each."""
-    rows = state_writes.Rows(write, which, epoch=fence.epoch, chroot=client.chroot)
+async def _replace(client: Client, write: Write, selection: RowNumbers, fence: Fence, *, batch: int) -> Bytes:
+    """Write rows whose states exist. Returns the outcome of each."""
+    rows = state_writes.Rows(write, selection, epoch=fence.epoch, chroot=client.chroot)
     responses = await client.ask_all(state_writes.requests(rows, fence, chroot=client.chroot, size=batch))
-    if all(answer == [] for answer in responses.results):
-        return np.full(len(which), Outcome.COMMITTED, np.uint8)
-    names = zip(write.names.topic[which].tolist(), write.names.partition[which].tolist(), strict=True)
+    if all(result == [] for result in responses.results):
+        return np.full(len(selection), Outcome.COMMITTED, np.uint8)
+    names = zip(write.names.topic[selection].tolist(), write.names.partition[selection].tolist(), strict=True)
     paths = [layout.state(write.names.topics[topic].name, partition) for topic, partition in names]
-    expected = write.expected[which].tolist()
+    expected = write.expected[selection].tolist()
     groups = [[fenced_writes.put(*op)] for op in zip(paths, rows.data, expected, strict=True)]
     return np.array(await fenced_writes.commit(client, groups, fence, batch=batch, tried=responses), np.uint8)
 
 
-async def _create(client: Client, write: Write, which: RowNumbers, fence: Fence, *, batch: int) -> Bytes:
-    """Rows of which nothing is stored; what became of each."""
-    outcome = np.full(len(which), Outcome.FAILED, np.uint8)
+async def _create(client: Client, write: Write, selection: RowNumbers, fence: Fence, *, batch: int) -> Bytes:
+    """Write rows without a stored state. Returns the outcome of each."""
+    outcome = np.full(len(selection), Outcome.FAILED, np.uint8)
     topics = [topic.name for topic in write.names.topics]
-    data = state_writes.encode(write, which, fence.epoch)
-    orphans = await _make_containers(client, topics, np.unique(write.names.topic[which]), fence, batch=batch)
+    data = state_writes.encode(write, selection, fence.epoch)
+    orphans = await _make_containers(client, topics, np.unique(write.names.topic[selection]), fence, batch=batch)
     rows, groups = [], []
-    columns = zip(write.names.topic[which].tolist(), write.names.partition[which].tolist(), data, strict=True)
-    for at, (topic, number, text) in enumerate(columns):
+    columns = zip(write.names.topic[selection].tolist(), write.names.partition[selection].tolist(), data, strict=True)
+    for row, (topic, number, text) in enumerate(columns):
         if topic in orphans:
-            continue  # its topic is gone; FAILED
+            continue  # its topic does not exist; FAILED
         container = fenced_writes.create(layout.partition(topics[topic], number), None, optional=True)
         groups.append([container, fenced_writes.create(layout.state(topics[topic], number), text)])
-        rows.append(at)
+        rows.append(row)
     outcome[rows] = await fenced_writes.commit(client, groups, fence, batch=batch)
     return outcome
 
 
-async def _make_containers(client: Client, topics: list[str], which: Ints, fence: Fence, *, batch: int) -> set[int]:
-    """Make the node `partitions` of some topics, by index; those which could not get one."""
-    wanted = which.tolist()
-    groups = [[fenced_writes.create(layout.partitions(topics[topic]), None, optional=True)] for topic in wanted]
+async def _make_containers(client: Client, topics: list[str], selection: Ints, fence: Fence, *, batch: int) -> set[int]:
+    """Create the node `partitions` of some topics, by index. Returns the topics for selection that failed."""
+    indexes = selection.tolist()
+    groups = [[fenced_writes.create(layout.partitions(topics[topic]), None, optional=True)] for topic in indexes]
     outcomes = await fenced_writes.commit(client, groups, fence, batch=batch)
-    return {topic for topic, outcome in zip(wanted, outcomes, strict=True) if outcome != Outcome.COMMITTED}
+    return {topic for topic, outcome in zip(indexes, outcomes, strict=True) if outcome != Outcome.COMMITTED}
 
 
 async def write_isr(client: Client, name: TopicPartition, state: Leadership, *, expected: int) -> int | None:
-    """A leader's own write; see `Store.write_isr`. One that was done before its connection broke counts as done.
+    """A leader's own write; see `Store.write_isr`. One that succeeded before its connection broke counts as successful.
 
     Source: ReplicationUtils.updateLeaderAndIsr.
     """

@@ -1,4 +1,4 @@
-"""The paths of many state nodes as the bytes that stand in a request, put together topic by topic."""
+"""Serialized paths of many state nodes, built topic by topic."""
 
 import dataclasses
 import struct
@@ -14,17 +14,17 @@ from kactl.stores.base import Names
 from . import layout
 
 _INT: Final = struct.Struct("!i")
-# What follows a topic's own part of the path, and a zero, by partition; numbers above are rare.
+# The end of a path after the topic's prefix, and a zero, by partition; higher numbers are rare.
 _ENDS_KEPT: Final = 4_096
 _ENDS: Final = [b"%d/state\0" % number for number in range(_ENDS_KEPT)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Paths:
-    """Of n states.
+    """The paths of n state nodes.
 
     Attributes:
-        prefixes: by topic, all of its partitions' paths up to the number, chroot included.
+        prefixes: by topic, the path of its partitions up to the number, chroot included.
         topic: int32[n], index into `prefixes`.
         partition: int32[n].
     """
@@ -41,14 +41,14 @@ class Paths:
         prefixes = [f"{chroot}{layout.partitions(topic.name)}/".encode() for topic in names.topics]
         return cls(prefixes, names.topic, names.partition)
 
-    def take(self, which: RowNumbers) -> "Paths":
-        return Paths(self.prefixes, self.topic[which], self.partition[which])
+    def take(self, rows: RowNumbers) -> "Paths":
+        return Paths(self.prefixes, self.topic[rows], self.partition[rows])
 
     def part(self, begin: int, end: int) -> "Paths":
         return Paths(self.prefixes, self.topic[begin:end], self.partition[begin:end])
 
     def join(self, before: bytes) -> bytes:
-        """All paths as strings of ZooKeeper's, in order, with something before and a zero behind each."""
+        """Returns all paths as ZooKeeper strings, in order, each after `before` and followed by a zero."""
         parts = []
         for prefix, numbers in self._runs():
             for size, ends in groupby(map(_end, numbers), len):
@@ -57,7 +57,7 @@ class Paths:
         return b"".join(parts)
 
     def each(self, before: bytes) -> Iterator[bytes]:
-        """Each path as a string of ZooKeeper's, in order, with something before it."""
+        """Yields each path as a ZooKeeper string, in order, after `before`."""
         for prefix, numbers in self._runs():
             for size, ends in groupby(map(_end, numbers), len):
                 head = before + _INT.pack(len(prefix) + size - 1) + prefix
@@ -65,7 +65,7 @@ class Paths:
                     yield head + end[:-1]
 
     def _runs(self) -> Iterator[tuple[bytes, list[int]]]:
-        """Partitions of one topic that stand together, with its prefix."""
+        """Yields the adjacent partitions of one topic, with its prefix."""
         partition = self.partition.tolist()
         bounds = [0, *(np.flatnonzero(np.diff(self.topic)) + 1).tolist(), len(partition)]
         for begin, end in pairwise(bounds):

@@ -1,9 +1,9 @@
-"""Many states in one request, and its answer as columns, without an object for each node that outlives it.
+"""Reads of many states in one request, with the response decoded into columns instead of an object for each node.
 
-The data of all nodes of an answer are decoded in one go, as lines, by the decoder that would be asked for each of them.
-It can only succeed where each would: a piece that begins and ends as an object does, in a text that has no more braces
-than pieces, is one object or breaks the whole. Where the whole does not decode, each node is decoded by itself, and
-those that hold no leadership are told with the reason.
+The data of all nodes of a response are decoded together, as lines, by the decoder of a single node. That succeeds only
+if each node is valid: a text that begins and ends as an object does, without more braces than nodes, is one object, or
+makes the whole invalid. If the whole is invalid each node is decoded by itself, and malformed nodes are returned with
+the reason.
 
 Source: ZooKeeper's MultiOperationRecord, MultiResponse and Stat.
 """
@@ -24,27 +24,27 @@ from kactl.stores.base import Found, Leaderships, Names
 from . import layout
 from .state_paths import Paths
 
-# Some 80 KB asked and 160 KB answered: a server needs two milliseconds for it, and meanwhile we decode the one before.
+# About 80 KB of request and 160 KB of response: a server needs 2 ms for it, while the previous one is decoded.
 STATES_AT_ONCE: Final = 1_000
 
 _INT: Final = struct.Struct("!i")
 _GET_DATA: Final = struct.pack("!i?i", 4, False, -1)
 _END: Final = struct.pack("!i?i", -1, True, -1)
-# What stands before each result of an answer: its kind, that it is not the end, and its error.
+# The header of each result: its kind, the end flag, and its error.
 _HEADER_SIZE: Final = 9
 _FOUND: Final = struct.pack("!i?i", 4, False, 0)
 _ERROR_KIND: Final = struct.pack("!i?", -1, False)
 _NO_NODE: Final = -101
 _STAT_SIZE: Final = 68
-# Of the version of the data, in a node's Stat.
+# Offset of the data version in a node's Stat.
 _VERSION_AT: Final = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReadStates:
-    """The states of some partitions in one multi-read; its answer is a `Block`, in their order. It arms no watches.
+    """The states of some partitions in one multi-read; the response is a `Block`, in their order. It arms no watches.
 
-    Needs a server of 3.6 or later; others answer UnimplementedError.
+    Needs a server of 3.6 or later; others return UnimplementedError.
     """
 
     paths: Paths
@@ -55,37 +55,37 @@ class ReadStates:
         return len(self.paths)
 
     def serialize(self) -> bytes:
-        return self.paths.join(_GET_DATA) + _END  # the zero behind each path says that it is not to be watched
+        return self.paths.join(_GET_DATA) + _END  # the zero after each path means that it is not watched
 
     @classmethod
     def deserialize(cls, answer: bytes, offset: int) -> "Block":
-        return _taken_apart(answer, offset)
+        return _decode(answer, offset)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Block:
-    """What was found of some partitions.
+    """The stored states of some partitions.
 
     Attributes:
-        unreadable: the positions of nodes that hold no leadership, and why each does not.
+        unreadable: the indexes of malformed nodes, and the reason of each.
     """
 
-    found: Leaderships
+    states: Leaderships
     unreadable: Sequence[tuple[int, str]] = ()
 
 
 def requests(names: Names, chroot: str) -> list[ReadStates]:
-    """What to ask for some partitions."""
+    """Returns the requests that read the states of some partitions."""
     paths = Paths.of(names, chroot)
     begins = range(0, len(names), STATES_AT_ONCE)
     return [ReadStates(paths.part(begin, begin + STATES_AT_ONCE)) for begin in begins]
 
 
 def block(nodes: Sequence[Any]) -> Block:
-    """The same of nodes that were read one by one: (data, stat), or an error, for each."""
+    """Returns the block of nodes that were read one by one: (data, stat), or an error, for each."""
     failed = [
-        (at, Found.MISSING if isinstance(node, NoNodeError) else Found.FAILED)
-        for at, node in enumerate(nodes)
+        (index, Found.MISSING if isinstance(node, NoNodeError) else Found.FAILED)
+        for index, node in enumerate(nodes)
         if isinstance(node, ZookeeperError)
     ]
     read = [node for node in nodes if not isinstance(node, ZookeeperError)]
@@ -94,22 +94,22 @@ def block(nodes: Sequence[Any]) -> Block:
 
 
 def join(blocks: Sequence[Leaderships]) -> Leaderships:
-    """One after the other."""
-    width = max((len(one.isr) for one in blocks), default=0)
-    padded = [np.pad(one.isr, ((0, width - len(one.isr)), (0, 0)), constant_values=NO_BROKER) for one in blocks]
+    """Concatenate blocks."""
+    width = max((len(block.isr) for block in blocks), default=0)
+    padded = [np.pad(block.isr, ((0, width - len(block.isr)), (0, 0)), constant_values=NO_BROKER) for block in blocks]
     if not blocks:
         return Leaderships.of([])
     return Leaderships(
         isr=np.concatenate(padded, axis=1),
         **{
-            field.name: np.concatenate([getattr(one, field.name) for one in blocks])
+            field.name: np.concatenate([getattr(block, field.name) for block in blocks])
             for field in dataclasses.fields(Leaderships)
             if field.name != "isr"
         },
     )
 
 
-def _taken_apart(answer: bytes, offset: int) -> Block:
+def _decode(answer: bytes, offset: int) -> Block:
     data: list[bytes | None] = []
     ends: list[int] = []
     failed: list[tuple[int, Found]] = []
@@ -132,8 +132,8 @@ def _taken_apart(answer: bytes, offset: int) -> Block:
             failed.append((len(data) + len(failed), Found.MISSING if code == _NO_NODE else Found.FAILED))
         else:
             raise ValueError(f"a result begins with {header!r}")
-    at = np.array(ends, np.intp)[:, np.newaxis] + np.arange(_VERSION_AT, _VERSION_AT + _INT.size)
-    versions = np.frombuffer(answer, np.uint8)[at].view(">i4").ravel().astype(np.int32)
+    offsets = np.array(ends, np.intp)[:, np.newaxis] + np.arange(_VERSION_AT, _VERSION_AT + _INT.size)
+    versions = np.frombuffer(answer, np.uint8)[offsets].view(">i4").ravel().astype(np.int32)
     return _block(data, versions, failed)
 
 
@@ -146,24 +146,24 @@ def _block(data: list[bytes | None], versions: Ints, failed: Sequence[tuple[int,
         return Block(_columns(nodes, versions))
     count = len(data) + len(failed)
     status = np.full(count, Found.FOUND, np.uint8)
-    for at, why in failed:
-        status[at] = why
-    # Positions among those that were answered become positions among all.
-    answered = np.flatnonzero(status == Found.FOUND)
-    whole = [(int(answered[at]), reason) for at, reason in unreadable]
-    for at, _ in unreadable:
-        versions[at] = NO_VERSION
-    status[[at for at, _ in whole]] = Found.UNREADABLE
-    return Block(_spread(_columns(nodes, versions), answered, status), whole)
+    for index, failure in failed:
+        status[index] = failure
+    # Convert indexes among the nodes that were read into indexes among all.
+    rows = np.flatnonzero(status == Found.FOUND)
+    malformed = [(int(rows[index]), reason) for index, reason in unreadable]
+    for index, _ in unreadable:
+        versions[index] = NO_VERSION
+    status[[row for row, _ in malformed]] = Found.UNREADABLE
+    return Block(_spread(_columns(nodes, versions), rows, status), malformed)
 
 
 def _all_at_once(data: Sequence[bytes | None]) -> list[layout.StateNode] | None:
-    """The nodes, unless one of them is malformed, or looks as if it might be."""
+    """Returns the nodes, or None if one of them is, or may be, malformed."""
     try:
         lines = b"\n".join(data)  # type: ignore[arg-type]
     except TypeError:
         return None  # a node without data
-    # Each piece begins and ends as an object does, and no line ends within one.
+    # Each node begins and ends as an object does, and no line ends within one.
     split = lines.startswith(b"{") and lines.endswith(b"}") and lines.count(b"}\n{") == len(data) - 1
     counts = lines.count(b"\n"), lines.count(b"{"), lines.count(b"}")
     if not split or counts != (len(data) - 1, len(data), len(data)):
@@ -176,11 +176,11 @@ def _all_at_once(data: Sequence[bytes | None]) -> list[layout.StateNode] | None:
 
 
 def _one_by_one(data: Sequence[bytes | None], unreadable: list[tuple[int, str]]) -> Iterator[layout.StateNode]:
-    for at, piece in enumerate(data):
+    for index, text in enumerate(data):
         try:
-            node = layout.decode_state(piece)
+            node = layout.decode_state(text)
         except layout.Malformed as error:
-            unreadable.append((at, str(error)))
+            unreadable.append((index, str(error)))
             node = _NOTHING
         yield node
 
@@ -202,7 +202,7 @@ def _columns(nodes: Sequence[layout.StateNode], versions: Ints) -> Leaderships:
 
 
 def members(lists: Sequence[Sequence[int]]) -> Ints:
-    """int32[K, n]: some lists of broker ids, NO_BROKER behind the last; one that is named twice is kept once."""
+    """int32[K, n]: lists of broker ids, padded with NO_BROKER; a repeated id is kept once."""
     sizes = np.fromiter(map(len, lists), np.intp, len(lists))
     width = int(sizes.max(initial=0))
     flat = np.fromiter(chain.from_iterable(lists), np.int32, int(sizes.sum()))
@@ -217,12 +217,12 @@ def members(lists: Sequence[Sequence[int]]) -> Ints:
     return np.ascontiguousarray(table.T)
 
 
-def _spread(found: Leaderships, at: Any, status: Any) -> Leaderships:
-    """Those that were answered among those that were not; `at` says where each stands."""
+def _spread(states: Leaderships, rows: Any, status: Any) -> Leaderships:
+    """Returns the rows that were read, at `rows`, among those that were not."""
     missing = Leaderships.of([None] * len(status))
     for field in dataclasses.fields(Leaderships):
         if field.name not in ("isr", "status"):
-            getattr(missing, field.name)[at] = getattr(found, field.name)
-    isr = np.full((len(found.isr), len(status)), NO_BROKER, np.int32)
-    isr[:, at] = found.isr
+            getattr(missing, field.name)[rows] = getattr(states, field.name)
+    isr = np.full((len(states.isr), len(status)), NO_BROKER, np.int32)
+    isr[:, rows] = states.isr
     return dataclasses.replace(missing, isr=isr, status=status)

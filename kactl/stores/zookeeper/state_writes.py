@@ -1,8 +1,7 @@
-"""New leadership of many partitions, each by compare-and-set on its own version, in multis that are put together
-piece by piece.
+"""Writes of new leadership, each partition by compare-and-set on its own version, serialized directly into multis.
 
-All that a multi says of its rows is a few templates with numbers in them; and of its answer, when all was done, nothing
-is of interest. What is refused goes the long way, step by step (`fenced_writes`).
+A multi is built from a few templates and the numbers of its rows; of the response to a successful multi only the check
+is decoded. Rejected rows are written again operation by operation (`fenced_writes`).
 
 Source: ZooKeeper's MultiTransactionRecord; KafkaZkClient.updateLeaderAndIsr.
 """
@@ -34,17 +33,17 @@ class Rows:
     """Rows of a write, and their nodes' data.
 
     Args:
-        which: their positions in `write`.
+        selection: the row numbers in `write`.
     """
 
-    def __init__(self, write: Write, which: RowNumbers, *, epoch: int, chroot: str) -> None:
-        self.at = which
-        self.data = encode(write, which, epoch)
-        self._expected = write.expected[which].tolist()
-        self._paths = Paths.of(write.names, chroot).take(which)
+    def __init__(self, write: Write, selection: RowNumbers, *, epoch: int, chroot: str) -> None:
+        self.rows = selection
+        self.data = encode(write, selection, epoch)
+        self._expected = write.expected[selection].tolist()
+        self._paths = Paths.of(write.names, chroot).take(selection)
 
     def __len__(self) -> int:
-        return len(self.at)
+        return len(self.rows)
 
     def operations(self, begin: int, end: int) -> list[bytes]:
         paths = self._paths.part(begin, end).each(_SET_DATA)
@@ -54,7 +53,7 @@ class Rows:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PutStates:
-    """Some rows under the fence, all or nothing. Its answer is empty if all was done, and otherwise that of a multi."""
+    """Some rows under the fence, atomically. The response is empty on success, and otherwise that of a multi."""
 
     rows: Rows
     begin: int
@@ -68,7 +67,7 @@ class PutStates:
 
     @classmethod
     def deserialize(cls, answer: bytes, offset: int) -> list[Any]:
-        # An error anywhere is an error everywhere, also at the check.
+        # An error of any operation is reported for every operation, also for the check.
         if answer.startswith(_CHECKED, offset):
             return []
         results: list[Any] = Transaction.deserialize(answer, offset)
@@ -76,20 +75,20 @@ class PutStates:
 
 
 def requests(rows: Rows, fence: Fence, *, chroot: str, size: int) -> list[PutStates]:
-    """Multis of at most `size` rows."""
+    """Returns multis of at most `size` rows."""
     path = (chroot + layout.CONTROLLER_EPOCH).encode()
     check = _CHECK + _INT.pack(len(path)) + path + _INT.pack(fence.version)
     return [PutStates(rows, begin, min(begin + size, len(rows)), check) for begin in range(0, len(rows), size)]
 
 
-def encode(write: Write, which: RowNumbers, epoch: int) -> list[bytes]:
-    """The data of some rows' nodes."""
+def encode(write: Write, selection: RowNumbers, epoch: int) -> list[bytes]:
+    """Returns the data of some rows' nodes."""
     isr_texts: dict[tuple[int, ...], bytes] = {}
     columns = zip(
-        write.leader[which].tolist(),
-        write.leader_epoch[which].tolist(),
-        zip(*write.isr[:, which].tolist(), strict=True) if len(write.isr) else [()] * len(which),
-        write.recovering[which].tolist(),
+        write.leader[selection].tolist(),
+        write.leader_epoch[selection].tolist(),
+        zip(*write.isr[:, selection].tolist(), strict=True) if len(write.isr) else [()] * len(selection),
+        write.recovering[selection].tolist(),
         strict=True,
     )
     data = []

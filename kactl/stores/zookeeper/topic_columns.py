@@ -1,4 +1,4 @@
-"""What is read of many topics, as columns: no object for a partition."""
+"""Assignments of many topic nodes as columns, without an object for each partition."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -17,23 +17,22 @@ from .state_reads import members
 
 log = logger(__name__)
 
-# What is decoded before it becomes columns, which are a tenth of it.
+# Nodes decoded at a time, before they become columns, which have a tenth of the size.
 TOPICS_AT_ONCE: Final = 500
 
 
 def columns(wanted: Sequence[str], nodes: Sequence[Any]) -> Assignments:
-    """The assignments of some topics, by number within each.
+    """Returns the assignments of some topics, ascending by partition within each.
 
     Args:
-        wanted: their names.
-        nodes: (data, stat), or an error, for each. Topics that are gone or cannot be read are left out; the latter are
-            logged.
+        wanted: the names of the topics.
+        nodes: (data, stat), or an error, for each. Missing and unreadable topics are left out; the latter are logged.
     """
     refs: list[TopicRef] = []
     parts = []
     for begin in range(0, len(wanted), TOPICS_AT_ONCE):
-        piece = slice(begin, begin + TOPICS_AT_ONCE)
-        read = _decoded(wanted[piece], nodes[piece])
+        selection = slice(begin, begin + TOPICS_AT_ONCE)
+        read = _decoded(wanted[selection], nodes[selection])
         parts.append(_part([node for _, node in read], first=len(refs)))
         refs += [ref for ref, _ in read]
     width = max((len(part.replicas) for part in parts), default=0)
@@ -57,16 +56,16 @@ def _decoded(wanted: Sequence[str], nodes: Sequence[Any]) -> list[tuple[TopicRef
             log.warning("%s could not be read, the topic is left out: %r", layout.topic(name), node)
             continue
         try:
-            topic_id, held = layout.decode_topic_node(node[0])
+            topic_id, topic = layout.decode_topic_node(node[0])
         except layout.Malformed as error:
             log.warning("%s is no assignment, the topic is left out: %s", layout.topic(name), error)
             continue
-        read.append((TopicRef(name, topic_id), held))
+        read.append((TopicRef(name, topic_id), topic))
     return read
 
 
 def _part(nodes: Sequence[layout.TopicNode], *, first: int) -> Assignments:
-    """The assignments of some topics, the first of which has the number `first`; without their names."""
+    """Returns the assignments of some topics, the first of which has the number `first`; without their names."""
     sizes = [len(node.partitions) for node in nodes]
     topic = np.repeat(np.arange(first, first + len(nodes), dtype=np.int32), sizes)
     partition = np.fromiter(chain.from_iterable(node.partitions for node in nodes), np.int32, len(topic))
@@ -81,7 +80,7 @@ def _part(nodes: Sequence[layout.TopicNode], *, first: int) -> Assignments:
                 marks[:, of_topic] = in_sync_of(replicas[:, of_topic], brokers)
         begin += size
     part = Assignments((), topic, partition, replicas, adding, removing)
-    # Kafka writes the partitions of a larger topic in the order of a hash.
+    # Kafka writes the partitions of a large topic in the order of a hash.
     if ((np.diff(topic) == 0) & (np.diff(partition) < 0)).any():
         return part.take(np.lexsort((partition, topic)))
     return part

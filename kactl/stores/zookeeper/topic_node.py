@@ -1,4 +1,4 @@
-"""Topics: their assignments, and the marks that ask for their deletion.
+"""Topics: listing, assignments, and creation.
 
 Source: KafkaZkClient.getFullReplicaAssignmentForTopics, AdminZkClient.createTopicWithAssignment.
 """
@@ -20,12 +20,12 @@ from .watches import Kind, Watches
 
 log = logger(__name__)
 
-# A server takes requests of a megabyte; some of it goes to the path and to what is written along with the node.
+# A server accepts requests of 1 MB; a part of it is needed for the path and for what is written along with the node.
 NODE_BYTES_MAX: Final = 1_000_000
 
 
 async def names(client: Client, path: str, watches: Watches | None) -> list[str]:
-    """The children of a node, sorted; `path` is one that we made ourselves at the beginning."""
+    """Returns the children of a top-level node, sorted."""
     listed = await client.ask(client.children(path, watch=watches is not None))
     if isinstance(listed, ZookeeperError):
         raise StoreError(f"{path} could not be listed: {listed!r}")
@@ -35,13 +35,13 @@ async def names(client: Client, path: str, watches: Watches | None) -> list[str]
 
 
 async def listed(client: Client, watches: Watches | None) -> list[str]:
-    """The names of all topics, sorted. One that Kafka does not allow is logged and left out."""
-    found = await names(client, layout.TOPICS, watches)
-    refused = {name: reason for name in found if (reason := check_topic_name(name))}
-    for name, reason in refused.items():
+    """Returns the names of all topics, sorted. A name that Kafka does not allow is logged and left out."""
+    topics = await names(client, layout.TOPICS, watches)
+    invalid = {name: reason for name in topics if (reason := check_topic_name(name))}
+    for name, reason in invalid.items():
         path = layout.topic(escaped(name, TOPIC_NAME_LENGTH_MAX))
         log.warning("%s is left out, it cannot be a topic: %s", path, reason)
-    return [name for name in found if name not in refused]
+    return [name for name in topics if name not in invalid]
 
 
 async def assignments(client: Client, topics: Collection[str], watches: Watches | None) -> Assignments:
@@ -55,7 +55,7 @@ async def assignments(client: Client, topics: Collection[str], watches: Watches 
 async def create(
     client: Client, topic: TopicRef, assignment: Mapping[int, Assignment], config: Mapping[str, str]
 ) -> None:
-    """See `Store.create_topic`. Configuration and assignment are one multi, so nothing is left of a refused one."""
+    """See `Store.create_topic`. Configuration and assignment are one multi, so a rejected one leaves nothing."""
     path, config_path = layout.topic(topic.name), layout.topic_config(topic.name)
     there, config_there = (await client.ask_all([client.exists(path), client.exists(config_path)])).results
     if there is not None:
@@ -75,23 +75,23 @@ async def create(
     if error is None:
         return
     if isinstance(error, NodeExistsError):
-        (found,) = await client.read_all([path])
-        if responses.repeated and not isinstance(found, ZookeeperError) and found[0] == data and not found[1].version:
-            return  # done before the connection broke
-        if not isinstance(found, NoNodeError):
+        (node,) = await client.read_all([path])
+        if responses.repeated and not isinstance(node, ZookeeperError) and node[0] == data and not node[1].version:
+            return  # written before the connection broke
+        if not isinstance(node, NoNodeError):
             raise TopicExists(topic.name)
-    raise StoreError(f"topic {topic.name!r} could not be created, somebody else changes it: {error!r}; try again")
+    raise StoreError(f"topic {topic.name!r} could not be created, another client changes it: {error!r}; try again")
 
 
 async def write_assignment(
     client: Client, topic: TopicRef, assignment: Mapping[int, Assignment], fence: Fence | None
 ) -> None:
-    """See `Store.write_assignment`. A topic that is written without its id keeps the one it has."""
+    """See `Store.write_assignment`. A topic that is written without an id keeps its id."""
     path = layout.topic(topic.name)
     topic_id = topic.id
     if topic_id == ZERO_ID:
-        (found,) = await client.read_all([path])
-        topic_id = _stored_id(topic.name, found)
+        (node,) = await client.read_all([path])
+        topic_id = _stored_id(topic.name, node)
     data = _encode(topic.name, topic_id, assignment)
     if fence is not None:
         (outcome,) = await fenced_writes.commit(client, [[fenced_writes.put(path, data)]], fence, batch=1)
@@ -108,23 +108,25 @@ async def write_assignment(
 
 
 def _encode(name: str, topic_id: bytes, assignment: Mapping[int, Assignment]) -> bytes:
-    """The topic's node, unless it is too large: a server would answer that by closing the connection, each time."""
+    """Returns the topic's node, or raises if it is too large: a server would close the connection, at each attempt."""
     data = layout.encode_topic(topic_id, assignment)
     if len(data) > NODE_BYTES_MAX:
         size = f"{len(assignment)} partitions make a node of {len(data)} bytes"
-        raise InvalidPartitions(f"topic {name!r}", f"{size}, and ZooKeeper takes {NODE_BYTES_MAX}: take fewer")
+        raise InvalidPartitions(
+            f"topic {name!r}", f"{size}, and ZooKeeper accepts {NODE_BYTES_MAX}: use fewer partitions"
+        )
     return data
 
 
-def _stored_id(name: str, found: Any) -> bytes:
-    if isinstance(found, NoNodeError):
-        return ZERO_ID  # the write will find that out
-    if isinstance(found, ZookeeperError):
-        raise StoreError(f"topic {name!r} could not be read: {found!r}")
+def _stored_id(name: str, node: Any) -> bytes:
+    if isinstance(node, NoNodeError):
+        return ZERO_ID  # the write will fail
+    if isinstance(node, ZookeeperError):
+        raise StoreError(f"topic {name!r} could not be read: {node!r}")
     try:
-        return layout.decode_topic(found[0])[0]
+        return layout.decode_topic(node[0])[0]
     except layout.Malformed as error:
-        # It may hold the topic's id, which nobody could tell any more once it is written over.
+        # It may contain the topic's id, which would be lost by overwriting it.
         raise StoreDamaged(
-            layout.topic(name), str(error), "mend it, or write the assignment together with the topic's id"
+            layout.topic(name), str(error), "repair it, or write the assignment together with the topic's id"
         ) from None

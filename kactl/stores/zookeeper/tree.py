@@ -1,4 +1,4 @@
-"""The nodes that must be there before anything is watched, as brokers make them at their start.
+"""Creation of the nodes that must exist before anything is watched, as brokers create them at startup.
 
 Source: KafkaZkClient.createTopLevelPaths, createOrGetClusterId.
 """
@@ -15,17 +15,19 @@ from .client import Client
 
 
 async def make(client: Client) -> None:
-    """Make the chroot, what brokers make, and the cluster's id, so that we may be there before them."""
+    """Create the chroot, the top-level nodes of brokers, and the cluster id, so that kactl may start before the
+    brokers.
+    """
     names = client.chroot.split("/")[1:]
     chroot = ["/" + "/".join(names[:depth]) for depth in range(1, len(names) + 1)]
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    made = await client.ask_all(
+    responses = await client.ask_all(
         [
             *(request.create(path, None) for path in chroot),
             *(request.create(client.path(path), None) for path in layout.PERSISTENT),
             request.create(client.path(layout.CLUSTER_ID), layout.encode_cluster_id(cluster_id)),
         ]
     )
-    for result, path in zip(made.results, [*chroot, *layout.PERSISTENT, layout.CLUSTER_ID], strict=True):
+    for result, path in zip(responses.results, [*chroot, *layout.PERSISTENT, layout.CLUSTER_ID], strict=True):
         if isinstance(result, ZookeeperError) and not isinstance(result, NodeExistsError):
-            raise StoreError(f"{path} could not be made in ZooKeeper: {result!r}")
+            raise StoreError(f"{path} could not be created in ZooKeeper: {result!r}")

@@ -130,7 +130,7 @@ async def test_the_fence_is_told_from_a_refused_row(store: ZooKeeperStore, tree:
 async def test_a_tree_without_an_epoch_is_an_error_of_its_own(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
     tree.delete("/controller_epoch")
 
-    with pytest.raises(StoreError, match="controller_epoch is gone"):
+    with pytest.raises(StoreError, match="controller_epoch is missing"):
         await store.commit(write([ORDERS_0], expected=0), fence)
 
 

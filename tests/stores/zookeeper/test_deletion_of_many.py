@@ -87,7 +87,7 @@ async def test_what_cannot_be_deleted_of_one_topic_holds_up_no_other(
 
     assert list(failed) == ["t05"]
     assert isinstance(failed["t05"], StoreError)
-    assert "t05/partitions/3/state is still there" in str(failed["t05"])
+    assert "t05/partitions/3/state still exists" in str(failed["t05"])
     assert await left(store) == (["stays", "t05"], ["t05"])
     assert rest(tree, "t05") == [True, True, True]
     tree.set_acls(locked, [acl])

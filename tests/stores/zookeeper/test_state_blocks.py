@@ -134,7 +134,7 @@ def test_a_block_says_of_each_node_what_the_decoder_says_of_it_alone(nodes: list
 
     block = taken_apart(answered(nodes))
 
-    assert same(block.found, expected)
+    assert same(block.states, expected)
     assert [at for at, _ in block.unreadable] == refused
 
 
@@ -143,9 +143,9 @@ def test_a_block_of_good_nodes_is_decoded_at_once(monkeypatch: pytest.MonkeyPatc
 
     block = taken_apart(answered([GOOD] * 1_000))
 
-    assert block.found.found.all()
-    assert block.found.partition_epoch.tolist() == list(range(1_000))
-    assert block.found.isr[:, 999].tolist() == [1, 2]
+    assert block.states.found.all()
+    assert block.states.partition_epoch.tolist() == list(range(1_000))
+    assert block.states.isr[:, 999].tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("at", range(0, 90, 7))
@@ -165,7 +165,7 @@ def test_nodes_that_were_read_singly_make_the_same_block() -> None:
 
     block = state_reads.block(singly)
 
-    assert same(block.found, taken_apart(answered(nodes)).found)
+    assert same(block.states, taken_apart(answered(nodes)).states)
     assert [at for at, _ in block.unreadable] == [2, 3]
 
 
@@ -173,7 +173,7 @@ def test_blocks_of_all_sizes_are_joined() -> None:
     wide = GOOD.replace(b"[1,2]", b"[1,2,3,4]")
     pieces: list[list[bytes | int | None]] = [[GOOD], [wide, NO_NODE], [], [b"{"]]
 
-    whole = state_reads.join([taken_apart(answered(piece)).found for piece in pieces])
+    whole = state_reads.join([taken_apart(answered(piece)).states for piece in pieces])
 
     singly = [one_by_one(piece)[0] for piece in pieces]
     assert [whole.one(at) for at in range(len(whole))] == [one.one(at) for one in singly for at in range(len(one))]

@@ -1,19 +1,19 @@
-"""The line to ZooKeeper: one connection at a time, and the session that outlives it.
+"""Connections to a ZooKeeper ensemble: one server connection at a time, and the session that outlives it.
 
-    Client ──send──▶ Link ──frames──▶ server
+    Client ──send──▶ Connection ──frames──▶ server
            ◀─answered, lost, watch_fired, tree_changed, state_changed, settled─
 
-`promise` says what a link owes its client. Two keep it:
+`interface` defines a connection and its listener. There are two implementations:
 
-* `wire`, our own, an asyncio protocol. From the bottom: `frames` cuts what arrives into frames, `messages` knows those
-  that are no requests of ours, `armed` what is watched, `connection` is one connection from its greeting to its end,
-  and `wire` finds servers and keeps the session over all of its connections.
-* `kazoo_link`, kazoo's client with its threads: what ours is compared with, and the way back.
+* `native`, kactl's own asyncio client. From the bottom: `frames` splits the received bytes into frames, `messages`
+  encodes what is not a request of the client, `armed_watches` holds the watches, `socket_connection` is one connection
+  from its handshake to its end, and `native` finds servers and keeps the session over all of its connections.
+* `kazoo_connection`, kazoo's client with its threads: the oracle for the native one, and a fallback.
 
-Neither arms watches anew after a reconnection by itself. ZooKeeper's own way, `setWatches`, would fire whatever was
-written since a transaction that the client names, one for all of them; kactl has to know of each watch what its reader
-had seen, and so reads and compares (`kactl.stores.zookeeper.watches`). What happened in a tree that was watched as a
-whole is unknown after a gap in any case: such a watch tells of writes, and the server keeps none of them.
+Neither arms watches again after a reconnection by itself. ZooKeeper's own `setWatches` would fire all watches whose
+node was written since a transaction that the client names, one for all watches. kactl needs to know for each watch what
+its reader had seen, and therefore reads and compares (`kactl.stores.zookeeper.watches`). Events in a tree that was
+watched as a whole are unknown after a gap in any case: such a watch reports writes, and the server does not keep them.
 """
 
 from typing import Final, Literal
@@ -27,15 +27,15 @@ KINDS: Final[tuple[Kind, ...]] = ("kactl", "kazoo")
 
 
 def make(kind: Kind, hosts: str, *, session_timeout_ms: int, listener: ConnectionListener) -> Connection:
-    """A link that is still to be opened.
+    """Returns a connection that has to be opened.
 
     Args:
-        hosts: `host:port[,host:port...]`; without a port it is 2181.
+        hosts: `host:port[,host:port...]`; the default port is 2181.
 
     Raises:
-        BadConfig: `hosts` cannot be read.
+        BadConfig: `hosts` is malformed.
     """
-    # kazoo's client takes a while to import, and is needed by few.
+    # kazoo's client is slow to import, and rarely used.
     if kind == "kazoo":
         from .kazoo_connection import KazooConnection
 

@@ -1,7 +1,7 @@
-"""What is watched over one connection; it goes with it.
+"""Watches armed over one connection; they end with it.
 
-The server says which path changed and how, not which watch that was: a single one, which is gone then, one on a whole
-tree, which stays, or both at once.
+The server reports which path changed and how, not which watch fired: a single one, which is disarmed then, one on a
+whole tree, which stays armed, or both at once.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _CHILDREN: Final = (8, GetChildren2.type)
 
 
 class ArmedWatches:
-    """See the module. Paths are whole."""
+    """The armed watches of one connection. Paths are absolute."""
 
     def __init__(self) -> None:
         self._data: set[str] = set()
@@ -28,13 +28,13 @@ class ArmedWatches:
     def __bool__(self) -> bool:
         return bool(self._data or self._children or self._roots)
 
-    def asked(self, request: Any) -> None:
-        """A request is sent. One that arms many watches may have them fire before it is answered."""
+    def sent(self, request: Any) -> None:
+        """Handle a request that is sent. The watches of SetWatches may fire before its response."""
         if request.type == SetWatches.type:
             self._data.update(request.paths)
 
     def answered(self, request: Any, *, found: bool) -> None:
-        """A request that may watch was answered, with what it asked for, or that there is no such node."""
+        """Handle the response to a request that may watch; `found` is False if there is no such node."""
         if getattr(request, "watcher", None):
             if request.type in _CHILDREN:
                 if found:
@@ -49,9 +49,10 @@ class ArmedWatches:
             self._children.discard(request.path)
 
     def fired(self, kind: str, path: str) -> tuple[bool, Sequence[str]]:
-        """Whether single watches fired, which are disarmed by that, and on which trees.
+        """Handle an event: returns whether single watches fired, which are disarmed by that, and the trees that it is
+        in.
 
-        Of lists of children trees are not told: whatever came or went there is told by itself.
+        Trees do not report lists of children: each created or deleted node is reported by itself.
         """
         single = False
         if kind != EventType.CHILD and path in self._data:
@@ -64,5 +65,5 @@ class ArmedWatches:
 
 
 def is_within(path: str, root: str) -> bool:
-    """Whether a node is the root of a tree, or stands below it."""
+    """Returns whether a node is the root of a tree, or below it."""
     return path == root or path.startswith(root if root == "/" else root + "/")

@@ -1,4 +1,4 @@
-"""Where servers are: what a connect string names, and the addresses behind its names."""
+"""Server addresses: parsing of a connect string, and name resolution."""
 
 import asyncio
 import ipaddress
@@ -14,7 +14,7 @@ _HOST: Final = re.compile(r"(?:\[(?P<ipv6>[0-9a-fA-F:.]+)\]|(?P<name>[^:\[\]\s/]
 
 
 class Host(NamedTuple):
-    """By name or by address."""
+    """A server, by name or by address."""
 
     name: str
     port: int
@@ -24,26 +24,26 @@ class Host(NamedTuple):
 
 
 def parse(hosts: str) -> list[Host]:
-    """Raises BadConfig unless all of it can be read."""
-    found = []
+    """Returns the servers of a connect string. Raises BadConfig if any part is malformed."""
+    servers = []
     for text in hosts.split(","):
         matched = _HOST.fullmatch(text.strip())
         if matched is None or not 0 < int(matched["port"] or PORT) <= _PORT_MAX:
             raise BadConfig("connect", f"{text!r} is no server: write host:port, as in 127.0.0.1:2181 or [::1]:2181")
-        found.append(Host(matched["ipv6"] or matched["name"], int(matched["port"] or PORT)))
-    return found
+        servers.append(Host(matched["ipv6"] or matched["name"], int(matched["port"] or PORT)))
+    return servers
 
 
 async def addresses(host: Host) -> list[Host]:
-    """All servers behind a name, in the order in which the resolver gives them; an address is its own.
+    """Returns all servers behind a name, in the resolver's order; an address resolves to itself.
 
     Raises:
-        OSError: nobody knows the name.
+        OSError: the name cannot be resolved.
     """
     try:
         ipaddress.ip_address(host.name)
     except ValueError:
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host.name, host.port, type=socket.SOCK_STREAM)
-        return list(dict.fromkeys(Host(str(each[4][0]), host.port) for each in found))
+        results = await loop.getaddrinfo(host.name, host.port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(Host(str(result[4][0]), host.port) for result in results))
     return [host]

@@ -1,8 +1,8 @@
-"""The link over kazoo: its client and its threads, brought into the event loop.
+"""Connection over kazoo: its client and its threads, adapted to the event loop.
 
-Everything that kazoo's connection thread learns, answers, watches and states alike, goes through one queue into the
-loop, in the order in which it came over the wire. The loop is woken once for all that has piled up, not once for each.
-When the session ends kazoo makes a new one by itself; should its thread end, it is started again.
+All results of kazoo's connection thread (responses, watch events, states) go through one queue into the loop, in the
+order in which they came over the wire. The loop is woken once for all queued results. When the session ends kazoo makes
+a new one by itself; if its thread ends, it is started again.
 """
 
 import asyncio
@@ -40,10 +40,10 @@ _STATES: Final = {
 
 
 class KazooConnection:
-    """See the module, and `Connection`.
+    """Implementation of `Connection` over kazoo.
 
     Raises:
-        BadConfig: `hosts` cannot be read.
+        BadConfig: `hosts` is malformed.
     """
 
     def __init__(self, hosts: str, *, session_timeout_ms: int, listener: ConnectionListener) -> None:
@@ -52,7 +52,7 @@ class KazooConnection:
         self._timeout_s = session_timeout_ms / 1000
         self._listener = listener
         self._closing = False
-        # What has arrived: a method of `listener` with what it is to be told. Methods are those of `_hear` below.
+        # Received results: a method of this class or of the listener, with its arguments.
         self._arrived: deque[functools.partial[None]] = deque()
         self._woken = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -61,7 +61,7 @@ class KazooConnection:
         self.trouble = ""
 
         handler = SequentialThreadingHandler()
-        # At once, in the connection's own thread, so that a watch cannot be overtaken by a later answer.
+        # Synchronously, in the connection's own thread, so that a watch event cannot be overtaken by a later response.
         handler.dispatch_callback = lambda callback: callback.func(*callback.args)
         self._kazoo = TreeClient(
             hosts=hosts,
@@ -73,8 +73,8 @@ class KazooConnection:
 
     @property
     def session(self) -> tuple[int, bytes] | None:
-        found: tuple[int, bytes] | None = self._kazoo.client_id
-        return found
+        client_id: tuple[int, bytes] | None = self._kazoo.client_id
+        return client_id
 
     # -- beginning and end
 
@@ -98,27 +98,27 @@ class KazooConnection:
         except (KazooException, KazooTimeoutError) as error:
             log.warning("the session at %s could not be ended and will time out: %s", self._hosts, error)
 
-    # -- asking
+    # -- sending
 
     def send(self, call: Any) -> None:
         request = call.request
         if request.type == SetWatches.type:
             request = _KazooSetWatches(request, self._kazoo, self._watch)
-        # The one entry of kazoo that takes any request and reports to any object. Its public methods would cost a
-        # lock, a queue and a change of threads for each answer.
+        # The one entry point of kazoo that accepts any request and any result object. Its public methods would cost a
+        # lock, a queue and a thread switch for each response.
         self._kazoo._call(request, _KazooResponse(self, call))
 
     # -- kazoo's threads
 
-    def _post(self, tell: "functools.partial[None]") -> None:
-        self._arrived.append(tell)
+    def _post(self, result: "functools.partial[None]") -> None:
+        self._arrived.append(result)
         if not self._woken and self._loop is not None:
             self._woken = True
-            with contextlib.suppress(RuntimeError):  # the loop is gone, and so is everybody who would listen
+            with contextlib.suppress(RuntimeError):  # the loop is closed, nothing receives the result
                 self._loop.call_soon_threadsafe(self._drain)
 
     def _learn(self, request: Any) -> None:
-        """Tell kazoo what it does not know by itself: that a tree is watched, or not any more."""
+        """Register a watched tree with kazoo, or remove it, which kazoo does not do by itself."""
         if request.type == WatchTree.type:
             self._kazoo.watch_tree(request.path, functools.partial(self._watch_tree, request.path))
         elif request.type == Unwatch.type:
@@ -128,7 +128,7 @@ class KazooConnection:
         self._post(functools.partial(self._state_changed, state))
 
     def _watch(self, event: Any) -> None:
-        """What kazoo calls when a watch fires, or is gone with its connection."""
+        """The watcher that kazoo calls when a watch fires, or is lost with its connection."""
         if event.type != EventType.NONE:
             self._post(functools.partial(self._listener.watch_fired, event.type, event.path))
 
@@ -139,7 +139,7 @@ class KazooConnection:
     # -- the loop
 
     def _drain(self) -> None:
-        self._woken = False  # before looking, so that what comes from now on wakes us again
+        self._woken = False  # first, so that later results wake the loop again
         while self._arrived:
             self._arrived.popleft()()
         self._listener.settled()
@@ -152,29 +152,30 @@ class KazooConnection:
 
     def _state_changed(self, state: str) -> None:
         if state == KazooState.LOST and self._kazoo.client_state != KeeperState.EXPIRED_SESSION:
-            # Its thread has ended, over a refused password or a bug; by itself it makes no new session.
+            # Its thread has ended, after a rejected password or a bug; by itself it opens no new session.
             assert self._loop is not None
             self._loop.call_later(RECONNECT_S_MAX, self._revive)
         self._listener.state_changed(_STATES[state])
 
     def _revive(self) -> None:
         if not self._closing and self._loop is not None:
-            log.warning("the ZooKeeper client of %s has stopped and is started again", self._hosts)
+            log.warning("the ZooKeeper client of %s has stopped, restarting it", self._hosts)
             self._revival = self._loop.run_in_executor(None, self._kazoo.start_async)
 
 
 class TreeClient(KazooClient):  # type: ignore[misc]
-    """See the module. All of it is for kazoo's connection thread; paths are whole; the server is not asked by this.
+    """kazoo's client with watches on whole trees; by itself it drops events that no single node's watch waits for.
 
-    Like all watches in kazoo, those of trees are forgotten with their connection.
+    All methods run in kazoo's connection thread and send nothing to the server; paths are absolute. Like all watches in
+    kazoo, those of trees are discarded with their connection.
     """
 
     def watch_tree(self, root: str, watcher: Watcher) -> None:
-        """Tell `watcher` of every event at or below a path."""
+        """Call `watcher` for every event at or below a path."""
         self._data_watchers.trees[root] = watcher
 
     def unwatch(self, root: str) -> None:
-        """Tell nobody any more who watches just this path, or all below it. Harmless where nobody was told."""
+        """Remove the watchers of exactly this path and of the tree below it, if any."""
         self._data_watchers.trees.pop(root, None)
         self._data_watchers.pop_single(root)
         self._child_watchers.pop(root, None)
@@ -185,24 +186,24 @@ class TreeClient(KazooClient):  # type: ignore[misc]
 
 
 class _Watchers(collections.defaultdict[str, set[Watcher]]):
-    """Who waits for the data of which node, and who for all nodes of a tree."""
+    """The watchers of single nodes' data, and of trees."""
 
     def __init__(self) -> None:
         super().__init__(set)
         self.trees: dict[str, Watcher] = {}
 
     def pop_single(self, path: str) -> Any:
-        """Who waits for just this node."""
+        """Remove and return the watchers of exactly this node."""
         return super().pop(path, ())
 
     def pop(self, path: str, default: Any = None) -> Any:
-        """kazoo asks by this who is to be told of an event at `path`."""
+        """Returns the watchers of an event at `path`; kazoo calls this."""
         trees = [watcher for root, watcher in self.trees.items() if is_within(path, root)]
         return [*self.pop_single(path), *trees]
 
 
 class _KazooSetWatches:
-    """A request that arms many watches, of which kazoo is told in its own thread and before it is sent."""
+    """A SetWatches request, whose watches are registered with kazoo in its own thread and before it is sent."""
 
     type = SetWatches.type
 
@@ -219,7 +220,7 @@ class _KazooSetWatches:
 
 
 class _KazooResponse:
-    """Where kazoo puts what came of one call, from its thread."""
+    """Receives the result of one call from kazoo's thread."""
 
     __slots__ = ("_call", "_connection", "_done")
 
@@ -229,7 +230,7 @@ class _KazooResponse:
         self._done = False
 
     def set(self, value: Any = None) -> None:
-        if not self._done:  # kazoo may report one failure twice when it is being closed
+        if not self._done:  # kazoo may report a failure twice while it is being closed
             self._done = True
             if not isinstance(value, Exception):
                 self._connection._learn(self._call.request)

@@ -1,4 +1,4 @@
-"""What is said between client and server besides the requests themselves.
+"""Messages between client and server other than the bodies of requests and responses.
 
 Source: ZooKeeper's zookeeper.jute (ConnectRequest, ConnectResponse, RequestHeader, ReplyHeader, WatcherEvent).
 """
@@ -10,7 +10,7 @@ from kazoo.protocol.states import EventType
 
 from .frames import MalformedFrame
 
-# Instead of the number of a request, in answers that nobody asked for. No request has a number below 1.
+# In place of a request's number, in unsolicited messages. Request numbers begin at 1.
 WATCH_XID: Final = -1
 PING_XID: Final = -2
 XID_MAX: Final = 2**31 - 1
@@ -26,7 +26,7 @@ _EVENT: Final = struct.Struct("!iii")
 _PROTOCOL: Final = 0
 _NO_PASSWORD: Final = bytes(16)
 
-# An answer's body begins here.
+# Offset of a response's body.
 BODY: Final = _REPLY.size
 
 PING: Final = _REQUEST.pack(8, PING_XID, _PING)
@@ -35,14 +35,14 @@ _KINDS: Final = {1: EventType.CREATED, 2: EventType.DELETED, 3: EventType.CHANGE
 
 
 class Session(NamedTuple):
-    """What a server knows a session by. An id of 0 asks for a new one."""
+    """Identification of a session. An id of 0 requests a new one."""
 
     id: int = 0
     password: bytes = _NO_PASSWORD
 
 
 class Granted(NamedTuple):
-    """What a server answers to who connects. A timeout of 0 says that the session has ended."""
+    """A server's response to the handshake. A timeout of 0 means that the session has ended."""
 
     session: Session
     timeout_ms: int
@@ -50,61 +50,61 @@ class Granted(NamedTuple):
 
 
 def connect(session: Session, *, timeout_ms: int, zxid: int) -> bytes:
-    """The frame that begins a connection. A server that knows less than `zxid`, or can only read, closes it."""
+    """Returns the frame that begins a connection. A server that is behind `zxid`, or is read-only, closes it."""
     body = _CONNECT.pack(_PROTOCOL, zxid, timeout_ms, session.id, len(session.password)) + session.password + b"\0"
     return struct.pack("!i", len(body)) + body
 
 
 def granted(frame: bytes) -> Granted:
-    """The answer to `connect`. Servers before 3.4 do not say whether they can only read.
+    """Returns the decoded response to `connect`. Servers before 3.4 do not report whether they are read-only.
 
     Raises:
-        Garbled: it is none.
+        MalformedFrame: it is not such a response.
     """
     if len(frame) < _GRANTED.size:
-        raise MalformedFrame(f"{len(frame)} bytes in answer to the first request, too few for a session")
+        raise MalformedFrame(f"{len(frame)} bytes in response to the handshake, too few for a session")
     _, timeout_ms, number, length = _GRANTED.unpack_from(frame)
     rest = frame[_GRANTED.size :]
     if not -1 <= length <= len(rest):
-        raise MalformedFrame(f"a session with a password of {length} bytes, of which {len(rest)} are there")
+        raise MalformedFrame(f"a session with a password of {length} bytes, of which {len(rest)} were received")
     password, rest = rest[: max(length, 0)], rest[max(length, 0) :]
     return Granted(Session(number, password), timeout_ms, rest[:1] not in (b"", b"\0"))
 
 
-def ask(xid: int, request: Any) -> tuple[bytes, bytes]:
-    """The frame of one request, in two parts."""
+def request_frame(xid: int, request: Any) -> tuple[bytes, bytes]:
+    """Returns the frame of one request, in two parts."""
     body = request.serialize()
     return _REQUEST.pack(len(body) + 8, xid, request.type), body
 
 
 def close(xid: int) -> bytes:
-    """The frame that ends the session."""
+    """Returns the frame that ends the session."""
     return _REQUEST.pack(8, xid, _CLOSE)
 
 
-def answer(frame: bytes) -> tuple[int, int, int]:
-    """The number of the request, the transaction up to which the server had come, and an error or 0.
+def reply_header(frame: bytes) -> tuple[int, int, int]:
+    """Returns the number of the request, the last transaction that the server had processed, and an error code or 0.
 
     Raises:
-        Garbled: it is no answer.
+        MalformedFrame: it is not a response.
     """
     if len(frame) < _REPLY.size:
-        raise MalformedFrame(f"an answer of {len(frame)} bytes, where its head alone has {_REPLY.size}")
+        raise MalformedFrame(f"a response of {len(frame)} bytes; its header alone has {_REPLY.size}")
     xid, zxid, error = _REPLY.unpack_from(frame)
     return xid, zxid, error
 
 
 def event(frame: bytes) -> tuple[str | None, str]:
-    """What kind of watch fired, and its path; None for a kind that we know nothing of.
+    """Returns the kind of a watch event, None if it is unknown, and its path.
 
     Raises:
-        Garbled: it is no event.
+        MalformedFrame: it is not an event.
     """
     try:
         number, _, length = _EVENT.unpack_from(frame, BODY)
         text = frame[BODY + _EVENT.size :]
         if length != len(text):
-            raise MalformedFrame(f"a watch with a path of {length} bytes, of which {len(text)} are there")
+            raise MalformedFrame(f"an event with a path of {length} bytes, of which {len(text)} were received")
         return _KINDS.get(number), text.decode()
     except (struct.error, UnicodeDecodeError) as error:
-        raise MalformedFrame(f"a watch that cannot be read: {error}") from None
+        raise MalformedFrame(f"an event that cannot be decoded: {error}") from None

@@ -1,11 +1,12 @@
-"""Our own link: finds a server, keeps the session over one connection after the other, and gets a new one if it ends.
+"""kactl's own ZooKeeper connection: finds a server, keeps the session over successive connections, replaces an ended
+one.
 
-One task lives as long as the link is open: connect, wait for the end of the connection, connect again. Servers are
-tried in a new random order each time, each for a part of the session's timeout; between two rounds there is a pause
-that grows to a second, and so it does between connections that break at once.
+One task lives as long as the connection is open: connect, wait for the end of the connection, connect again. Servers
+are tried in a new random order each time, each for a part of the session's timeout. The pause between two rounds grows
+to a second, and so does the pause between connections that break at once.
 
-Only a server can say that the session has ended. Until one does, it may stand, and every connection asks for it anew,
-with the last transaction that we have heard of, so that no server which knows less takes us in.
+Only a server can end the session. Until one reports its end the session may exist, and every connection resumes it,
+with the last transaction that was seen, so that a server with older state rejects the client.
 """
 
 import asyncio
@@ -25,21 +26,21 @@ from .socket_connection import SocketConnection
 
 log = logger(__name__)
 
-# A server gets a third of the timeout, shared among all: two thirds may have passed before the last one was given up.
-_PART: Final = 3
-# But no less than this, which a busy server may need to make a session.
-GREETING_S_MIN: Final = 1.0
+# All servers together get a third of the timeout: two thirds may have passed before the last one was given up.
+_CONNECT_SHARE: Final = 3
+# The minimum, which a busy server may need to create a session.
+HANDSHAKE_S_MIN: Final = 1.0
 
 
 class NativeConnection:
-    """See the module, and `Connection`.
+    """Implementation of `Connection` on asyncio.
 
     Args:
         chance: orders the servers, and spreads the pauses of many clients.
-        frame_bytes_max: the longest answer that is taken; a longer one costs the connection.
+        frame_bytes_max: the longest accepted response; a longer one closes the connection.
 
     Raises:
-        BadConfig: `hosts` cannot be read.
+        BadConfig: `hosts` is malformed.
     """
 
     watcher: Any = True
@@ -75,7 +76,7 @@ class NativeConnection:
     # -- beginning and end
 
     async def open(self) -> bool:
-        self._task = asyncio.create_task(self._live(), name=f"ZooKeeper session at {self._text}")
+        self._task = asyncio.create_task(self._run(), name=f"ZooKeeper session at {self._text}")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timeout_ms / 1000):
                 await self._opened.wait()
@@ -90,32 +91,34 @@ class NativeConnection:
             await asyncio.wait([connection.ended], timeout=limit_s)
             if not connection.ended.done():
                 log.warning("the session at %s could not be ended within %g s; it will time out", self._text, limit_s)
-                connection.drop("closed by us")
+                connection.drop("closed by the client")
         while task is not None and not task.done():
-            task.cancel()  # once is enough, unless something below us takes it for its own
+            task.cancel()  # once suffices, unless a lower layer swallows the cancellation
             await asyncio.wait([task], timeout=RECONNECT_S_MAX)
 
     def send(self, call: Any) -> None:
         assert self._connection is not None, "only while connected"
         self._connection.send(call)
 
-    # -- the life of a session
+    # -- reconnecting
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         pause_s = RECONNECT_S_MIN
         while not self._closing:
-            held_s = 0.0
+            duration_s = 0.0
             try:
-                held_s = await self._hold()
+                duration_s = await self._hold()
             except Exception:
-                log.exception("the session at %s goes on after a failure of ours", self._text)
-            if held_s >= RECONNECT_S_MAX:
-                pause_s = RECONNECT_S_MIN  # none of a series that breaks at once
+                log.exception("internal error in the session at %s, reconnecting", self._text)
+            if duration_s >= RECONNECT_S_MAX:
+                pause_s = RECONNECT_S_MIN  # not one of a series that breaks at once
             await asyncio.sleep(pause_s * self._chance.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, RECONNECT_S_MAX)
 
     async def _hold(self) -> float:
-        """One connection from its greeting to its end; for how many seconds it held, 0 if nobody took us in."""
+        """Run one connection from its handshake to its end. Returns its duration in seconds, 0 if no server accepted
+        it.
+        """
         connection = await self._connect()
         if connection is None:
             return 0.0
@@ -132,7 +135,7 @@ class NativeConnection:
             self._listener.settled()
             await asyncio.wait([connection.ended])
         finally:
-            connection.drop("closed by us")
+            connection.drop("closed by the client")
             self._connection = None
             self._zxid = max(self._zxid, connection.zxid)
         if not self._closing:
@@ -144,59 +147,59 @@ class NativeConnection:
         return loop.time() - began
 
     async def _connect(self) -> SocketConnection | None:
-        """One round among the servers."""
-        limit_s = max(self._timeout_ms / 1000 / _PART / len(self._hosts), GREETING_S_MIN)
+        """Try each server once. Returns a connection, or None."""
+        limit_s = max(self._timeout_ms / 1000 / _CONNECT_SHARE / len(self._hosts), HANDSHAKE_S_MIN)
         for host in self._chance.sample(self._hosts, len(self._hosts)):
             try:
                 async with asyncio.timeout(limit_s):
-                    found = await names.addresses(host)
+                    addresses = await names.addresses(host)
             except OSError as error:
-                self._refused(host, f"nobody knows its address ({error})")
+                self._refused(host, f"its address cannot be resolved ({error})")
                 continue
-            for address in self._chance.sample(found, len(found)):
+            for address in self._chance.sample(addresses, len(addresses)):
                 connection = await self._try(address, limit_s)
                 if connection is not None:
                     return connection
         return None
 
     async def _try(self, address: Host, limit_s: float) -> SocketConnection | None:
-        """Greet one server; None if it does not take us in."""
+        """Connect to one server; None if it rejects the session."""
         loop = asyncio.get_running_loop()
         connection = SocketConnection(self._listener, frame_bytes_max=self._frame_bytes_max)
         try:
             async with asyncio.timeout(limit_s):
                 await loop.create_connection(lambda: connection, address.name, address.port)
-                granted = await connection.greet(self._session, timeout_ms=self._timeout_ms, zxid=self._zxid)
-            why = self._refusal(granted)
+                granted = await connection.handshake(self._session, timeout_ms=self._timeout_ms, zxid=self._zxid)
+            reason = self._refusal(granted)
         except TimeoutError:
-            why = f"it did not answer within {limit_s:g} s"
+            reason = f"it did not answer within {limit_s:g} s"
         except OSError as error:
-            why = str(error)
+            reason = str(error)
         except BaseException:
             connection.drop("given up")
             raise
-        if why:
+        if reason:
             connection.drop("refused")
-            self._refused(address, why)
+            self._refused(address, reason)
             return None
         return connection
 
     def _refusal(self, granted: Granted) -> str:
-        """Why what a server grants is of no use; empty if it is, and then it is our session."""
+        """Returns reason a granted session is useless; empty if it is not, and then it becomes the current session."""
         ended = granted.timeout_ms <= 0
         if self._session.id and (ended or granted.session.id != self._session.id):
             self._session = Session()
             self._listener.state_changed(State.LOST)
         if ended:
-            return "it has ended our session"
+            return "it has ended the session"
         if granted.read_only:
-            return "it has lost the others and can only read"
+            return "it has lost its quorum and is read-only"
         self._session = granted.session
         return ""
 
-    def _refused(self, host: Host, why: str) -> None:
-        """Say it once for each server, as long as nothing changes."""
+    def _refused(self, host: Host, reason: str) -> None:
+        """Log a failure once for each server, until a connection succeeds."""
         self._refusals += 1
-        self.trouble = f"{host}: {why}"
+        self.trouble = f"{host}: {reason}"
         level = logging.WARNING if self._refusals <= len(self._hosts) else logging.DEBUG
-        log.log(level, "ZooKeeper at %s did not take us in: %s", host, why)
+        log.log(level, "ZooKeeper at %s did not accept the connection: %s", host, reason)

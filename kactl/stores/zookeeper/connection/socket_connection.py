@@ -1,11 +1,10 @@
-"""One connection to one server: greeted, kept alive, and told apart from a dead one, until its end.
+"""One connection to one server, from its handshake to its end, with keep-alive.
 
-Requests that are sent in one turn of the loop leave in one write. Answers come in the order of the requests; the number
-that each carries says no more than that nothing got lost. What cannot be understood ends the connection, since nothing
-after it can be trusted to be what it seems; the reason is kept for whoever asks.
+Requests of one turn of the loop leave in one write. Responses arrive in the order of the requests; their numbers serve
+only to detect a loss. A malformed response ends the connection, since later data cannot be trusted; the reason is kept.
 
-A server that says nothing for two thirds of the session's timeout is taken for dead. It is pinged every third, however
-much is being said, so that a healthy one always has something to say.
+A server that sends nothing for two thirds of the session's timeout is considered dead. It is pinged every third,
+whatever else is sent, so that a healthy server always has something to send.
 """
 
 import asyncio
@@ -26,17 +25,17 @@ from .messages import Granted, Session
 
 log = logger(__name__)
 
-# Before a silent server is given up the loop gets round once more: if it was we who were late, its words are there.
+# Before a silent server is given up the loop runs once more: if this process was delayed, its responses have arrived.
 LAST_LOOK_S: Final = 0.05
 
 _NO_NODE: Final = NoNodeError.code
-# What the server answers to those whom it does not know, or does not know any more.
-_NOT_LET_IN: Final = {-115: "the server refuses us", -124: "the server wants us to prove who we are, by SASL"}
+# Errors of a server that rejects the client or its session.
+_NOT_LET_IN: Final = {-115: "the server rejects this client", -124: "the server requires SASL authentication"}
 _SESSION_GONE: Final = {-112: "the session has ended", -118: "the session has moved to another server"}
 
 
 class Owner(Protocol):
-    """Who has the connection: hears as a link's client does, and knows the tree up to a transaction."""
+    """The owner of a connection; receives its events."""
 
     def answered(self, call: Any, result: Any) -> None: ...
 
@@ -48,12 +47,12 @@ class Owner(Protocol):
 
 
 class SocketConnection(asyncio.Protocol):
-    """See the module. Made for `create_connection`; then `greet`, and then all else.
+    """A protocol for `create_connection`; call `handshake` first.
 
     Attributes:
-        ended: set when the connection is closed, with the reason.
+        ended: set to the reason when the connection is closed.
         zxid: the last transaction that the server is known to have seen.
-        armed: what is watched over it.
+        armed: the watches armed over this connection.
     """
 
     def __init__(self, owner: Owner, *, frame_bytes_max: int = FRAME_BYTES_MAX, first_xid: int = 1) -> None:
@@ -68,7 +67,7 @@ class SocketConnection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._flushing = False
         self._third_s = 0.0
-        self._heard_at = self._pinged_at = 0.0
+        self._received_at = self._pinged_at = 0.0
         self._looking_again = False
         self._timer: asyncio.TimerHandle | None = None
         self.ended: asyncio.Future[str] = self._loop.create_future()
@@ -77,41 +76,44 @@ class SocketConnection(asyncio.Protocol):
 
     # -- beginning and end
 
-    async def greet(self, session: Session, *, timeout_ms: int, zxid: int) -> Granted:
-        """Ask for a session and wait for what is granted; from then on the server is pinged.
+    async def handshake(self, session: Session, *, timeout_ms: int, zxid: int) -> Granted:
+        """Request a session and wait for the response; from then on the server is pinged.
+
+        Returns:
+            the granted session.
 
         Raises:
-            ConnectionError: the server closed the connection, or answered something else.
+            ConnectionError: the server closed the connection, or sent another response.
         """
         self._write([messages.connect(session, timeout_ms=timeout_ms, zxid=zxid)])
         granted_or_gone: list[asyncio.Future[Any]] = [self._granted, self.ended]
         await asyncio.wait(granted_or_gone, return_when=asyncio.FIRST_COMPLETED)
         if not self._granted.done():
-            raise ConnectionError(f"{self.ended.result()} before it gave us a session")
+            raise ConnectionError(f"{self.ended.result()} before it granted a session")
         granted = self._granted.result()
         self.zxid = zxid
         if granted.timeout_ms > 0:
             self._third_s = granted.timeout_ms / 3000
             self._pinged_at = self._loop.time()
-            self._beat()
+            self._keep_alive()
         return granted
 
     def drop(self, reason: str) -> None:
-        """Close the connection now, whatever is on its way. The first reason counts."""
+        """Close the connection at once. The first reason is kept."""
         self._reason = self._reason or reason
         if self._transport is not None:
             self._transport.abort()
 
     def left(self) -> list[Any]:
-        """The calls that were not answered, once the connection has ended; each is given once."""
+        """Returns the unanswered calls after the end of the connection, each once."""
         calls = [call for _, call in self._pending if call is not None]
         self._pending.clear()
         return calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transport is none by its class.
+        # uvloop's transport is not a subclass.
         self._transport = cast(asyncio.Transport, transport)
-        self._heard_at = self._loop.time()
+        self._received_at = self._loop.time()
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._timer is not None:
@@ -120,24 +122,26 @@ class SocketConnection(asyncio.Protocol):
         if not self.ended.done():
             self.ended.set_result(self._reason)
 
-    # -- what we say
+    # -- sending
 
     def send(self, call: PendingCall) -> None:
-        """Ask by the end of this turn of the loop. If the connection has ended already, the call is among the left."""
+        """Send a call by the end of this turn of the loop. If the connection has ended, the call is returned by
+        `left`.
+        """
         try:
-            head, body = messages.ask(self._xid, call.request)
+            head, body = messages.request_frame(self._xid, call.request)
         except Exception as error:
-            log.exception("a request cannot be written")
+            log.exception("a request cannot be serialized")
             self._loop.call_soon(self._owner.answered, call, error)
             return
-        self.armed.asked(call.request)
+        self.armed.sent(call.request)
         self._pending.append((self._xid, call))
         self._next_xid()
         self._out += (head, body)
         self._flush_soon()
 
     def end_session(self) -> None:
-        """Ask the server to end the session after all that was asked before; then it closes the connection."""
+        """Request the end of the session after all earlier requests; the server then closes the connection."""
         self._pending.append((self._xid, None))
         self._out.append(messages.close(self._xid))
         self._next_xid()
@@ -158,24 +162,24 @@ class SocketConnection(asyncio.Protocol):
             self._write(out)
 
     def _write(self, out: list[bytes]) -> None:
-        # Without regard to how much the transport holds back: it is what the client's window lets pass, at most.
+        # Regardless of how much the transport buffers: that is at most what the client's window permits.
         if self._transport is not None and not self._transport.is_closing():
             # After `writelines` with an empty last part, asyncio's loop of Python 3.12 and 3.13 is never idle again
             # (gh-155888).
             self._transport.write(b"".join(out))
 
-    # -- what the server says
+    # -- receiving
 
     def data_received(self, data: bytes) -> None:
-        self._heard_at = self._loop.time()
+        self._received_at = self._loop.time()
         try:
             for frame in self._frames.feed(data):
                 if self._reason:
-                    return  # given up meanwhile
+                    return  # closed meanwhile
                 self._take(frame)
         except MalformedFrame as error:
-            log.error("ZooKeeper said what cannot be understood, the connection is closed: %s", error)
-            self.drop(f"what it said cannot be understood: {error}")
+            log.error("closing the connection to ZooKeeper after a malformed response: %s", error)
+            self.drop(f"malformed response: {error}")
             return
         self._owner.settled()
         self._flush()
@@ -184,7 +188,7 @@ class SocketConnection(asyncio.Protocol):
         if not self._granted.done():
             self._granted.set_result(messages.granted(frame))
             return
-        xid, zxid, code = messages.answer(frame)
+        xid, zxid, code = messages.reply_header(frame)
         if xid > 0:
             self._take_answer(frame, xid, code)
             if zxid > 0:
@@ -192,12 +196,12 @@ class SocketConnection(asyncio.Protocol):
         elif xid == messages.WATCH_XID:
             self._take_event(frame)
         elif xid != messages.PING_XID:
-            raise MalformedFrame(f"an answer to request {xid}, which has no such number")
+            raise MalformedFrame(f"a response to request {xid}, a number that no request has")
 
     def _take_event(self, frame: bytes) -> None:
         kind, path = messages.event(frame)
         if kind is None:
-            log.info("ZooKeeper tells of %s by an event that is unknown here", path)
+            log.info("ignoring an event of unknown type from ZooKeeper for %s", path)
             return
         single, roots = self.armed.fired(kind, path)
         if single:
@@ -207,17 +211,17 @@ class SocketConnection(asyncio.Protocol):
 
     def _take_answer(self, frame: bytes, xid: int, code: int) -> None:
         if not self._pending:
-            raise MalformedFrame(f"an answer to request {xid}, and nothing was asked")
+            raise MalformedFrame(f"a response to request {xid}, but no request is in flight")
         expected, call = self._pending[0]
         if xid != expected:
-            raise MalformedFrame(f"an answer to request {xid}, where {expected} is the next")
+            raise MalformedFrame(f"a response to request {xid}, but {expected} is the next")
         if code in _SESSION_GONE:
             raise MalformedFrame(
                 _SESSION_GONE[code]
             )  # what else it would say is void; the next greeting tells for certain
         self._pending.popleft()
         if call is None:
-            self.drop("closed by us")
+            self.drop("closed by the client")
             return
         request = call.request
         result: Any
@@ -225,7 +229,7 @@ class SocketConnection(asyncio.Protocol):
             try:
                 result = request.deserialize(frame, messages.BODY)
             except Exception as error:
-                log.exception("an answer cannot be read")
+                log.exception("a response cannot be deserialized")
                 result = error
             self.armed.answered(request, found=True)
         elif code == _NO_NODE and request.type == Exists.type:
@@ -238,11 +242,11 @@ class SocketConnection(asyncio.Protocol):
             result = error_of(code)
         self._owner.answered(call, result)
 
-    # -- whether it lives
+    # -- keep-alive
 
-    def _beat(self) -> None:
+    def _keep_alive(self) -> None:
         now = self._loop.time()
-        silent_until = self._heard_at + 2 * self._third_s
+        silent_until = self._received_at + 2 * self._third_s
         if now < silent_until:
             self._looking_again = False
             if now >= self._pinged_at + self._third_s:
@@ -253,6 +257,6 @@ class SocketConnection(asyncio.Protocol):
             self._looking_again = True
             due = now + LAST_LOOK_S
         else:
-            self.drop(f"the server said nothing for {now - self._heard_at:.1f} s")
+            self.drop(f"the server sent nothing for {now - self._received_at:.1f} s")
             return
-        self._timer = self._loop.call_at(due, self._beat)
+        self._timer = self._loop.call_at(due, self._keep_alive)

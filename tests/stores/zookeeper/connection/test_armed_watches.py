@@ -36,7 +36,7 @@ def test_a_single_watch_fires_once(request_: object, found: bool, fired_by: tupl
 
 def test_many_are_armed_before_the_answer() -> None:
     armed = ArmedWatches()
-    armed.asked(SetWatches(("/a", "/b")))
+    armed.sent(SetWatches(("/a", "/b")))
 
     assert armed.fired(EventType.DELETED, "/a") == (True, [])
     armed.answered(SetWatches(("/a", "/b")), found=True)
