@@ -1,4 +1,4 @@
-"""The store contract: registrations that live by sessions, and notifications that stand."""
+"""The store contract: registrations that depend on sessions, and notifications."""
 
 import pytest
 
@@ -35,7 +35,7 @@ class BrokerContract:
                 assert await client.broker(4) is None
             assert session.timeout_ms > 0
 
-    async def test_broker_epochs_only_rise(self, stores: Stores) -> None:
+    async def test_broker_epochs_increase(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             epochs = []
             for number in (1, 2, 1, 1):
@@ -46,7 +46,7 @@ class BrokerContract:
             assert epochs == sorted(set(epochs))
             assert epochs[0] >= 0
 
-    async def test_a_broker_id_is_taken_while_its_session_lives(self, stores: Stores) -> None:
+    async def test_broker_id_of_a_live_session_is_rejected(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
             first, second = await store.new_session(SESSION_MS), await other.new_session(SESSION_MS)
             epoch = await first.register(broker(1))
@@ -58,7 +58,7 @@ class BrokerContract:
             await first.close()
             assert await second.register(broker(1)) > epoch
 
-    async def test_a_closed_sessions_registration_is_gone_at_once(self, stores: Stores) -> None:
+    async def test_closing_a_session_removes_its_registration(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             session, staying = await store.new_session(SESSION_MS), await store.new_session(SESSION_MS)
             await session.register(broker(1))
@@ -72,7 +72,7 @@ class BrokerContract:
             with pytest.raises(SessionExpired):
                 await session.register(broker(1))
 
-    async def test_closing_twice_is_closing_once(self, stores: Stores) -> None:
+    async def test_closing_a_session_is_idempotent(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             session = await store.new_session(SESSION_MS)
 
@@ -97,7 +97,7 @@ class BrokerContract:
             with pytest.raises(SessionExpired):
                 await session.register(broker(1))
 
-    async def test_a_session_that_is_kept_alive_stays(self, stores: Stores) -> None:
+    async def test_kept_alive_session_does_not_expire(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             session = await store.new_session(SESSION_MS)
             epoch = await session.register(broker(1))
@@ -106,7 +106,7 @@ class BrokerContract:
 
             assert await store.brokers() == {1: broker(1, epoch=epoch)}
 
-    async def test_coming_and_going_are_reported(self, stores: Stores) -> None:
+    async def test_registrations_and_their_ends_are_reported(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as other:
             recorder = EventRecorder(watching)
             await watching.brokers()
@@ -120,7 +120,7 @@ class BrokerContract:
             await recorder.wait_for(Changed.BROKERS)
             assert await watching.brokers() == {}
 
-    async def test_a_brokers_session_is_not_its_clients(self, stores: Stores) -> None:
+    async def test_broker_session_survives_its_clients_session(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             recorder = EventRecorder(store)
             session = await store.new_session(SESSION_MS)
@@ -137,7 +137,7 @@ class BrokerContract:
             await recorder.wait_for(Changed.CONTROLLER_GONE)
             assert await store.brokers() == {1: broker(1, epoch=epoch)}
 
-    async def test_endpoints_rack_and_features_are_kept(self, stores: Stores) -> None:
+    async def test_endpoints_rack_and_features_are_stored(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             session = await store.new_session(SESSION_MS)
             plain = broker(1, rack=None)
@@ -152,7 +152,7 @@ class BrokerContract:
 class NotificationContract:
     pytestmark = pytest.mark.anyio
 
-    async def test_isr_notifications_stand_until_they_are_taken_away(self, stores: Stores) -> None:
+    async def test_isr_notifications_remain_until_deleted(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as leader:
             fence = await lead(store)
             await leader.notify_isr([ORDERS_0, ORDERS_2])
@@ -166,7 +166,7 @@ class NotificationContract:
             assert await store.isr_notifications() == standing[1:]
             assert await leader.isr_notifications() == standing[1:]
 
-    async def test_log_dir_notifications_stand_until_they_are_taken_away(self, stores: Stores) -> None:
+    async def test_log_dir_notifications_remain_until_deleted(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as participant:
             fence = await store.contest(100)
             await participant.notify_log_dir(3)
@@ -179,7 +179,7 @@ class NotificationContract:
             assert len({one.key for one in standing}) == 2
             assert await store.log_dir_notifications() == []
 
-    async def test_what_is_gone_already_is_passed_over(self, stores: Stores) -> None:
+    async def test_deleting_missing_notifications_is_skipped(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await lead(store)
             await store.notify_isr([ORDERS_0])
@@ -192,7 +192,7 @@ class NotificationContract:
 
             assert [one.partitions for one in await store.isr_notifications()] == [(ORDERS_1,)]
 
-    async def test_both_kinds_stand_apart(self, stores: Stores) -> None:
+    async def test_notification_kinds_are_separate(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await lead(store)
             await store.notify_isr([ORDERS_0])

@@ -1,4 +1,4 @@
-"""The store contract: what was written since an earlier look, for whoever keeps a copy."""
+"""The store contract: changes since an earlier read, for a client that keeps a copy."""
 
 import pytest
 
@@ -11,7 +11,7 @@ PAYMENTS = TopicRef("payments", bytes(range(1, 17)))
 
 
 async def look(store: Store, since: tuple[int, ...]) -> tuple[tuple[int, ...], set[str], set[str]]:
-    """The new position, and the topics and partitions that were written."""
+    """Returns the new position, and the topics and partitions that were written."""
     changes = await store.changes(since)
     assert not changes.whole
     return changes.position, set(changes.topics), {str(name) for name in changes.partitions}
@@ -20,14 +20,14 @@ async def look(store: Store, since: tuple[int, ...]) -> tuple[tuple[int, ...], s
 class ChangesContract:
     pytestmark = pytest.mark.anyio
 
-    async def test_the_first_look_knows_nothing(self, stores: Stores) -> None:
+    async def test_first_changes_are_unknown(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             changes = await store.changes(None)
 
             assert changes.whole
             assert (await look(store, changes.position))[1:] == (set(), set())
 
-    async def test_what_others_wrote_is_told_once(self, stores: Stores) -> None:
+    async def test_writes_of_other_clients_are_returned_once(self, stores: Stores) -> None:
         async with stores.open_client() as copying, stores.open_client() as other:
             fence = await lead(other)
             position = (await copying.changes(None)).position
@@ -42,7 +42,7 @@ class ChangesContract:
 
             assert (await look(copying, position))[1:] == (set(), set())
 
-    async def test_what_was_told_is_told_again_to_whoever_asks_from_the_same_position(self, stores: Stores) -> None:
+    async def test_same_position_returns_the_same_changes(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await lead(store)
             position = (await store.changes(None)).position
@@ -51,7 +51,7 @@ class ChangesContract:
             assert (await look(store, position))[2] == {"orders-0"}
             assert (await look(store, position))[2] == {"orders-0"}
 
-    async def test_after_the_last_look_another_copy_may_be_begun(self, stores: Stores) -> None:
+    async def test_changes_start_over_after_the_last_read(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await lead(store)
             position = (await store.changes(None)).position
@@ -64,7 +64,7 @@ class ChangesContract:
             await store.commit(write([ORDERS_1], leader_epoch=1, expected=0), fence)
             assert (await look(store, position))[2] == {"orders-1"}
 
-    async def test_a_refused_write_is_no_change(self, stores: Stores) -> None:
+    async def test_rejected_write_is_not_a_change(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await lead(store)
             position = (await store.changes(None)).position
@@ -73,7 +73,7 @@ class ChangesContract:
 
             assert (await look(store, position))[1:] == (set(), set())
 
-    async def test_topics_that_were_made_grown_or_made_again_are_told(self, stores: Stores) -> None:
+    async def test_created_expanded_and_recreated_topics_are_returned(self, stores: Stores) -> None:
         async with stores.open_client() as copying, stores.open_client() as other:
             fence = await lead(other)
             position = (await copying.changes(None)).position
@@ -91,7 +91,7 @@ class ChangesContract:
             position, topics, _ = await look(copying, position)
             assert topics == {"orders"}
 
-    async def test_the_leadership_of_a_new_topic_is_told(self, stores: Stores) -> None:
+    async def test_leadership_of_a_new_topic_is_returned(self, stores: Stores) -> None:
         async with stores.open_client() as copying, stores.open_client() as other:
             fence = await lead(other)
             position = (await copying.changes(None)).position

@@ -1,4 +1,4 @@
-"""What the store contract needs of a store: clients, ends of sessions, an ear for events, and small values."""
+"""Test support for the store contract: clients, ends of sessions, an event recorder, and small values."""
 
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -31,20 +31,20 @@ THREE_PARTITIONS = {partition: Assignment((1, 2, 3)) for partition in range(3)}
 
 
 class Stores(Protocol):
-    """Several clients over one stored state, as several processes have them."""
+    """Several clients of one stored state, like several processes."""
 
     def open_client(self) -> Store:
-        """A client with a session of its own; the caller enters and leaves it."""
+        """Returns a client with its own session; the caller enters and exits it."""
 
     async def expire(self, client: Store) -> None:
-        """End the client's own session as if it had been silent for too long. The client is not told by this."""
+        """End the client's own session as after its timeout, without notifying the client."""
 
     async def expire_session(self, session: Session) -> None:
-        """End a broker's session as if it had been silent for too long."""
+        """End a broker's session as after its timeout."""
 
 
 class EventRecorder:
-    """Listens to one client; events can be waited for."""
+    """Records the events of one client; a test can wait for them."""
 
     def __init__(self, store: Store) -> None:
         self.events: list[StoreEvent] = []
@@ -57,20 +57,20 @@ class EventRecorder:
         self._more = anyio.Event()
 
     async def wait_for(self, what: Changed, name: str = "") -> None:
-        """Wait for such an event, and forget all that were heard up to it."""
+        """Wait for an event, and drop all events up to it."""
         wanted = StoreEvent(what, name)
         with anyio.move_on_after(WAIT_S):
             while wanted not in self.events:
                 await self._more.wait()
-        assert wanted in self.events, f"waited for {wanted}, heard {self.events}"
+        assert wanted in self.events, f"waited for {wanted}, received {self.events}"
         del self.events[: self.events.index(wanted) + 1]
 
     async def wait_for_all(self, *wanted: StoreEvent) -> None:
-        """Wait for some events in any order, each once, and forget them."""
+        """Wait for events in any order, each once, and drop them."""
         with anyio.move_on_after(WAIT_S):
             while not set(wanted) <= set(self.events):
                 await self._more.wait()
-        assert set(wanted) <= set(self.events), f"waited for {wanted}, heard {self.events}"
+        assert set(wanted) <= set(self.events), f"waited for {wanted}, received {self.events}"
         for event in wanted:
             self.events.remove(event)
 
@@ -88,7 +88,7 @@ def write(
     recovering: bool | Sequence[bool] = False,
     expected: int | Sequence[int] = NO_VERSION,
 ) -> Write:
-    """New leadership for some partitions; what is given once goes for all; `isr` is one, or one for each."""
+    """New leadership for some partitions; a single value applies to all; `isr` is one, or one for each."""
     count = len(names)
     each = [member for member in isr if not isinstance(member, int)]
     rows = each or [[member for member in isr if isinstance(member, int)]] * count
@@ -110,17 +110,17 @@ async def stored(store: Store, name: TopicPartition) -> Leadership | None:
 
 
 async def delete_topic(store: Store, topic: str, fence: Fence, partitions: Sequence[int] = ()) -> None:
-    """Delete one topic, of which these partitions are thought to be led.
+    """Delete one topic, of which these partitions are believed to have leadership.
 
     Raises:
-        StoreError: something is still there.
+        StoreError: a part of the topic remains.
     """
     for error in (await store.delete_topics({topic: np.array(partitions, np.int32)}, fence)).values():
         raise error
 
 
 async def lead(store: Store, *, controller: int = 100) -> Fence:
-    """A topic of three partitions that each have a first leader, and the fence under which they got it."""
+    """Create a topic of three partitions, each with a first leader. Returns the fence of the write."""
     await store.create_topic(ORDERS, THREE_PARTITIONS, {})
     fence = await store.contest(controller)
     committed = await store.commit(write(ALL), fence)

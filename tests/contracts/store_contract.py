@@ -1,10 +1,10 @@
-"""What every store keeps, as stories. A store joins by a test class with a fixture `stores`:
+"""The contract suite of stores. A store runs it by a test class with a fixture `stores`:
 
     class TestMemoryStore(StoreContract):
         @pytest.fixture
         def stores(self) -> Stores: ...
 
-Events are waited for, never slept for; a store may report more than what is asked for here, but no less.
+Tests wait for events and never sleep; a store may report more events than required here, but no fewer.
 """
 
 from .store_brokers import BrokerContract, NotificationContract
@@ -32,4 +32,4 @@ class StoreContract(
     WatchedLeadershipContract,
     ChangesContract,
 ):
-    """All of it."""
+    """The whole contract."""

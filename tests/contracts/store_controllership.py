@@ -1,4 +1,4 @@
-"""The store contract: who is the controller, and who is not any more."""
+"""The store contract: elections, fences, and the end of a controllership."""
 
 import pytest
 
@@ -26,7 +26,7 @@ from .store_clients import (
 class ControllershipContract:
     pytestmark = pytest.mark.anyio
 
-    async def test_nobody_holds_the_controllership_at_first(self, stores: Stores) -> None:
+    async def test_new_store_has_no_controller(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             assert await store.controller() is None
 
@@ -40,7 +40,7 @@ class ControllershipContract:
             assert (held.id, held.epoch) == (7, 1)
             assert held.since_ms >= 0
 
-    async def test_the_loser_of_a_contest_changes_nothing(self, stores: Stores) -> None:
+    async def test_lost_contest_changes_nothing(self, stores: Stores) -> None:
         async with stores.open_client() as winner, stores.open_client() as loser:
             fence = await winner.contest(1)
 
@@ -64,7 +64,7 @@ class ControllershipContract:
 
             assert epochs == [1, 2, 3, 4]
 
-    async def test_a_take_over_fences_the_one_who_was_in_office(self, stores: Stores) -> None:
+    async def test_takeover_fences_the_previous_controller(self, stores: Stores) -> None:
         async with stores.open_client() as old, stores.open_client() as new:
             old_fence = await lead(old, controller=1)
 
@@ -80,13 +80,13 @@ class ControllershipContract:
                 await old.resign(old_fence)
             assert await new.controller() == held
 
-    async def test_a_take_over_of_a_vacant_office_is_an_election(self, stores: Stores) -> None:
+    async def test_takeover_without_a_controller_is_an_election(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await store.contest(1, take_over=True)
 
             assert fence.epoch == 1
 
-    async def test_who_resigns_leaves_the_office_vacant_and_the_epoch_as_it_is(self, stores: Stores) -> None:
+    async def test_resignation_keeps_the_epoch(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await store.contest(1)
 
@@ -95,7 +95,7 @@ class ControllershipContract:
             assert await store.controller() is None
             assert (await store.contest(1)).epoch == 2
 
-    async def test_leaving_vacates_the_office(self, stores: Stores) -> None:
+    async def test_closing_the_client_ends_its_controllership(self, stores: Stores) -> None:
         async with stores.open_client() as next_one:
             recorder = EventRecorder(next_one)
             async with stores.open_client() as holder:
@@ -106,7 +106,7 @@ class ControllershipContract:
             assert await next_one.controller() is None
             assert (await next_one.contest(2)).epoch == 2
 
-    async def test_an_election_and_a_resignation_are_reported_to_others(self, stores: Stores) -> None:
+    async def test_election_and_resignation_are_reported_to_other_clients(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as holder:
             recorder = EventRecorder(watching)
             await watching.controller()
@@ -119,7 +119,7 @@ class ControllershipContract:
             await recorder.wait_for(Changed.CONTROLLER_GONE)
             assert await watching.controller() is None
 
-    async def test_a_take_over_is_reported_to_the_one_who_was_in_office(self, stores: Stores) -> None:
+    async def test_takeover_is_reported_to_the_previous_controller(self, stores: Stores) -> None:
         async with stores.open_client() as old, stores.open_client() as new:
             recorder = EventRecorder(old)
             await old.contest(1)
@@ -132,7 +132,7 @@ class ControllershipContract:
                 await recorder.wait_for(Changed.CONTROLLER)
             assert held.epoch == 2
 
-    async def test_the_office_ends_with_the_session(self, stores: Stores) -> None:
+    async def test_controllership_ends_with_the_session(self, stores: Stores) -> None:
         async with stores.open_client() as holder, stores.open_client() as next_one:
             own_ear, recorder = EventRecorder(holder), EventRecorder(next_one)
             old_fence = await lead(holder, controller=1)
@@ -149,7 +149,7 @@ class ControllershipContract:
                 await holder.commit(write([ORDERS_0], leader=2, expected=0), old_fence)
             assert (await stored(holder, ORDERS_0)) == Leadership(1, 0, (1, 2, 3), 0, old_fence.epoch)
 
-    async def test_a_client_goes_on_in_a_new_session(self, stores: Stores) -> None:
+    async def test_client_opens_a_new_session_after_a_loss(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             recorder = EventRecorder(store)
             fence = await store.contest(1)
@@ -167,7 +167,7 @@ class ControllershipContract:
 class FencingContract:
     pytestmark = pytest.mark.anyio
 
-    async def test_a_stale_fence_commits_nothing(self, stores: Stores) -> None:
+    async def test_stale_fence_cannot_commit(self, stores: Stores) -> None:
         async with stores.open_client() as old, stores.open_client() as new:
             old_fence = await lead(old, controller=1)
             await new.contest(2, take_over=True)
@@ -178,7 +178,7 @@ class FencingContract:
             found = await new.leaderships(Names.of(ALL))
             assert [found.one(at) for at in range(3)] == [Leadership(1, 0, (1, 2, 3), 0, old_fence.epoch)] * 3
 
-    async def test_a_stale_fence_creates_nothing(self, stores: Stores) -> None:
+    async def test_stale_fence_cannot_create_leadership(self, stores: Stores) -> None:
         async with stores.open_client() as old, stores.open_client() as new:
             await old.create_topic(ORDERS, THREE_PARTITIONS, {})
             old_fence = await old.contest(1)
@@ -189,7 +189,7 @@ class FencingContract:
 
             assert not (await new.leaderships(Names.of(ALL))).found.any()
 
-    async def test_a_stale_fence_assigns_nothing(self, stores: Stores) -> None:
+    async def test_stale_fence_cannot_write_assignments(self, stores: Stores) -> None:
         async with stores.open_client() as old, stores.open_client() as new:
             old_fence = await lead(old, controller=1)
             await new.contest(2, take_over=True)
@@ -201,7 +201,7 @@ class FencingContract:
                 TopicPartition("orders", at): assignment for at, assignment in THREE_PARTITIONS.items()
             }
 
-    async def test_a_stale_fence_takes_no_notification_away(self, stores: Stores) -> None:
+    async def test_stale_fence_cannot_delete_notifications(self, stores: Stores) -> None:
         async with stores.open_client() as old, stores.open_client() as new:
             old_fence = await lead(old, controller=1)
             await old.notify_isr([ORDERS_0])
@@ -215,7 +215,7 @@ class FencingContract:
             assert len(await new.isr_notifications()) == 1
             assert len(await new.log_dir_notifications()) == 1
 
-    async def test_who_won_before_and_again_is_fenced_by_its_own_later_epoch(self, stores: Stores) -> None:
+    async def test_reelected_controller_is_fenced_by_its_later_epoch(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             first = await lead(store)
             second = await store.contest(100, take_over=True)

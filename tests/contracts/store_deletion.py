@@ -35,7 +35,7 @@ async def listed(store: Store, recorder: EventRecorder, *names: str) -> list[str
 class DeletionContract:
     pytestmark = pytest.mark.anyio
 
-    async def test_a_mark_is_read_back_and_told(self, stores: Stores) -> None:
+    async def test_deletion_mark_is_read_back_and_reported(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as admin:
             recorder = EventRecorder(watching)
             assert await watching.deletions() == []
@@ -46,7 +46,7 @@ class DeletionContract:
                 await recorder.wait_for(Changed.DELETIONS)
                 assert await watching.deletions() == marked
 
-    async def test_a_topic_is_marked_once(self, stores: Stores) -> None:
+    async def test_marking_a_topic_twice_is_rejected(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             await store.mark_deletion("orders")
 
@@ -55,7 +55,7 @@ class DeletionContract:
 
             assert await store.deletions() == ["orders"]
 
-    async def test_a_mark_deletes_nothing(self, stores: Stores) -> None:
+    async def test_deletion_mark_deletes_nothing(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await lead(store)
 
@@ -65,7 +65,7 @@ class DeletionContract:
             assert await stored(store, ORDERS_0) is not None
             assert (await store.commit(write([ORDERS_0], leader=2, leader_epoch=1, expected=0), fence)).kept.all()
 
-    async def test_marks_are_taken_away_and_nothing_else_is(self, stores: Stores) -> None:
+    async def test_unmarking_removes_only_marks(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await lead(store)
             for name in ("orders", "a", "b"):
@@ -79,7 +79,7 @@ class DeletionContract:
             await store.mark_deletion("orders")  # it can be marked again
             assert await store.deletions() == ["a", "orders"]
 
-    async def test_a_deleted_topic_leaves_nothing(self, stores: Stores) -> None:
+    async def test_deletion_removes_everything_of_a_topic(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
             fence = await lead(store)
             await store.set_topic_config("orders", {"a": "b"})
@@ -102,7 +102,7 @@ class DeletionContract:
                 assert found is not None
                 assert found.leader == 2
 
-    async def test_many_topics_are_deleted_at_once_and_no_other(self, stores: Stores) -> None:
+    async def test_only_the_given_topics_are_deleted(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
             fence = await lead(store)
             names = [f"t{number}" for number in range(40)]
@@ -123,7 +123,7 @@ class DeletionContract:
                 assert found == [name.topic == "other" for name in begun] + [True]
 
     @pytest.mark.parametrize("told", [(), (0,), (1, 2), (0, 1, 2), (0, 1, 2, 3, 70), (5,)])
-    async def test_a_topic_goes_whole_whatever_is_thought_to_be_stored_of_it(
+    async def test_topic_is_deleted_whole_whatever_partitions_are_given(
         self, stores: Stores, told: tuple[int, ...]
     ) -> None:
         async with stores.open_client() as store:
@@ -142,7 +142,7 @@ class DeletionContract:
             assert not (await store.leaderships(Names.of(ALL))).found.any()
             assert await store.partitions_begun("more") == []
 
-    async def test_nothing_is_deleted_of_no_topic(self, stores: Stores) -> None:
+    async def test_deleting_no_topics_deletes_nothing(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await lead(store)
 
@@ -150,7 +150,7 @@ class DeletionContract:
 
             assert await store.topics() == ["orders"]
 
-    async def test_what_is_gone_is_passed_over(self, stores: Stores) -> None:
+    async def test_deleting_missing_topics_is_skipped(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await lead(store)
             await store.mark_deletion("orders")
@@ -162,7 +162,7 @@ class DeletionContract:
             assert await store.topics() == []
             assert await store.deletions() == []
 
-    async def test_a_topic_without_leadership_is_deleted(self, stores: Stores) -> None:
+    async def test_topic_without_leadership_is_deleted(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await store.contest(1)
             await store.create_topic(ORDERS, THREE_PARTITIONS, {"a": "b"})
@@ -175,7 +175,7 @@ class DeletionContract:
             assert await store.topics() == []
             assert await store.deletions() == []
 
-    async def test_a_deposed_controller_deletes_nothing(self, stores: Stores) -> None:
+    async def test_deposed_controller_cannot_delete(self, stores: Stores) -> None:
         async with stores.open_client() as deposed, stores.open_client() as later:
             old = await lead(deposed)
             await deposed.mark_deletion("orders")
@@ -195,7 +195,7 @@ class DeletionContract:
             assert len(await later.assignments(["orders"])) == 3
             assert (await later.leaderships(Names.of(ALL))).found.all()
 
-    async def test_a_deletion_is_told(self, stores: Stores) -> None:
+    async def test_deletion_is_reported(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as controller:
             fence = await lead(controller)
             await controller.mark_deletion("orders")
@@ -209,7 +209,7 @@ class DeletionContract:
             assert await watching.topics() == []
             assert await watching.deletions() == []
 
-    async def test_partitions_that_were_begun_are_known(self, stores: Stores) -> None:
+    async def test_partitions_with_stored_state_are_listed(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await store.contest(1)
             await store.create_topic(ORDERS, {at: Assignment((1,)) for at in range(12)}, {})
@@ -220,7 +220,7 @@ class DeletionContract:
 
             assert await store.partitions_begun("orders") == [0, 2, 10]
 
-    async def test_a_name_can_be_used_again(self, stores: Stores) -> None:
+    async def test_name_of_a_deleted_topic_can_be_reused(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
             fence = await lead(store)
             assert await stored(other, ORDERS_0) is not None
@@ -252,7 +252,7 @@ class DeletionContract:
             assert await store.topics() == []
             assert not (await store.leaderships(Names.of(many))).found.any()
 
-    async def test_a_topic_deleted_and_created_again_between_two_reads_is_noted(self, stores: Stores) -> None:
+    async def test_recreation_between_two_reads_is_recorded_as_deletion(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as other:
             fence = await lead(other)
             await other.create_topic(TopicRef("other"), THREE_PARTITIONS, {})
@@ -268,7 +268,7 @@ class DeletionContract:
             assert await watching.topics() == ["orders", "other"]
             assert watching.take_deleted_topics() == frozenset()
 
-    async def test_deleted_topics_stay_noted_until_they_are_taken(self, stores: Stores) -> None:
+    async def test_deleted_topics_are_recorded_until_taken(self, stores: Stores) -> None:
         """The answers to any number of reads may be lost."""
         async with stores.open_client() as watching, stores.open_client() as other:
             fence = await lead(other)
@@ -287,7 +287,7 @@ class DeletionContract:
             assert watching.take_deleted_topics() == {"orders"}
             assert watching.take_deleted_topics() == frozenset()
 
-    async def test_a_topic_read_after_it_was_created_again_is_noted(self, stores: Stores) -> None:
+    async def test_topic_read_after_its_recreation_is_recorded(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as other:
             fence = await lead(other)
             recorder = EventRecorder(watching)
@@ -301,7 +301,7 @@ class DeletionContract:
 
             assert watching.take_deleted_topics() == {"orders"}
 
-    async def test_nothing_is_noted_of_topics_that_stay(self, stores: Stores) -> None:
+    async def test_existing_topics_are_not_recorded_as_deleted(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as other:
             await lead(other)
             recorder = EventRecorder(watching)
@@ -313,7 +313,7 @@ class DeletionContract:
 
             assert watching.take_deleted_topics() == frozenset()
 
-    async def test_who_does_not_follow_the_topics_sees_those_that_are_there(self, stores: Stores) -> None:
+    async def test_client_without_listener_lists_existing_topics(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
             fence = await lead(other)
             assert await store.topics() == ["orders"]
@@ -322,7 +322,7 @@ class DeletionContract:
 
             assert await store.topics() == ["orders"]
 
-    async def test_a_contest_clears_the_note_of_deleted_topics(self, stores: Stores) -> None:
+    async def test_contest_clears_recorded_deletions(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
             fence = await lead(other)
             EventRecorder(store)
@@ -335,7 +335,7 @@ class DeletionContract:
             assert await store.topics() == ["orders"]
             assert store.take_deleted_topics() == frozenset()
 
-    async def test_topics_deleted_by_this_client_are_not_noted(self, stores: Stores) -> None:
+    async def test_own_deletions_are_not_recorded(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
             fence = await lead(store)
             EventRecorder(store)

@@ -20,7 +20,7 @@ class FeatureContract:
             assert await store.features() is None
 
     @pytest.mark.parametrize("number", [1, 2])
-    async def test_features_are_read_back_each_under_the_next_version(self, stores: Stores, number: int) -> None:
+    async def test_each_write_of_features_raises_their_version(self, stores: Stores, number: int) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
             fence = await store.contest(1)
 
@@ -32,7 +32,7 @@ class FeatureContract:
                 assert await store.features() == written
                 assert await other.features() == written
 
-    async def test_a_deposed_controller_writes_no_features(self, stores: Stores) -> None:
+    async def test_deposed_controller_cannot_write_features(self, stores: Stores) -> None:
         async with stores.open_client() as deposed, stores.open_client() as later:
             old = await deposed.contest(1)
             fence = await later.contest(2, take_over=True)
@@ -50,7 +50,7 @@ class FeatureContract:
 class ProducerIdContract:
     pytestmark = pytest.mark.anyio
 
-    async def test_blocks_follow_one_another(self, stores: Stores) -> None:
+    async def test_producer_id_blocks_are_contiguous(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
             block, version = await store.producer_ids()
             assert block is None
@@ -61,7 +61,7 @@ class ProducerIdContract:
                 assert await other.producer_ids() == (wanted, version + 1)
                 version += 1
 
-    async def test_a_block_is_refused_where_another_version_stands(self, stores: Stores) -> None:
+    async def test_block_with_a_stale_version_is_rejected(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             _, version = await store.producer_ids()
             first = ProducerIdBlock(1, 0, 1_000)
@@ -72,7 +72,7 @@ class ProducerIdContract:
 
             assert await store.producer_ids() == (first, version + 1)
 
-    async def test_two_who_give_away_blocks_at_once_never_give_away_one_twice(self, stores: Stores) -> None:
+    async def test_concurrent_clients_never_allocate_a_block_twice(self, stores: Stores) -> None:
         given: list[int] = []
 
         async def give(store: Store, broker: int) -> None:
@@ -94,7 +94,7 @@ class ProducerIdContract:
 class WatchedLeadershipContract:
     pytestmark = pytest.mark.anyio
 
-    async def test_each_write_of_a_watched_partition_is_told(self, stores: Stores) -> None:
+    async def test_each_write_of_a_watched_partition_is_reported(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as leader:
             fence = await lead(watching)
             recorder = EventRecorder(watching)
@@ -111,7 +111,7 @@ class WatchedLeadershipContract:
             await recorder.wait_for(Changed.LEADERSHIP, "orders-0")
             assert recorder.events == []
 
-    async def test_only_those_named_last_are_watched(self, stores: Stores) -> None:
+    async def test_only_the_partitions_named_last_are_watched(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as leader:
             fence = await lead(watching)
             recorder = EventRecorder(watching)
@@ -132,7 +132,7 @@ class WatchedLeadershipContract:
             await recorder.wait_for(Changed.TOPICS)
             assert recorder.events == []
 
-    async def test_a_refused_write_is_not_told(self, stores: Stores) -> None:
+    async def test_rejected_write_is_not_reported(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as leader:
             fence = await lead(watching)
             recorder = EventRecorder(watching)

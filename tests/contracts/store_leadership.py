@@ -1,4 +1,4 @@
-"""The store contract: who leads, kept row by row by compare-and-set."""
+"""The store contract: leadership, committed row by row by compare-and-set."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ from .store_clients import (
 class LeadershipContract:
     pytestmark = pytest.mark.anyio
 
-    async def test_what_was_committed_is_read_back(self, stores: Stores) -> None:
+    async def test_committed_leadership_is_read_back(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             await store.create_topic(ORDERS, THREE_PARTITIONS, {})
             fence = await store.contest(100)
@@ -50,7 +50,7 @@ class LeadershipContract:
             assert found.leader.tolist() == [1, 2, NO_LEADER]
             assert set(found.isr[:, 2].tolist()) - {NO_BROKER} == {3, 1}
 
-    async def test_other_clients_read_what_was_committed(self, stores: Stores) -> None:
+    async def test_other_clients_read_committed_leadership(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
             fence = await lead(store)
             await stored(other, ORDERS_0)
@@ -74,7 +74,7 @@ class LeadershipContract:
             assert (state.partition_epoch, state.leader_epoch) == (4, 3)
             assert await stored(store, ORDERS_0) == Leadership(1, 0, (1, 2, 3), 0, fence.epoch)
 
-    async def test_what_exists_is_not_created_again(self, stores: Stores) -> None:
+    async def test_existing_leadership_is_not_created_again(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await lead(store)
 
@@ -84,7 +84,7 @@ class LeadershipContract:
             assert committed.version.tolist() == [NO_VERSION]
             assert await stored(store, ORDERS_0) == Leadership(1, 0, (1, 2, 3), 0, fence.epoch)
 
-    async def test_what_is_missing_is_not_updated(self, stores: Stores) -> None:
+    async def test_missing_leadership_is_not_updated(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             await store.create_topic(ORDERS, THREE_PARTITIONS, {})
             fence = await store.contest(100)
@@ -95,7 +95,7 @@ class LeadershipContract:
             assert await stored(store, ORDERS_0) is None
 
     @pytest.mark.parametrize("expected", [0, 2, 70_000])
-    async def test_another_version_than_the_stored_one_is_a_conflict(self, stores: Stores, expected: int) -> None:
+    async def test_stale_version_is_a_conflict(self, stores: Stores, expected: int) -> None:
         async with stores.open_client() as store:
             fence = await lead(store)
             await store.commit(write([ORDERS_0], leader_epoch=1, expected=0), fence)
@@ -105,7 +105,7 @@ class LeadershipContract:
             assert committed.outcome.tolist() == [Outcome.CONFLICT]
             assert await stored(store, ORDERS_0) == Leadership(1, 1, (1, 2, 3), 1, fence.epoch)
 
-    async def test_each_row_stands_for_itself(self, stores: Stores) -> None:
+    async def test_rows_are_committed_independently(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             await store.create_topic(ORDERS, THREE_PARTITIONS, {})
             fence = await store.contest(100)
@@ -123,7 +123,7 @@ class LeadershipContract:
             assert await stored(store, ORDERS_1) == Leadership(2, 9, (2, 3), 0, fence.epoch)
             assert await stored(store, ORDERS_2) == Leadership(1, 1, (1, 2, 3), 1, fence.epoch)
 
-    async def test_the_leadership_of_a_topic_that_is_not_there_is_not_kept(self, stores: Stores) -> None:
+    async def test_leadership_of_a_missing_topic_is_not_stored(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await lead(store)
             ghost = TopicPartition("ghost", 0)
@@ -145,7 +145,7 @@ class LeadershipContract:
             found = await other.leaderships(Names.of(ALL))
             assert found.controller_epoch.tolist() == [first.epoch, second.epoch, first.epoch]
 
-    async def test_nobody_may_lead_and_a_leader_may_be_recovering(self, stores: Stores) -> None:
+    async def test_no_leader_and_recovering_leader_are_stored(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await lead(store)
 
@@ -158,7 +158,7 @@ class LeadershipContract:
             assert await stored(store, ORDERS_1) == Leadership(3, 0, (3,), 1, fence.epoch, recovering=True)
             assert LEADER_DURING_DELETE not in (await store.leaderships(Names.of(ALL))).leader
 
-    async def test_a_leader_stops_being_recovering(self, stores: Stores) -> None:
+    async def test_recovering_flag_is_cleared(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await lead(store)
             await store.commit(write([ORDERS_0], isr=(1,), recovering=True, expected=0), fence)
@@ -167,7 +167,7 @@ class LeadershipContract:
 
             assert await stored(store, ORDERS_0) == Leadership(1, 0, (1,), 2, fence.epoch)
 
-    async def test_the_isr_is_kept_whole_in_whatever_order_and_places(self, stores: Stores) -> None:
+    async def test_isr_is_stored_in_any_order_and_slots(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await lead(store)
             change = write([ORDERS_0, ORDERS_1], leader=3, isr=(3, 9, 1, 2, 4), expected=0)
@@ -179,7 +179,7 @@ class LeadershipContract:
             assert set(found.isr[:, 0].tolist()) - {NO_BROKER} == {1, 2, 3, 4, 9}
             assert set(found.isr[:, 1].tolist()) - {NO_BROKER} == {3, 77}
 
-    async def test_a_shorter_isr_leaves_nothing_of_a_longer_one(self, stores: Stores) -> None:
+    async def test_shorter_isr_replaces_a_longer_one(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await lead(store)
 
@@ -191,7 +191,7 @@ class LeadershipContract:
             assert state.isr == (2,)
             assert set(other.isr) == {1, 2, 3}
 
-    async def test_large_numbers_fit(self, stores: Stores) -> None:
+    async def test_large_numbers_are_stored(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await lead(store)
             top = 2**31 - 1
@@ -202,7 +202,7 @@ class LeadershipContract:
             assert state is not None
             assert (state.leader, state.leader_epoch, set(state.isr)) == (top, top, {top, 40_000})
 
-    async def test_an_empty_write_and_an_empty_read_are_nothing(self, stores: Stores) -> None:
+    async def test_empty_writes_and_reads_return_empty_results(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await lead(store)
 
@@ -211,7 +211,7 @@ class LeadershipContract:
             assert (len(committed.outcome), len(committed.version)) == (0, 0)
             assert len(await store.leaderships(Names.of([]))) == 0
 
-    async def test_what_is_not_there_is_missing(self, stores: Stores) -> None:
+    async def test_missing_leadership_is_reported_as_missing(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             await lead(store)
             asked = [TopicPartition("orders", 3), ORDERS_1, TopicPartition("ghost", 0), TopicPartition("orders", 5_000)]
@@ -225,7 +225,7 @@ class LeadershipContract:
             assert found.recovering.tolist() == [False] * 4
             assert (found.isr[:, [0, 2, 3]] == NO_BROKER).all()
 
-    async def test_a_large_write_is_kept_row_by_row(self, stores: Stores) -> None:
+    async def test_large_write_is_committed_row_by_row(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             topics = [TopicRef(f"t{number}") for number in range(5)]
             assignment = {partition: Assignment((1, 2, 3)) for partition in range(1000)}
@@ -253,7 +253,7 @@ class LeadershipContract:
 class LeaderWriteContract:
     pytestmark = pytest.mark.anyio
 
-    async def test_a_leader_writes_its_isr(self, stores: Stores) -> None:
+    async def test_leader_writes_its_isr(self, stores: Stores) -> None:
         async with stores.open_client() as controller, stores.open_client() as leader:
             fence = await lead(controller)
             shrunk = Leadership(1, 0, (1, 3), 0, fence.epoch)
@@ -263,7 +263,7 @@ class LeaderWriteContract:
             assert version == 1
             assert await stored(controller, ORDERS_0) == Leadership(1, 0, (1, 3), 1, fence.epoch)
 
-    async def test_a_leader_that_is_behind_writes_nothing(self, stores: Stores) -> None:
+    async def test_leader_with_a_stale_version_writes_nothing(self, stores: Stores) -> None:
         async with stores.open_client() as controller, stores.open_client() as leader:
             fence = await lead(controller)
             await controller.commit(write([ORDERS_0], leader=2, leader_epoch=1, isr=(2,), expected=0), fence)
@@ -273,7 +273,7 @@ class LeaderWriteContract:
             assert version is None
             assert await stored(leader, ORDERS_0) == Leadership(2, 1, (2,), 1, fence.epoch)
 
-    async def test_a_controller_that_does_not_know_of_a_leaders_write_gets_a_conflict(self, stores: Stores) -> None:
+    async def test_unseen_leader_write_is_a_conflict_for_the_controller(self, stores: Stores) -> None:
         async with stores.open_client() as controller, stores.open_client() as leader:
             fence = await lead(controller)
             await leader.write_isr(ORDERS_0, Leadership(1, 0, (1,), 0, fence.epoch), expected=0)
@@ -283,7 +283,7 @@ class LeaderWriteContract:
             assert committed.outcome.tolist() == [Outcome.CONFLICT, Outcome.COMMITTED]
             assert await stored(controller, ORDERS_0) == Leadership(1, 0, (1,), 1, fence.epoch)
 
-    async def test_a_leaders_write_is_not_fenced_and_carries_the_epoch_it_was_given(self, stores: Stores) -> None:
+    async def test_leader_write_is_unfenced_and_keeps_its_epoch(self, stores: Stores) -> None:
         async with stores.open_client() as controller, stores.open_client() as other:
             fence = await lead(controller)
             await other.contest(2, take_over=True)

@@ -1,4 +1,4 @@
-"""The store contract: requests that wait until the controller takes them away."""
+"""The store contract: admin requests that remain until the controller deletes them."""
 
 import anyio
 import pytest
@@ -16,12 +16,12 @@ WANTED = [ORDERS_2, ORDERS_0, TopicPartition("a-1", 7)]
 class RequestContract:
     pytestmark = pytest.mark.anyio
 
-    async def test_nothing_waits_at_first(self, stores: Stores) -> None:
+    async def test_new_store_has_no_admin_requests(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             assert await store.reassignment_request() is None
             assert await store.preferred_election_request() is None
 
-    async def test_a_requested_reassignment_is_read_back_and_told(self, stores: Stores) -> None:
+    async def test_requested_reassignment_is_read_back_and_reported(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as admin:
             recorder = EventRecorder(watching)
             await watching.reassignment_request()
@@ -32,7 +32,7 @@ class RequestContract:
             assert await watching.reassignment_request() == TARGETS
             assert await admin.reassignment_request() == TARGETS
 
-    async def test_one_reassignment_can_wait(self, stores: Stores) -> None:
+    async def test_second_reassignment_request_is_rejected(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             await store.request_reassignment(TARGETS)
 
@@ -41,7 +41,7 @@ class RequestContract:
 
             assert await store.reassignment_request() == TARGETS
 
-    async def test_what_is_left_of_a_reassignment_shrinks_and_goes(self, stores: Stores) -> None:
+    async def test_reassignment_request_is_replaced_and_deleted(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await store.contest(1)
             await store.request_reassignment(TARGETS)
@@ -56,7 +56,7 @@ class RequestContract:
             await store.set_reassignment_request({ORDERS_1: (3, 4)}, fence)  # somebody took it away meanwhile
             assert await store.reassignment_request() == {ORDERS_1: (3, 4)}
 
-    async def test_each_new_reassignment_is_told_and_no_shrinking(self, stores: Stores) -> None:
+    async def test_only_new_reassignment_requests_are_reported(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as admin:
             fence = await watching.contest(1)
             recorder = EventRecorder(watching)
@@ -79,7 +79,7 @@ class RequestContract:
             await recorder.wait_for(Changed.PREFERRED_ELECTION_REQUEST)
             assert recorder.events == []
 
-    async def test_a_requested_election_is_read_back_and_told(self, stores: Stores) -> None:
+    async def test_requested_election_is_read_back_and_reported(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as admin:
             recorder = EventRecorder(watching)
             fence = await watching.contest(1)
@@ -95,7 +95,7 @@ class RequestContract:
 
             await watching.delete_preferred_election_request(fence)  # there is none
 
-    async def test_one_election_can_wait(self, stores: Stores) -> None:
+    async def test_second_election_request_is_rejected(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             await store.request_preferred_election(WANTED)
 
@@ -104,7 +104,7 @@ class RequestContract:
 
             assert await store.preferred_election_request() == WANTED
 
-    async def test_of_two_who_ask_at_once_one_waits(self, stores: Stores) -> None:
+    async def test_one_of_two_concurrent_requests_is_rejected(self, stores: Stores) -> None:
         async with stores.open_client() as one, stores.open_client() as two:
             refused: list[int] = []
 
@@ -121,7 +121,7 @@ class RequestContract:
             assert len(refused) == 1
             assert await one.reassignment_request() == {ORDERS_0: (1 - refused[0],)}
 
-    async def test_requests_outlive_who_left_them(self, stores: Stores) -> None:
+    async def test_requests_outlive_their_client(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             await store.request_reassignment(TARGETS)
             await store.request_preferred_election(WANTED)
@@ -130,7 +130,7 @@ class RequestContract:
             assert await store.reassignment_request() == TARGETS
             assert await store.preferred_election_request() == WANTED
 
-    async def test_a_deposed_controller_changes_no_request(self, stores: Stores) -> None:
+    async def test_deposed_controller_cannot_change_requests(self, stores: Stores) -> None:
         async with stores.open_client() as deposed, stores.open_client() as later:
             old = await deposed.contest(1)
             await later.request_reassignment(TARGETS)

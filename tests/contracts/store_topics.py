@@ -30,7 +30,7 @@ from .store_clients import (
 class TopicContract:
     pytestmark = pytest.mark.anyio
 
-    async def test_an_empty_store_has_nothing(self, stores: Stores) -> None:
+    async def test_new_store_has_no_topics(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             assert await store.topics() == []
             assert await store.brokers() == {}
@@ -57,7 +57,7 @@ class TopicContract:
             }
             assert await store.topic_configs(["orders"]) == {"orders": {"a": "b"}}
 
-    async def test_assignments_of_many_topics_come_as_one(self, stores: Stores) -> None:
+    async def test_assignments_of_many_topics_are_joined(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             wanted: dict[TopicPartition, Assignment] = {}
             for number in range(20):
@@ -72,7 +72,7 @@ class TopicContract:
             assert {topic.name for topic in assignments.topics} == {f"t{number:02}" for number in range(20)}
             assert all(topic.id == ZERO_ID for topic in assignments.topics)
 
-    async def test_topics_that_are_gone_are_left_out(self, stores: Stores) -> None:
+    async def test_missing_topics_are_left_out(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             await store.create_topic(ORDERS, THREE_PARTITIONS, {})
 
@@ -90,7 +90,7 @@ class TopicContract:
             assert assignments.topics == (ORDERS,)
             assert len(assignments) == 0
 
-    async def test_an_existing_topic_is_left_as_it_is(self, stores: Stores) -> None:
+    async def test_creating_an_existing_topic_changes_nothing(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             await store.create_topic(ORDERS, THREE_PARTITIONS, {"a": "1"})
 
@@ -126,7 +126,7 @@ class TopicContract:
             assert assignments.topics == (ORDERS,)
             assert dict(assignments.items()) == {ORDERS_0: Assignment((9,))}
 
-    async def test_a_topic_that_is_not_there_cannot_be_assigned(self, stores: Stores) -> None:
+    async def test_assigning_a_missing_topic_is_rejected(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             fence = await store.contest(1)
 
@@ -156,7 +156,7 @@ class TopicContract:
             configs = await store.topic_configs(["orders", "ghost"])
             assert configs == {"orders": {"unclean.leader.election.enable": "true", "ü": "ö"}, "ghost": {}}
 
-    async def test_what_is_set_for_all_brokers_is_replaced_and_no_topics_business(self, stores: Stores) -> None:
+    async def test_default_config_is_replaced_and_separate_from_topics(self, stores: Stores) -> None:
         async with stores.open_client() as store, stores.open_client() as other:
             await store.create_topic(ORDERS, THREE_PARTITIONS, {"a": "1"})
 
@@ -168,14 +168,14 @@ class TopicContract:
             assert await other.topic_configs(["orders", "ghost"]) == {"orders": {"a": "1"}, "ghost": {}}
             assert await other.topics() == ["orders"]
 
-    async def test_what_is_set_for_all_brokers_outlives_who_set_it(self, stores: Stores) -> None:
+    async def test_default_config_outlives_its_client(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             await store.set_default_config({"a": "1"})
 
         async with stores.open_client() as store:
             assert await store.default_config() == {"a": "1"}
 
-    async def test_a_change_of_what_is_set_for_all_brokers_is_reported(self, stores: Stores) -> None:
+    async def test_changed_default_config_is_reported(self, stores: Stores) -> None:
         async with stores.open_client() as watching, stores.open_client() as admin:
             recorder = EventRecorder(watching)
             await watching.default_config()
@@ -213,7 +213,7 @@ class TopicContract:
                 await recorder.wait_for(Changed.TOPIC, "orders")
                 assert len(await watching.assignments(["orders"])) == count
 
-    async def test_ones_own_changes_are_reported_as_well(self, stores: Stores) -> None:
+    async def test_own_changes_are_reported(self, stores: Stores) -> None:
         async with stores.open_client() as store:
             recorder = EventRecorder(store)
             await store.topics()

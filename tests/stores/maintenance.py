@@ -1,16 +1,16 @@
-"""What a store does now and then to keep its files small, done when a test says so."""
+"""Maintenance of a store's files, run when a test requests it."""
 
 from kactl.stores.sqlite import SqliteStore
 from kactl.stores.sqlite.database import Database
 
 
 async def run_maintenance_step(store: SqliteStore) -> bool:
-    """One step of it. Whether there is another one to do."""
+    """Run one step. Returns whether another step is due."""
     return await store._thread.run(_step, store._thread.database)
 
 
 async def run_maintenance(store: SqliteStore) -> None:
-    """All that is due."""
+    """Run all steps that are due."""
     while await run_maintenance_step(store):
         pass
 

@@ -1,8 +1,8 @@
-"""A process that can be killed at any moment: it commits changes in a loop and says of each that it was kept.
+"""A process that can be killed at any moment: it commits changes in a loop and reports each committed change.
 
 `python -m tests.stores.sqlite_child FILE MODE` imports everything once and then, for each line on its input, forks a
-child that begins where the file ends. On its output: `begun PID` from the child, `kept N` after each change that was
-committed, and `gone` once the child is dead. Nothing in the parent has a thread or an event loop, so it can be forked.
+child that continues where the file ends. On its output: `begun PID` from the child, `kept N` after each committed
+change, and `gone` after the child has died. The parent has no thread and no event loop, so it can be forked.
 """
 
 import os
@@ -24,7 +24,7 @@ NAMES: Final = Names.of([TopicPartition(f"t{topic}", at) for topic in range(TOPI
 
 
 def rows_of(change: int) -> Ints:
-    """Which partitions a change writes: all of them in the first, and some in all others."""
+    """The partitions that a change writes: all of them in the first change, and some in all others."""
     if change == 1:
         return np.arange(len(NAMES), dtype=np.int32)
     chance = np.random.default_rng(change)
@@ -32,7 +32,7 @@ def rows_of(change: int) -> Ints:
 
 
 def write_of(rows: Ints, change: int, expected: Ints) -> Write:
-    """Every row of a change bears its number, as leader epoch and, in part, as leader and ISR."""
+    """Every row of a change carries the change's number, as leader epoch and, in part, as leader and ISR."""
     count = len(rows)
     leader = np.full(count, change % 100, np.int32)
     return Write(
@@ -50,7 +50,7 @@ def say(text: str) -> None:
 
 
 async def begin(path: str) -> None:
-    """The topics, once."""
+    """Create the topics."""
     async with SqliteStore(path) as store:
         for topic in range(TOPICS):
             assignment = {at: Assignment((1, 2, 3)) for at in range(PARTITIONS)}

@@ -1,4 +1,4 @@
-"""Which entries were written lately, and from when on that is known."""
+"""Tests of the log of recently written entries, and of its limits."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a store in memory does beside the contract: sessions end by a clock that a test moves."""
+"""Tests of the in-memory store beyond the contract: sessions end by a clock that the test advances."""
 
 import pytest
 

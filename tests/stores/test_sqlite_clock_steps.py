@@ -1,4 +1,4 @@
-"""Leases of the SQLite store when the wall clock is set, the host boots again, or a process loses its folder's lock."""
+"""Leases of the SQLite store when the wall clock is set, the host reboots, or a process loses its folder's lock."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ CHILD_TIMEOUT_MS: Final = 2_000
 
 @asynccontextmanager
 async def killed(path: Path, clock: ManualClock, holder: Holder | None = None) -> AsyncIterator[SqliteStore]:
-    """A process that ends without a word: nothing renews its sessions, and nothing closes them."""
+    """A process that is killed: nothing renews its sessions, and nothing closes them."""
     store = SqliteStore(
         path, clock=clock, session_timeout_ms=TIMEOUT_MS, **({} if holder is None else {"holder": holder})
     )
@@ -188,14 +188,14 @@ anyio.run(main)
 
 
 class Child:
-    """A process with a clock that is set apart from ours; it is the controller and has broker 7."""
+    """A process whose clock differs from the test's; it is the controller and has broker 7."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
         self.session_at_first = self._read()
 
     def session(self) -> int:
-        """Its session now, while it is still the controller."""
+        """Its current session, while it is still the controller."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
@@ -249,7 +249,7 @@ async def test_a_killed_process_with_another_wall_clock_is_missed_in_time(tmp_pa
 
 
 async def lease_end(store: SqliteStore, session: int) -> int | None:
-    """None if there is no such session."""
+    """Returns the end of a lease; None if there is no such session."""
     found: int | None = await store._thread.run(
         store._thread.database.one, "SELECT expires_ms FROM leases WHERE id = ?", session
     )

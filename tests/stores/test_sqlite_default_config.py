@@ -1,4 +1,4 @@
-"""What is set for all brokers, as the file of a SQLite store holds it."""
+"""Tests of the configuration of all brokers in the file of a SQLite store."""
 
 import sqlite3
 from contextlib import closing
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def file(tmp_path: Path) -> Path:
-    """A store in which something is set for all brokers, cleanly closed."""
+    """A cleanly closed store with a configuration of all brokers."""
     path = tmp_path / "kactl.db"
     async with SqliteStore(path) as store:
         for value in ("1", "2"):

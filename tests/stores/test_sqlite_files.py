@@ -1,4 +1,4 @@
-"""A file that is damaged, or something else, is refused by its name with a remedy, and is left as it was."""
+"""A damaged or foreign file is rejected by its name, with a remedy, and is left unchanged."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ NOBODY = 65_534
 
 @pytest.fixture
 async def file(tmp_path: Path) -> Path:
-    """A store with some changes in it, cleanly closed."""
+    """A cleanly closed store with some changes."""
     path = tmp_path / "kactl.db"
     async with SqliteStore(path) as store:
         fence = await lead(store)
@@ -38,7 +38,7 @@ async def file(tmp_path: Path) -> Path:
 
 
 async def refused(path: Path) -> StoreDamaged:
-    """The refusal of a file, with everything in its folder left byte for byte."""
+    """Expect the rejection of a file, with everything in its folder left byte for byte."""
     before = content(path.parent)
     with pytest.raises(StoreDamaged) as caught:
         async with SqliteStore(path):
@@ -285,7 +285,7 @@ def patch(path: Path, at: int, data: bytes) -> None:
 
 
 def spoil(path: Path, query: str) -> None:
-    """Change what the tables hold, and leave one file."""
+    """Change the content of tables, and leave one file."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(query)
         connection.commit()
@@ -293,7 +293,7 @@ def spoil(path: Path, query: str) -> None:
 
 @contextmanager
 def readable_by_all(file: Path) -> Iterator[Path]:
-    """A copy where a user without rights can find it."""
+    """A copy that an unprivileged user can access."""
     folder = Path(tempfile.mkdtemp(prefix="kactl-test-"))
     try:
         copy = folder / file.name
@@ -309,7 +309,7 @@ def readable_by_all(file: Path) -> Iterator[Path]:
 
 @contextmanager
 def unprivileged() -> Iterator[None]:
-    """As a user to whom rights apply."""
+    """Run as a user to whom file permissions apply."""
     seteuid: Callable[[int], None] = os.seteuid
     user = os.geteuid()
     if not user:

@@ -1,4 +1,4 @@
-"""What is packed is unpacked; what was damaged is found out."""
+"""Packed columns are unpacked unchanged; damage is detected."""
 
 import numpy as np
 import pytest

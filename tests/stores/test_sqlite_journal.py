@@ -1,4 +1,4 @@
-"""A snapshot and the changes since amount to what was committed, for the one who wrote it and for all others."""
+"""A snapshot and the changes since yield the committed entries, for the writing process and for all others."""
 
 import random
 import shutil
@@ -43,7 +43,7 @@ async def change(store: SqliteStore, fence: Fence, rounds: range) -> None:
 
 
 def tables(path: Path) -> dict[str, int]:
-    """How many rows stand in each."""
+    """Returns the number of rows of each table."""
     with closing(sqlite3.connect(path)) as connection:
         return {
             name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("journal", "snapshot")
@@ -130,7 +130,7 @@ async def test_another_process_follows_changes_and_snapshots(
                 assert await other.write_isr(NAMES[0], state, expected=state.partition_epoch)
 
 
-async def test_two_processes_that_tidy_leave_one_snapshot(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_two_processes_writing_snapshots_leave_one(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "CHANGES_MAX", 2)
     fence = await store.contest(1)
     async with SqliteStore(store.path) as other:
@@ -218,7 +218,7 @@ async def test_a_commit_that_the_database_refuses_at_its_end_changes_nothing(sto
 
 
 class Forgetful:
-    """A connection that keeps a commit and then fails to say so."""
+    """A connection that commits and then reports a failure."""
 
     def __init__(self, real: sqlite3.Connection) -> None:
         self.real = real

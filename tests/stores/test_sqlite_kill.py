@@ -1,4 +1,4 @@
-"""A process is killed with SIGKILL at random moments: what it said was kept is there, and no change by halves."""
+"""A process is killed with SIGKILL at random moments: committed changes are stored, and no change is stored in part."""
 
 import os
 import random
@@ -46,10 +46,10 @@ class Victims:
         self._rest = b""
 
     def live(self, changes: int, life_s: float) -> int:
-        """Let one live until it has made some changes, and a little longer, and kill it.
+        """Let one process make some changes, and a little more, and kill it.
 
         Returns:
-            the last change of which it said that it was kept; 0 if it said nothing.
+            the last change that it reported as committed; 0 if there is none.
         """
         self._commands.write(b"go\n")
         self._commands.flush()
@@ -65,7 +65,7 @@ class Victims:
         raise AssertionError("a child that was killed is still there")
 
     def _read_kept(self, patience_s: float, count: int | None = None) -> int:
-        """The last of so many changes, or of all that are made in time; 0 if there is none."""
+        """Returns the last of so many changes, or of all that are made in time; 0 if there is none."""
         kept = seen = 0
         for word, number in self._lines(patience_s):
             assert word == "kept", f"the child ended by itself: {word}"
@@ -75,7 +75,7 @@ class Victims:
         return kept
 
     def _lines(self, patience_s: float) -> Iterator[tuple[str, str]]:
-        """What is said until time is up."""
+        """Yields the output until the time is up."""
         deadline = time.monotonic() + patience_s
         while True:
             while b"\n" in self._rest:
@@ -101,7 +101,7 @@ def victims(path: Path, mode: str) -> Iterator[Victims]:
 
 
 class Expected:
-    """What the file holds after some changes."""
+    """The expected content of the file after some changes."""
 
     def __init__(self) -> None:
         self.change = 0
@@ -115,7 +115,7 @@ class Expected:
         self.version[rows] += 1
 
     def fault(self, found: Leaderships, kept: int) -> str | None:
-        """What is wrong with what was found after a child that said `kept`; None if nothing is. Goes on to it."""
+        """Returns a difference from the content found after a child that reported `kept`; None if there is none."""
         while self.change < kept:
             self.go_on()
         there = int(found.leader_epoch.max()) if found.found.any() else 0
@@ -139,7 +139,7 @@ class Expected:
 
 
 async def hunt(path: Path, *, mode: str, rounds: int) -> AsyncIterator[tuple[int, str | None]]:
-    """For each round the last change that is there, and what is wrong with it."""
+    """Returns for each round the last stored change, and its fault."""
     chance = random.Random(f"kill {SEED}")
     await begin(str(path))
     expected, epoch = Expected(), 0

@@ -1,4 +1,4 @@
-"""Sessions end by the clock, whoever looks first; a process that was silent for too long finds out."""
+"""Sessions end by the clock, whichever process looks first; a process that was delayed for too long detects it."""
 
 import sqlite3
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ async def store(tmp_path: Path, clock: ManualClock) -> AsyncIterator[SqliteStore
 
 
 async def pass_time(clock: ManualClock, total_ms: float, *stores: SqliteStore) -> None:
-    """Let time pass in steps, with every thread at rest after each."""
+    """Advance the clock in steps, with every thread at rest after each."""
     for _ in range(int(total_ms / POLL_MS)):
         await clock.advance(POLL_MS)
         for store in stores:
@@ -146,7 +146,7 @@ async def test_leaving_ends_all_sessions(tmp_path: Path) -> None:
         await session.close()
 
 
-async def test_a_busy_file_is_tried_again(
+async def test_busy_file_is_retried(
     tmp_path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 0.0)
@@ -207,7 +207,7 @@ async def test_an_error_in_the_block_goes_through(tmp_path: Path) -> None:
             raise ZeroDivisionError
 
 
-async def test_a_session_that_was_not_renewed_for_long_is_doubtful_until_it_is(
+async def test_late_renewal_suspends_the_session_until_renewed(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 0.0)

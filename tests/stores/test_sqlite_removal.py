@@ -1,4 +1,6 @@
-"""Topics that are deleted from a file: for who does it, for all others, and for whoever opens the file later."""
+"""Topics that are deleted from a file: seen by the deleting process, by others, and by one that opens the file
+later.
+"""
 
 import sqlite3
 from contextlib import closing
@@ -31,12 +33,12 @@ OTHER_0 = TopicPartition("other", 0)
 
 
 def open_store(path: Path) -> SqliteStore:
-    """Its clock stands still: nothing is tidied, and nobody else is looked at, but by a test."""
+    """A store whose clock stands still: maintenance and polling happen only when a test runs them."""
     return SqliteStore(path, clock=ManualClock())
 
 
 async def entries(store: SqliteStore) -> int:
-    """How many entries of leadership are held."""
+    """Returns the number of leadership entries."""
     return await store._thread.run(lambda: len(store._thread.database.journal.entries))
 
 

@@ -1,4 +1,4 @@
-"""A file of the first schema is brought to the present one when it is opened, whole or not at all."""
+"""A file of an earlier schema is migrated when it is opened, whole or not at all."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ TO_FIRST = TO_THIRD + "DROP TABLE deletions; DROP TABLE records; PRAGMA user_ver
 
 @pytest.fixture
 async def old(tmp_path: Path) -> Path:
-    """A file as the first schema had it, with a cluster in it."""
+    """A file of the first schema with a cluster in it."""
     path = tmp_path / "kactl.db"
     async with SqliteStore(path) as store:
         fence = await lead(store)
@@ -49,7 +49,7 @@ def version(path: Path) -> int:
 
 
 async def check(path: Path) -> None:
-    """What was in the file is there, and what is new can be used."""
+    """Verify that the old content is there, and that the new tables can be used."""
     async with SqliteStore(path) as store:
         assert await store.topics() == ["orders"]
         assert await store.topic_configs(["orders"]) == {"orders": {"a": "b"}}
@@ -114,7 +114,7 @@ async def test_what_cannot_be_brought_to_it_is_left_as_it_is(old: Path, monkeypa
 
 
 def open_files(path: Path) -> list[str]:
-    """The files of a store that this process has open."""
+    """Returns the files of a store that this process has open."""
     found = []
     for descriptor in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # the descriptor of this very listing is gone by now
@@ -169,7 +169,7 @@ async def test_a_damaged_record_is_named(old: Path) -> None:
 
 
 async def third_schema(path: Path, *, lease_of: int) -> None:
-    """A file as the third schema had it, with broker 1 in a session that ends by the wall clock."""
+    """A file of the third schema, with broker 1 in a session that ends by the wall clock."""
     async with SqliteStore(path) as store:
         await lead(store)
         session = await store.new_session(TIMEOUT_MS)

@@ -1,4 +1,4 @@
-"""A snapshot that is written a part at a time amounts to the same, whatever is changed meanwhile and by whom."""
+"""A snapshot that is written part by part yields the same entries, whichever process changes them meanwhile."""
 
 import random
 import sqlite3
@@ -26,14 +26,14 @@ NAMES = [TopicPartition(topic, at) for topic in TOPICS for at in PARTITIONS]
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten parts of four entries each, every other change."""
+    """Use ten parts of four entries each, at every other change."""
     monkeypatch.setattr(journal, "CHANGES_MAX", 2)
     monkeypatch.setattr(database, "FAR_TOO_LONG", 10_000)
     monkeypatch.setattr(snapshot, "PART_ROWS", 4)
 
 
 def opened(path: Path) -> SqliteStore:
-    """Its clock stands still: nothing is tidied but by a test."""
+    """A store whose clock stands still: maintenance happens only when a test runs it."""
     return SqliteStore(path, clock=ManualClock())
 
 
@@ -45,7 +45,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 @pytest.fixture
 async def fence(store: SqliteStore) -> Fence:
-    """Of its controller, after some changes."""
+    """The fence of the store's controller, after some changes."""
     fence = await store.contest(1)
     for topic in TOPICS:
         await create(store, topic)
@@ -59,21 +59,21 @@ async def create(store: SqliteStore, topic: str) -> None:
 
 
 async def change(store: SqliteStore, fence: Fence, names: list[TopicPartition]) -> None:
-    """Raise the leader epoch of each."""
+    """Raise the leader epoch of each partition."""
     found = await store.leaderships(Names.of(names))
     epochs, versions = (found.leader_epoch + 1).tolist(), found.partition_epoch.tolist()
     assert (await store.commit(write(names, leader_epoch=epochs, expected=versions), fence)).kept.all()
 
 
 async def held(store: SqliteStore) -> dict[TopicPartition, tuple[int, int]]:
-    """Leader epoch and version of every partition that has an entry."""
+    """Returns leader epoch and version of every partition that has an entry."""
     found = await store.leaderships(Names.of(NAMES))
     epochs = zip(found.leader_epoch.tolist(), found.partition_epoch.tolist(), strict=True)
     return {name: state for name, state, there in zip(NAMES, epochs, found.found, strict=True) if there}
 
 
 async def loaded(path: Path) -> dict[TopicPartition, tuple[int, int]]:
-    """The same, as whoever opens the file finds it."""
+    """Returns the same from a newly opened file."""
     async with opened(path) as other:
         return await held(other)
 

@@ -1,4 +1,4 @@
-"""A real ZooKeeper for the tests that need one, and an honest client of another make to look behind the store."""
+"""A real ZooKeeper for the tests that need one, and an independent client to inspect the tree."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,20 +15,20 @@ __all__ = ["chroot", "fresh_zookeeper", "jars", "zookeeper"]
 
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> Kind:
-    """For what is to hold over either client."""
+    """For tests that run over both clients."""
     found: Kind = request.param
     return found
 
 
 @pytest.fixture
 def connect(zookeeper: ZooKeeperServer, chroot: str) -> str:
-    """Where a store may live by itself."""
+    """The connect string of a new chroot."""
     return zookeeper.connect(chroot)
 
 
 @pytest.fixture
 def tree(zookeeper: ZooKeeperServer, chroot: str) -> Iterator[Any]:
-    """kazoo's own blocking client, whose paths begin at the chroot of `connect`."""
+    """kazoo's blocking client, with paths relative to the chroot of `connect`."""
     client = KazooClient(zookeeper.connect())
     client.start()
     client.chroot = chroot

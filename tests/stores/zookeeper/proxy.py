@@ -1,4 +1,4 @@
-"""A line to ZooKeeper that can be cut, and on which answers can get lost after the server has acted."""
+"""A proxy to ZooKeeper whose connections can be cut, and which can drop responses after the server has acted."""
 
 import asyncio
 import contextlib
@@ -11,11 +11,11 @@ MULTI: Final = 14
 
 
 class Proxy:
-    """Forwards from a port of its own to a server's on loopback.
+    """Forwards from its own port to a server's on loopback.
 
     Attributes:
         reachable: while False, new connections are closed at once.
-        silent: set as soon as an answer was thrown away.
+        silent: set as soon as a response was dropped.
     """
 
     def __init__(self, target: int) -> None:
@@ -32,11 +32,11 @@ class Proxy:
         return int(self._server.sockets[0].getsockname()[1])
 
     def lose(self, kind: int, *, nth: int = 1) -> None:
-        """From the nth request of a kind on, throw away what the server says, until the line is cut."""
+        """From the nth request of a kind on, drop the server's data, until the connections are cut."""
         self._losing = (kind, nth)
 
     async def cut(self) -> None:
-        """Close all connections; from the next on nothing is lost."""
+        """Close all connections; later ones lose nothing."""
         self._losing = None
         lines = list(self._lines)
         for line in lines:

@@ -1,4 +1,4 @@
-"""Many writes at once against a real server: the fence, the rows that are refused, and how soon the rest is kept."""
+"""Many writes at once against a real server: the fence, rejected rows, and the number of round trips."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -30,7 +30,7 @@ async def store(connect: str) -> AsyncIterator[ZooKeeperStore]:
 
 @pytest.fixture
 async def fence(store: ZooKeeperStore) -> Fence:
-    """A hundred partitions with leaders, and the fence under which they got them."""
+    """A hundred partitions with leaders, and the fence of their writes."""
     await store.create_topic(ORDERS, {name.partition: Assignment((1, 2, 3)) for name in HUNDRED}, {})
     fence = await store.contest(100)
     assert (await store.commit(write(HUNDRED), fence)).kept.all()
@@ -39,7 +39,7 @@ async def fence(store: ZooKeeperStore) -> Fence:
 
 @pytest.fixture
 def trips(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many requests went out together, each time that some did."""
+    """Records the number of requests of each round trip."""
     taken: list[int] = []
     ask_all = Client.ask_all
 
@@ -127,7 +127,7 @@ async def test_the_fence_is_told_from_a_refused_row(store: ZooKeeperStore, tree:
     assert moved.value.ours == fence.epoch
 
 
-async def test_a_tree_without_an_epoch_is_an_error_of_its_own(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
+async def test_missing_controller_epoch_is_reported(store: ZooKeeperStore, tree: Any, fence: Fence) -> None:
     tree.delete("/controller_epoch")
 
     with pytest.raises(StoreError, match="controller_epoch is missing"):

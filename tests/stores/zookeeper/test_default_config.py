@@ -1,4 +1,4 @@
-"""What is set for all brokers: where Kafka keeps it, how tools tell of it, and what becomes of nonsense."""
+"""The configuration of all brokers: its node, the notices of tools, and malformed content."""
 
 import logging
 from collections.abc import AsyncIterator

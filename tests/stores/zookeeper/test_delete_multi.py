@@ -1,4 +1,4 @@
-"""The request that deletes many partitions, compared with kazoo's own of the same meaning."""
+"""The request that deletes many partitions, compared with kazoo's equivalent."""
 
 import struct
 
@@ -37,7 +37,7 @@ def test_it_is_laid_out_as_kazoo_lays_it_out() -> None:
 
 
 def answer(*errors: int) -> bytes:
-    """What a server says of a multi that failed: of each operation an error, or that it was rolled back (0)."""
+    """A server's response to a failed multi: an error for each operation, 0 if it was rolled back."""
     return b"".join(HEADER.pack(-1, False, error) + struct.pack("!i", error) for error in errors) + END
 
 

@@ -1,4 +1,4 @@
-"""Topics that are deleted in Kafka's own tree: what goes in which order, and who dies in the middle of it."""
+"""Deletion of topics in Kafka's own tree: the order of the deletes, and crashes in between."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -48,7 +48,7 @@ async def fence(store: ZooKeeperStore) -> Fence:
 
 
 def rest(tree: Any) -> list[bool]:
-    """What is there of a topic: its assignment, its configuration, its mark."""
+    """Returns which nodes of a topic exist: its assignment, its configuration, its mark."""
     return [bool(tree.exists(path)) for path in (TOPIC, CONFIG, MARK)]
 
 

@@ -1,4 +1,4 @@
-"""Many topics that are deleted in one call: what is in the way of one, and who dies in the middle of all."""
+"""Many topics deleted in one call: failures of one of them, and crashes in between."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -58,13 +58,13 @@ async def fence(store: ZooKeeperStore) -> Fence:
 
 
 def rest(tree: Any, topic: str) -> list[bool]:
-    """What is there of a topic: its assignment, its configuration, its mark."""
+    """Returns which nodes of a topic exist: its assignment, its configuration, its mark."""
     paths = (f"/brokers/topics/{topic}", f"/config/topics/{topic}", f"/admin/delete_topics/{topic}")
     return [bool(tree.exists(path)) for path in paths]
 
 
 async def left(store: ZooKeeperStore) -> tuple[list[str], list[str]]:
-    """The topics that are there, and those that are marked."""
+    """Returns the existing topics, and the marked ones."""
     return await store.topics(), await store.deletions()
 
 

@@ -1,4 +1,4 @@
-"""Every node as Kafka writes it, and what is made of nodes that nobody should have written."""
+"""Every node in Kafka's format, and the decoding of malformed nodes."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Writes that the server did and whose answer was lost with the connection: sent again, and known as our own."""
+"""Writes whose response was lost with the connection: sent again, and recognized as the client's own."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
@@ -52,8 +52,10 @@ async def losing_the_answer(
     kind: int = MULTI,
     nth: int = 1,
 ) -> Any:
-    """What `call` gives when it is done on the server, the answers from its nth request of a kind on are lost, `then`
-    happens, and the line is cut and comes back."""
+    """Returns the result of `call` if it is executed, its responses from the nth request of a kind on are lost, `then`
+    runs,
+    and the connection is cut and restored.
+    """
     given = []
 
     async def ask() -> None:
@@ -106,7 +108,7 @@ async def test_first_leaders(store: ZooKeeperStore, proxy: Proxy, tree: Any, fen
     assert committed.version.tolist() == [0] * 40
 
 
-async def test_what_somebody_wrote_since_is_not_taken_for_ours(
+async def test_later_write_of_another_client_is_not_adopted(
     store: ZooKeeperStore, proxy: Proxy, tree: Any, fence: Fence
 ) -> None:
     names = ROWS[:3]

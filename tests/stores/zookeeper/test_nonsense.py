@@ -1,6 +1,6 @@
-"""Nodes of every kind that hold something else than they should.
+"""Malformed nodes of every kind.
 
-Each is named in the log, or in the error that it is; it is left as it is; and it costs nothing but itself.
+Each is named in the log or in the error, is left unchanged, and affects no other node.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ CONFIG: Final = "/config/topics/orders"
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A node, what it may hold that is none of its kind, what is read then, and whether no data is nonsense, too."""
+    """A node, malformed contents, the result of reading them, and whether a node without data is malformed, too."""
 
     path: str
     nonsense: Sequence[bytes]
@@ -285,7 +285,7 @@ async def store(connect: str) -> AsyncIterator[ZooKeeperStore]:
 
 @pytest.fixture
 async def fence(store: ZooKeeperStore, tree: Any) -> Fence:
-    """A cluster of two topics and a broker, with notices, that a controller has begun and left."""
+    """A cluster of two topics and a broker, with notices, after a controller has started and stopped."""
     await store.create_topic(ORDERS, THREE_PARTITIONS, {"a": "b"})
     await store.create_topic(TopicRef("other"), THREE_PARTITIONS, {"c": "d"})
     fence = await store.contest(100)

@@ -1,4 +1,4 @@
-"""Servers that die, hang, or are not there; sessions that survive and sessions that do not; and nothing left behind."""
+"""Servers that die, hang, or are missing; sessions that survive and sessions that do not; no leaked resources."""
 
 import threading
 import time
@@ -36,7 +36,7 @@ async def led(store: ZooKeeperStore) -> Fence:
 
 
 def threads() -> set[threading.Thread]:
-    """The living ones, without those of the loop's own pools, which wait for more work."""
+    """The running threads, without those of the loop's own pools, which wait for more work."""
     return {thread for thread in threading.enumerate() if not thread.name.startswith(("AnyIO", "asyncio"))}
 
 
@@ -70,7 +70,7 @@ async def test_a_server_that_is_killed_in_the_middle_and_comes_back(
         await store.resign(fence)
 
 
-async def test_a_pause_shorter_than_the_session_is_only_a_pause(fresh_zookeeper: ZooKeeperServer) -> None:
+async def test_pause_shorter_than_the_timeout_keeps_the_session(fresh_zookeeper: ZooKeeperServer) -> None:
     async with ZooKeeperStore(fresh_zookeeper.connect("/k"), session_timeout_ms=SESSION_MS) as store:
         recorder = EventRecorder(store)
         fence = await led(store)
@@ -131,7 +131,7 @@ async def proxy(zookeeper: ZooKeeperServer) -> AsyncIterator[Proxy]:
         yield line
 
 
-async def test_a_session_that_nothing_is_heard_of_is_doubtful_until_it_is(proxy: Proxy, chroot: str) -> None:
+async def test_silent_connection_suspends_the_session(proxy: Proxy, chroot: str) -> None:
     async with ZooKeeperStore(f"127.0.0.1:{proxy.port}{chroot}", session_timeout_ms=SESSION_MS) as store:
         recorder = EventRecorder(store)
         with anyio.fail_after(WAIT_S):
@@ -274,7 +274,7 @@ async def test_a_call_that_is_given_up_leaves_the_store_usable(fresh_zookeeper: 
 
 
 class Unwritable:
-    """A request over which kazoo's thread fails, as it does over an error code that it does not know."""
+    """A request at which kazoo's thread fails, as it does at an unknown error code."""
 
     type = 1
 

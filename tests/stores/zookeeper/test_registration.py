@@ -1,4 +1,4 @@
-"""Registrations of brokers of all ages, and our own participants' among them."""
+"""Registrations of brokers of all versions, and of kactl's own participants."""
 
 import pytest
 

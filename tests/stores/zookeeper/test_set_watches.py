@@ -1,4 +1,4 @@
-"""Many topics that are read and watched at once: what happens meanwhile, and later, is heard as of each alone."""
+"""Many topics that are read and watched at once: changes meanwhile, and later, are reported as for a single topic."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
@@ -48,7 +48,7 @@ def topics(store: ZooKeeperStore, tree: Any) -> None:
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Awaitable[None]]) -> None:
-    """Let something happen after the watches of topics were armed, and before they are read for the first time."""
+    """Run something after the watches of topics were armed, and before the topics are read for the first time."""
     read_all = Client.read_all
     happened: list[bool] = []
 
@@ -62,13 +62,13 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Awaitable[N
 
 
 async def leaders(store: ZooKeeperStore) -> dict[str, int]:
-    """The first replica of each topic."""
+    """Returns the first replica of each topic."""
     found = await store.assignments(await store.topics())
     return {found.topics[topic].name: int(found.replicas[0, at]) for at, topic in enumerate(found.topic.tolist())}
 
 
 async def hears_each(recorder: EventRecorder, tree: Any, names: list[str]) -> None:
-    """Some topics are written, one after the other, and each is told of once."""
+    """Write some topics, one after the other, and expect one event for each."""
     for name in names:
         tree.set(f"/brokers/topics/{name}", NODE % 7)
         await recorder.wait_for(Changed.TOPIC, name)
@@ -183,7 +183,7 @@ async def test_a_line_that_breaks_between_costs_no_watch(
 @pytest.mark.parametrize(
     "unknown", [[], [MultiRead], [set_watches.SetWatches]], ids=["", "no multi-reads", "no arming"]
 )
-async def test_after_a_break_just_what_changed_is_heard_and_all_is_watched_on(
+async def test_reconnection_reports_changes_and_rearms_all_watches(
     store: ZooKeeperStore, proxy: Proxy, tree: Any, monkeypatch: pytest.MonkeyPatch, unknown: list[Any]
 ) -> None:
     recorder = EventRecorder(store)

@@ -1,4 +1,4 @@
-"""Requests and answers about many states, against those that are put together and taken apart one by one."""
+"""Requests and responses of many states, compared with ones that are encoded and decoded one by one."""
 
 import struct
 from typing import Final
@@ -66,7 +66,7 @@ def stat(version: int, size: int) -> bytes:
 
 
 def answered(nodes: list[bytes | int | None]) -> bytes:
-    """A server's answer: of each node its data, None for null, or an error."""
+    """A server's response: of each node its data, None for null, or an error."""
     parts = [b"what stands before it"]
     for at, node in enumerate(nodes):
         if isinstance(node, int):
@@ -83,7 +83,7 @@ def taken_apart(answer: bytes) -> state_reads.Block:
 
 
 def one_by_one(nodes: list[bytes | int | None]) -> tuple[Leaderships, list[int]]:
-    """What the strict decoder makes of each node by itself, and the positions of those that it refuses."""
+    """The strict decoder's result for each node by itself, and the indexes of malformed nodes."""
     read, refused, status = [], [], []
     for at, node in enumerate(nodes):
         found, held = Found.FOUND, layout.StateNode(-1, -1, -1, [])

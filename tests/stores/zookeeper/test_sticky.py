@@ -1,4 +1,4 @@
-"""A controllership that stays with us: brokers see somebody in office even while no instance of ours runs."""
+"""A persistent controllership: brokers see a controller even while no kactl instance runs."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def sticky(connect: str) -> ZooKeeperStore:
 
 
 def broker(connect: str) -> ZooKeeperStore:
-    """Whoever goes by /controller alone, as brokers do."""
+    """A client that, like a broker, only considers /controller."""
     return ZooKeeperStore(connect, session_timeout_ms=SESSION_MS)
 
 
@@ -92,7 +92,7 @@ async def test_it_can_be_taken_from_an_instance_and_from_a_broker(connect: str) 
         assert (await stock.controller()).id == 901  # type: ignore[union-attr]
 
 
-async def test_a_controller_node_that_somebody_deleted_is_made_again_by_its_holder(connect: str, tree: Any) -> None:
+async def test_deleted_controller_node_is_created_again(connect: str, tree: Any) -> None:
     async with sticky(connect) as store:
         recorder = EventRecorder(store)
         await store.contest(900)

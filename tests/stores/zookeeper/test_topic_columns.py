@@ -1,4 +1,4 @@
-"""Topics as columns, against the objects that they stand for."""
+"""Topics as columns, compared with objects."""
 
 import msgspec
 import numpy as np

@@ -1,4 +1,4 @@
-"""The tree that a store makes before it does anything else, and malformed nodes in it."""
+"""The tree that a store creates at startup, and malformed nodes in it."""
 
 import logging
 from typing import Any

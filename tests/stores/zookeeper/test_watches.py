@@ -1,4 +1,4 @@
-"""What is heard of changes that brokers and tools make, once and again, and over a line that breaks."""
+"""Events of changes by brokers and tools, repeated, and over connections that break."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -49,7 +49,7 @@ def line(proxy: Proxy, chroot: str) -> str:
 
 
 async def wait_for(store: ZooKeeperStore, *, connected: bool) -> None:
-    """Until the store knows of its connection, or of its loss. Each client tells at its own pace."""
+    """Wait until the store has noticed its connection, or its loss, which takes each client a different time."""
     with anyio.fail_after(WAIT_S):
         while store._client.connected != connected:  # noqa: ASYNC110 - nobody is told but by events
             await anyio.sleep(0.01)
@@ -114,7 +114,7 @@ async def test_a_read_without_a_listener_arms_nothing(store: ZooKeeperStore, zoo
 
 
 def armed(store: ZooKeeperStore) -> bool:
-    """Whether anything is watched over the store's connection."""
+    """Returns whether anything is watched over the store's connection."""
     connection = store._client._connection
     if isinstance(connection, NativeConnection):
         assert connection._connection is not None
@@ -335,7 +335,7 @@ async def test_a_topic_that_was_replaced_while_its_change_was_being_told_is_seen
 
 
 async def ear_of_none(recorder: EventRecorder, store: ZooKeeperStore) -> None:
-    """Hear out what the beginning of the cluster has told."""
+    """Receive the events of the cluster's creation."""
     await store.topics()
     recorder.events.clear()
 

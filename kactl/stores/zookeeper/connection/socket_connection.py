@@ -216,9 +216,8 @@ class SocketConnection(asyncio.Protocol):
         if xid != expected:
             raise MalformedFrame(f"a response to request {xid}, but {expected} is the next")
         if code in _SESSION_GONE:
-            raise MalformedFrame(
-                _SESSION_GONE[code]
-            )  # what else it would say is void; the next greeting tells for certain
+            # Later frames are void; the next handshake shows whether the session has ended.
+            raise MalformedFrame(_SESSION_GONE[code])
         self._pending.popleft()
         if call is None:
             self.drop("closed by the client")

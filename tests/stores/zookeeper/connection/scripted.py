@@ -1,4 +1,4 @@
-"""A server on loopback that says what a script says, frame by frame or byte by byte, and right or wrong.
+"""A server on loopback that sends what a script sends, frame by frame or byte by byte, valid or not.
 
     async def script(line: Line) -> None:
         await line.greet()
@@ -30,7 +30,7 @@ TIMEOUT_MS: Final = 10_000
 
 
 class Greeting(NamedTuple):
-    """What a client said first."""
+    """A client's handshake."""
 
     zxid: int
     timeout_ms: int
@@ -40,7 +40,7 @@ class Greeting(NamedTuple):
 
 
 class PendingCall(NamedTuple):
-    """A request: its number, its type, and what follows."""
+    """A request: its number, its type, and its body."""
 
     xid: int
     kind: int
@@ -48,11 +48,11 @@ class PendingCall(NamedTuple):
 
 
 class Line:
-    """One connection, from the server's end.
+    """The server's end of one connection.
 
     Attributes:
-        greeting: what the client said first, once it did.
-        pings: how many there were.
+        greeting: the client's handshake, once received.
+        pings: number of pings received.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -69,7 +69,7 @@ class Line:
         password: bytes = PASSWORD,
         read_only: bool = False,
     ) -> Greeting:
-        """Hear the client's first words and give it a session."""
+        """Receive the client's handshake and grant a session."""
         greeting = await self.hear_greeting()
         head = struct.pack("!iiqi", 0, timeout_ms, session, len(password))
         await self.say(framed(head + password + bytes([read_only])))
@@ -83,7 +83,7 @@ class Line:
         return self.greeting
 
     async def asked(self, *, answer_pings: bool = True) -> PendingCall:
-        """The next request that is no ping."""
+        """Returns the next request that is not a ping."""
         while True:
             frame = await self._frame()
             xid, kind = struct.unpack_from("!ii", frame)
@@ -94,7 +94,7 @@ class Line:
                 await self.say(answer(PING_XID))
 
     async def say(self, text: bytes, *, piece: int = 0) -> None:
-        """Send, in pieces of some bytes if wanted."""
+        """Send data, optionally in pieces."""
         size = piece or len(text) or 1
         for at in range(0, len(text), size):
             self._writer.write(text[at : at + size])
@@ -103,12 +103,12 @@ class Line:
                 await asyncio.sleep(0)  # so that each leaves by itself
 
     async def gone(self) -> None:
-        """Wait until the client goes, politely or not; what else it says is passed over."""
+        """Wait until the client disconnects, with or without closing its session; other data is ignored."""
         while (await self.asked(answer_pings=False)).kind != CLOSE:
             pass
 
     async def ignore(self) -> None:
-        """Wait until the client closes the connection, whatever it says."""
+        """Wait until the client closes the connection, and ignore its data."""
         while await self._reader.read(65_536):
             pass
 
@@ -131,7 +131,7 @@ def event(kind: int, path: str) -> bytes:
 
 
 def node(data: bytes) -> bytes:
-    """The body that answers a read."""
+    """Returns the body of a response to a read."""
     return struct.pack("!i", len(data)) + data + struct.pack("!qqqqiiiqiiq", *STAT)
 
 
@@ -139,7 +139,7 @@ Script = Callable[[Line], Awaitable[None]]
 
 
 async def serve_reads(line: Line) -> None:
-    """Give a session, and to every read the path that it asks for."""
+    """Grant a session, and respond to every read with the path that it requests."""
     await line.greet()
     while True:
         xid, kind, body = await line.asked()
@@ -149,7 +149,7 @@ async def serve_reads(line: Line) -> None:
 
 
 class ScriptedServer:
-    """See the module.
+    """A server whose connections follow scripts.
 
     Attributes:
         lines: all connections so far.

@@ -1,4 +1,4 @@
-"""Which watches an event fires, by what was asked before."""
+"""Tests of which watches an event fires, depending on earlier requests."""
 
 import pytest
 from kazoo.protocol.serialization import Exists, GetChildren, GetChildren2, GetData

@@ -1,4 +1,4 @@
-"""Frames, however the network cuts them."""
+"""Tests of frames split at arbitrary positions."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""Where servers are."""
+"""Tests of connect strings and name resolution."""
 
 import pytest
 

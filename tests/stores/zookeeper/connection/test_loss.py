@@ -1,5 +1,4 @@
-"""Lines that break and wires that are cut, over a real server: by our own link as by kazoo, nothing comes of it twice,
-and nothing is lost."""
+"""Broken connections to a real server, over either client: no request takes effect twice, and none is lost."""
 
 import random
 from collections.abc import AsyncIterator

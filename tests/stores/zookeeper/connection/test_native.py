@@ -1,6 +1,6 @@
-"""Our own link against a server that follows a script: garbage, silence, refusals, and what comes of them.
+"""The native connection against a scripted server: malformed data, silence, and rejections.
 
-On both loops that kactl runs on.
+Runs on both event loops that kactl supports.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
 
 
 class Story:
-    """A client, and all that it was told."""
+    """A client, and all events that it received."""
 
     def __init__(self, connect: str, *, timeout_ms: int = TIMEOUT_MS, max_in_flight: int = 20) -> None:
         self.told: list[Any] = []
@@ -61,7 +61,7 @@ class Story:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Until something has come over loopback."""
+    """Wait for a condition that depends on data over loopback."""
     with anyio.fail_after(WAIT_S):
         while not condition():  # noqa: ASYNC110 - nobody tells
             await anyio.sleep(0.01)
@@ -122,7 +122,9 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("what", GARBAGE)
-async def test_garbage_costs_the_connection_and_is_named(what: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_malformed_response_closes_the_connection_and_is_logged(
+    what: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def garble(line: Line) -> None:
         await line.greet()
         await line.say(GARBAGE[what]((await line.asked()).xid))
@@ -205,7 +207,7 @@ async def test_another_session_than_ours_is_a_new_one() -> None:
         (b"", "the server closed it before it granted a session"),
     ],
 )
-async def test_who_is_no_server_is_not_taken_for_one(greeting: bytes, said: str) -> None:
+async def test_invalid_handshake_response_is_rejected(greeting: bytes, said: str) -> None:
     async def speak(line: Line) -> None:
         await line.hear_greeting()
         await line.say(greeting)
@@ -396,7 +398,7 @@ async def test_an_answer_that_makes_no_sense_costs_only_itself() -> None:
         assert len(server.lines) == 1
 
 
-async def test_an_answer_that_is_never_taken_is_given_up_with_the_reason() -> None:
+async def test_unacceptable_response_is_reported_with_the_reason() -> None:
     async def too_much(line: Line) -> None:
         await line.greet()
         await line.asked()
@@ -408,7 +410,7 @@ async def test_an_answer_that_is_never_taken_is_given_up_with_the_reason() -> No
             await story.read("/a")
 
 
-async def test_who_is_told_and_fails_costs_nobody_else_his_answer(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_handler_does_not_lose_other_responses(caplog: pytest.LogCaptureFixture) -> None:
     async with ScriptedServer(serve_reads) as server, opened(server.connect) as story:
 
         def fail(responses: Any) -> None:

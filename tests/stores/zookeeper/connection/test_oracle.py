@@ -1,5 +1,8 @@
-"""Our own link against kazoo: the same random requests, over both to one real server, give the same answers and events
-in the same order, and leave the same tree. On both loops that kactl runs on."""
+"""The native connection compared with kazoo.
+
+The same random requests, over both to one real server, yield the same responses and events in the same order, and the
+same tree. Runs on both event loops that kactl supports.
+"""
 
 import random
 from typing import Any, Final
@@ -33,7 +36,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
 
 
 class Diary:
-    """A client below a node of its own, and all that it hears, in the order of hearing."""
+    """A client below a node of its own, and all results and events in the order in which it received them."""
 
     def __init__(self, connect: str, kind: Kind) -> None:
         self.listener: list[Any] = []
@@ -46,11 +49,11 @@ class Diary:
         )
 
     async def watch(self, root: str) -> None:
-        """Hear of a tree, from now on or when it is asked for again."""
+        """Watch a tree, now or when it is requested again."""
         await self.client.watch_tree(root, lambda kind, path: self.listener.append(("event", kind, path, root)))
 
     async def ask(self, requests: list[Any]) -> None:
-        """Send some at once; each answer is noted when it is heard."""
+        """Send some requests at once; each response is recorded when it is received."""
         left = len(requests)
         done = anyio.Event()
 
@@ -77,7 +80,7 @@ class Diary:
 
 
 def plain(result: Any, chroot: str) -> Any:
-    """An answer without what no two servers, sessions or roots have in common."""
+    """A response without the parts that differ between servers, sessions or roots."""
     if isinstance(result, ZnodeStat):
         return ("stat", result.version, result.cversion, bool(result.ephemeralOwner), result.dataLength,
                 result.numChildren)  # fmt: skip
@@ -91,7 +94,7 @@ def plain(result: Any, chroot: str) -> Any:
 
 
 def requests(rng: random.Random, client: Client) -> list[Any]:
-    """Some at once, of all kinds; or one that arms many: it counts from its sending, which no two clients do alike."""
+    """Some requests of all kinds; or one that arms many watches, whose timing differs between the clients."""
     if rng.random() < 0.1:
         return [SetWatches(tuple(client.path(each) for each in rng.sample(PATHS, 3)))]
     return [one(rng, client) for _ in range(rng.randint(1, GROUP_MAX))]
@@ -136,7 +139,7 @@ def write(rng: random.Random, client: Client) -> Any:
 
 
 async def tree(client: Client, path: str = "") -> dict[str, Any]:
-    """All that stands below a client's root."""
+    """All nodes below a client's root."""
     found: dict[str, Any] = {}
     names, _ = await client.ask(client.children(path))
     for name in sorted(names):
@@ -168,7 +171,7 @@ async def test_both_hear_the_same_in_the_same_order(zookeeper: ZooKeeperServer, 
 
 
 def together(listener: list[Any]) -> list[Any]:
-    """With all who hear of one event as a set: kazoo tells them in an order of its own, and some of them twice."""
+    """Group the receivers of one event as a set: kazoo calls them in another order, and some of them twice."""
     found: list[Any] = []
     for each in listener:
         if not isinstance(each, tuple) or each[0] != "event":
