@@ -88,7 +88,9 @@ async def _create(client: Client, path: str, data: bytes, description: str) -> N
 def _bounded(data: bytes) -> bytes:
     """Reject data that is too large: a server would close the connection, at each attempt."""
     if len(data) > NODE_BYTES_MAX:
-        reason = f"they make a node of {len(data)} bytes, and ZooKeeper takes {NODE_BYTES_MAX}: ask for fewer at a time"
+        reason = (
+            f"they make a node of {len(data)} bytes, and ZooKeeper accepts {NODE_BYTES_MAX}: request fewer at a time"
+        )
         raise BadRequest("partitions", reason)
     return data
 

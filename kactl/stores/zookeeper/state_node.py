@@ -120,8 +120,8 @@ async def write_isr(client: Client, name: TopicPartition, state: Leadership, *, 
         return int(result.version)
     if isinstance(result, BadVersionError | NoNodeError):
         if responses.repeated:
-            (found,) = await client.read_all([path])
-            if not isinstance(found, ZookeeperError) and (found[0], found[1].version) == (data, expected + 1):
+            (node,) = await client.read_all([path])
+            if not isinstance(node, ZookeeperError) and (node[0], node[1].version) == (data, expected + 1):
                 return expected + 1
         return None
     raise StoreError(f"{path} could not be written: {result!r}")
