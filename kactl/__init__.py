@@ -1,4 +1,4 @@
-"""A cluster controller with Kafka's semantics: it decides who leads every partition and tells every broker."""
+"""Cluster controller with Kafka's semantics: elects the leader of every partition and notifies every broker."""
 
 import importlib
 import logging

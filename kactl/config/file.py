@@ -1,8 +1,8 @@
-"""Where the values of a configuration come from, and whether they can be used.
+"""Loading and validation of the configuration.
 
-Defaults, then the file, then the environment (`KACTL_STORE__CONNECT=...` for `connect` in `[store]`), then what the
-command line says; each takes the place of the one before, key by key. Everything is checked before anything is
-started, and an unknown key is an error: a misspelt one would be a default that nobody chose.
+Sources, in order of precedence: the command line, the environment (`KACTL_STORE__CONNECT=...` for `connect` in
+`[store]`), the file, the defaults. A source overrides the ones after it key by key. Everything is validated before
+anything is started. An unknown key is an error: a misspelt key would silently select a default.
 """
 
 import difflib
@@ -34,18 +34,18 @@ def load(
     overrides: Mapping[str, object] | None = None,
     defaults: Mapping[str, object] | None = None,
 ) -> Config:
-    """Read the configuration.
+    """Returns the configuration.
 
     Args:
         path: the file; None reads none.
-        env: the environment, or None for an empty one. Variables that name no key are an error if they have a `__`,
-            and somebody else's if they have none.
-        overrides: what the command line says, by dotted key (`store.kind`); text is read as in the environment, and
-            None is passed over.
+        env: the environment, or None for an empty one. An unknown variable is an error if it contains `__`; otherwise
+            it is ignored, because it may belong to another program.
+        overrides: options of the command line, by dotted key (`store.kind`). Text is converted as in the environment,
+            and None is skipped.
         defaults: of the command, by dotted key, where they differ from those of `Config`.
 
     Raises:
-        BadConfig: names the file or variable, the key, what is wrong and what would be right.
+        BadConfig: states the file or variable, the key, the problem and a valid value.
     """
     values: dict[str, Any] = {}
     origins: dict[tuple[str, ...], str] = {}
@@ -53,23 +53,23 @@ def load(
         values = _read(os.fspath(path))
         _mark(values, (), os.fspath(path), origins)
     for name, text in sorted((env or {}).items()):
-        at = _key_of(name)
-        if at is not None:
-            _put(values, at, text, name, origins)
+        path_ = _key_of(name)
+        if path_ is not None:
+            _put(values, path_, text, name, origins)
     for key, value in (overrides or {}).items():
         if value is not None:
             _put(values, tuple(key.split(".")), value, "command line", origins)
     for key, value in (defaults or {}).items():
-        at = tuple(key.split("."))
-        if not _is_set(values, at):
-            _put(values, at, value, "default of the command", origins)
+        path_ = tuple(key.split("."))
+        if not _is_set(values, path_):
+            _put(values, path_, value, "default of the command", origins)
     if "node-id" not in values:
-        where = os.fspath(path) if path is not None else "configuration"
-        raise BadConfig(f"{where}: node-id", "is missing: write `node-id = 1`, a number that no broker has")
+        source = os.fspath(path) if path is not None else "configuration"
+        raise BadConfig(f"{source}: node-id", "is missing: write `node-id = 1`, a number that no broker has")
     return _checked(_converted(values, Config, (), origins), origins)
 
 
-# -- where values come from --------------------------------------------------------------------------------------------
+# -- sources --------------------------------------------------------------------------------------------------------
 
 
 def _read(path: str) -> dict[str, Any]:
@@ -86,27 +86,27 @@ def _read(path: str) -> dict[str, Any]:
         raise BadConfig(path, "is not TOML that can be read: its values are nested too deeply") from None
 
 
-def _mark(value: Any, at: tuple[str, ...], origin: str, origins: dict[tuple[str, ...], str]) -> None:
-    """Note where a value, and every value in it, comes from; sections are one level deep."""
-    origins[at] = origin
-    if isinstance(value, dict) and len(at) < 2:
+def _mark(value: Any, path: tuple[str, ...], origin: str, origins: dict[tuple[str, ...], str]) -> None:
+    """Record the origin of a value, and of every value in it; sections are one level deep."""
+    origins[path] = origin
+    if isinstance(value, dict) and len(path) < 2:
         for key, inner in value.items():
-            _mark(inner, (*at, key), origin, origins)
+            _mark(inner, (*path, key), origin, origins)
 
 
 def _key_of(variable: str) -> tuple[str, ...] | None:
-    """The key that a variable names; None if it is somebody else's."""
+    """Returns the key that a variable sets; None if the variable belongs to another program."""
     if not variable.startswith(ENVIRONMENT_PREFIX):
         return None
-    at = tuple(part.lower().replace("_", "-") for part in variable.removeprefix(ENVIRONMENT_PREFIX).split(_NEST))
-    return at if len(at) > 1 or at[0] in _keys(Config) else None
+    path = tuple(part.lower().replace("_", "-") for part in variable.removeprefix(ENVIRONMENT_PREFIX).split(_NEST))
+    return path if len(path) > 1 or path[0] in _keys(Config) else None
 
 
-def _is_set(values: Any, at: tuple[str, ...]) -> bool:
-    """Whether there is a value for a key, be it one that cannot be used."""
-    for key in at:
+def _is_set(values: Any, path: tuple[str, ...]) -> bool:
+    """Whether there is a value for a key, valid or not."""
+    for key in path:
         if not isinstance(values, dict):
-            return True  # a section that is none is refused later
+            return True  # a section that is not a table is rejected later
         if key not in values:
             return False
         values = values[key]
@@ -114,59 +114,61 @@ def _is_set(values: Any, at: tuple[str, ...]) -> bool:
 
 
 def _put(
-    values: dict[str, Any], at: tuple[str, ...], value: object, origin: str, origins: dict[tuple[str, ...], str]
+    values: dict[str, Any], path: tuple[str, ...], value: object, origin: str, origins: dict[tuple[str, ...], str]
 ) -> None:
-    """Lay one value over what is there."""
-    wanted = _type_at(at, origin)
+    """Set one value, replacing an earlier one."""
+    expected = _type_at(path, origin)
     if isinstance(value, str):
-        value = _read_text(value, wanted, at, origin)
-    within = values
-    for section in at[:-1]:
-        inner = within.setdefault(section, {})
+        value = _read_text(value, expected, path, origin)
+    table = values
+    for section in path[:-1]:
+        inner = table.setdefault(section, {})
         if not isinstance(inner, dict):
             raise BadConfig(f"{origins.get((section,), origin)}: {section}", f"is a section: write `[{section}]`")
-        within = inner
-    within[at[-1]] = value
-    origins[at] = origin
+        table = inner
+    table[path[-1]] = value
+    origins[path] = origin
 
 
-def _read_text(text: str, wanted: Any, at: tuple[str, ...], origin: str) -> object:
-    """A value that could only be written as text, as what its key wants."""
-    if get_origin(wanted) is not Annotated and get_origin(wanted) in (tuple, types.UnionType):
+def _read_text(text: str, expected: Any, path: tuple[str, ...], origin: str) -> object:
+    """Returns a text value converted to the type of its key."""
+    if get_origin(expected) is not Annotated and get_origin(expected) in (tuple, types.UnionType):
         return [_number_if_whole(part.strip()) for part in text.split(",") if part.strip()]
-    if _plain(wanted) not in (int, bool):
+    if _plain(expected) not in (int, bool):
         return text
     try:
-        return msgspec.convert(text, _plain(wanted), strict=False)
+        return msgspec.convert(text, _plain(expected), strict=False)
     except msgspec.ValidationError:
-        example = "true or false" if _plain(wanted) is bool else "a whole number"
-        raise BadConfig(f"{origin}: {'.'.join(at)}", f"{text!r} cannot be used: write {example}") from None
+        example = "true or false" if _plain(expected) is bool else "a whole number"
+        raise BadConfig(f"{origin}: {'.'.join(path)}", f"{text!r} cannot be used: write {example}") from None
 
 
 def _number_if_whole(text: str) -> int | str:
     return int(text) if text.isascii() and text.isdecimal() else text
 
 
-def _type_at(at: tuple[str, ...], origin: str) -> Any:
-    """What the key wants."""
-    wanted: Any = Config
-    for depth, key in enumerate(at):
-        known = _keys(wanted) if isinstance(wanted, type) and issubclass(wanted, Section) else {}
+def _type_at(path: tuple[str, ...], origin: str) -> Any:
+    """Returns the type of a key."""
+    expected: Any = Config
+    for depth, key in enumerate(path):
+        known = _keys(expected) if isinstance(expected, type) and issubclass(expected, Section) else {}
         if key not in known:
-            raise BadConfig(f"{origin}: {'.'.join(at)}", _unknown(key, known, at[:depth]))
-        wanted = known[key]
-    if isinstance(wanted, type) and issubclass(wanted, Section):
-        raise BadConfig(f"{origin}: {'.'.join(at)}", f"is a section: name one of its keys, {', '.join(_keys(wanted))}")
-    return wanted
+            raise BadConfig(f"{origin}: {'.'.join(path)}", _unknown(key, known, path[:depth]))
+        expected = known[key]
+    if isinstance(expected, type) and issubclass(expected, Section):
+        raise BadConfig(
+            f"{origin}: {'.'.join(path)}", f"is a section: name one of its keys, {', '.join(_keys(expected))}"
+        )
+    return expected
 
 
 def _keys(section: type[Section]) -> dict[str, Any]:
     return {field.encode_name: field.type for field in msgspec.structs.fields(section)}
 
 
-def _plain(wanted: Any) -> Any:
-    """The type without its bounds."""
-    return wanted.__origin__ if get_origin(wanted) is Annotated else wanted
+def _plain(expected: Any) -> Any:
+    """Returns the type without its bounds."""
+    return expected.__origin__ if get_origin(expected) is Annotated else expected
 
 
 def _unknown(key: str, known: Mapping[str, Any], within: tuple[str, ...]) -> str:
@@ -176,31 +178,31 @@ def _unknown(key: str, known: Mapping[str, Any], within: tuple[str, ...]) -> str
     return f"is unknown: {guess} are {', '.join(known)} in {where}" if known else f"is unknown: {where} has no keys"
 
 
-# -- what they have to be ----------------------------------------------------------------------------------------------
+# -- validation -----------------------------------------------------------------------------------------------------
 
 
-def _converted(values: Any, section: type[Section], at: tuple[str, ...], origins: Origins) -> Any:
-    """The section as a struct, key by key, so that what is wrong can be named."""
-    where = f"{origins.get(at, 'configuration')}: {'.'.join(at)}"
+def _converted(values: Any, section: type[Section], parent: tuple[str, ...], origins: Origins) -> Any:
+    """Returns a section as a struct. It is converted key by key, so that an error names its key."""
+    source = f"{origins.get(parent, 'configuration')}: {'.'.join(parent)}"
     if not isinstance(values, dict):
-        raise BadConfig(where, f"is a section, not a value: write `[{at[-1]}]` above its keys")
+        raise BadConfig(source, f"is a section, not a value: write `[{parent[-1]}]` above its keys")
     known = _keys(section)
-    read = {}
+    fields = {}
     for key, value in values.items():
-        path = (*at, key)
+        path = (*parent, key)
         if key not in known:
-            raise BadConfig(f"{_origin(path, origins)}: {'.'.join(path)}", _unknown(key, known, at))
-        wanted = known[key]
-        if isinstance(wanted, type) and issubclass(wanted, Section):
-            read[key] = _converted(value, wanted, path, origins)
+            raise BadConfig(f"{_origin(path, origins)}: {'.'.join(path)}", _unknown(key, known, parent))
+        expected = known[key]
+        if isinstance(expected, type) and issubclass(expected, Section):
+            fields[key] = _converted(value, expected, path, origins)
             continue
         try:
-            read[key] = msgspec.convert(value, wanted, dec_hook=_read_duration)
+            fields[key] = msgspec.convert(value, expected, dec_hook=_read_duration)
         except msgspec.ValidationError as error:
             raise BadConfig(
                 f"{_origin(path, origins)}: {'.'.join(path)}", f"{value!r} cannot be used: {error}"
             ) from None
-    return section(**{name.replace("-", "_"): value for name, value in read.items()})
+    return section(**{name.replace("-", "_"): value for name, value in fields.items()})
 
 
 def _origin(path: tuple[str, ...], origins: Origins) -> str:
@@ -216,22 +218,24 @@ def _read_duration(wanted: type, value: Any) -> Any:
 
 
 def _checked(config: Config, origins: Origins) -> Config:
-    """What no single type can say."""
+    """Returns the configuration after the checks that concern several keys or formats."""
     listen = LISTEN.fullmatch(config.api.listen)
     if listen is None or int(listen["port"]) > _PORT_MAX:
-        at = ("api", "listen")
-        reason = f"{config.api.listen!r} is no address: write it as 127.0.0.1:8080 or [::1]:8080"
-        raise BadConfig(f"{_origin(at, origins)}: api.listen", reason)
+        key = ("api", "listen")
+        reason = f"{config.api.listen!r} is not an address: write it as 127.0.0.1:8080 or [::1]:8080"
+        raise BadConfig(f"{_origin(key, origins)}: api.listen", reason)
     for host in config.api.hosts:
         matched = HOST.fullmatch(host)
         if matched is None or int(matched["port"] or 0) > _PORT_MAX:
             where = f"{_origin(('api', 'hosts'), origins)}: api.hosts"
-            raise BadConfig(where, f"{host!r} is no host: write it as kactl.example, kactl.example:443 or [::1]:8080")
+            raise BadConfig(
+                where, f"{host!r} is not a host: write it as kactl.example, kactl.example:443 or [::1]:8080"
+            )
     _check_listeners(config.kafka, origins)
     if config.store.kind == "zookeeper" and not config.store.connect:
-        at = ("store", "kind")
+        key = ("store", "kind")
         raise BadConfig(
-            f"{_origin(at, origins)}: store.connect",
+            f"{_origin(key, origins)}: store.connect",
             'is missing, and the store is ZooKeeper: write where it is, as in connect = "127.0.0.1:2181/kafka"',
         )
     return config
@@ -243,12 +247,12 @@ def _check_listeners(kafka: KafkaConfig, origins: Origins) -> None:
         for text in texts:
             matched = ENDPOINT.fullmatch(text)
             if matched is None or int(matched["port"]) > _PORT_MAX:
-                raise BadConfig(where, f"{text!r} is no listener: write it as INTERNAL://127.0.0.1:9190")
+                raise BadConfig(where, f"{text!r} is not a listener: write it as INTERNAL://127.0.0.1:9190")
         names = [text.partition("://")[0] for text in texts]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise BadConfig(where, f"{twice} is named twice: a listener has one address")
-    listened = {each.listener for each in kafka.endpoints}
+    listened = {endpoint.listener for endpoint in kafka.endpoints}
     for key, named in (
         ("advertised-listeners", [text.partition("://")[0] for text in kafka.advertised_listeners]),
         ("visible-on", kafka.visible_on or ()),
@@ -262,10 +266,11 @@ def _check_listeners(kafka: KafkaConfig, origins: Origins) -> None:
             ipaddress.ip_network(text)
         except ValueError:
             where = f"{_origin(('kafka', 'broker-networks'), origins)}: kafka.broker-networks"
-            raise BadConfig(where, f"{text!r} is no network: write it as 10.0.0.0/24 or fd00::/64") from None
-    open_to_all = [each for each in kafka.advertised if each.host in _ANY_HOST]
+            raise BadConfig(where, f"{text!r} is not a network: write it as 10.0.0.0/24 or fd00::/64") from None
+    open_to_all = [endpoint for endpoint in kafka.advertised if endpoint.host in _ANY_HOST]
     if open_to_all:
         where = f"{_origin(('kafka', 'listeners'), origins)}: kafka.advertised-listeners"
         raise BadConfig(
-            where, f"nobody can connect to {open_to_all[0].host}: write under which address brokers reach this one"
+            where,
+            f"brokers cannot connect to {open_to_all[0].host}: write the address under which they reach this instance",
         )

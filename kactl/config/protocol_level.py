@@ -1,7 +1,7 @@
-"""The protocol level of a cluster: what all of its brokers are configured to speak, and what follows from it.
+"""Protocol level of a cluster: the version that all brokers are configured to use, and the features that depend on it.
 
-Brokers are not asked what they understand; their `inter.broker.protocol.version`, the same on all of them, decides.
-What a level brings stands here, each under a name of its own, so that nobody else compares levels.
+Brokers do not negotiate; their `inter.broker.protocol.version`, the same on all of them, decides. Each feature of a
+level has a named property here, so that no other module compares levels.
 
 Source: Kafka's metadata versions, as far as they can run with ZooKeeper.
 """
@@ -15,7 +15,7 @@ from kactl.errors import BadConfig
 
 _WRITTEN: Final = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(?:-IV([0-9]{1,4})|(?:\.[0-9]{1,4})*)")
 
-# Release -> its last step; a release alone (`2.8`) stands for that one (`2.8-IV1`).
+# Release -> its last step; a release alone (`2.8`) means this step (`2.8-IV1`).
 _LAST_STEP: Final = {
     (2, 6): 0,
     (2, 7): 2,

@@ -37,7 +37,7 @@ class Background:
             tasks.start_soon(...)
 
     Args:
-        owner: what the tasks belong to, for log lines and notes.
+        owner: name of the owner of the tasks, for log lines and notes.
     """
 
     def __init__(self, owner: str) -> None:
@@ -73,7 +73,7 @@ class BlockStack(AsyncExitStack):
     """Exit stack of an `async with` block: a failure to close does not replace the exception of the block.
 
     Args:
-        owner: what is closed, for log lines and notes.
+        owner: name of the closed object, for log lines and notes.
     """
 
     def __init__(self, owner: str = "kactl") -> None:

@@ -1,7 +1,7 @@
 """Loggers whose records cannot forge lines.
 
 `logger` is the only source of loggers in kactl. Its filter escapes the arguments of each record, so that a program that
-embeds kactl is protected whatever its own handlers do. `LineFormatter` is the formatter of the server: it escapes the
+embeds kactl is protected regardless of its own handlers. `LineFormatter` is the formatter of the server: it escapes the
 whole message, which covers the loggers of libraries, and indents tracebacks, whose lines then look like no record.
 """
 
@@ -20,10 +20,10 @@ TRACE_MARGIN: Final = "    | "
 
 
 def logger(name: str) -> logging.Logger:
-    """The logger of a module."""
-    found = logging.getLogger(name)
-    found.addFilter(_escape)  # once: an equal filter is not added again
-    return found
+    """Returns the logger of a module."""
+    result = logging.getLogger(name)
+    result.addFilter(_escape)  # once: an equal filter is not added again
+    return result
 
 
 class _Escape(logging.Filter):
@@ -42,7 +42,7 @@ _escape: Final = _Escape()
 
 
 class _Shown:
-    """A value of a record. Converted when a handler formats the record, as any other value."""
+    """Escaped value of a record. Converted when a handler formats the record, like any other value."""
 
     __slots__ = ("_value",)
 

@@ -1,4 +1,4 @@
-"""How long something took, time and again: how often, the extremes, and percentiles.
+"""Duration statistics: count, extremes and percentiles.
 
 The bins widen by a tenth from one to the next, from a microsecond up: a percentile is off by five per cent at the most,
 and counting costs the same however much was counted.
@@ -16,7 +16,7 @@ _MIN_MS: Final = 0.001
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What was counted; zeros if nothing was."""
+    """Summary of the recorded durations; zeros if there are none."""
 
     count: int = 0
     total_ms: float = 0.0

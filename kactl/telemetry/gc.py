@@ -15,15 +15,15 @@ from typing import Final
 
 from kactl.clock import Clock
 
-# How often it is looked at whether there is something to do.
+# Interval of the checks.
 INTERVAL_MS: Final = 100
-# New objects that are worth a look; a young collection of so many takes less than a millisecond.
+# Number of new objects that justifies a collection; a young collection of so many takes less than a millisecond.
 YOUNG_WORTH: Final = 5_000
 # New objects for which not even events are waited for: some hundred megabytes, should all of them be garbage.
 YOUNG_MAX: Final = 1_000_000
 # Younger collections before the next older one; Python's own number.
 OLDER_AFTER: Final = 10
-# A full collection waits until nothing has happened for so long.
+# A full collection waits until there were no events for this time.
 CALM_MS: Final = 1_000
 
 
@@ -43,7 +43,7 @@ class Collector:
         self._calm_since_ms: float | None = None
 
     async def run(self) -> None:
-        """Collect in Python's place, until cancelled; then Python does it again by itself."""
+        """Collect in place of Python's own schedule, until cancelled; then Python's schedule is restored."""
         was_enabled = gc.isenabled()
         gc.disable()
         try:
@@ -56,7 +56,7 @@ class Collector:
                 gc.enable()
 
     def rest(self) -> None:
-        """Collect what is worth it now."""
+        """Collect now if it is worthwhile."""
         young, younger, older = gc.get_count()
         if self._busy():
             self._calm_since_ms = None
@@ -70,7 +70,7 @@ class Collector:
         epoch = self._epoch()
         if calm and epoch != self._settled:
             self._settled = epoch
-            # What the controllership before has left is among what was put aside.
+            # Garbage of the previous controllership may be among the frozen objects.
             gc.unfreeze()
             gc.collect()
             gc.freeze()

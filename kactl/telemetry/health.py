@@ -1,12 +1,12 @@
-"""Health checks: named figures with a limit, decided from facts that were gathered elsewhere.
+"""Health checks: named values with a limit, computed from facts that the caller provides.
 
     pass     within the limit
-    warn     outside it; the cluster serves, with less reserve than it should have
-    fail     outside it; partitions do not serve, or something is stuck and needs an operator
-    unknown  the figure could not be determined; counts as a warning
+    warn     outside it; the cluster works, with less reserve than it should have
+    fail     outside it; partitions are unavailable, or something is stuck and needs an operator
+    unknown  the value could not be determined; counts as a warning
     skip     the check does not apply to this instance
 
-One list for `GET /v1/cluster`, `kactl status` and whatever alerts on them, so that all agree.
+The same list serves `GET /v1/cluster`, `kactl status` and alerts, so that all agree.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ NAMED_MAX: Final = 10
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Thresholds. A figure above its limit does not pass; see `[health]` of the configuration."""
+    """Thresholds. A value above its limit fails the check; see `[health]` of the configuration."""
 
     offline_partitions: int = 0
     under_min_isr: int = 0
@@ -43,10 +43,10 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """One check.
 
     Attributes:
-        value, limit: in `unit`; None where there is no figure.
+        value, limit: in `unit`; None if there is no value.
         names: the first partitions, topics or brokers concerned.
-        detail: what is the matter, in words; empty if nothing is.
-        remedy: what to do about it; empty if nothing is to be done.
+        detail: the problem as text; empty if there is none.
+        remedy: the action to take; empty if none is needed.
     """
 
     name: str
@@ -60,10 +60,10 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stuck(msgspec.Struct, frozen=True):
-    """Reassignments or deletions that make no progress.
+    """Reassignments or deletions without progress.
 
     Attributes:
-        first: names and reasons of the first of them, with the remedy.
+        first: names and reasons of the first ones, with the remedy.
     """
 
     count: int
@@ -72,7 +72,7 @@ class Stuck(msgspec.Struct, frozen=True):
 
 
 class Partitions(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of partitions, each with the first names of those it counts."""
+    """Counts of partitions, each with the first names."""
 
     total: int
     offline: tuple[int, tuple[str, ...]]
@@ -84,7 +84,7 @@ class Partitions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Channel(msgspec.Struct, frozen=True):
-    """Requests that wait for one registered broker."""
+    """Queued requests for one registered broker."""
 
     broker: int
     waiting: int
@@ -93,15 +93,15 @@ class Channel(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What one instance knows. None: it does not apply, or could not be determined (`unknown` says why).
+    """State of one instance. None: does not apply, or could not be determined (`unknown` states the reason).
 
     Attributes:
-        active_id: who is the controller, as far as this instance knows.
-        is_active, ready: this instance is, and has taken over.
+        active_id: the id of the controller, as far as this instance knows.
+        is_active, ready: this instance is the controller, and has completed its takeover.
         dead: brokers that hold replicas and are not registered.
         drained: registered brokers that are drained or about to stop.
-        session: empty while the session with the store is certain and its last call succeeded; else the cause.
-        standby_lag_ms: since when the copy of the cluster is behind; 0 if it is not.
+        session: empty while the session with the store is certain and its last call succeeded; otherwise the cause.
+        standby_lag_ms: time for which the copy of the cluster has been out of date; 0 if it is current.
     """
 
     active_id: int | None
@@ -124,13 +124,13 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def checks(facts: Facts, limits: Limits) -> tuple[Check, ...]:
-    """All checks, always the same and in the same order."""
+    """Returns all checks, always the same and in the same order."""
     return tuple(check(facts, limits) for check in _CHECKS)
 
 
-def status_of(found: Sequence[Check]) -> Status:
-    """The worst result in one word."""
-    results = {check.result for check in found}
+def status_of(checks_: Sequence[Check]) -> Status:
+    """Returns the worst result as a status."""
+    results = {check.result for check in checks_}
     if "fail" in results:
         return "unhealthy"
     return "degraded" if results & {"warn", "unknown"} else "healthy"
@@ -181,10 +181,10 @@ def _standby_lag(facts: Facts, limits: Limits) -> Check:
 
 
 def _offline_partitions(facts: Facts, limits: Limits) -> Check:
-    known = facts.partitions
-    if known is None:
+    partitions = facts.partitions
+    if partitions is None:
         return _unknown("offline-partitions", facts)
-    count, names = known.offline
+    count, names = partitions.offline
     first = names[0] if names else "T-P"
     return _counted(
         "offline-partitions", count, limits.offline_partitions, names, "fail",
@@ -193,49 +193,49 @@ def _offline_partitions(facts: Facts, limits: Limits) -> Check:
 
 
 def _under_min_isr(facts: Facts, limits: Limits) -> Check:
-    known = facts.partitions
-    if known is None:
+    partitions = facts.partitions
+    if partitions is None:
         return _unknown("under-min-isr", facts)
-    count, names = known.under_min_isr
-    found = _counted(
+    count, names = partitions.under_min_isr
+    check = _counted(
         "under-min-isr", count, limits.under_min_isr, names, "fail",
         "producers with acks=all are rejected: start the brokers that are not in sync, or undo their draining",
     )  # fmt: skip
-    if not known.min_isr_unknown:
-        return found
-    detail = f"min.insync.replicas of {known.min_isr_unknown:,} partitions could not be read"
+    if not partitions.min_isr_unknown:
+        return check
+    detail = f"min.insync.replicas of {partitions.min_isr_unknown:,} partitions could not be read"
     return msgspec.structs.replace(
-        found,
-        result="unknown" if found.result == "pass" else found.result,
-        detail="; ".join(filter(None, (found.detail, detail))),
+        check,
+        result="unknown" if check.result == "pass" else check.result,
+        detail="; ".join(filter(None, (check.detail, detail))),
     )
 
 
 def _under_replicated(facts: Facts, limits: Limits) -> Check:
-    known = facts.partitions
-    if known is None:
+    partitions = facts.partitions
+    if partitions is None:
         return _unknown("under-replicated", facts)
-    count, names = known.under_replicated
-    found = _counted(
+    count, names = partitions.under_replicated
+    check = _counted(
         "under-replicated", count, limits.under_replicated, names, "warn",
         "start the brokers that are not in sync, or wait until they have caught up: kactl get partitions --urp",
     )  # fmt: skip
-    where = ", ".join(f"{broker} ({replicas:,})" for broker, replicas in known.lagging[:NAMED_MAX])
-    if found.result == "pass" or not where:
-        return found
-    return msgspec.structs.replace(found, detail=f"out of sync on brokers {where}")
+    lagging = ", ".join(f"{broker} ({replicas:,})" for broker, replicas in partitions.lagging[:NAMED_MAX])
+    if check.result == "pass" or not lagging:
+        return check
+    return msgspec.structs.replace(check, detail=f"out of sync on brokers {lagging}")
 
 
 def _preferred_imbalance(facts: Facts, limits: Limits) -> Check:
-    known = facts.partitions
-    if known is None:
+    partitions = facts.partitions
+    if partitions is None:
         return _unknown("preferred-imbalance", facts)
-    percent = round(100 * known.not_preferred / known.total, 1) if known.total else 0.0
+    percent = round(100 * partitions.not_preferred / partitions.total, 1) if partitions.total else 0.0
     above = percent > limits.preferred_imbalance_percent
     return Check(
         name="preferred-imbalance", result="warn" if above else "pass", value=percent,
         limit=limits.preferred_imbalance_percent, unit="percent",
-        detail=f"{known.not_preferred:,} of {known.total:,} partitions" if above else "",
+        detail=f"{partitions.not_preferred:,} of {partitions.total:,} partitions" if above else "",
         remedy="kactl elect preferred --all" if above else "",
     )  # fmt: skip
 
@@ -244,26 +244,26 @@ def _preferred_imbalance(facts: Facts, limits: Limits) -> Check:
 
 
 def _unreachable_brokers(facts: Facts, limits: Limits) -> Check:
-    """Brokers that hold replicas and are gone, and registered ones to which no request gets through."""
+    """Unregistered brokers that hold replicas, and registered ones that no request reaches."""
     name = "unreachable-brokers"
     if facts.dead is None:
         return _unknown(name, facts)
-    mute = [
-        each
-        for each in facts.channels or ()
-        if each.waiting and each.last_error and each.oldest_ms > limits.unreachable_after_ms
+    silent = [
+        channel
+        for channel in facts.channels or ()
+        if channel.waiting and channel.last_error and channel.oldest_ms > limits.unreachable_after_ms
     ]
-    count = len(facts.dead) + len(mute)
-    found = _counted(
+    count = len(facts.dead) + len(silent)
+    check = _counted(
         name, count, limits.unreachable_brokers,
-        tuple(map(str, (*facts.dead, *(each.broker for each in mute))))[:NAMED_MAX], "fail",
+        tuple(map(str, (*facts.dead, *(channel.broker for channel in silent))))[:NAMED_MAX], "fail",
         "start them, or move their replicas: kactl reassign plan",
     )  # fmt: skip
-    if found.result == "pass":
-        return found
+    if check.result == "pass":
+        return check
     parts = [f"not registered: {_listed(facts.dead)}"] if facts.dead else []
-    parts += [f"broker {each.broker} does not answer: {each.last_error}" for each in mute[:3]]
-    return msgspec.structs.replace(found, detail="; ".join(parts))
+    parts += [f"broker {channel.broker} does not answer: {channel.last_error}" for channel in silent[:3]]
+    return msgspec.structs.replace(check, detail="; ".join(parts))
 
 
 def _drained_brokers(facts: Facts, limits: Limits) -> Check:
@@ -277,7 +277,7 @@ def _broker_request_backlog(facts: Facts, limits: Limits) -> Check:
     name = "broker-request-backlog"
     if facts.channels is None:
         return Check(name=name, result="skip", detail="only the controller sends requests")
-    worst = max(facts.channels, key=lambda each: each.waiting, default=None)
+    worst = max(facts.channels, key=lambda channel: channel.waiting, default=None)
     value = 0 if worst is None else worst.waiting
     if worst is None or value <= limits.broker_request_backlog:
         return Check(name=name, result="pass", value=value, limit=limits.broker_request_backlog)
@@ -311,27 +311,27 @@ def _stuck_reassignments(facts: Facts, limits: Limits) -> Check:
 
 
 def _stuck_deletions(facts: Facts, limits: Limits) -> Check:
-    found = facts.deletions
-    topic = found.first[0][0] if found is not None and found.first else "T"
-    return _stuck("stuck-deletions", found, facts, f"kactl explain {topic} shows what it waits for")
+    stuck = facts.deletions
+    topic = stuck.first[0][0] if stuck is not None and stuck.first else "T"
+    return _stuck("stuck-deletions", stuck, facts, f"kactl explain {topic} shows what it waits for")
 
 
-def _stuck(name: str, found: Stuck | None, facts: Facts, remedy: str) -> Check:
+def _stuck(name: str, stuck: Stuck | None, facts: Facts, remedy: str) -> Check:
     if not facts.is_active:
         return Check(name=name, result="skip", detail="only the controller knows how they get on")
-    if found is None:
+    if stuck is None:
         return _unknown(name, facts)
-    if not found.count:
-        detail = f"{found.running:,} going on" if found.running else ""
+    if not stuck.count:
+        detail = f"{stuck.running:,} going on" if stuck.running else ""
         return Check(name=name, result="pass", value=0, limit=0, detail=detail)
     return Check(
-        name=name, result="fail", value=found.count, limit=0, names=tuple(each for each, _ in found.first),
-        detail="; ".join(f"{each}: {reason}" for each, reason in found.first[:3]), remedy=remedy,
+        name=name, result="fail", value=stuck.count, limit=0, names=tuple(each for each, _ in stuck.first),
+        detail="; ".join(f"{each}: {reason}" for each, reason in stuck.first[:3]), remedy=remedy,
     )  # fmt: skip
 
 
 def _counted(name: str, count: int, limit: int, names: tuple[str, ...], result: Result, remedy: str) -> Check:
-    """A count that is to be no larger than a limit."""
+    """Returns a check of a count against a limit."""
     if count <= limit:
         return Check(name=name, result="pass", value=count, limit=limit)
     more = f" and {count - len(names):,} more" if count > len(names) else ""

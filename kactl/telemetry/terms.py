@@ -1,7 +1,7 @@
-"""Who has been the controller, since when, until when, and why no longer: as far as this instance has seen it.
+"""History of controllerships: the instance, start, end and cause of the end, as far as this instance has seen them.
 
-Its own terms are known from both ends. Those of others are known from what the store says of them whenever it is
-asked, which an instance that stands by does each time that something about the controllership changes.
+Start and end of its own terms are exact. Terms of other instances are taken from the store, which a standby instance
+reads whenever the controllership changes.
 """
 
 import collections
@@ -12,7 +12,7 @@ import msgspec
 
 from kactl.model import ControllerRecord
 
-# A controllership that moves every minute fills it in a working day; one that does not, never.
+# A controllership that moves every minute fills this in a working day.
 TERMS_MAX: Final = 500
 
 
@@ -35,31 +35,31 @@ class Term(msgspec.Struct, frozen=True):
 
 
 class Controllerships:
-    """See the module. The newest TERMS_MAX are kept."""
+    """Terms of controllership, as seen by this instance. The newest TERMS_MAX are kept."""
 
     def __init__(self) -> None:
         self._terms: collections.deque[Term] = collections.deque(maxlen=TERMS_MAX)
 
     def all(self) -> list[Term]:
-        """The oldest first."""
+        """Returns the terms, oldest first."""
         return list(self._terms)
 
     def restore(self, terms: Iterable[Term]) -> None:
-        """Terms of earlier processes, which have ended; before those that are seen from now on."""
+        """Insert terms of earlier processes, which have ended, before those of this process."""
         self._terms.extend(terms)
 
     def elected(self, *, epoch: int, controller_id: int, now_ms: int) -> None:
-        """We were elected."""
+        """Record the election of this instance."""
         self._end("a later controller was elected", now_ms)
         self._terms.append(Term(epoch, controller_id, now_ms, ours=True))
 
     def resigned(self, *, epoch: int, cause: str, now_ms: int) -> None:
-        """We are no longer the controller; nothing happens if the term has ended already."""
+        """Record the resignation of this instance; ignored if the term has ended already."""
         if self._terms and self._terms[-1].epoch == epoch and self._terms[-1].ours:
             self._end(cause, now_ms)
 
     def seen(self, record: ControllerRecord | None, *, now_ms: int) -> None:
-        """The store says that this is the controller; None if it says that there is none."""
+        """Record the controller that the store names; None if there is none."""
         latest = self._terms[-1] if self._terms else None
         if record is None:
             if latest is not None and not latest.ours:

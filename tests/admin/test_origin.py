@@ -184,5 +184,5 @@ def test_loopback_addresses(address: str, expected: bool) -> None:
 
 @pytest.mark.parametrize("host", ["", "http://kactl.example", "kactl.example/x", "a b", "x:123456", "::1"])
 def test_host_that_is_none_is_a_configuration_error(host: str) -> None:
-    with pytest.raises(BadConfig, match=r"api\.hosts: .* is no host: write it as"):
+    with pytest.raises(BadConfig, match=r"api\.hosts: .* is not a host: write it as"):
         load(None, {}, {"node-id": 0, "api.hosts": [host]})

@@ -178,7 +178,7 @@ def test_the_demo_shows_leaders_moving_and_goes_on(tmp_path: Path) -> None:
     ("options", "said"),
     [
         (["--demo", "--participants", "2"], "2 participants are too few for 3 replicas"),
-        (["--listen", "nowhere"], "'nowhere' is no address"),
+        (["--listen", "nowhere"], "'nowhere' is not an address"),
         (["--config", "absent.toml"], "absent.toml: there is no such file"),
         (["--participants", "-1"], "Invalid value for '--participants'"),
     ],

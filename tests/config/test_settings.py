@@ -131,7 +131,7 @@ REFUSED = {
         {"KACTL_STORE__KIND": "memory"},
         "kactl.toml: store: is a section",
     ),
-    "no port": ("node-id = 1\n[api]\nlisten = '8080'", {}, "kactl.toml: api.listen: '8080' is no address"),
+    "no port": ("node-id = 1\n[api]\nlisten = '8080'", {}, "kactl.toml: api.listen: '8080' is not an address"),
     "too high a port": ("node-id = 1\n[api]\nlisten = 'localhost:65536'", {}, "kactl.toml: api.listen: "),
     "ZooKeeper nowhere": ("node-id = 1\n[store]\nkind = 'zookeeper'", {}, "kactl.toml: store.connect: is missing"),
     "a wrong variable": (
