@@ -1,7 +1,7 @@
-"""The channels to all brokers, one to each registration.
+"""Channels to all brokers, one for each registration.
 
-A channel that ends by itself is made anew, and so is one whose queue is full; the controller hears that the broker has
-to be told everything. A request to a broker without a channel is dropped.
+A channel that ends by an error is replaced, and so is one whose queue is full; the controller then receives
+BrokerLagged and sends the broker the complete state. A request to a broker without a channel is dropped.
 
 Source: the classic controller's ControllerChannelManager.
 """
@@ -32,13 +32,13 @@ RENEWAL_PAUSE_MS: Final = 1000
 
 
 class Channels:
-    """See the module. Kept by the controller, fed by its machines.
+    """Opens, closes and feeds the channels. The controller manages them; its machines send through them.
 
     Args:
-        deliver_event: takes the events that answers become, and BrokerLagged, for which there is always room; may raise
-            ActorStopped at the very end.
-        deletions_in: what an answer to a StopReplica says of replicas that somebody waits for to be deleted.
-        coalesce: whether what waits for a slow broker may be put together.
+        deliver_event: queues the events of responses, and BrokerLagged, which is never rejected; may raise ActorStopped
+            once the controller stops.
+        deletions_in: returns the results of a StopReplica response that a topic deletion waits for.
+        coalesce: whether requests that wait for a slow broker may be coalesced.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class Channels:
         self._deletions_in = deletions_in
         self._coalesce = coalesce
         self._channels: dict[int, tuple[Channel, asyncio.Task[None]]] = {}
-        # Brokers whose queue was dropped and that have not been sent everything anew yet. Until then an update of some
-        # partitions is dropped as well: it must not be the first that a registration receives. StopReplica is sent:
-        # what is sent anew does not name replicas that are gone.
+        # Brokers whose queue was dropped and that have not been sent the complete state yet. Until then an update of
+        # some partitions is dropped as well: it must not be the first that a registration receives. StopReplica is
+        # sent: the complete state does not name deleted replicas.
         self._lagging: set[int] = set()
         self.gate = SendGate()
         self._closing: set[asyncio.Task[None]] = set()
@@ -93,7 +93,7 @@ class Channels:
         self._channels[broker.id] = (channel, self._run(channel))
 
     def _others_ms(self, broker: int) -> float:
-        """What half of the other brokers take for a request at the most; 0 if there are none."""
+        """Returns the median time of a request to the other brokers, in ms; 0 if there are none."""
         taken = [channel.takes_ms for id_, (channel, _) in self._channels.items() if id_ != broker]
         return statistics.median_low(taken) if taken else 0.0
 
@@ -103,7 +103,7 @@ class Channels:
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A channel that ends by itself has a bug; it is made anew and the broker told everything."""
+        """Replace a channel that ended by a bug."""
         self._closing.discard(task)
         if task.cancelled() or task.exception() is None:
             return
@@ -114,7 +114,7 @@ class Channels:
                 self._tell_lagged(broker)
 
     def remove(self, broker: int) -> None:
-        """Close the channel to a broker; what waits in it is dropped."""
+        """Close the channel to a broker; waiting requests are dropped."""
         self._lagging.discard(broker)
         held = self._channels.pop(broker, None)
         if held is not None and not held[1].done():
@@ -122,17 +122,17 @@ class Channels:
             held[1].cancel()
 
     def close(self) -> None:
-        """Close all channels; nothing is sent any more. Whoever opens others has a reason to send."""
+        """Close all channels; nothing is sent any more. The gate opens for channels that are opened later."""
         for broker in list(self._channels):
             self.remove(broker)
         self.gate.open()
 
     async def closed(self) -> None:
-        """Wait until the channels that were removed have let go of their connections."""
+        """Wait until the removed channels have closed their connections."""
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def send(self, requests: Iterable[Addressed]) -> None:
-        """Leave requests in the order in which they are to be sent."""
+        """Queue requests in the order in which they are to be sent."""
         for broker, request in requests:
             held = self._channels.get(broker)
             if held is None:
@@ -149,7 +149,7 @@ class Channels:
                 self._tell_lagged(broker)
 
     def resume(self, broker: int) -> None:
-        """Take requests again for a broker whose queue was dropped; the next ones contain everything."""
+        """Queue requests again for a broker whose queue was dropped; the next ones contain the complete state."""
         self._lagging.discard(broker)
 
     def _renew(self, broker: Broker, *, pause_ms: float = 0) -> None:

@@ -1,9 +1,9 @@
-"""The controller: takes one event after the other and handles it to its end.
+"""The controller's event loop: handles one event completely before the next.
 
-What has to be done for an event stands with its kind, in `handlers`; here stands the loop alone. Nothing is decided
-here that a machine could decide; nothing is awaited but the machines and the store, and never a broker.
+`handlers` has a handler for each kind of event. The loop decides nothing that a machine could decide; it waits for the
+machines and the store only, never for a broker.
 
-A large event is held up between two of its chunks, and small ones are handled there; see `preemption`.
+Small events are handled between two chunks of a large one; see `preemption`.
 
 Source: the classic controller's ControllerEventManager.
 """
@@ -28,7 +28,7 @@ from .priority_inbox import PriorityInbox
 
 log = logger(__name__)
 
-# How often an event is tried while the store fails for the moment, and the first pause; each further one is longer.
+# Attempts to handle an event while the store fails temporarily, and the first pause; each further one is twice as long.
 STORE_TRIES: Final = 4
 STORE_BACKOFF_MS: Final = 200
 # The pause before an abandoned event is handled again: its change may not be notified a second time.
@@ -43,10 +43,10 @@ PREEMPTION_SHARE: Final = 4
 
 
 class ControllerLoop(Actor[Event], Preemption):
-    """See the module. Owns the cluster and lends it to a machine for as long as it waits for it.
+    """Event loop of the controller. It owns the cluster, and lends it to one machine at a time.
 
     Args:
-        unclean: whether unclean elections are allowed by default; our own setting and the store's go there.
+        unclean: the permission of unclean elections, which events change.
     """
 
     def __init__(self, context: ControllerContext, *, telemetry: Telemetry, unclean: Unclean) -> None:
@@ -61,9 +61,9 @@ class ControllerLoop(Actor[Event], Preemption):
         self.telemetry = telemetry
         self.state = ControllerState.IDLE
         self.turns = EventStats(context.clock)
-        self._asked_ms = -HIGH_RATE_MS  # when the last small event came to its turn for which somebody waited
-        self._resumed_ms = 0.0  # when the event in hand began, or was last held up
-        self._over: Exception | None = None  # what a small event has met that ends the large one
+        self._asked_ms = -HIGH_RATE_MS  # when the last event of high priority began
+        self._resumed_ms = 0.0  # when the event in progress began, or was last preempted
+        self._over: Exception | None = None  # the error of a small event that ends the large one
         self._later: dict[Event, asyncio.Task[None]] = {}
         handlers = AllHandlers(context, unclean=unclean, retry_later=self._look_again)
         self.controllership = handlers.controllership
@@ -83,7 +83,7 @@ class ControllerLoop(Actor[Event], Preemption):
     # -- one event -----------------------------------------------------------------------------------------------------
 
     async def receive(self, message: Event) -> Any:
-        """Handle one event to its end. Whatever goes wrong, the next event finds the controller ready."""
+        """Handle one event completely. After any error the controller is ready for the next event."""
         waited_ms = self.inbox.waited_ms
         self.turns.begin(message, waited_ms)
         self.telemetry.queued(waited_ms)
@@ -118,7 +118,7 @@ class ControllerLoop(Actor[Event], Preemption):
             log.info("%s: %s", message.label, moved)
             self._failed(moved)
             if self.turns.depth > 1:
-                # Nothing that the large event relies on is taken away under it: it ends, and then we resign.
+                # The large event relies on the cluster: it ends first, and then this instance resigns.
                 self._over = moved
                 if message.asked:
                     raise self._not_controller(message, nobody=True) from moved
@@ -131,11 +131,11 @@ class ControllerLoop(Actor[Event], Preemption):
             if isinstance(error, IllegalState) and self.turns.depth > 1:
                 self._over = error
             elif isinstance(error, IllegalState) and self.is_active:
-                # Nothing that we know can be relied on any more; whoever is elected next reads all of it anew.
+                # The state in memory is unreliable; the next controller reads all of it anew.
                 await self.controllership.give_up(f"what should not be possible has happened: {error}")
             if message.asked:
                 raise
-            # Where an error says by itself what is the matter, the way there is of no interest.
+            # A KactlError explains itself; other errors need the traceback.
             log.error("%s was abandoned: %s", message.label, error, exc_info=not isinstance(error, KactlError))
             if message.retry_later:
                 self._look_again(message)
@@ -150,16 +150,16 @@ class ControllerLoop(Actor[Event], Preemption):
         self.telemetry.failed(error)
 
     def _not_controller(self, asked: Event, *, nobody: bool = False) -> NotController:
-        """What the asker of `asked` is told: that he has to ask somebody else, in the words that he understands.
+        """Returns the error for the caller of `asked`, which names the active controller.
 
         Args:
-            nobody: it is not known yet who that is.
+            nobody: the active controller is not known yet.
         """
         refusal = asked.not_controller if isinstance(asked, ControllerRequest) else NotController
         return refusal(None if nobody else self.active_id)
 
     async def _handle(self, event: Event) -> Any:
-        """Handle an event; one that only says "read again" is tried again while the store fails for the moment."""
+        """Handle an event. One that only says "read again" is retried while the store fails temporarily."""
         handler = self._handlers[type(event)]
         for attempt in range(STORE_TRIES - 1):
             try:
@@ -212,10 +212,10 @@ class ControllerLoop(Actor[Event], Preemption):
                 yielded_ms = now_ms
         self._resumed_ms = self.clock.monotonic_ms()
 
-    # -- what did not go well ------------------------------------------------------------------------------------------
+    # -- retries and the end ------------------------------------------------------------------------------------------
 
     def _look_again(self, event: Event, *, pause_ms: float = LOOK_AGAIN_MS) -> None:
-        """Put an abandoned event down for later; the reading that it asked for may be what listens for the next."""
+        """Queue an abandoned event again after a pause; the read that it requests may also set the next watch."""
 
         async def later() -> None:
             await self.clock.sleep_ms(pause_ms)
@@ -225,13 +225,13 @@ class ControllerLoop(Actor[Event], Preemption):
             except KactlError as refused:
                 log.info("%s is not looked at again: %s", event.label, refused)
 
-        # One that fails each time it is told of is still put down once.
+        # An event that fails repeatedly is scheduled only once at a time.
         if event not in self._later:
             task = asyncio.get_running_loop().create_task(later(), name=f"look again: {event.label}")
             self._later[event] = task
 
     async def run(self) -> None:
-        """Take one event after the other, until cancelled; then nothing is sent any more."""
+        """Handle events until cancelled; nothing is sent after that."""
         try:
             await super().run()
         except asyncio.CancelledError:
@@ -244,20 +244,20 @@ class ControllerLoop(Actor[Event], Preemption):
             self._later.clear()
 
     def clear_and_put(self, event: Event) -> None:
-        """Empty the queue, answer those who waited for an answer, and let `event` be the next.
+        """Clear the inbox, raise NotController for the waiting requests, and queue `event`.
 
-        For the end of a session: no event of the old one may be handled under the new one.
+        For the end of a session: no event of the old session may be handled under the new one.
         """
         self._preempt()
         self.inbox.put(event)
 
     async def clear_and_ask(self, event: Event) -> Any:
-        """The same, and wait for what becomes of `event`. For the end of the instance."""
+        """Do the same and return the result of `event`. For the end of the instance."""
         self._preempt()
         return await self.ref.ask(event)
 
     def _preempt(self) -> None:
-        """Everything that waits is void; whoever waits for an answer gets one, whatever he asked."""
+        """Drop all waiting events, and raise NotController for those that are requests."""
         drained = self.inbox.drain()
         self.turns.preempted(entry.message for entry in drained)
         for message, reply_to, _ in drained:

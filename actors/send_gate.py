@@ -1,7 +1,7 @@
-"""Whether requests may go out to brokers: not while our session with the store may have ended without our knowing.
+"""Gate that holds back all requests to brokers while the store session may have expired unnoticed.
 
-Another controller may be acting then. Brokers tell the two apart by their epochs; that they hear only one of them is
-better still.
+Another controller may be active then. Brokers distinguish the two by their epochs; it is better still that they receive
+requests from only one of them.
 """
 
 import asyncio
@@ -12,30 +12,30 @@ log = logger(__name__)
 
 
 class SendGate:
-    """See the module. It stands open at first."""
+    """Holds back requests to brokers; open at first."""
 
     def __init__(self) -> None:
         self._open = asyncio.Event()
         self._open.set()
-        self.reason = ""  # why it was shut last
+        self.reason = ""  # why it was closed last
 
     @property
     def is_open(self) -> bool:
         return self._open.is_set()
 
     def shut(self, why: str) -> None:
-        """Let no request begin. One that is on its way is not called back."""
+        """Pause sending. In-flight requests are not cancelled."""
         if self.is_open:
             log.info("nothing is sent to brokers from now on: %s", why)
             self.reason = why
             self._open.clear()
 
     def open(self) -> None:
-        """Let those that wait go, in their order; nothing happens if it stands open."""
+        """Resume sending. Does nothing if the gate is open."""
         if not self.is_open:
             log.info("requests are sent to brokers again")
             self._open.set()
 
     async def passed(self) -> None:
-        """Wait until it stands open."""
+        """Wait until the gate is open."""
         await self._open.wait()

@@ -1,6 +1,6 @@
-"""What the store saw change becomes what the controller has to look at.
+"""Watcher: turns notifications of the store into events of the controller.
 
-One that waits in the controller's inbox already is not put there again: its handler will read whatever is there then.
+An event that waits in the controller's inbox is not queued again: its handler reads whatever is stored by then.
 """
 
 from collections.abc import Callable
@@ -56,13 +56,13 @@ _EVENTS: Final[dict[Changed, Callable[[str], Event]]] = {
 
 
 class Watcher:
-    """The listener that the store is given.
+    """Listener of the store.
 
     Args:
         inbox: the controller's.
-        clear_and_put: empties it and puts one event.
-        gate: shut at once while our session may have ended, whatever the controller is busy with.
-        configs: receives every change too, for what is kept of configurations outside the controller's events.
+        clear_and_put: clears the inbox and queues one event.
+        gate: closed at once while the session may have expired, whatever event is in progress.
+        configs: also receives every change, for configurations that are cached outside the controller.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Watcher:
         try:
             if change.what is Changed.SESSION_LOST:
                 self._clear_and_put(SessionLost())
-                # It opens again when the controllership has been given up, and all that waited with it.
+                # It opens again after this instance has resigned and dropped all waiting requests.
                 self._gate.shut("our session with the store has ended")
                 return
             if change.what is Changed.SUSPENDED:
@@ -94,7 +94,7 @@ class Watcher:
             if make is not None:
                 self._inbox.put_once(make(change.name))
         except ActorStopped:
-            # Who gives the controllership up sees it go; nobody is left to whom that is news.
+            # An instance that stops deletes its own controllership; no event is needed for that.
             log.debug("%s %s changed after the controller had stopped", change.what.value, change.name)
         except KactlError as refused:
             log.error("a change in the store (%s %s) was lost: %s", change.what.value, change.name, refused)

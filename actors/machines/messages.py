@@ -1,4 +1,4 @@
-"""What the controller asks of its machines, and what they answer."""
+"""Requests of the controller to its machine actors, and their results."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -16,11 +16,11 @@ from ..preemption import NEVER, Preemption
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Move:
-    """Move the partitions in some rows. `election` is needed to bring those ONLINE that are not NEW.
+    """Move the partitions in some rows. `election` is needed for a move to ONLINE of rows that are not NEW.
 
     Attributes:
-        wanted: which of the rows still want it when their turn comes, bool[n]; the others are left as they are. None:
-            all do.
+        wanted: returns bool[n], the rows that still need the move when their chunk is planned; the others are left as
+            they are. None: all of them.
         preemption: if it is due between two chunks, the rest is left for another call.
     """
 
@@ -31,19 +31,19 @@ class Move:
     preemption: Preemption = NEVER
 
     def rest(self, done: int) -> "Move":
-        """The same for the rows behind the first `done`."""
+        """Returns the same move of the rows after the first `done`."""
         return dataclasses.replace(self, at=self.at[done:])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Moved:
-    """What became of a Move, row by row.
+    """Result of a Move, by row.
 
     Attributes:
-        at: the rows whose turn came: all, or the first of them if there was a pause.
+        at: the rows that were handled: all, or the first of them if a small event preempted the move.
         refusal: uint8[n] of Refusal; NONE where the move was made.
-        elections: bool[n], an election was held for the row, or should have been.
-        error: what failed the whole call, if anything did; `refusal` is STORE_FAILED then.
+        elections: bool[n], rows for which an election was held or should have been.
+        error: the error that failed the whole call; `refusal` is STORE_FAILED then.
     """
 
     at: RowNumbers
@@ -53,13 +53,13 @@ class Moved:
 
     @property
     def elected(self) -> Bools:
-        """bool[n]: an election was held and a leader was found."""
+        """Returns bool[n]: an election was held and a leader was found."""
         found: Bools = self.elections & (self.refusal == Refusal.NONE)
         return found
 
     @classmethod
     def of(cls, parts: Sequence["Moved"]) -> "Moved":
-        """One behind the other; the first error is that of all."""
+        """Returns the concatenation of some results, with the first error."""
         if len(parts) == 1:
             return parts[0]
         return cls(
@@ -75,11 +75,11 @@ class MoveReplicas:
     """Move replicas of the partitions in some rows.
 
     Attributes:
-        brokers: whose; None: those of all assigned brokers.
-        which: bool[W, n], in place of `brokers`: just these, by slot. Slots that were added since are passed over.
+        brokers: the brokers of the replicas; None: all assigned replicas.
+        which: bool[W, n], the replicas by slot, in place of `brokers`. Slots that were added since are not moved.
         preemption: if it is due between two chunks, the rest is left for another call. The result is the number of rows
             that are done.
-        whole: send one request of each kind to each broker after the last chunk, not one for each portion.
+        whole: send one request of each kind to each broker after the last chunk, not one per portion.
     """
 
     at: RowNumbers
@@ -90,9 +90,9 @@ class MoveReplicas:
     whole: bool = False
 
     def rest(self, done: int) -> "MoveReplicas":
-        """The same for the rows behind the first `done`."""
+        """Returns the same move of the rows after the first `done`."""
         return self.part(slice(done, None))
 
     def part(self, part: slice | Bools) -> "MoveReplicas":
-        """The same for some of the rows."""
+        """Returns the same move of some of the rows."""
         return dataclasses.replace(self, at=self.at[part], which=None if self.which is None else self.which[:, part])

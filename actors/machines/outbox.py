@@ -1,4 +1,4 @@
-"""Where requests to brokers are left. Kept by the channels; machines know only this."""
+"""Interfaces through which machines and handlers send requests to brokers; implemented by `actors.channels`."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -8,23 +8,23 @@ from kactl.outbound.batch import Addressed
 
 
 class Outbox(Protocol):
-    """Takes requests in the order in which they are to be sent; never waits."""
+    """Queues requests in the order in which they are to be sent; never waits."""
 
     def send(self, requests: Iterable[Addressed]) -> None:
-        """Leave requests; one to a broker that has no channel is logged and dropped."""
+        """Queue requests. One to a broker without a channel is logged and dropped."""
 
 
 class BrokerChannels(Outbox, Protocol):
-    """The channels to all brokers, as the controller rules them."""
+    """The channels to all brokers, as the controller manages them."""
 
     def add(self, broker: Broker) -> None:
-        """Open a channel to a registration; one that stands for the same id has to be removed first."""
+        """Open a channel to a registration. An earlier one of the same id has to be removed first."""
 
     def resume(self, broker: int) -> None:
-        """Take requests again for a broker whose queue was dropped: the next ones contain everything it has to know."""
+        """Queue requests again for a broker whose queue was dropped: the next ones contain the complete state."""
 
     def remove(self, broker: int) -> None:
-        """Close the channel to a broker; what waits in it is dropped."""
+        """Close the channel to a broker; waiting requests are dropped."""
 
     def close(self) -> None:
-        """Close all channels at once, before anything else of ours can be sent."""
+        """Close all channels at once, before anything else can be sent."""

@@ -1,8 +1,8 @@
-"""The machine actor of partitions: moves them, elects their leaders, and has brokers told.
+"""Machine actor of partitions: moves them, elects their leaders, and sends brokers the requests that follow.
 
-    plan → commit → apply → gather → flush; what the store refused is read and planned again.
+    plan → commit → apply → gather → send; rows that the store rejects are reloaded and planned again
 
-A large move is made in chunks, each of which goes this way; see `course`.
+Each chunk of a large move goes this way; see `chunks`.
 
 Source: the classic controller's ZkPartitionStateMachine.
 """
@@ -36,7 +36,7 @@ log = logger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Chunk:
-    """A chunk of which is written what could be without another look at the store; nothing of it is applied yet.
+    """A chunk after its first write, if it could be planned without reading the store; nothing is applied yet.
 
     Attributes:
         at: the rows of the chunk.
@@ -52,14 +52,15 @@ class _Chunk:
 
 
 class Partitions(Machine[Move]):
-    """See the module.
+    """Moves partitions on request of the controller.
 
     Args:
-        unclean_default: whether topics that say nothing allow unclean elections, unless the store says otherwise.
-        chunk: how many rows of a large move are made at one time.
+        unclean_default: whether unclean elections are allowed for topics without a setting, while the store has none
+            for all brokers.
+        chunk: number of rows of a large move that are planned and written at once.
 
     Attributes:
-        unclean: whether leaders may be elected who were not in sync.
+        unclean: whether replicas that are not in sync may be elected.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class Partitions(Machine[Move]):
         return Moved.of(parts)
 
     def _failed(self, rest: Move, error: StoreError | None = None) -> Moved:
-        """What became of rows that nothing was kept of, since the store failed."""
+        """Returns the result for rows that were not tried or not committed, since the store failed."""
         reason = "the store has failed for those before" if error is None else error
         log.error("moving %d partitions to %s failed: %s", len(rest.at), rest.target.name, reason)
         state = self.cluster.table.rows(rest.at).state
@@ -113,7 +114,7 @@ class Partitions(Machine[Move]):
         return Moved(rest.at, np.full(len(rest.at), Refusal.STORE_FAILED, np.uint8), elections, error)
 
     async def _write(self, message: Move, part: slice) -> _Chunk:
-        """Plan a chunk and write it, as far as that needs no other look at the store."""
+        """Plan a chunk, and write it if that needs no read of leadership."""
         at = message.at[part]
         rows = self.cluster.table.rows(at)
         wanted = np.ones(len(rows), np.bool_) if message.wanted is None else message.wanted(rows)
@@ -129,7 +130,7 @@ class Partitions(Machine[Move]):
         return chunk
 
     async def _settle(self, chunk: _Chunk, message: Move) -> Moved:
-        """Do what is left to be done for a chunk, and gather what follows from it."""
+        """Apply a chunk, retry its rejected rows, and gather the requests that follow."""
         if message.target == PartitionState.ONLINE:
             moved = await self._go_online(chunk, message.election)
         else:
@@ -221,12 +222,12 @@ class Partitions(Machine[Move]):
         )
 
     async def _adopt_read(self, read: Rows) -> Bytes:
-        """Take over leadership as it was read; where its leader has died since, elect another."""
+        """Apply leadership as it was read; elect another leader where this one is offline."""
         state = partition.begin(read, self.cluster.live_brokers).state
-        # As it was read: all of it is news to the table.
+        # All columns as read; the table has none of them.
         change = Change.of(read, state=state, leader=read.leader.copy())
         led = state == PartitionState.ONLINE
-        # Also those who have come since.
+        # Including brokers that have registered since.
         notify = read.assigned & read.online(self.cluster.live_brokers.registered)
         self._online(change.take(led).replace(notify=notify[:, led]), is_new=True)
         self._apply(change.take(~led))
@@ -263,7 +264,7 @@ class Partitions(Machine[Move]):
         return refusal
 
     def _online(self, change: Change, *, is_new: bool) -> None:
-        """Take over what the store has kept, and gather who is to be told."""
+        """Apply committed rows, and gather the requests to their replicas."""
         if not len(change):
             return
         self._apply(change)
@@ -274,7 +275,7 @@ class Partitions(Machine[Move]):
         self._record(change)
 
     def _refused(self, change: Change, target: PartitionState) -> None:
-        """Say of each partition why it stays where it is."""
+        """Log and record why partitions keep their states."""
         if not len(change):
             return
         log.warning("%d partitions cannot become %s; the first: %s", len(change), target.name, self._explain(change))

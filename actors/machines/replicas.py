@@ -1,9 +1,9 @@
-"""The machine actor of replicas: moves them, takes dead ones out of ISRs, and has brokers told.
+"""Machine actor of replicas: moves them, removes failed ones from ISRs, and sends brokers the requests that follow.
 
-Every move but the one to OFFLINE is made for all replicas of a call at once. Going OFFLINE is done broker after broker,
-ascending, since each takes its broker out of the ISR that the one before left, with an epoch of its own.
+Every move but the one to OFFLINE is made for all replicas of a call at once. The move to OFFLINE is made broker by
+broker, in ascending order: each removes its broker from the ISR that the one before left, under its own leader epoch.
 
-A large move is made in chunks of partitions; see `course`.
+A large move is made in chunks of partitions; see `chunks`.
 
 Source: the classic controller's ZkReplicaStateMachine.
 """
@@ -52,11 +52,11 @@ class _Leaving:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Chunk:
-    """A chunk of which the first broker's replicas have left the ISRs in the store; nothing is applied yet.
+    """A chunk after its first write: the first broker has left the stored ISRs. Nothing is applied yet.
 
     Attributes:
         count: number of its rows.
-        going: the rows of it whose deletion has begun, of which nothing is written; `message` is the rest.
+        going: its rows whose deletion has begun, for which nothing is written; `message` has the others.
     """
 
     count: int
@@ -67,10 +67,10 @@ class _Chunk:
 
 
 class Replicas(Machine[MoveReplicas]):
-    """See the module. The end of our store session is logged and ends the call; nothing is sent from then on.
+    """Moves replicas on request of the controller. The end of the store session is logged and ends the call.
 
     Args:
-        chunk: how many partitions of a large move are made at one time.
+        chunk: number of partitions of a large move that are planned and written at once.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Replicas(Machine[MoveReplicas]):
     # -- going offline -------------------------------------------------------------------------------------------------
 
     def _parted(self, message: MoveReplicas) -> tuple[MoveReplicas | None, MoveReplicas]:
-        """The part of a move that speaks of partitions whose deletion has begun, if any does, and the rest."""
+        """Divide a move into the partitions whose deletion has begun, None if there are none, and the others."""
         if not self.cluster.deletion_started:
             return None, message
         begun = replica.begun(self.cluster.table.rows(message.at))
@@ -168,11 +168,12 @@ class Replicas(Machine[MoveReplicas]):
     def _move_going(self, message: MoveReplicas) -> None:
         """Move the replicas of partitions whose deletion has begun, of all brokers at once.
 
-        Nothing is written for them: no broker is ever told what stands there, and a controller finds the mark first.
+        Nothing is written for them: no broker is sent their leadership any more, and the next controller reads the
+        deletion mark first.
         """
         rows = self.cluster.table.rows(message.at)
         if not rows.has_leadership.all():
-            # As below: there is nothing to say of them, but brokers are told whatever else is known.
+            # As below: no leadership is known that could be sent, but brokers receive whatever else is known.
             self.batch.update_metadata(self.cluster.brokers)
         self._move(message, rows)
 
@@ -209,7 +210,7 @@ class Replicas(Machine[MoveReplicas]):
         return replica.go_offline(rows, broker, controller_epoch=self.cluster.fence.epoch)
 
     def _offline(self, change: Change, broker: int) -> None:
-        """Take over what the store has kept, and gather who is to be told."""
+        """Apply committed rows, and gather the requests to the other replicas."""
         if not len(change):
             return
         self._apply(change, holds(change.rows, broker), ReplicaState.OFFLINE)
@@ -220,7 +221,7 @@ class Replicas(Machine[MoveReplicas]):
             change = change if told.all() else change.take(told)
             self.batch.lead_and_follow(change.after(), change.notify)
 
-    # -- what both need ------------------------------------------------------------------------------------------------
+    # -- common to both ------------------------------------------------------------------------------------------------
 
     def _apply(self, change: Change, moved: Bools, target: ReplicaState) -> None:
         if not len(change):
@@ -265,10 +266,10 @@ def _named(rows: Rows, message: MoveReplicas) -> Bools:
         return rows.assigned
     left_over = rows.replica_state != ReplicaState.ABSENT
     if message.target == ReplicaState.ONLINE:
-        # What is still to be stopped is not to serve again; only what is new may come to be assigned.
+        # A replica that is still to be stopped must not serve again; only a new one may become assigned.
         left_over = rows.replica_state == ReplicaState.NEW
     if len(message.brokers) == 1:
-        # To compare is cheaper than to look up.
+        # A comparison is cheaper than a lookup.
         (broker,) = message.brokers
         here = holds(rows, broker)
     else:

@@ -1,6 +1,7 @@
-"""Whether a leader may be elected who was not in sync: by topic, and by default where a topic says nothing.
+"""Permission of unclean elections, by topic.
 
-What the store says for all brokers goes before our own setting, and what it says for a topic before both.
+The setting of a topic in the store takes precedence over the one for all brokers in the store, and that over this
+instance's own.
 """
 
 from typing import Final
@@ -20,11 +21,11 @@ KEY: Final = "unclean.leader.election.enable"
 
 
 class Unclean:
-    """See the module.
+    """Reads whether unclean elections are allowed.
 
     Attributes:
         own: this instance's own setting.
-        stored: what the store says for all brokers, which wins; None if it says nothing.
+        stored: the setting for all brokers in the store, which takes precedence; None if there is none.
     """
 
     def __init__(self, cluster: Cluster, store: Store, *, own: bool = False) -> None:
@@ -35,11 +36,11 @@ class Unclean:
 
     @property
     def default(self) -> bool:
-        """Whether topics that say nothing of it allow it."""
+        """Returns whether unclean elections are allowed for topics without a setting."""
         return self.own if self.stored is None else self.stored
 
     async def allowed(self, rows: Rows, election: Election) -> tuple[Bools, Bools]:
-        """Where it is allowed, of the rows that need it, and where that could not be read: bool[n] twice."""
+        """Returns two bool[n]: rows that need an unclean election and may have it, and rows whose setting is unreadable."""
         allowed = np.zeros(len(rows), np.bool_)
         unreadable = np.zeros(len(rows), np.bool_)
         if election not in (Election.OFFLINE, Election.UNCLEAN):
