@@ -1,7 +1,7 @@
-"""What a controller instance can be asked for, as methods.
+"""Commands of a controller instance, as methods.
 
-Each of them puts a request behind the events that wait, and answers when it has been handled to its end. What can be
-asked for without a method of its own goes through `ask`.
+Each queues a request behind the waiting events, and returns when it has been handled. Requests without a method of
+their own are sent with `ask`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,10 +41,10 @@ DEFAULT_TIMEOUT_MS: Final = 30_000
 
 
 class Commands:
-    """See the module.
+    """Commands that the controller handles as events.
 
-    Whatever is asked of an instance that is not the controller, or ceases to be before it comes to it, raises
-    NotController: ask the one that is.
+    All of them raise NotController if this instance is not the active controller, or ceases to be before the request is
+    handled.
 
     A partition can be given as `orders-0`, an election as `preferred`. BadRequest names an argument that cannot be
     used, its value and what is allowed.
@@ -55,13 +55,13 @@ class Commands:
     history: History
 
     async def ask(self, request: ControllerRequest) -> Any:
-        """Hand in any request of `kactl.messages.admin` or `kactl.messages.broker`, and wait for its answer.
+        """Send any request of `kactl.messages.admin` or `kactl.messages.broker`, and return its result.
 
         Raises:
             NotController: another instance is the controller, or became it before the request was handled.
-            InboxFull: too much waits already.
+            InboxFull: too many events wait.
             ActorStopped: this instance is stopping.
-            KactlError: what the request itself says that it may be refused with.
+            KactlError: the errors that the request documents.
         """
         return await self.loop.ref.ask(request)
 
@@ -69,11 +69,11 @@ class Commands:
 
     @property
     def is_active(self) -> bool:
-        """Whether this instance is the controller, as far as it knows."""
+        """Returns whether this instance is the controller, as far as it knows."""
         return self.loop.is_active
 
     async def wait_active(self, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> int:
-        """Wait until this instance is the controller and has taken over; the epoch.
+        """Wait until this instance is the controller and has taken over. Returns the epoch.
 
         Raises:
             ActionTimedOut.
@@ -87,21 +87,21 @@ class Commands:
         return self.cluster.fence.epoch
 
     async def resign(self, *, expected_epoch: int | None = None) -> None:
-        """Give up the controllership, if it is ours, and contest again like everybody else.
+        """Give up the controllership, if this instance holds it, and contest again like all others.
 
         Args:
-            expected_epoch: only if this is our epoch; None for whichever it is.
+            expected_epoch: resign only under this epoch; None: under any.
 
         Raises:
-            StaleEpoch: it is another; nothing was given up.
+            StaleEpoch: the epoch is another; this instance has not resigned.
         """
         epoch = None if expected_epoch is None else arguments.whole(expected_epoch, "expected_epoch")
         await self.ask(ResignRequested(expected_epoch=epoch))
 
     async def set_unclean_leader_election(self, allowed: bool) -> None:
-        """Whether topics that say nothing of it allow unclean elections from now on.
+        """Set whether topics without a setting allow unclean elections.
 
-        This is the instance's own setting. What `store.set_default_config` says for all brokers wins over it.
+        This is the instance's own setting. A setting for all brokers (`store.set_default_config`) takes precedence.
         """
         await self.ask(UncleanElectionsEnabled(arguments.flag(allowed, "allowed")))
 
@@ -151,7 +151,7 @@ class Commands:
 
         Raises:
             NotFound, BeingDeleted, TopicDeletionDisabled: nothing was changed.
-            ActionTimedOut: it is marked, and goes as soon as every broker that holds a replica is there.
+            ActionTimedOut: it is marked, and is deleted as soon as every broker with a replica is online.
         """
         ref = cast(TopicRef, await self.ask(TopicDeletionRequested(arguments.text(topic, "topic"), dry_run)))
         if not dry_run and timeout_ms:
@@ -162,7 +162,7 @@ class Commands:
         """Wait until nothing is left of a topic that was marked for deletion.
 
         Raises:
-            ActionTimedOut: it goes as soon as every broker that holds a replica is there.
+            ActionTimedOut: it is deleted as soon as every broker with a replica is online.
         """
 
         def gone() -> bool:
@@ -183,7 +183,7 @@ class Commands:
         """Add partitions to a topic, and wait until all of them have a leader.
 
         Args:
-            count: how many partitions it is to have then.
+            count: number of partitions afterwards.
             assignment: replicas of each new partition, in order; None to have them placed.
             timeout_ms: 0 does not wait.
 
@@ -210,7 +210,7 @@ class Commands:
         *,
         dry_run: bool = False,
     ) -> list[ElectionResult]:
-        """Elect leaders on request; one result for each partition.
+        """Elect leaders on request. Returns one result for each partition.
 
             await controller.elect("preferred", ["orders-0", "orders-1"])
 
@@ -228,9 +228,9 @@ class Commands:
     async def reassign(
         self, targets: Mapping[TopicPartition, Iterable[int]] | Mapping[str, Iterable[int]], *, dry_run: bool = False
     ) -> list[ReassignmentResult]:
-        """Begin to move partitions to other replicas; one result for each, in order.
+        """Begin to move partitions to other replicas. Returns one result for each, in order.
 
-        That a partition was accepted does not say that it has moved: `reassignments` lists it until then.
+        An accepted partition has not moved yet: `reassignments` lists it until then.
 
         Raises:
             BadRequest: a partition's name or a broker id cannot be used; nothing was changed.
@@ -244,22 +244,22 @@ class Commands:
     async def cancel(
         self, partitions: Iterable[AnyPartition] | None = None, *, dry_run: bool = False
     ) -> list[ReassignmentResult]:
-        """Stop moving partitions and go back to the replicas of before; one result for each, in order. None: all."""
+        """Cancel reassignments and restore the former replicas. Returns one result for each, in order. None: all."""
         named = await self.reassignments() if partitions is None else arguments.partitions(partitions)
         stopped = dict.fromkeys(named, None)
         return cast(list[ReassignmentResult], await self.ask(ReassignmentRequested(stopped, dry_run)))
 
     async def reassignments(self, partitions: Iterable[AnyPartition] | None = None) -> dict[TopicPartition, Assignment]:
-        """Which partitions are being moved, and from where to where; of some, or of all."""
+        """Returns the running reassignments of some partitions, or of all, with their assignments."""
         named = None if partitions is None else arguments.partitions(partitions)
         return cast(dict[TopicPartition, Assignment], await self.ask(ReassignmentsListed(named)))
 
     # -- brokers and features ------------------------------------------------------------------------------------------
 
     async def drain(self, broker: int, *, dry_run: bool = False) -> list[TopicPartition]:
-        """Lead a broker's partitions elsewhere, as before it is stopped; those that it still leads, by name.
+        """Move leadership away from a broker, as before it is stopped. Returns the partitions that it still leads.
 
-        It is given no leadership until it has registered anew or was restored.
+        It is elected for no partition until it has registered anew or was restored.
 
         Raises:
             BrokerNotAvailable: it is not registered.
@@ -268,7 +268,7 @@ class Commands:
         return cast(list[TopicPartition], await self.ask(asked))
 
     async def restore(self, broker: int) -> None:
-        """Let a broker that was drained, and was not stopped after all, lead and follow again.
+        """Allow a broker that was drained and not stopped to lead and follow again.
 
         Raises:
             BrokerNotAvailable: it is not registered.
@@ -276,7 +276,7 @@ class Commands:
         await self.ask(UndrainRequested(arguments.whole(broker, "broker")))
 
     async def update_features(self, updates: Iterable[FeatureUpdate], *, dry_run: bool = False) -> list[FeatureResult]:
-        """Finalize levels of features; one result for each, in order."""
+        """Finalize levels of features. Returns one result for each, in order."""
         wanted = tuple(updates)
         for number, update in enumerate(wanted):
             if not isinstance(update, FeatureUpdate):
@@ -286,7 +286,7 @@ class Commands:
     # -- waiting -------------------------------------------------------------------------------------------------------
 
     def _is_led(self, topic: str, count: int = 1) -> bool:
-        """Whether a topic has so many partitions at least, and each of them a leader."""
+        """Returns whether a topic has at least `count` partitions and each of them has a leader."""
         known = self.cluster.table.topic(topic)
         if known is None:
             return False
@@ -294,16 +294,16 @@ class Commands:
         return len(at) >= count and bool((self.cluster.table.rows(np.asarray(at)).leader != NO_LEADER).all())
 
     async def _until(self, reached: Callable[[], bool], what: str, timeout_ms: int, *, by_anyone: bool = False) -> None:
-        """Wait until something is so, looking whenever something has happened.
+        """Wait until `reached` returns True; call it after every event.
 
         Args:
-            by_anyone: whether it can come to be so while another instance is the controller.
+            by_anyone: whether it may become True while another instance is the controller.
         """
         try:
             with anyio.fail_after(timeout_ms / 1000):
                 while True:
                     if not (by_anyone or self.is_active):
-                        # What we knew is gone along with the controllership, and says nothing any more.
+                        # The state in memory was dropped with the controllership.
                         raise NotController(self.loop.active_id)
                     if reached():
                         return
@@ -313,7 +313,7 @@ class Commands:
 
 
 def _assignments(given: Mapping[int, Iterable[int]]) -> dict[int, Assignment]:
-    """Replicas by partition, as they are asked for."""
+    """Returns the requested replicas by partition."""
     if not isinstance(given, Mapping):
         raise BadRequest("assignment", f"{given!r} is not a mapping: give one such as {{0: [1, 2], 1: [2, 3]}}")
     return {

@@ -1,6 +1,6 @@
-"""What waits for the controller, what it has in hand, and how long events of each kind have taken.
+"""Statistics of the controller's events: those that wait, the one in progress, and the durations of each kind.
 
-Kept by the loop as it goes; people look at it while something hangs, so nothing here waits for the loop.
+The loop updates them. They are read while an event hangs, so nothing here waits for the loop.
 
 Source: the classic controller's ControllerEventManager, QueuedEvent.
 """
@@ -18,17 +18,17 @@ from kactl.telemetry.durations import Durations, Summary
 
 from .priority_inbox import PriorityInbox
 
-# After so long without an event the waits of before say nothing of the present. Kafka's number.
+# Without an event for this long, earlier waiting times are dropped. Kafka's number.
 IDLE_MS: Final = 300_000
-# How many of the events that wait are named at the most.
+# At most this many waiting events are listed.
 NAMED_MAX: Final = 1000
 
 
 class Current(msgspec.Struct, frozen=True):
-    """The event in hand. `state` as Kafka numbers it.
+    """The event in progress. `state` as Kafka numbers it.
 
     Attributes:
-        between: the small event that is being handled between two chunks of it; empty if none is.
+        between: the small event that is handled between two chunks of it; empty if there is none.
     """
 
     label: str
@@ -39,7 +39,7 @@ class Current(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """An event that waits. `asked`: somebody waits for its answer."""
+    """An event that waits. `asked`: a caller waits for its result."""
 
     label: str
     waited_ms: float
@@ -47,12 +47,12 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """What became of the events of one kind.
+    """Statistics of the events of one kind.
 
     Attributes:
-        handled: to their end, in error or not, or passed over because another instance is the controller.
-        failed: of these, in error.
-        preempted: never begun, since a session ended or the instance stopped before.
+        handled: completed, with an error or not, or ignored because another instance is the controller.
+        failed: of these, with an error.
+        preempted: never begun, since the session ended or the instance stopped before.
     """
 
     label: str
@@ -64,14 +64,14 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 class QueueView(msgspec.Struct, frozen=True):
-    """See the module.
+    """The controller's inbox and its statistics, at one moment.
 
     Attributes:
-        oldest_ms: for how long the oldest event has waited; 0 if none does.
-        refused: how often something was not taken, because too much waited already.
-        next: the first of those that wait, in order.
-        kinds: by label; those of which there was none are left out.
-        wait: of events of all kinds, as long as there was one in the last five minutes.
+        oldest_ms: how long the oldest event has waited; 0 if there is none.
+        refused: number of events that were rejected because the inbox was full.
+        next: the first waiting events, in order.
+        kinds: by label; kinds without an event are left out.
+        wait: of all kinds; empty if there was no event in the last five minutes.
     """
 
     depth: int
@@ -95,14 +95,14 @@ class _InHand:
     event: Event
     since_ms: int
     began_ms: float
-    held_ms: float = 0.0  # spent on events that were handled between chunks of it
+    held_ms: float = 0.0  # spent on events that preempted it
     failed: bool = False
 
 
 class EventStats:
-    """Which event's turn it is, and what became of those before. Kept by the loop.
+    """Collects the statistics.
 
-    A large event stays in hand while small ones are handled between its chunks. What these take counts as theirs.
+    A large event stays in progress while small ones preempt it. The time of these does not count as its own.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -113,7 +113,7 @@ class EventStats:
 
     @property
     def depth(self) -> int:
-        """How many events are in hand: 0, 1, or 2 while a small one is handled between chunks of a large one."""
+        """Returns the number of events in progress: 0, 1, or 2 while a small one preempts a large one."""
         return len(self._hand)
 
     def begin(self, event: Event, waited_ms: float) -> None:
@@ -123,11 +123,11 @@ class EventStats:
         self._hand.append(_InHand(event, self._clock.now_ms(), now_ms))
 
     def fail(self) -> None:
-        """The event that was begun last has failed."""
+        """Count the event that was begun last as failed."""
         self._hand[-1].failed = True
 
     def end(self) -> float:
-        """The event that was begun last is done; how long it took by itself, in ms."""
+        """End the event that was begun last. Returns how long it took by itself, in ms."""
         done = self._hand.pop()
         now_ms = self._clock.monotonic_ms()
         took_ms = now_ms - done.began_ms
@@ -147,7 +147,7 @@ class EventStats:
         return self._tallies.setdefault(event.label, _Tally())
 
     def view(self, inbox: PriorityInbox[Event], *, limit: int) -> QueueView:
-        """Everything at this moment; of the events that wait, `limit` are named, and NAMED_MAX at the most."""
+        """Returns the statistics at this moment, with the first `limit` waiting events, at most NAMED_MAX."""
         now_ms = self._clock.monotonic_ms()
         named = islice(inbox.waiting(), min(limit, NAMED_MAX))
         return QueueView(

@@ -1,4 +1,4 @@
-"""What the gauges read, from integers that are kept anyway. Zeros while another instance is the controller."""
+"""Readings of the gauges. They are zero while another instance is the controller."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ _NO_ATTRIBUTES: Mapping[str, str | int] = {}
 def readings(
     loop: ControllerLoop, partitions: Partitions, replicas: Replicas, channels: Channels
 ) -> dict[str, Reading]:
-    """A reading for each gauge and counter, by name."""
+    """Returns a reading for each gauge and counter, by name."""
     cluster = loop.cluster
 
     def mailboxes(read: Callable[[ControllerLoop | Partitions | Replicas], int]) -> Reading:
@@ -68,7 +68,7 @@ def _replicas_to_delete(cluster: Cluster) -> int:
 
 
 def _queued_replicas(cluster: Cluster, state: ReplicaState | None = None) -> int:
-    """Replicas of topics that wait for deletion; those in one state, or all."""
+    """Returns the number of replicas of topics that wait for deletion, in one state or in any."""
     count = 0
     for name in cluster.topics_to_delete:
         topic = cluster.table.topic(name)
@@ -80,12 +80,12 @@ def _queued_replicas(cluster: Cluster, state: ReplicaState | None = None) -> int
 
 
 def _leaders(cluster: Cluster) -> Any:
-    """Who leads each partition; nobody leads one whose deletion has begun, whatever is stored of it still."""
+    """Returns the leader of each partition. A partition whose deletion has begun has none, whatever is still stored."""
     return cluster.table.column("leader")[cluster.table.column("state") != PartitionState.ABSENT]
 
 
 def _by_id(cluster: Cluster, column: Any) -> list[tuple[float, Mapping[str, str | int]]]:
-    """How often each registered broker stands in a column."""
+    """Returns how often each registered broker occurs in a column."""
     brokers, counts = np.unique(column, return_counts=True)
     found = dict(zip(brokers.tolist(), counts.tolist(), strict=True))
     return [(found.get(broker, 0), {"kafka.broker.id": broker}) for broker in cluster.brokers]

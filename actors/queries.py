@@ -1,4 +1,4 @@
-"""What a controller instance knows, as methods. They only look: nothing waits, and nothing is changed."""
+"""Queries of a controller instance, as methods. They do not wait and change nothing."""
 
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 
@@ -35,7 +35,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Queries:
-    """See the module."""
+    """Queries that are answered from memory."""
 
     node_id: int
     loop: ControllerLoop
@@ -59,7 +59,7 @@ class Queries:
         )
 
     def recall(self, events: Sequence[AnyEvent], terms: Iterable[Term], *, orderly: bool) -> None:
-        """Continue the history of earlier processes of this instance; to be called before it is entered.
+        """Continue the history of earlier processes of this instance. To be called before the instance is entered.
 
         See `History.restore` and `Controllerships.restore`.
         """
@@ -67,23 +67,23 @@ class Queries:
         self.loop.controllership.terms.restore(terms)
 
     def controllerships(self) -> list[Term]:
-        """Who has been the controller, as far as this instance has seen it; the oldest first."""
+        """Returns the controllerships that this instance has observed, the oldest first."""
         return self.loop.controllership.terms.all()
 
     def queue(self, *, limit: int = 20) -> QueueView:
-        """What waits for this instance, the first `limit` by name; what it has in hand; how long each kind took."""
+        """Returns the waiting events, the first `limit` by name, the event in progress, and durations by kind."""
         return self.loop.turns.view(self.loop.inbox, limit=limit)
 
     def brokers(self) -> list[Broker]:
-        """The registered brokers, by id."""
+        """Returns the registered brokers, by id."""
         return list(self.cluster.brokers.values())
 
     def topics(self) -> list[TopicRef]:
-        """All topics, by name."""
+        """Returns all topics, by name."""
         return sorted((topic.ref for topic in self.cluster.table.topics()), key=lambda ref: ref.name)
 
     def partition(self, name: AnyPartition) -> PartitionView | None:
-        """One partition; None if it is unknown. A string is read as `topic-0`.
+        """Returns one partition; None if it is unknown. A string is read as `topic-0`.
 
         Raises:
             BadRequest: `name` cannot name a partition.
@@ -91,22 +91,22 @@ class Queries:
         return self.cluster.view(arguments.partition(name, "name"))
 
     def partitions_of(self, topic: str) -> list[PartitionView]:
-        """The partitions of a topic, in order; none if it is unknown."""
+        """Returns the partitions of a topic, in order; none if it is unknown."""
         known = self.cluster.table.topic(topic)
         return [] if known is None else [self.cluster.table.view(row) for row in self.cluster.table.rows_of(known)]
 
     def deletions(self) -> list[Waiting]:
-        """The topics that wait for their deletion, how far it has come, and why it does not go on; by name."""
+        """Returns the topics that wait for deletion, by name, with the progress and the blockers of each."""
         return waiting(self.cluster)
 
     def explain(self, name: AnyPartition) -> Explanation:
-        """Why a partition is led by its leader, or has none, and what would change that.
+        """Returns why a partition has its leader, or has none, and what would change that.
 
             print(controller.explain("orders-0").verdict)
 
         Raises:
             BadRequest: `name` cannot name a partition.
-            NotController: another instance is the controller, and has the answer.
+            NotController: another instance is the controller; query that one.
             NotFound: there is no such partition.
         """
         asked = arguments.partition(name, "name")
@@ -117,7 +117,7 @@ class Queries:
         return found
 
     def explain_deletion(self, topic: str) -> DeletionExplanation:
-        """Progress of a topic's deletion, and what it waits for.
+        """Returns the progress of a topic's deletion, and what it waits for.
 
         Raises:
             BadRequest, NotController, NotFound: see `explain`.
@@ -133,7 +133,7 @@ class Queries:
             raise NotController(self.loop.active_id)
 
     def events(self, *, after: int | None = None, kinds: Collection[str] = ()) -> AsyncIterator[AnyEvent]:
-        """What happens from now on, or from behind event number `after`; see `kactl.messages.log` for the kinds.
+        """Yields the events from now on, or after event number `after`; see `kactl.messages.log` for the kinds.
 
         Raises:
             BadRequest: there is no such kind of event.

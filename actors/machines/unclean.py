@@ -40,7 +40,7 @@ class Unclean:
         return self.own if self.stored is None else self.stored
 
     async def allowed(self, rows: Rows, election: Election) -> tuple[Bools, Bools]:
-        """Returns two bool[n]: rows that need an unclean election and may have it, and rows whose setting is unreadable."""
+        """Returns bool[n] twice: rows that need an unclean election and allow it; rows whose setting is unreadable."""
         allowed = np.zeros(len(rows), np.bool_)
         unreadable = np.zeros(len(rows), np.bool_)
         if election not in (Election.OFFLINE, Election.UNCLEAN):
