@@ -1,4 +1,4 @@
-"""Real Kafka brokers: the three requests of Kafka's control protocol, and a connection that carries them."""
+"""Real Kafka brokers: the three requests of Kafka's control protocol, and the connection that delivers them."""
 
 from .client import KafkaTransport
 

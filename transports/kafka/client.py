@@ -1,12 +1,12 @@
-"""A connection to one Kafka broker, over which the controller speaks.
+"""Connection from the controller to one Kafka broker.
 
     closed ──deliver──▶ connected ──deliver──▶ connected ...
       ▲                     │
       └──any failure────────┘   the next deliver connects anew
 
-One request is in flight at a time. What goes wrong, a cancelled delivery included, closes the socket: an answer that
-comes late can then never be taken for the answer to something else. Brokers close what was idle for ten minutes;
-that is seen before anything is sent, and is no failure.
+One request is in flight at a time. Every failure, including a cancelled delivery, closes the socket, so that a late
+response is never matched to another request. Brokers close connections that were idle for ten minutes; this is detected
+before sending, and is not a failure.
 """
 
 import asyncio
@@ -28,30 +28,30 @@ from .write_pacing import WritePacer
 # Kafka's controller.socket.timeout.ms and request.timeout.ms.
 CONNECT_TIMEOUT_MS: Final = 30_000
 REQUEST_TIMEOUT_MS: Final = 30_000
-# Brokers refuse more by default (socket.request.max.bytes). A million partitions with three replicas fit.
+# Brokers reject larger requests by default (socket.request.max.bytes). A million partitions with three replicas fit.
 REQUEST_SIZE_MAX: Final = 100 * 1024 * 1024
-# An answer says less of each partition than the request did, so no honest one is larger than the largest request.
+# A response has fewer bytes per partition than its request, so a valid one is not larger than the largest request.
 RESPONSE_SIZE_MAX: Final = REQUEST_SIZE_MAX
-# A row costs 0.1 microseconds, 0.7 if every topic has but one: up to here nothing else happens for half a millisecond
-# to four. More is encoded in a worker thread.
+# A row takes 0.1 microseconds to encode, 0.7 if every topic has only one row: up to this number the loop is blocked for
+# 0.5 to 4 ms. More rows are encoded in a worker thread.
 ROWS_IN_LOOP_MAX: Final = 5_000
-# An answer of this size speaks of some ten thousand partitions, at 0.2 microseconds each, or 0.35 under their names.
+# A response of this size has about 10,000 partitions, at 0.2 microseconds each, or 0.35 with topic names.
 RESPONSE_IN_LOOP_MAX: Final = 256 * 1024
-# The stream stops reading at twice this. Larger than its default, so that a large answer does not come in by spoonfuls.
+# The stream stops reading at twice this size. It is larger than the default, so that large responses arrive fast.
 _STREAM_LIMIT: Final = 1024 * 1024
 
-# The highest correlation id; then they begin again.
+# The highest correlation id; the next one is 0.
 _INT32_MAX: Final = 2**31 - 1
 
 
 class KafkaTransport:
-    """Reaches real brokers.
+    """The transport to real Kafka brokers.
 
     Args:
-        controller_id: who speaks; also how the controller names itself unless `client_id` is given.
+        controller_id: the id of the controller; also its client id unless `client_id` is given.
         level: the protocol level that every broker is configured with.
         listener_name: which of a broker's listeners to connect to.
-        request_size_max: in bytes; what the brokers' socket.request.max.bytes says.
+        request_size_max: in bytes; the value of the brokers' socket.request.max.bytes.
     """
 
     def __init__(
@@ -74,19 +74,19 @@ class KafkaTransport:
         self.decoder = Decoder(self.versions)
         self.pacer = WritePacer()
         self._encoder = Encoder(self.versions, client_id=client_id, listener_name=listener_name)
-        # Large bodies are encoded one after another: what all brokers get is so encoded once, by whoever comes first,
-        # and two at a time would not be faster under one interpreter lock.
+        # Large bodies are encoded one after another: the first connection encodes the common parts for all of them, and
+        # two at a time would not be faster under one interpreter lock.
         self._encoding = anyio.Lock()
 
     def connect(self, broker: Broker) -> "KafkaConnection":
         return KafkaConnection(self, broker)
 
     async def encode(self, request: Request, correlation_id: int) -> Frame:
-        """`request` in bytes, without holding up the event loop for long."""
+        """Returns the encoded request, without blocking the event loop for long."""
         if self._is_light(request):
             return self._encoder.frame(request, correlation_id)
         async with self._encoding:
-            if self._is_light(request):  # somebody else has encoded its body meanwhile
+            if self._is_light(request):  # another connection has encoded its body meanwhile
                 return self._encoder.frame(request, correlation_id)
             return await anyio.to_thread.run_sync(self._encoder.frame, request, correlation_id)
 
@@ -97,7 +97,7 @@ class KafkaTransport:
 
 
 class KafkaConnection:
-    """The way to one registration of one broker. Made by `KafkaTransport.connect`."""
+    """Connection to one registration of one broker, created by `KafkaTransport.connect`."""
 
     def __init__(self, transport: KafkaTransport, broker: Broker) -> None:
         self.broker = broker
@@ -194,8 +194,8 @@ class KafkaConnection:
         return endpoint
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frame: Frame) -> bytes:
-        """Send, and read one frame; returned without its length."""
-        # A broker that refuses a request closes while we may still be writing; that it closed is seen below.
+        """Send a frame and read one. Returns it without its length."""
+        # A broker that rejects a request may close during the write; the read below detects it.
         with contextlib.suppress(ConnectionError):
             await self._transport.pacer.write(writer, frame.buffers, frame.size)
         (size,) = struct.unpack(">i", await reader.readexactly(4))
@@ -209,7 +209,7 @@ class KafkaConnection:
         return BrokerUnreachable(self.broker.id, reason)
 
     def _drop(self) -> None:
-        """Close the socket at once, whatever is still on its way."""
+        """Close the socket at once, without sending buffered bytes."""
         if self._streams is not None:
             self._streams[1].transport.abort()
             self._streams = None

@@ -1,10 +1,10 @@
-"""How large requests go out: piece by piece, so that a hundred of them at a time do not hold up the event loop.
+"""Pacing of large writes, so that a hundred large requests at a time do not block the event loop.
 
-What tells a hundred brokers of two hundred thousand partitions is a gigabyte. Sockets take megabytes at once, and a
-loop that offers each of them all that it has does nothing else for as long as it takes to copy all that. So only so
-much is written in one turn of the loop, by whoever comes; a connection whose socket takes no more waits for it alone,
-and uses up nothing. Only the buffers of a small frame are joined. Pieces of a large one are views, and what is copied
-is what a socket left of one piece.
+Requests to 100 brokers about 200,000 partitions have a gigabyte. A socket accepts megabytes at once, so writing each
+request in one call would block the loop until everything is copied. All connections together therefore write a limited
+number of bytes per iteration of the loop; a connection with a full socket waits for its own socket only, and uses none
+of that limit. Only the buffers of a small frame are joined. Pieces of a large frame are views, and only the part of a
+piece that the socket did not accept is copied.
 """
 
 import asyncio
@@ -12,16 +12,16 @@ import collections
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
-# A socket's buffer takes several of them.
+# Several pieces fit into a socket's buffer.
 PIECE_BYTES: Final = 256 * 1024
-# Four pieces: a few connections are served in each turn.
+# Four pieces: a few connections write in each iteration of the loop.
 TURN_BYTES: Final = 1024 * 1024
 
 Buffer = bytes | memoryview
 
 
 class Writer(Protocol):
-    """What is needed of an asyncio.StreamWriter."""
+    """The used methods of an asyncio.StreamWriter."""
 
     def write(self, data: Buffer) -> None: ...
 
@@ -29,18 +29,18 @@ class Writer(Protocol):
 
 
 class WritePacer:
-    """See the module. Shared by all connections of one event loop."""
+    """Limits the bytes written per iteration of the loop. Shared by all connections of one event loop."""
 
     def __init__(self) -> None:
-        self._written = 0  # in this turn of the loop, or granted for the next
-        # Writers that wait for room, in order. One for each connection at most: it writes one frame at a time.
+        self._written = 0  # in this iteration of the loop, or granted for the next
+        # Waiting writers, in order. At most one for each connection, which writes one frame at a time.
         self._waiting: collections.deque[tuple[int, asyncio.Future[None]]] = collections.deque()
 
     async def write(self, writer: Writer, buffers: Iterable[Buffer], size: int) -> None:
-        """Write a frame, and wait until the socket has taken nearly all of it.
+        """Write a frame, and wait until the socket has accepted nearly all of it.
 
         Args:
-            size: of all buffers.
+            size: bytes of all buffers.
         """
         if size <= PIECE_BYTES:
             await self._turn(size)
@@ -55,10 +55,10 @@ class WritePacer:
             await writer.drain()
 
     async def _turn(self, size: int) -> None:
-        """Wait for a turn of the loop in which there is room, and take some.
+        """Wait for an iteration of the loop with bytes left, and reserve `size` of them.
 
-        Room is granted in the order in which it was asked for: a connection that always has more to send waits behind
-        all others, whichever task the loop happens to run first.
+        Reservations are granted in the order of the calls: a connection that always has more to send waits behind all
+        others, whichever task the loop happens to run first.
         """
         if not self._waiting and self._written < TURN_BYTES:
             self._take(size)
@@ -76,7 +76,7 @@ class WritePacer:
         self._written = 0
         while self._waiting and self._written < TURN_BYTES:
             size, granted = self._waiting.popleft()
-            if not granted.done():  # else it was cancelled
+            if not granted.done():  # otherwise it was cancelled
                 self._take(size)
                 granted.set_result(None)
 

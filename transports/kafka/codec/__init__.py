@@ -1,4 +1,4 @@
-"""Kafka's control protocol in bytes: requests from columns, answers into columns."""
+"""Kafka's control protocol in bytes: requests encoded from columns, responses decoded into columns."""
 
 from .request import Encoder, Frame, endpoint_of
 from .response import Decoder

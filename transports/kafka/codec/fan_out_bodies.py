@@ -1,8 +1,7 @@
-"""The bodies of requests that tell several brokers of the same partitions: made for some brokers in one go.
+"""Request bodies for several brokers with common partitions, encoded for several brokers at a time.
 
-Whoever comes first has the bytes of every partition made, and puts together the bodies of those brokers whose turn is
-next along with his own. A body is handed out once and forgotten: each broker has its own, and who delivers it a second
-time has it made for himself alone.
+The first caller encodes every partition, and assembles the bodies of the brokers that follow along with its own. A body
+is returned once and then dropped: each broker has its own body, and a second delivery encodes it again.
 """
 
 import threading
@@ -16,19 +15,19 @@ from kactl.state.rows import Ints
 from .row import Columns, Layout, Records
 from .topic_header import TopicHeaders
 
-# Rows that are copied into bodies at a time, unless a single broker is told more; a row takes 0.07 microseconds.
+# Rows that are copied into bodies at a time, unless a single broker has more; a row takes 0.07 microseconds.
 ROWS_AT_ONCE: Final = 1 << 14
 
 
 class _Making:
-    """How far the bodies of one `FanOut` are."""
+    """Progress of the bodies of one `FanOut`."""
 
     __slots__ = ("bodies", "made", "records")
 
     def __init__(self, count: int) -> None:
         self.records: Records | None = None
-        self.made = bytearray(count)  # 1 for each broker whose body was made at some time
-        self.bodies: dict[int, memoryview] = {}  # that were made and not handed out yet
+        self.made = bytearray(count)  # 1 for each broker with a body that has been assembled
+        self.bodies: dict[int, memoryview] = {}  # assembled and not returned yet
 
 
 class FanOutBodies:
@@ -44,7 +43,7 @@ class FanOutBodies:
         self._makings: weakref.WeakKeyDictionary[FanOut, _Making] = weakref.WeakKeyDictionary()
 
     def is_light(self, told: FanOut, place: int, rows_max: int) -> bool:
-        """Whether `body` takes no longer than so many rows do when they are encoded from nothing."""
+        """Returns whether `body` takes at most as long as encoding `rows_max` rows."""
         with self._lock:
             making = self._makings.get(told)
             if making is not None and place in making.bodies:
@@ -89,7 +88,7 @@ def columns_of(states: Any, layout: Layout) -> Columns:
 
 
 def _next(told: FanOut, place: int, made: bytearray) -> range:
-    """From `place` on, those whose bodies are to be made next."""
+    """Returns the places, from `place` on, of the bodies to assemble next."""
     end = place + 1
     while end < len(told) and not made[end] and told.bounds[end + 1] - told.bounds[place] <= ROWS_AT_ONCE:
         end += 1

@@ -1,6 +1,6 @@
 """The protocol's primitives: unsigned varints, compact strings and arrays, tagged fields. All numbers are big-endian.
 
-Written by functions that return bytes; read by a `Reader`, which trusts nothing.
+Functions that return bytes write them; a `Reader` reads and validates them.
 """
 
 import struct
@@ -19,7 +19,7 @@ _INT32: Final = struct.Struct(">i")
 
 
 def uvarint(value: int) -> bytes:
-    """Seven bits to a byte, the lowest first; the high bit says that more follow."""
+    """Returns an unsigned varint: seven bits per byte, the lowest first; the high bit is set if more bytes follow."""
     if value < 0x80:
         return _ONE_BYTE[value]
     parts = bytearray()
@@ -34,7 +34,7 @@ _ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
 
 
 def string(text: str) -> bytes:
-    """A compact string: its length in UTF-8 and one more, then the bytes."""
+    """Returns a compact string: its UTF-8 length plus one, then the bytes."""
     content = text.encode()
     return uvarint(len(content) + 1) + content
 
@@ -44,15 +44,14 @@ def nullable_string(text: str | None) -> bytes:
 
 
 def array(members: list[bytes]) -> bytes:
-    """A compact array of what is encoded already."""
+    """Returns a compact array of encoded members."""
     return uvarint(len(members) + 1) + b"".join(members)
 
 
 class Reader:
     """Reads a message from its beginning.
 
-    Every read raises MalformedMessage instead of going beyond the end. Nothing is allocated that is larger than the
-    message itself.
+    Every read beyond the end raises MalformedMessage. No allocation is larger than the message itself.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -63,7 +62,7 @@ class Reader:
         return MalformedMessage(f"byte {self.at} of {len(self.data)}: {reason}")
 
     def take(self, size: int) -> int:
-        """Go over `size` bytes; returns where they begin."""
+        """Skip `size` bytes. Returns the position at which they begin."""
         begin = self.at
         if size > len(self.data) - begin:
             raise self.fail(f"{size} bytes are announced, {len(self.data) - begin} are left")
@@ -100,7 +99,7 @@ class Reader:
             raise self.fail("a string that is not UTF-8") from error
 
     def count(self, *, size_min: int) -> int:
-        """How many members an array has. `size_min`: what each of them takes at least, in bytes."""
+        """Returns the number of members of an array. `size_min` is the minimal size of a member in bytes."""
         count = self.uvarint() - 1
         if count < 0:
             raise self.fail("no array where there must be one")
@@ -109,7 +108,7 @@ class Reader:
         return count
 
     def tags(self) -> None:
-        """Pass over tagged fields: none is known in any answer."""
+        """Skip tagged fields: no response has a known one."""
         for _ in range(self.count_of_tags()):
             self.uvarint()
             self.take(self.uvarint())

@@ -1,8 +1,8 @@
-"""Requests to brokers, from values to frames.
+"""Encoding of requests to brokers into frames.
 
-What goes to many brokers is encoded once: the partitions by the object that holds them, for as long as somebody has
-that object, and the live brokers by their tuple. Only a few bytes of each frame are the recipient's own. What tells
-each of several brokers some of the same partitions is made of the bytes of each partition, see `group`.
+The parts that many brokers receive are encoded once: the partitions for the lifetime of the object that holds them, and
+the live brokers by their tuple. Only a few bytes of each frame differ between recipients. If several brokers receive
+some of the same partitions, `fan_out_bodies` assembles the bodies from the bytes of each partition.
 """
 
 import struct
@@ -62,11 +62,11 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class Encoder:
-    """Encodes in the versions of one cluster. May be used by several threads.
+    """Encodes requests in the versions of one cluster. Thread-safe.
 
     Args:
-        client_id: how the controller names itself in every request.
-        listener_name: the listener whose address stands for a leader in LeaderAndIsr.
+        client_id: the controller's client id in every request.
+        listener_name: the listener that provides the address of a leader in LeaderAndIsr.
     """
 
     def __init__(self, versions: Versions, *, client_id: str, listener_name: str) -> None:
@@ -84,7 +84,7 @@ class Encoder:
         self._groups = FanOutBodies(self._layout)
 
     def frame(self, request: Request, correlation_id: int) -> Frame:
-        """`request` in bytes.
+        """Returns the encoded request.
 
         Raises:
             IllegalState: an endpoint of a live broker has a protocol that Kafka does not have.
@@ -110,11 +110,11 @@ class Encoder:
         return Frame((struct.pack(">i", size) + header + opening, states, end), 4 + size)
 
     def is_encoded(self, states: PartitionStates) -> bool:
-        """Whether `frame` would find these partitions encoded already."""
+        """Returns whether these partitions are encoded already."""
         return self._bodies.get(states) is not None
 
     def is_light(self, states: PartitionStates, rows_max: int) -> bool:
-        """Whether `frame` takes no longer than so many rows do."""
+        """Returns whether `frame` takes at most as long as encoding `rows_max` rows."""
         if isinstance(states, PartitionStatesView) and states.fan_out is not None:
             return self._groups.is_light(states.fan_out, states.place, rows_max)
         return len(states) <= rows_max or self.is_encoded(states)
@@ -146,7 +146,7 @@ class Encoder:
         """Where leaders are. One that lacks the listener is left out; brokers look among the live brokers anyway."""
         kept = self._live
         if kept is None or kept[0] != leaders:
-            # As good as always those of the broker before.
+            # Usually the same leaders as in the request to the previous broker.
             found = array([found for leader in leaders if (found := self._live_leader(leader))])
             kept = self._live = leaders, found
         return kept[1]
@@ -181,7 +181,7 @@ _Body = tuple[type[LeaderAndIsr] | type[UpdateMetadata], memoryview]
 
 
 class _Bodies:
-    """The last few bodies by the object that they were made of; none outlives its object."""
+    """Cache of the last few bodies by the object that they were encoded from; none outlives its object."""
 
     def __init__(self) -> None:
         # Reentrant, because an object may die, and `_forget` be called, while this very thread holds it.
@@ -210,7 +210,7 @@ class _Bodies:
 
 
 def _sender(request: Request, *, kraft: bool) -> bytes:
-    """Who speaks, under which epoch, to which registration. `kraft`: the version asks what kind of controller."""
+    """Returns the controller id and the epochs. `kraft` is true if the version has a field for a KRaft controller."""
     return (
         struct.pack(">i", request.controller_id)
         + (_NOT_KRAFT if kraft else b"")
@@ -223,7 +223,7 @@ def _partitions(layout: Layout, states: PartitionStates, headers: TopicHeaders) 
 
 
 def endpoint_of(broker: Broker, listener_name: str) -> Endpoint | None:
-    """Where that listener of the broker is; None if it has none of that name."""
+    """Returns the endpoint of the broker's listener with that name; None if there is none."""
     return next((endpoint for endpoint in broker.endpoints if endpoint.listener == listener_name), None)
 
 

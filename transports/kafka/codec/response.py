@@ -1,9 +1,8 @@
-"""Brokers' answers, from bytes to columns. Nothing that a peer sends is trusted.
+"""Decoding of brokers' responses into columns. Every byte of a peer is validated.
 
-An answer to LeaderAndIsr names thousands of topics with a few partitions each, in an order of the broker's own. How
-long each topic is can only be learned from one after the other; all else is read of all topics at once. An answer that
-is not of this usual form, because a later version has added something or because it is no answer, is read with more
-patience, and refused with more words.
+A response to LeaderAndIsr contains thousands of topics with a few partitions each, in an order that the broker chooses.
+The sizes of the topics are read one after the other; all other fields are read for all topics at once. A response in
+another form, because of a later version or because it is malformed, is read field by field, with detailed errors.
 """
 
 from collections.abc import Sequence
@@ -34,30 +33,30 @@ from .version import Versions
 _NUMBERS: Final = np.dtype([("partition", ">i4"), ("error", ">i2")])
 _ID: Final = np.dtype([("id", np.void, ID_SIZE)])
 _TAGS: Final = np.dtype([("tags", "u1")])
-# A partition under its topic's id; `tags` counts the tagged fields that follow, 0 as long as nobody adds one.
+# A partition of a topic with an id; `tags` is the number of tagged fields that follow, 0 in all known versions.
 _UNDER_ID: Final = np.dtype([("partition", ">i4"), ("error", ">i2"), ("tags", "u1")])
 
 
 class Decoder:
-    """Decodes what brokers answer in the versions of one cluster. May be used by several threads."""
+    """Decodes responses in the versions of one cluster. Thread-safe."""
 
     def __init__(self, versions: Versions) -> None:
         self._versions = versions
         self._ids = TopicIdCache()
 
     def response(self, request: Request, correlation_id: int, data: bytes) -> Response:
-        """What a broker answered to `request`.
+        """Returns a broker's response to `request`.
 
-        Topics are in the order of their first appearance, partitions in the order of the answer. Where the answer names
-        topics by id, the request says which name an id stands for; what is said of topics without an id is left out
-        when the request had several of those, because it cannot be told to which of them it belongs.
+        Topics are in the order of their first appearance, partitions in the order of the response. If the response has
+        topic ids, the names are those of the request. If the request has several topics without an id, their results
+        are omitted, because they are ambiguous.
 
         Args:
-            correlation_id: what the request was sent under.
+            correlation_id: the correlation id of the request.
             data: a frame without its length.
 
         Raises:
-            MalformedMessage: it is not the answer to that request.
+            MalformedMessage: the frame is not a response to that request.
         """
         reader = Reader(data)
         answered = reader.int32()
@@ -93,7 +92,7 @@ class Decoder:
 
 
 class _UnderIds(NamedTuple):
-    """The topics of an answer, how many partitions each has there, the records of all these, and where it all ends."""
+    """The topics of a response, the number of partitions of each, their records, and the end position."""
 
     ids: Ids
     counts: RowNumbers
@@ -102,7 +101,7 @@ class _UnderIds(NamedTuple):
 
 
 def _under_ids(reader: Reader) -> _UnderIds | None:
-    """Read all topics at once, and leave the reader where it is. None if they are not of the usual form."""
+    """Read all topics at once without moving the reader. Returns None if they are not in the usual form."""
     data, before = reader.data, reader.at
     count = reader.count(size_min=ID_SIZE + 2)
     at, reader.at = reader.at, before
@@ -134,14 +133,14 @@ def _under_ids(reader: Reader) -> _UnderIds | None:
     places = np.repeat(first - before * _UNDER_ID.itemsize, counts) + np.arange(counts.sum()) * _UNDER_ID.itemsize
     records = _at(data, places, _UNDER_ID)
     if records["tags"].any():
-        # Somebody has added tagged fields: records differ in size.
+        # Records with tagged fields differ in size.
         return None
     ids = _at(data, np.array(begins, np.intp), _ID)
     return _UnderIds(halves(ids.tobytes()), counts, records, at)
 
 
 def _at(data: bytes, places: RowNumbers, kind: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    """What stands at `places`, all of which are within."""
+    """Returns the records at `places`, all of which are within `data`."""
     if not len(places):
         return np.zeros(0, kind)
     anywhere = np.ndarray((len(data) - kind.itemsize + 1,), f"V{kind.itemsize}", buffer=data, strides=(1,))
@@ -149,7 +148,7 @@ def _at(data: bytes, places: RowNumbers, kind: np.dtype[np.void]) -> npt.NDArray
 
 
 def _under_ids_one_by_one(reader: Reader, request: LeaderAndIsr) -> PartitionErrors:
-    """The same, whatever its form."""
+    """Read topics with ids one by one, in any valid form."""
     named: dict[bytes, str | None] = {}
     for ref in request.states.topics:
         named[ref.id] = None if ref.id in named else ref.name
@@ -200,7 +199,7 @@ def _by_name(reader: Reader) -> PartitionErrors:
 
 
 def _names(reader: Reader, count: int) -> tuple[list[bytes], list[int]]:
-    """The name of each partition's topic, and where its numbers stand."""
+    """Returns the topic name of each partition, and the position of its numbers."""
     data, limit = reader.data, len(reader.data)
     names, places = [], []
     for _ in range(count):
@@ -209,7 +208,7 @@ def _names(reader: Reader, count: int) -> tuple[list[bytes], list[int]]:
         begin, end = at + 1, at + size
         last = end + _NUMBERS.itemsize
         if 0 < size < 0x80 and last < limit and not data[last]:
-            # As good as all: a name of less than 127 bytes, and no tagged fields.
+            # The usual case: a name of less than 127 bytes, and no tagged fields.
             reader.at = last + 1
         else:
             size = reader.uvarint() - 1

@@ -1,7 +1,7 @@
-"""What stands before the partitions of a topic: its name, and in newer versions its id. Made once for each topic.
+"""Topic headers: the bytes before a topic's partitions, its name and in newer versions its id. Encoded once per topic.
 
-Kept as one long array of bytes by the topics' numbers, so that the headings of ten thousand topics are copied to their
-places without a word of Python for each.
+They are stored in one array of bytes by the topics' numbers, so that the headers of 10,000 topics are copied without a
+Python loop.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ Content = npt.NDArray[np.uint8]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicHeaders:
-    """Headings of some topics: `content[begin[i]:begin[i] + size[i]]`."""
+    """Headers of some topics: `content[begin[i]:begin[i] + size[i]]`."""
 
     content: Content
     begin: Sizes
@@ -38,14 +38,14 @@ class TopicHeaders:
 
 @dataclasses.dataclass(slots=True)
 class _Kept:
-    """The headings of all topics of one table, as far as they were asked for."""
+    """The headers of the topics of one table, as far as they have been used."""
 
     replaced: int
     headers: TopicHeaders
 
 
 class TopicHeaderCache:
-    """Headings by topic, for as long as the table lives that numbers them. May be used by several threads."""
+    """Cache of headers by topic, for the lifetime of the table that numbers the topics. Thread-safe."""
 
     def __init__(self, *, ids: bool) -> None:
         self._ids = ids
@@ -53,7 +53,7 @@ class TopicHeaderCache:
         self._kept: weakref.WeakKeyDictionary[AllTopics, _Kept] = weakref.WeakKeyDictionary()
 
     def of(self, topics: Sequence[TopicRef]) -> TopicHeaders:
-        """The headings of `topics`, in their order."""
+        """Returns the headers of `topics`, in their order."""
         if not isinstance(topics, Topics):
             return self._made(list(topics))
         with self._lock:

@@ -1,4 +1,4 @@
-"""Topics by their ids, looked up thousands at a time: an answer names by id what the request named by number."""
+"""Look-up of topics by id, thousands at a time: responses contain topic ids, requests topic numbers."""
 
 import threading
 import weakref
@@ -14,22 +14,22 @@ from kactl.state.topics import AllTopics, Topics
 
 ID_SIZE: Final = 16
 
-# An odd number without a pattern, so that halves which count upwards do not add up to the same.
+# An odd number without a pattern, so that the keys of consecutive halves do not collide.
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 
-# [n, 2], the two halves of each id. Which of them is the higher does not matter: they are only compared.
+# [n, 2], the two halves of each id. Their order does not matter, because ids are only compared.
 Ids = npt.NDArray[np.uint64]
 
 
 class TopicIdCache:
-    """The ids of topics, for as long as the table lives that numbers them. May be used by several threads."""
+    """Cache of topic ids, for the lifetime of the table that numbers the topics. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: weakref.WeakKeyDictionary[AllTopics, tuple[int, Ids]] = weakref.WeakKeyDictionary()
 
     def of(self, topics: Sequence[TopicRef]) -> Ids:
-        """The ids of `topics`, in their order."""
+        """Returns the ids of `topics`, in their order."""
         if not isinstance(topics, Topics):
             return _ids(topics)
         every = topics.all
@@ -44,15 +44,15 @@ class TopicIdCache:
 
 
 def halves(ids: bytes) -> Ids:
-    """Ids that stand one behind the other."""
+    """Returns the halves of concatenated ids."""
     return np.frombuffer(ids, np.uint64).reshape(-1, 2)
 
 
 def positions_of(wanted: Ids, among: Ids) -> RowNumbers | None:
-    """Where each of `wanted` stands in `among`.
+    """Returns the position of each of `wanted` in `among`.
 
-    None if one of them does not, or if two of `among` cannot be told apart here: somebody has to look at them one by
-    one then.
+    Returns None if one of them is missing, or if two ids of `among` have the same key: the caller then has to compare
+    the ids one by one.
     """
     if not len(wanted) or not len(among):
         return None
@@ -66,7 +66,7 @@ def positions_of(wanted: Ids, among: Ids) -> RowNumbers | None:
 
 
 def _keys(ids: Ids) -> npt.NDArray[np.uint64]:
-    """One number for each id, hardly ever the same for two of them."""
+    """Returns one number for each id; two ids rarely have the same one."""
     keys: npt.NDArray[np.uint64] = ids[:, 0] * _SPREAD + ids[:, 1]
     return keys
 

@@ -1,13 +1,13 @@
-"""Messages as tables of fields: what is read and written in which version of a request or an answer.
+"""Messages as tables of fields, which define the encoding of requests and responses in each version.
 
-Values are plain: a message is a dict by the protocol's names, an array a list, an absent nullable thing None, an id 16
-bytes. A field that a version does not have is not written, and reads as its default, so that who handles a request
-need not know which version came.
+Values are plain: a message is a dict by the protocol's names, an array a list, a null value None, an id 16 bytes. A
+field that a version does not have is not written, and is read as its default, so that handlers do not depend on the
+version.
 
 Requests come from peers that are not authenticated. An array's count is checked against the bytes that are left and
 against the number of elements that the request may have (`Elements`) before anything is allocated; tagged fields are
-passed over; every mistake is a MalformedMessage. Large messages are read and written in steps (`reading`, `writing`),
-so that the event loop runs in between.
+skipped; every error is a MalformedMessage. Large messages are read and written in steps (`reading`, `writing`),
+so that the event loop runs other tasks in between.
 
 Source: the protocol's primitive types, in their classic and their flexible form.
 """
@@ -27,18 +27,18 @@ _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 _UUID_SIZE: Final = 16
 _NULL_LENGTH: Final = -1
-# Integers of an array are small beside structs and strings: so many count as one element, and fewer as none.
+# Integers of an array are small compared with structs and strings: this many count as one element, fewer as none.
 INTS_PER_ELEMENT: Final = 8
 # No message of the protocol has more than ten tagged fields in one struct; each of them costs as much as a struct.
 TAGS_MAX: Final = 64
-# Of a message that is read without a limit of its own: those of answers, and of tests.
+# Limit of a message that is read without its own limit: responses, and messages of tests.
 ELEMENTS_MAX: Final = 1_000_000
-# A step reads or writes about so many elements, of 2 to 20 microseconds each.
+# A step reads or writes about this many elements, at 2 to 20 microseconds each.
 STEP: Final = 256
 
 Values = Mapping[str, Any]
 _T = TypeVar("_T")
-# Ends with a value, and yields nothing on the way there.
+# A generator that returns a value; it yields None after each step.
 Steps = Generator[None, None, _T]
 
 
@@ -50,8 +50,8 @@ class Elements:
     """The elements of one message, counted while it is read.
 
     Args:
-        limit: how many there may be.
-        charge: called with each number of elements before they are made.
+        limit: the maximal number.
+        charge: called with the number of elements before they are allocated.
     """
 
     def __init__(self, limit: int, charge: Callable[[int], None] | None = None) -> None:
@@ -69,7 +69,7 @@ class Elements:
 
 
 def whole(steps: Steps[_T]) -> _T:
-    """The value of steps that are not interrupted."""
+    """Run steps without interruption. Returns their result."""
     while True:
         try:
             next(steps)
@@ -90,7 +90,7 @@ class Fixed(NamedTuple):
 
 
 class Varying(NamedTuple):
-    """A type whose values say how long they are. `write` is told whether the version is a flexible one."""
+    """A type with a length prefix. The second argument of `write` is whether the version is flexible."""
 
     read: Callable[["Reader"], Any]
     write: Callable[[Any, bool], bytes]
@@ -139,7 +139,7 @@ class Reader(CompactReader):
         self._stepped = 0
 
     def is_step(self, count: int) -> bool:
-        """Whether, with so many more elements, enough were read since this was last true."""
+        """Count elements. Returns whether STEP of them were read since this was last true."""
         self._stepped += count
         if self._stepped < STEP:
             return False
@@ -150,14 +150,14 @@ class Reader(CompactReader):
         return int(_INT64.unpack_from(self.data, self.take(8))[0])
 
     def size(self, classic: Callable[[], int]) -> int | None:
-        """How long a string or array is; None if it is null."""
+        """Returns the length of a string or array; None if it is null."""
         size = self.uvarint() - 1 if self.flexible else classic()
         if size < _NULL_LENGTH:
             raise self.fail(f"a length of {size}")
         return None if size == _NULL_LENGTH else size
 
     def tags(self) -> None:
-        """Pass over tagged fields; nearly always there are none."""
+        """Skip tagged fields; nearly always there are none."""
         if self.data[self.at : self.at + 1] == NO_TAGS:
             self.at += 1
             return
@@ -215,10 +215,10 @@ BYTES: Final = Varying(_read_bytes, _write_bytes, b"")
 
 
 class Message:
-    """A request or an answer in all of its versions.
+    """A request or response in all of its versions.
 
     Args:
-        fields: in their order.
+        fields: the fields in their order.
         flexible: the first version with compact lengths and tagged fields.
     """
 
@@ -231,10 +231,10 @@ class Message:
         return version >= self.flexible
 
     def read(self, data: bytes, version: int, *, elements: Elements | None = None, begin: int = 0) -> dict[str, Any]:
-        """One whole message, behind its header.
+        """Returns one whole message, after its header.
 
         Raises:
-            MalformedMessage: it is none of this version, something is left over, or it has too many elements.
+            MalformedMessage: it is not of this version, bytes are left over, or it has too many elements.
         """
         return whole(self.reading(data, version, elements=elements or Elements(ELEMENTS_MAX), begin=begin))
 
@@ -246,7 +246,7 @@ class Message:
         return values
 
     def write(self, values: Values, version: int) -> bytes:
-        """One whole message, behind its header; what the version does not have is left out."""
+        """Returns one encoded message, after its header; fields that the version does not have are omitted."""
         return whole(self.writing(values, version))
 
     def writing(self, values: Values, version: int) -> Steps[bytes]:
@@ -256,14 +256,14 @@ class Message:
         return b"".join(parts)
 
     def _layout(self, version: int) -> "_Layout":
-        """Made once."""
+        """Returns the layout of a version, which is created once."""
         if version not in self._layouts:
             self._layouts[version] = _Layout(self.fields, version, flexible=self.is_flexible(version))
         return self._layouts[version]
 
 
 class _Layout:
-    """A struct in one version: the fields that it has, those of fixed size that stand side by side taken together."""
+    """A struct in one version: its fields, with adjacent fields of fixed size combined."""
 
     def __init__(self, fields: tuple[Field, ...], version: int, *, flexible: bool) -> None:
         there = [field for field in fields if field.since <= version <= field.until]
@@ -282,9 +282,9 @@ class _Layout:
                 self._steps.append(
                     _Many(field, version, may_be_null, flexible) if many else _One(field, may_be_null, flexible)
                 )
-        # Never nothing: so an array's count is bounded by the bytes that are there.
+        # Never 0, so that the count of an array is bounded by the remaining bytes.
         self.size_min = sum(step.size_min for step in self._steps) + flexible
-        # Without arrays it is read and written at once, and counted by the array that it is in.
+        # A struct without arrays is read and written in one step, and counted by the array that contains it.
         self.is_flat = not any(isinstance(step, _Many) for step in self._steps)
 
     def read(self, reader: Reader) -> dict[str, Any]:
@@ -309,7 +309,7 @@ class _Layout:
         return values
 
     def read_many(self, reader: Reader, count: int) -> list[dict[str, Any]]:
-        """So many, one behind the other. Those of nothing but fixed fields, and without tags, are read in one go."""
+        """Read `count` structs. Structs that have only fixed fields, and no tags, are read at once."""
         if len(self._steps) == 1 and isinstance(self._steps[0], _Run) and not self._absent:
             run, begin = self._steps[0], reader.at
             rows = list(run.rows(reader, count, flexible=self._flexible))
@@ -346,7 +346,7 @@ class _Layout:
 
 
 class _Run:
-    """Fields of fixed size, side by side."""
+    """Adjacent fields of fixed size."""
 
     def __init__(self, fields: list[Field]) -> None:
         self._defaults = [(field.name, _default(field)) for field in fields]
@@ -370,7 +370,7 @@ class _Run:
 
 
 class _One:
-    """A field that says how long it is."""
+    """A field with a length prefix."""
 
     def __init__(self, field: Field, may_be_null: bool, flexible: bool) -> None:
         self._name = field.name
@@ -391,7 +391,7 @@ class _One:
 
 
 class _Many:
-    """An array, whose members are structs or all of one type."""
+    """An array of structs, or of values of one type."""
 
     size_min = 1
 
