@@ -36,20 +36,19 @@ def _unclean_allowed(facts: Facts) -> Iterator[Advice]:
     if allowed or by_setting:
         names = "by default" if "" in allowed else f"for {listed(allowed)}"
         became = f"replicas out of sync became leaders of {listed(by_setting)}"
-        said = f"the logs say that it is on {names}" if allowed else became
-        lost = f"; {count(facts.lost.tail, 'record')} went" if facts.lost.tail else ""
+        said = f"the logs show that it is enabled {names}" if allowed else became
+        lost = f"; lost: {count(facts.lost.tail, 'record')}" if facts.lost.tail else ""
         yield Advice(
             rule="unclean-enabled",
-            do="Set unclean.leader.election.enable=false, unless being available matters more than the records.",
+            do="Set unclean.leader.election.enable=false, unless availability matters more than the records.",
             because=f"{said}{lost}.",
         )
     if asked:
         who = listed(sorted({each.asked_by or "" for each in asked}))
         yield Advice(
             rule="unclean-asked",
-            do="Before the next unclean election is asked for, look whether a replica that was in sync can be brought "
-            "back.",
-            because=f"{count(len(asked), 'unclean election')} {'was' if len(asked) == 1 else 'were'} asked for "
+            do="Before requesting another unclean election, check whether a replica that was in sync can be restarted.",
+            because=f"{count(len(asked), 'unclean election')} {'was' if len(asked) == 1 else 'were'} requested "
             f"({who}).",
         )
 
@@ -60,8 +59,8 @@ def _committed(facts: Facts) -> Iterator[Advice]:
         yield Advice(
             rule="min-insync-replicas",
             do="Give these topics min.insync.replicas=2 or more, with one replica more than that at the least.",
-            because=f"At least {count(facts.lost.committed, 'committed record')} of {topics} went: a replica that did "
-            "not have them became leader.",
+            because=f"At least {count(facts.lost.committed, 'committed record')} of {topics} lost: a replica without "
+            "them became leader.",
         )
 
 
@@ -74,7 +73,7 @@ def _tail(facts: Facts) -> Iterator[Advice]:
             do="Where these records matter, write with acks=all (and idempotence, so that trying again makes no "
             "doubles).",
             because=f"{count(rest, 'record')} of {topics} had not been committed when their leader was lost: writers "
-            "with acks=1 had been told that they were safe.",
+            "with acks=1 had received an acknowledgement.",
         )
 
 
@@ -127,7 +126,7 @@ _SLOW: Final = {
     "changes "
     "by operators at other times.",
     "election": "Look at what the controller keeps its state in: electing and storing is what took longest.",
-    "send": "Look at the controller's connections to brokers: the new leaders were told late.",
+    "send": "Look at the controller's connections to brokers: the new leaders received requests late.",
     "apply": "Look at the disks and the load of the new leaders' brokers: taking their roles is what took longest.",
 }
 
@@ -140,7 +139,7 @@ def _unstable(facts: Facts) -> Iterator[Advice]:
         worst = max(often, key=lambda broker: (often[broker], -broker))
         yield Advice(
             rule="broker-flaps",
-            do=f"Take {brokers(sorted(often))} out of service until it is known why they go away.",
+            do=f"Take {brokers(sorted(often))} out of service until the cause of their failures is known.",
             because=f"Broker {worst} was lost {often[worst]} times within these logs.",
         )
     fell: Counter[int] = Counter()
@@ -163,15 +162,14 @@ def _controllers(facts: Facts) -> Iterator[Advice]:
         worst = max(slow, key=lambda each: each.failover_ms or 0)
         yield Advice(
             rule="slow-failover",
-            do="Fewer partitions, or a newer controller (KRaft, or kactl standing by), would shorten this: nobody "
-            "elects "
-            "leaders meanwhile.",
+            do="Fewer partitions, or a newer controller (KRaft, or kactl standing by), would shorten this: no "
+            "leader is elected meanwhile.",
             because=f"Controller {worst.controller} needed {duration(worst.failover_ms)} to take over.",
         )
     if both:
         yield Advice(
             rule="two-controllers",
-            do="Look for long pauses (garbage collection, suspended machines) of the controllers that went on.",
+            do="Look for long pauses (garbage collection, suspended machines) of the controllers that still acted.",
             because=f"{count(len(both), 'controller')} still acted after another one had been elected, for up to "
             f"{duration(max(each.overlap_ms or 0 for each in both))}.",
         )
@@ -180,9 +178,8 @@ def _controllers(facts: Facts) -> Iterator[Advice]:
         worst_ = max(dull, key=lambda each: each.apply_p99_ms or 0)
         yield Advice(
             rule="slow-broker",
-            do=f"Look at {brokers(sorted({each.broker for each in dull if each.broker is not None}))}: what "
-            "controllers tell "
-            "them is carried out late.",
+            do=f"Look at {brokers(sorted({each.broker for each in dull if each.broker is not None}))}: they "
+            "process requests of controllers late.",
             because=f"Broker {worst_.broker} took {duration(worst_.apply_p99_ms)} for one in a hundred requests.",
         )
 
@@ -213,8 +210,8 @@ def _audit(facts: Facts) -> Iterator[Advice]:
     if facts.audit:
         yield Advice(
             rule="audit",
-            do="Look at the lines named below: a controller or broker did what it must not, or somebody wrote behind "
-            "its back.",
+            do="Look at the lines named below: a controller or broker broke a rule, or another program changed "
+            "the stored state.",
             because=f"{count(sum(each.count for each in facts.audit), 'line')} broke "
             f"{listed([each.rule for each in facts.audit])}.",
         )
@@ -240,8 +237,8 @@ def _better_logs(facts: Facts) -> Iterator[Advice]:
     if sources.silent:
         yield Advice(
             rule="missing-logs",
-            do=f"Add the logs of {brokers(sources.silent)} and ask again.",
-            because="What a broker had and lost, and when it took its role, only its own log says.",
+            do=f"Add the logs of {brokers(sources.silent)} and run the report again.",
+            because="Only a broker's own log shows its records, its losses, and when it took its role.",
         )
     off = [each for each in sources.clocks if _off_us(each) >= _CLOCK_US]
     if off:

@@ -13,7 +13,7 @@ from kactl.forensics.jobs.outages.totals import FORCED, PLANNED, UNEXPLAINED, to
 
 from . import incidents, loss_facts, objective_facts, other_facts, outage_facts, scope
 from .facts import Facts, Sources
-from .incidents import Stretch
+from .incidents import Interval
 from .model import Asked, Incident, Lost, Objectives, Partition, Series
 from .outage_facts import NO_SUMS
 from .rows import micros_of, moment
@@ -98,7 +98,7 @@ def collect(
             unexplained=sums.get(UNEXPLAINED, NO_SUMS),
             moved=moved,
             objectives=objectives,
-            incidents_all=len(made.stretches),
+            incidents_all=len(made.intervals),
             incidents=shown,
             others=others,
             lost=lost,
@@ -155,12 +155,12 @@ class _Incidents:
         self._outages = outages
         self._known = known
         self._points = {"losses": losses, "unclean": unclean}
-        found = incidents.stretches(outages, (losses, unclean))
-        self.stretches = dict(enumerate(found, start=1))
+        found = incidents.intervals(outages, (losses, unclean))
+        self.intervals = dict(enumerate(found, start=1))
 
     def all(self) -> tuple[tuple[Incident, ...], tuple[Incident, ...]]:
         """Returns those shown in full, and the first of the others; each in order of time."""
-        if not self.stretches:
+        if not self.intervals:
             return (), ()
         plain = self._summed()
         worst = sorted(plain, key=_rank, reverse=True)[: incidents.SHOWN]
@@ -169,22 +169,22 @@ class _Incidents:
         others = [each for each in plain if each.number not in numbers]
         return shown, tuple(others[: incidents.LISTED])
 
-    def _joined(self, table: DataFrame, numbers: "Mapping[int, Stretch]") -> DataFrame:
+    def _joined(self, table: DataFrame, numbers: "Mapping[int, Interval]") -> DataFrame:
         return table.join(incidents.numbered(self._spark, numbers), "bucket")
 
     def _summed(self) -> list[Incident]:
         """All incidents, with their sums."""
         sums = {
             row["incident"]: outage_facts.as_sums(row)
-            for row in totals(self._joined(self._outages, self.stretches), "incident", times=True).collect()
+            for row in totals(self._joined(self._outages, self.intervals), "incident", times=True).collect()
         }
         lost = {
             row["incident"]: loss_facts.as_lost(row)
-            for row in loss_sums.sums(self._joined(self._points["losses"], self.stretches), "incident").collect()
+            for row in loss_sums.sums(self._joined(self._points["losses"], self.intervals), "incident").collect()
         }
         unclean = {
             row["incident"]: row["count"]
-            for row in self._joined(self._points["unclean"], self.stretches).groupBy("incident").count().collect()
+            for row in self._joined(self._points["unclean"], self.intervals).groupBy("incident").count().collect()
         }
         return [
             Incident(
@@ -195,20 +195,20 @@ class _Incidents:
                 lost=lost.get(number, Lost()),
                 unclean=unclean.get(number, 0),
             )
-            for number, each in self.stretches.items()
+            for number, each in self.intervals.items()
         ]
 
     def _in_full(self, chosen: list[Incident]) -> tuple[Incident, ...]:
         """Add the worst of each incident, and its course."""
         import msgspec
 
-        stretches = {each.number: self.stretches[each.number] for each in chosen}
-        outages = self._joined(self._outages, stretches)
+        intervals = {each.number: self.intervals[each.number] for each in chosen}
+        outages = self._joined(self._outages, intervals)
         shares = outage_facts.shares(outages)
         partitions = outage_facts.partitions(outages)
         bands = outage_facts.bands(outages, {each.number: each.sums for each in chosen if each.sums is not None})
         spent = objective_facts.spent(outages, "incident", int, of=self._known)
-        series = self._series(outages, stretches)
+        series = self._series(outages, intervals)
         return tuple(
             msgspec.structs.replace(
                 each,
@@ -223,7 +223,7 @@ class _Incidents:
             for each in chosen
         )
 
-    def _series(self, outages: DataFrame, stretches: dict[int, Stretch]) -> dict[int, Series]:
+    def _series(self, outages: DataFrame, intervals: dict[int, Interval]) -> dict[int, Series]:
         """The series of incidents. Spark counts by slot; here the counts are only added up."""
         counts: dict[tuple[int, str], dict[int, int]] = {}
         for row in outage_facts.slots(outages).collect():
@@ -232,12 +232,12 @@ class _Incidents:
             into[row["slot"]] = into.get(row["slot"], 0) + row["number"]
         for what, table in self._points.items():
             slot = f.floor((f.col("at_us") - f.col("incident_begin_us")) / f.col("slot_us")).cast("int").alias("slot")
-            for row in self._joined(table, stretches).groupBy("incident", slot).count().collect():
+            for row in self._joined(table, intervals).groupBy("incident", slot).count().collect():
                 counts.setdefault((row["incident"], what), {})[row["slot"]] = row["count"]
-        return {number: series(number, each, counts) for number, each in stretches.items()}
+        return {number: series(number, each, counts) for number, each in intervals.items()}
 
 
-def series(number: int, stretch: Stretch, counts: Mapping[tuple[int, str], Mapping[int, int]]) -> Series:
+def series(number: int, interval: Interval, counts: Mapping[tuple[int, str], Mapping[int, int]]) -> Series:
     """Returns the values of an incident for each slot, from the begins and ends in it."""
 
     def plain(what: str) -> tuple[int, ...]:
@@ -253,8 +253,8 @@ def series(number: int, stretch: Stretch, counts: Mapping[tuple[int, str], Mappi
         return tuple(made)
 
     return Series(
-        begin=_moment(stretch.begin),
-        slot_ms=incidents.slot_us(stretch) / 1000,
+        begin=_moment(interval.begin),
+        slot_ms=incidents.slot_us(interval) / 1000,
         observed=going_on(True),
         guessed=going_on(False),
         elections=plain(outage_facts.ELECTIONS),

@@ -6,8 +6,7 @@ from typing import Final
 from .facts import Facts
 from .model import Band, Incident, Partition, Percentiles, Share, Spent, Sums
 from .objective_facts import PERIOD_MS
-from .objective_section import by_topic
-from .objective_words import over_said, period_said, used_said
+from .objective_section import by_topic, describe_exceeded, describe_period, describe_used
 from .parts_picture import PARTS, parts
 from .section import Picture, Section, Table, table
 from .timeline_picture import timeline
@@ -15,9 +14,9 @@ from .wording import Moments, count, duration, share
 from .words import CAUSES, lost_in_words
 
 _LEGEND: Final = (
-    "Solid: seen in lines of the partition or of its leader's death. Striped: inferred from other lines, or only "
-    "bounded; a thin line goes to how far it may reach. A broker's bar is striped from its last sign until it was "
-    "noticed."
+    "Solid: stated by lines of the partition or of its leader's death. Striped: inferred from other lines, or only "
+    "bounded; a thin line extends to the bounds. A broker's bar is striped from its last sign until its absence was "
+    "detected."
 )
 _BARS_LISTED: Final = 3
 PARTITION_HEADER: Final = ("partition", "outages", "without a leader", "when", "why", "leader lost", "leader then")
@@ -31,8 +30,8 @@ def incident_sections(facts: Facts, moments: Moments) -> Iterator[Section]:
         name="incidents",
         title="Incidents",
         paragraphs=(
-            "What happened with less than ten minutes of quiet in between is one incident. Changes of leaders that "
-            "somebody wanted, or that no line explains, make none.",
+            "Failures with less than ten minutes of quiet in between are one incident. Leader changes that were "
+            "requested, or that no line explains, form none.",
             *_left_out(facts),
         ),
         tables=table(
@@ -50,7 +49,7 @@ def _left_out(facts: Facts) -> Iterator[str]:
     listed = len(facts.incidents) + len(facts.others)
     if facts.incidents_all > len(facts.incidents):
         yield (
-            f"Of {facts.incidents_all:,} the {len(facts.incidents)} that cost most are shown in full"
+            f"Of {facts.incidents_all:,} the {len(facts.incidents)} with the greatest loss are shown in full"
             + (f", and the first {listed:,} are listed." if listed < facts.incidents_all else ".")
         )
 
@@ -112,7 +111,7 @@ def _said(incident: Incident) -> Iterator[str]:
 
 def _budget(spent: tuple[Spent, ...]) -> list[str]:
     """Empty if the incident has no outage."""
-    return [*used_said(spent, PERIOD_MS), *(over_said(each, PERIOD_MS) for each in spent[:1])]
+    return [*describe_used(spent, PERIOD_MS), *(describe_exceeded(each, PERIOD_MS) for each in spent[:1])]
 
 
 def _tables(incident: Incident, moments: Moments) -> Iterator[Table]:
@@ -121,7 +120,7 @@ def _tables(incident: Incident, moments: Moments) -> Iterator[Table]:
         (partition_row(each, moments) for each in incident.partitions),
         "Partitions that were away for longest",
     )
-    yield from by_topic(incident.spent, f"Of the error budget of {period_said(PERIOD_MS)} this incident used")
+    yield from by_topic(incident.spent, f"Of the error budget of {describe_period(PERIOD_MS)} this incident used")
     if incident.sums is not None:
         yield from _times(incident.sums, incident.bands)
     yield from _shares(incident.causes, "cause", "By cause")
@@ -193,3 +192,25 @@ def _shares(found: tuple[Share, ...], what: str, caption: str) -> Iterator[Table
         for each in found
     ]
     yield from table((what, "partitions", "outages", "added up", "share", "longest"), rows, caption)
+
+
+def unexplained_section(facts: Facts, moments: Moments) -> Iterator[Section]:
+    """Yields a section on leader changes without an explaining line, or nothing if there were none."""
+    sums = facts.unexplained
+    if not sums.outages:
+        return
+    yield Section(
+        name="unexplained",
+        title="Changes of leaders that no line explains",
+        paragraphs=(
+            f"{count(sums.outages, 'time')} a leader was moved that was alive according to these logs, and no line "
+            "shows a request or another reason. Until the next one led, "
+            f"{count(sums.partitions, 'partition')} had no leader: for {duration(sums.duration.max)} at the most, "
+            f"{duration(sums.total_ms)} added up. They are in no incident.",
+        ),
+        tables=table(
+            PARTITION_HEADER,
+            (partition_row(each, moments) for each in facts.moved),
+            "Partitions that were away for longest",
+        ),
+    )

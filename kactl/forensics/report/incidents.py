@@ -24,7 +24,7 @@ LISTED: Final = 200
 SLOTS: Final = 120
 
 
-class Stretch(NamedTuple):
+class Interval(NamedTuple):
     """Interval of an incident; microseconds since 1970."""
 
     begin: int
@@ -32,15 +32,15 @@ class Stretch(NamedTuple):
     buckets: tuple[int, ...]
 
 
-def merge(found: Iterable[tuple[int, int, int]]) -> list[Stretch]:
+def merge(found: Iterable[tuple[int, int, int]]) -> list[Interval]:
     """Returns incidents in order of time, from (bucket, first begin, last end) of each bucket, in any order."""
-    merged: list[Stretch] = []
+    merged: list[Interval] = []
     for bucket, begin, end in sorted(found):
         if merged and begin - merged[-1].end < QUIET_US:
             last = merged[-1]
-            merged[-1] = Stretch(min(last.begin, begin), max(last.end, end), (*last.buckets, bucket))
+            merged[-1] = Interval(min(last.begin, begin), max(last.end, end), (*last.buckets, bucket))
         else:
-            merged.append(Stretch(begin, end, (bucket,)))
+            merged.append(Interval(begin, end, (bucket,)))
     return merged
 
 
@@ -49,7 +49,7 @@ def bucket_of(time: Any) -> Any:
     return f.floor(time / QUIET_US).cast("long")
 
 
-def stretches(outages: DataFrame, points: Iterable[DataFrame]) -> list[Stretch]:
+def intervals(outages: DataFrame, points: Iterable[DataFrame]) -> list[Interval]:
     """Returns all incidents.
 
     Args:
@@ -63,15 +63,15 @@ def stretches(outages: DataFrame, points: Iterable[DataFrame]) -> list[Stretch]:
     return merge((row[0], row[1], row[2]) for row in found.collect())
 
 
-def numbered(spark: SparkSession, stretches: Mapping[int, Stretch]) -> DataFrame:
+def numbered(spark: SparkSession, intervals: Mapping[int, Interval]) -> DataFrame:
     """Returns a small table of buckets with the incident of each, its beginning and the width of its slots."""
     rows = [
-        (bucket, number, each.begin, slot_us(each)) for number, each in stretches.items() for bucket in each.buckets
+        (bucket, number, each.begin, slot_us(each)) for number, each in intervals.items() for bucket in each.buckets
     ]
     names = "bucket long, incident int, incident_begin_us long, slot_us long"
     return f.broadcast(spark.createDataFrame(rows, names))
 
 
-def slot_us(stretch: Stretch) -> int:
+def slot_us(interval: Interval) -> int:
     """Returns the length of one slot, at least a millisecond, which is the resolution of logs."""
-    return max(1000, -(-(stretch.end - stretch.begin + 1) // SLOTS))
+    return max(1000, -(-(interval.end - interval.begin + 1) // SLOTS))

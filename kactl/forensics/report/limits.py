@@ -36,7 +36,7 @@ def _limits(facts: Facts) -> Iterator[str]:
     sources = facts.sources
     if is_blind(facts):
         yield (
-            "No line of these logs tells of a partition's leader. That nothing was found says nothing: give "
+            "No line of these logs shows a partition's leader, so an empty report means nothing: add "
             "state-change.log and controller.log of all brokers, of the time in question."
         )
     yield from _silent(facts)
@@ -44,12 +44,12 @@ def _limits(facts: Facts) -> Iterator[str]:
     yield from _levels(facts)
     if sources.partitions and not _CONTROLLERS & set(sources.kinds):
         yield (
-            "There is no controller.log: when a broker's death was noticed is not known, so beginnings of outages are "
-            "bounded by what brokers and state-change.log say, and causes may be missing."
+            "There is no controller.log: the time at which a broker's death was detected is unknown, so begins of "
+            "outages are bounded by lines of brokers and state-change.log, and causes may be missing."
         )
     if sources.partitions and not can_count_losses(facts):
         yield (
-            "No line says where replicas' logs end (brokers write that from 2.6 on, in state-change.log): losses of "
+            "No line has the end of a replica's log (brokers log it from 2.6 on, in state-change.log): losses of "
             "records could not be looked for."
         )
     elif sources.led and sources.with_log_end < sources.led:
@@ -67,8 +67,8 @@ def _limits(facts: Facts) -> Iterator[str]:
     yield from _files(facts)
     if facts.asked.topic is not None or facts.asked.begin is not None or facts.asked.end is not None:
         yield (
-            "This report was asked for a part only: what lies outside is not in it. Requests to brokers, levels and "
-            "clocks are always those of all logs."
+            "This report is restricted: it includes nothing outside the requested scope. Requests to brokers, "
+            "levels and clocks are always those of all logs."
         )
 
 
@@ -76,8 +76,8 @@ def _silent(facts: Facts) -> Iterator[str]:
     silent, known = facts.sources.silent, facts.sources.brokers
     if silent:
         yield (
-            f"There is no log of {brokers(silent)}, of {len(known):,} known: when they took their roles, what they had "
-            "and what they cut off is only seen through others."
+            f"There is no log of {brokers(silent)}, of {len(known):,} known: their roles, records and truncations "
+            "are only known from other logs."
         )
 
 
@@ -90,7 +90,7 @@ def _sessions(facts: Facts) -> Iterator[str]:
     for session_ms, of in sorted(assumed.items()):
         yield (
             f"No log has the session timeout of {brokers(sorted(of))}: {duration(session_ms)}, Kafka's default, is "
-            "assumed for the best guess of when they were lost, and for no bound. It is in the configuration that a "
+            "assumed for the best estimate of when they were lost, and for no bound. It is in the configuration that a "
             "broker prints into server.log when it starts."
         )
 
@@ -119,9 +119,9 @@ def _clocks(facts: Facts) -> Iterator[str]:
     }
     one_sided = [each.broker for each in clocks if each.how == "one-sided"]
     if unknown and len(clocks) > 1:
-        yield f"Nothing ties the clock of {writers(unknown)} to the others': it is taken for right."
+        yield f"Nothing ties the clock of {writers(unknown)} to the others': it is assumed to be correct."
     if torn:
-        yield f"The clock of {writers(torn)} drifted or jumped: its times may be wrong by more than is said."
+        yield f"The clock of {writers(torn)} drifted or jumped: its times may be wrong by more than stated."
     if one_sided:
         yield (
             f"The clock of {writers(one_sided)} is bounded from one side only (as at INFO): its times may be off by "

@@ -34,9 +34,9 @@ def _losses(facts: Facts, moments: Moments) -> Iterator[Section]:
         name="losses",
         title="Records lost",
         paragraphs=(
-            "A replica that begins to follow a leader whose log is shorter cuts off what the leader does not have. "
-            "What was below the highest known high watermark had been committed: that many at the least, as the "
-            "watermark may lag. Of several replicas that had the same records the one that had most counts.",
+            "A replica that begins to follow a leader with a shorter log removes the records that the leader does not "
+            "have. Records below the highest known high watermark had been committed; the number is a lower bound, "
+            "because the watermark may lag. Of several replicas with the same records only the largest loss counts.",
         ),
         tables=(*topics, *partitions),
     )

@@ -31,7 +31,7 @@ def report(
 ) -> Report:
     """Returns the facts in the jobs' results, and the sentences about them."""
     facts = collect(spark, results.tables.manifest, results, asked, on_progress=on_progress)
-    return said(facts, moments, _next(results, facts, on_progress))
+    return describe(facts, moments, _next(results, facts, on_progress))
 
 
 def _next(results: "Results", facts: Facts, on_progress: progress.ProgressCallback) -> Answer | None:
@@ -55,7 +55,7 @@ def _next(results: "Results", facts: Facts, on_progress: progress.ProgressCallba
         return None
 
 
-def said(facts: Facts, moments: Moments, next_: Answer | None = None) -> Report:
+def describe(facts: Facts, moments: Moments, next_: Answer | None = None) -> Report:
     """Returns facts with their sentences."""
     return Report(
         coverage=covered(facts, moments),

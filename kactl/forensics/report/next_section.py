@@ -15,7 +15,7 @@ _EACH: Final = {
 
 
 def next_section(answer: Answer | None) -> Iterator[Section]:
-    """Returns the worst scenarios of each sweep; None if too little is known of the cluster."""
+    """Yields a section with the worst scenarios of each sweep; nothing if too little is known of the cluster."""
     if answer is None:
         return
     nothing = "nothing" if answer.coverage.is_whole else "no known partition"

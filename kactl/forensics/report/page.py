@@ -7,14 +7,13 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from .facts import Report
-from .incident_sections import incident_sections
+from .incident_sections import incident_sections, unexplained_section
 from .loss_sections import loss_sections
 from .next_section import next_section
 from .objective_section import objective_section
 from .other_sections import other_sections
 from .section import Section
 from .source_section import source_section
-from .unexplained_section import unexplained_section
 from .wording import Moments, count, duration
 
 if TYPE_CHECKING:

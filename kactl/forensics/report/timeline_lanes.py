@@ -128,7 +128,7 @@ def _outage(frame: Frame, partition: Partition, bar: Bar, last: Time) -> None:
     axis, pic, y, middle = frame.axis, frame.pic, frame.y, frame.y + _BAR / 2
     end = bar.end if bar.end is not None else last
     left = axis.x(bar.begin)
-    tip = f"{partition.name}: {said(bar, frame.moments)}"
+    tip = f"{partition.name}: {describe(bar, frame.moments)}"
     kinds = (bar.begin_kind, bar.end_kind)
     if "inferred" in kinds or "bounded" in kinds:
         low, high = bar.begin_low or bar.begin, bar.end_high or end
@@ -147,7 +147,7 @@ def _outage(frame: Frame, partition: Partition, bar: Bar, last: Time) -> None:
         frame.diamond(x, middle, "unclean", tip)
 
 
-def said(bar: Bar, moments: Moments) -> str:
+def describe(bar: Bar, moments: Moments) -> str:
     """Returns the description of one outage."""
     end = "still going on where the logs end" if bar.end is None else f"to {moments.clock(bar.end)} ({bar.end_kind})"
     lost = "" if bar.broker is None else f"; broker {bar.broker} was lost"

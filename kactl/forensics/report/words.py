@@ -9,7 +9,7 @@ from typing import Final
 from .facts import Facts
 from .limits import can_count_losses, is_blind
 from .model import Incident, Lost, Share, Sums
-from .objective_words import used_said
+from .objective_section import describe_used
 from .wording import Moments, brokers, count, duration, listed, share
 
 # Causes of lost leaders, as they are printed.
@@ -76,10 +76,10 @@ def _summary(facts: Facts, moments: Moments) -> Iterator[str]:
         yield from _what(facts, moments)
         yield from _how_long(facts.forced)
         if facts.objectives is not None:
-            yield from used_said(facts.objectives.forced, facts.objectives.period_ms)
+            yield from describe_used(facts.objectives.forced, facts.objectives.period_ms)
         yield from _why(facts)
     elif facts.sources.begin is not None and facts.sources.end is not None and not is_blind(facts):
-        lost = "that a leader was lost" if facts.unexplained.outages else "a time without a leader that nobody wanted"
+        lost = "that a leader was lost" if facts.unexplained.outages else "a unplanned time without a leader"
         yield (
             f"The logs reach {moments.stretch(facts.sources.begin, facts.sources.end)} and know of "
             f"{count(facts.sources.partitions, 'partition')} of {count(facts.sources.topics, 'topic')}; in none of "
@@ -90,31 +90,27 @@ def _summary(facts: Facts, moments: Moments) -> Iterator[str]:
         sure = facts.unclean_sure
         how = "all of them for certain" if sure == facts.unclean_all else f"{sure:,} of them for certain"
         yield (
-            f"{count(facts.unclean_all, 'election')} {_was(facts.unclean_all)} unclean, {how}: a replica was made "
-            "leader that was not in sync, so that records others had could be cut off."
+            f"{count(facts.unclean_all, 'election')} {_was(facts.unclean_all)} unclean, {how}: a replica "
+            "that was not in sync became leader, so that records of other replicas could be removed."
         )
     if facts.unexplained.outages:
         number = facts.unexplained.outages
         yield (
-            f"{count(number, 'change')} of leaders {_was(number)} unexplained: a leader that was alive was moved, and "
-            f"no line says why. They took {duration(facts.unexplained.duration.max)} at the most; they are not counted "
-            "above."
+            f"{count(number, 'change')} of leaders {_was(number)} unexplained: a live leader was moved, and "
+            f"no line gives the reason. They took {duration(facts.unexplained.duration.max)} at the most; they are not "
+            "counted above."
         )
     if facts.planned.outages:
         yield (
-            f"{count(facts.planned.outages, 'change')} of leaders that somebody wanted (preferred elections, moves, "
-            f"orderly shutdowns) took {duration(facts.planned.duration.max)} at the most; they are not counted above."
+            f"{count(facts.planned.outages, 'change')} of leaders on request (preferred elections, moves, controlled "
+            f"shutdowns) took {duration(facts.planned.duration.max)} at the most; they are not counted above."
         )
 
 
 def _what(facts: Facts, moments: Moments) -> Iterator[str]:
     sums = facts.forced
     where = f"{count(sums.partitions, 'partition')} of {count(sums.topics, 'topic')}"
-    of = (
-        f" (of {facts.sources.partitions:,} that the logs know of)"
-        if facts.sources.partitions >= sums.partitions
-        else ""
-    )
+    of = f" (of {facts.sources.partitions:,} in the logs)" if facts.sources.partitions >= sums.partitions else ""
     if facts.incidents_all == 1 and facts.incidents:
         (incident,) = facts.incidents
         when = f"{moments.stretch(incident.begin, incident.end)} ({duration(incident.span_ms)} in all)"
@@ -198,19 +194,19 @@ def _losses(facts: Facts) -> Iterator[str]:
         further = "A further " if lost.committed else ""
         records = count(rest, "record")
         yield (
-            f"{further}{records} {_was(rest)} cut off that {_was(rest)} not known to be "
+            f"{further}{records} {_was(rest)} removed that {_was(rest)} not known to be "
             f"committed{_sure(lost.tail_sure - lost.committed_sure, rest)}: writers with acks=0 or 1 lost them, "
-            "writers with acks=all had no answer for them."
+            "writers with acks=all had received no acknowledgement for them."
         )
     if lost.unsized:
         yield (
-            f"{count(lost.unsized, 'time')} something was cut off a replica's log, and no line says how much: it comes "
-            "on top of what is counted."
+            f"{count(lost.unsized, 'time')} a replica's log was truncated, and no line states by how much: that is "
+            "not included above."
         )
     if lost.tail or lost.unsized:
         return
     if not can_count_losses(facts):
-        yield "Whether records were lost, these logs cannot tell: no line says where the logs of replicas end."
+        yield "These logs cannot show whether records were lost: no line has the end of a replica's log."
     elif facts.forced.outages or facts.unclean_all:
         yield "Nothing in these logs shows that records were lost."
 
@@ -219,14 +215,14 @@ def _sure(sure: int, of: int) -> str:
     if sure >= of:
         return ""
     if sure <= 0:
-        return " (not certain: the history of the replicas is not whole in these logs)"
+        return " (not certain: the history of the replicas is incomplete in these logs)"
     return f" ({sure:,} of them for certain)"
 
 
 def lost_in_words(lost: Lost) -> str:
     """Text for a table: '1,204 committed, 31 not'."""
     rest = lost.tail - lost.committed
-    unsized = [f"{lost.unsized:,} times nobody knows how many"] if lost.unsized else []
+    unsized = [f"{lost.unsized:,} times an unknown number"] if lost.unsized else []
     said = [f"{lost.committed:,} committed"] if lost.committed else []
     return ", ".join(said + ([f"{rest:,} not committed"] if rest > 0 else []) + unsized) or "none known"
 

@@ -7,7 +7,7 @@ import pytest
 
 from kactl.forensics.report.covered import covered
 from kactl.forensics.report.facts import Facts
-from kactl.forensics.report.make import said
+from kactl.forensics.report.make import describe
 from kactl.forensics.report.markdown import markdown
 from kactl.forensics.report.model import Asked
 from kactl.forensics.report.page import page
@@ -70,7 +70,7 @@ def test_a_complete_record_of_the_controller_needs_no_broker_log() -> None:
 
 
 def test_page_and_markdown_begin_with_the_coverage() -> None:
-    report = said(quiet(silent=(2,)), UTC)
+    report = describe(quiet(silent=(2,)), UTC)
 
     html, text = page(report, UTC), markdown(report, UTC)
 

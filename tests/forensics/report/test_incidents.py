@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kactl.forensics.report.incidents import QUIET_US, SLOTS, Stretch, merge, slot_us
+from kactl.forensics.report.incidents import QUIET_US, SLOTS, Interval, merge, slot_us
 
 MINUTE = 60_000_000
 spans = st.lists(
@@ -44,7 +44,7 @@ def test_buckets_give_the_same_incidents_as_every_span_by_itself(found: list[tup
 
 @given(st.integers(0, 10**15), st.integers(0, 10**13))
 def test_all_of_an_incident_lies_in_its_slots(begin: int, length: int) -> None:
-    slot = slot_us(Stretch(begin, begin + length, (0,)))
+    slot = slot_us(Interval(begin, begin + length, (0,)))
 
     assert slot >= 1000
     assert length // slot < SLOTS

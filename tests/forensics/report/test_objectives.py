@@ -59,8 +59,8 @@ def test_what_one_partition_may_lose_is_said_and_how_many_lost_more() -> None:
     none = section_of(night(objectives=objectives(spent(30))))
 
     assert "for 43 min 12 s at 99.9 %, 21 min 36 s at 99.95 % and 4 min 19 s at 99.99 %" in over.paragraphs[0]
-    assert over.paragraphs[1].endswith("than an objective allows one in 30 days: 3 at 99.99 %.")
-    assert none.paragraphs[1] == "No partition alone was away for longer than 99.99 % allows one in 30 days."
+    assert over.paragraphs[1].endswith("budget of a single partition in 30 days: 3 at 99.99 %.")
+    assert none.paragraphs[1] == "No partition exceeded the budget of a single partition at 99.99 % in 30 days."
 
 
 @pytest.mark.parametrize(

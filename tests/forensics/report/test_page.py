@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from kactl.forensics.coverage import Coverage
 from kactl.forensics.report.collect import collect
 from kactl.forensics.report.facts import Report
-from kactl.forensics.report.make import said
+from kactl.forensics.report.make import describe
 from kactl.forensics.report.markdown import markdown, plain
 from kactl.forensics.report.model import Asked
 from kactl.forensics.report.page import page
@@ -102,7 +102,7 @@ class Reader(HTMLParser):
 
 @pytest.fixture(scope="module")
 def night(spark: SparkSession) -> Report:
-    return said(collect(spark, MANIFEST, tables(spark, NIGHT), Asked()), BERLIN)
+    return describe(collect(spark, MANIFEST, tables(spark, NIGHT), Asked()), BERLIN)
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +211,7 @@ def test_what_would_be_next_is_told() -> None:
     coverage = Coverage.of(known=40, unknown=3)
     answer = Answer(coverage=coverage, now=now, killed=(), sweeps=(pairs,), rolling=(), cost=cost, notes=())
 
-    text = " ".join(Reader(page(said(QUIET, BERLIN, answer), BERLIN)).texts)
+    text = " ".join(Reader(page(describe(QUIET, BERLIN, answer), BERLIN)).texts)
 
     assert "40 of 43 partitions known (nothing here is about the other 3), as the logs end." in text
     assert "Of 3 ways to lose any two brokers 2 would take no known partition offline." in text
@@ -219,7 +219,7 @@ def test_what_would_be_next_is_told() -> None:
 
 
 def test_a_page_on_nothing_says_so() -> None:
-    html = page(said(QUIET, BERLIN), BERLIN)
+    html = page(describe(QUIET, BERLIN), BERLIN)
     text = " ".join(Reader(html).texts)
 
     assert "No outage and no loss of records was found in these logs." in text
