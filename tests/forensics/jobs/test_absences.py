@@ -53,7 +53,7 @@ def of(found: list[dict[str, Any]], broker: int, *columns: str) -> list[tuple[An
     return [tuple(row[name] for name in columns) for row in found if row["broker"] == broker]
 
 
-def test_each_absence_is_a_row_however_often_it_was_told(found: list[dict[str, Any]]) -> None:
+def test_repeated_lines_give_one_absence(found: list[dict[str, Any]]) -> None:
     assert of(found, 2, "detected_at", "back_at", "how") == [
         (None, moment(1), "failed"),
         (moment(100), moment(160), "failed"),
@@ -77,7 +77,7 @@ def test_a_controlled_shutdown_is_planned(found: list[dict[str, Any]]) -> None:
     assert of(found, 2, "planned") == [(False,)] * 3
 
 
-def test_nobody_knows_which_line_was_the_last_of_one_that_bounced(found: list[dict[str, Any]]) -> None:
+def test_bounced_broker_has_no_last_sign(found: list[dict[str, Any]]) -> None:
     assert of(found, 4, "detected_at", "back_at", "how", "last_sign_at", "first_sign_at")[1:] == [
         (moment(300), moment(300), "bounced", None, moment(301))
     ]
@@ -96,5 +96,5 @@ def test_errors_of_both_clocks_add_up(spark: SparkSession) -> None:
     assert (row["error_us"], row["last_sign_at"]) == (42, moment(4))
 
 
-def test_it_returns_what_it_says(spark: SparkSession) -> None:
+def test_result_has_the_declared_columns(spark: SparkSession) -> None:
     assert absences(timed_table(spark, [])).schema.fieldNames() == [each.name for each in JOB.columns]

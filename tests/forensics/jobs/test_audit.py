@@ -362,7 +362,7 @@ def test_the_columns_are_those_that_are_promised(found: Found) -> None:
     assert list(found[0]) == [each.name for each in COLUMNS]
 
 
-def test_every_rule_is_broken_by_what_breaks_it_and_by_nothing_else(found: Found) -> None:
+def test_every_rule_reports_exactly_its_violations(found: Found) -> None:
     broken = {(row["rule"], row["topic"]) for row in found}
 
     assert broken == {
@@ -392,7 +392,7 @@ def of(found: Found, topic: str | None, rule: str | None = None) -> dict[str, An
     return row
 
 
-def test_a_move_says_where_it_may_come_from(found: Found) -> None:
+def test_illegal_transition_lists_allowed_source_states(found: Found) -> None:
     row = of(found, "killed")
 
     assert row["expected"] == f"{STARTED} from {DEAD}"
@@ -414,7 +414,7 @@ def test_a_chain_is_broken_by_the_line_that_does_not_fit(found: Found) -> None:
     )
 
 
-def test_epochs_say_what_they_should_be_above(found: Found) -> None:
+def test_epoch_violation_states_the_expected_minimum(found: Found) -> None:
     assert (of(found, "back")["expected"], of(found, "back")["found"]) == ("above 5", "4")
     assert (of(found, "same")["expected"], of(found, "same")["found"]) == ("above 5", "5")
     assert (of(found, "next")["expected"], of(found, "next")["controller_epoch"]) == ("above 5", 6)
@@ -431,7 +431,7 @@ def test_a_state_that_many_lines_tell_of_is_wrong_once(found: Found) -> None:
     )
 
 
-def test_what_is_wrong_with_brokers_and_controllers_is_told_of_them(found: Found) -> None:
+def test_broker_and_controller_violations_name_them(found: Found) -> None:
     order, traced = of(found, "order"), of(found, "traced")
     two, stray = of(found, "two"), of(found, "stray")
     disobedient, twin = of(found, None, "controller-epoch"), of(found, None, "one-controller")

@@ -6,7 +6,7 @@ from kactl.forensics.jobs import catalog
 from kactl.forensics.jobs.catalog import GIVEN, JOBS, NoSuchJob
 
 
-def test_each_finds_what_it_needs() -> None:
+def test_every_job_follows_the_jobs_it_needs() -> None:
     known = set(GIVEN)
     for job in JOBS:
         assert known >= set(job.needs), job.name
@@ -17,12 +17,12 @@ def test_no_two_have_one_name() -> None:
     assert len({*GIVEN, *(job.name for job in JOBS)}) == len(GIVEN) + len(JOBS)
 
 
-def test_what_is_wanted_brings_what_it_needs() -> None:
+def test_wanted_includes_required_jobs() -> None:
     assert [job.name for job in catalog.wanted(["leadership"])] == ["skew", "lives", "timed", "states", "leadership"]
     assert [job.name for job in catalog.wanted(["skew"])] == ["skew"]
     assert catalog.wanted(None) == JOBS
 
 
-def test_an_unknown_job_is_named_together_with_those_there_are() -> None:
+def test_unknown_job_error_lists_all_jobs() -> None:
     with pytest.raises(NoSuchJob, match=r"there is no job weather: the jobs are skew, lives, "):
         catalog.wanted(["skew", "weather"])

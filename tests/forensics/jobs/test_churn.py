@@ -39,7 +39,7 @@ def minutes(*counts: int) -> list[dict[str, Any]]:
     return [led(60 * minute, f"t{n}") for minute, count in enumerate(counts) for n in range(count)]
 
 
-def test_hours_count_what_moved_in_them(spark: SparkSession) -> None:
+def test_hours_count_elections_and_isr_changes(spark: SparkSession) -> None:
     elections = [
         led(60),
         led(61, "b"),
@@ -85,5 +85,5 @@ def test_a_storm_is_many_and_far_more_than_usual(
     assert found["storm"] is storm
 
 
-def test_nothing_moved_where_nothing_is_told(spark: SparkSession) -> None:
+def test_no_lines_give_no_hours(spark: SparkSession) -> None:
     assert rows(run(spark, [])) == []

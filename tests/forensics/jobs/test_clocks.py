@@ -54,7 +54,7 @@ def test_nonsense_about_one_clock_makes_no_nonsense_of_the_others(
             assert each.high_us is None or each.high_us >= truth
 
 
-def test_two_clocks_are_as_far_apart_as_the_middle_of_the_ways_there_and_back() -> None:
+def test_offset_is_the_middle_of_both_directions() -> None:
     # 2 is 1,000 ahead; messages took 10 to it and 30 back.
     found = by_id(solve([1, 2], [Link(1, 2, 1010, 5), Link(2, 1, -970, 4)]))
 
@@ -101,7 +101,7 @@ def test_bounds_reach_over_a_third_clock() -> None:
     assert by_id(solve([1, 2, 3], [*links, Link(1, 4, 9, 99)]))[3] == Clock(3, 1, 150, 140, 160, 4, "bounds")
 
 
-def test_what_two_bounds_claim_against_each_other_remains_between_them() -> None:
+def test_contradictory_bounds_leave_the_range_between_them() -> None:
     # Before it was set back it was 500 ahead at least, afterwards 100 at most.
     links = [Link(1, 2, 100, 3), Link(2, 1, -500, 3), Link(1, 3, 20, 9), Link(3, 1, -10, 9)]
 
@@ -111,7 +111,7 @@ def test_what_two_bounds_claim_against_each_other_remains_between_them() -> None
     assert found[3].how == "bounds"
 
 
-def test_where_the_reference_contradicts_others_those_are_doubted_and_nobody_else() -> None:
+def test_clocks_that_contradict_the_reference_are_marked() -> None:
     links = [Link(1, 2, 100, 9), Link(2, 1, -500, 9), Link(1, 3, 100, 9), Link(3, 1, -500, 9)]
     links += [Link(1, 4, 20, 9), Link(4, 1, -10, 9)]
 

@@ -108,17 +108,17 @@ def test_lines_without_an_epoch_belong_to_the_term_that_had_begun(found: Found) 
     assert found[1, 9]["last_act_at"] == moment(300)
 
 
-def test_nobody_decides_from_the_last_sign_of_one_until_the_next(found: Found) -> None:
+def test_vacancy_lasts_from_last_sign_to_next_election(found: Found) -> None:
     assert found[1, 5]["gap_ms"] is None
     assert found[2, 6]["gap_ms"] == 18_000  # the broker of the first still wrote at 100, as a broker
     assert found[3, 7]["gap_ms"] == 0
 
 
-def test_nothing_is_said_of_the_gap_after_a_controller_without_a_log(found: Found) -> None:
+def test_vacancy_is_null_after_controller_without_log(found: Found) -> None:
     assert found[1, 9]["gap_ms"] is None
 
 
-def test_two_at_once_are_told_by_what_the_first_still_did(found: Found) -> None:
+def test_overlap_is_seen_from_late_actions_of_the_first(found: Found) -> None:
     row = found[2, 6]
 
     assert row["overlap_ms"] == 2000  # until 203; that it heard of the third at 204 is no act
@@ -126,7 +126,7 @@ def test_two_at_once_are_told_by_what_the_first_still_did(found: Found) -> None:
     assert found[1, 5]["overlap_ms"] == 0
 
 
-def test_what_brokers_refused_counts_once_in_however_many_files(found: Found) -> None:
+def test_rejected_requests_count_once_across_files(found: Found) -> None:
     assert (found[2, 6]["refused"], found[1, 5]["refused"]) == (2, 0)
 
 
@@ -134,7 +134,7 @@ def test_moves_count_once_in_however_many_files(found: Found) -> None:
     assert (found[1, 5]["partitions_moved"], found[2, 6]["partitions_moved"]) == (2, 2)
 
 
-def test_a_controller_without_a_log_is_known_by_what_it_sent(found: Found) -> None:
+def test_controller_without_log_is_known_by_its_requests(found: Found) -> None:
     row = found[4, 8]
 
     assert (row["elected_at"], row["last_act_at"], row["refused"], row["overlap_ms"]) == (None, None, 0, None)
@@ -148,7 +148,7 @@ def test_a_controller_without_a_log_is_known_by_what_it_sent(found: Found) -> No
         pytest.param(None, None, id="?"),
     ],
 )
-def test_two_are_at_once_only_beyond_what_clocks_may_be_wrong(
+def test_overlap_within_clock_error_is_not_reported(
     spark: SparkSession, error_us: int | None, overlap_ms: int | None
 ) -> None:
     logs = {key: LOGS[key] for key in LOGS if key[0] in (2, 3)}

@@ -90,7 +90,7 @@ def test_a_deletion_has_a_beginning_and_an_end(found: Mapping[str, list[dict[str
     ]  # fmt: skip
 
 
-def test_who_blocks_it_is_dead_failed_or_never_answered(found: Mapping[str, list[dict[str, Any]]]) -> None:
+def test_blocking_brokers_are_dead_failed_or_silent(found: Mapping[str, list[dict[str, Any]]]) -> None:
     (row,) = found["blocked"]
 
     # 3 and 12 are dead, 2 failed on partition 1, 5 was asked and said nothing.
@@ -113,7 +113,7 @@ def test_a_name_that_is_used_again_is_deleted_again(found: Mapping[str, list[dic
     assert [row["span_ms"] for row in found["again"]] == [1000, None, 40_000]
 
 
-def test_what_was_asked_before_the_logs_has_no_span(found: Mapping[str, list[dict[str, Any]]]) -> None:
+def test_request_before_the_logs_has_null_span(found: Mapping[str, list[dict[str, Any]]]) -> None:
     (row,) = found["middle"]
 
     assert (row["asked_at"], row["done_at"], row["span_ms"], row["finished"]) == (None, moment(5), None, True)
@@ -139,7 +139,7 @@ def test_of_a_list_that_was_cut_off_the_last_is_no_topic(spark: SparkSession) ->
     assert len(found) == 4096 // len("topic-0000,")
 
 
-def test_kraft_says_that_a_topic_is_gone_by_its_id(spark: SparkSession) -> None:
+def test_kraft_deletion_is_found_by_topic_id(spark: SparkSession) -> None:
     removed = {"kind": "dump", "type": "topic-removed", "role": "controller", "at": moment(9)}
     made = timed_table(
         spark,
@@ -159,7 +159,7 @@ def test_kraft_says_that_a_topic_is_gone_by_its_id(spark: SparkSession) -> None:
     ]
 
 
-def test_kactls_own_log_tells_the_same(spark: SparkSession) -> None:
+def test_kactl_log_gives_the_same_deletion(spark: SparkSession) -> None:
     from kactl.forensics.text import kactl_log
 
     said = [

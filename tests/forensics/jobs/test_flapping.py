@@ -123,12 +123,12 @@ def test_a_leader_that_comes_back_soon_is_a_ping_pong(found: Mapping[str, dict[s
     assert says(found, "ping-pong", "first_at", "last_at") == (moment(60), moment(1200))
 
 
-def test_a_preferred_leader_that_fails_at_once_is_told(found: Mapping[str, dict[str, Any]]) -> None:
+def test_quickly_lost_preferred_leader_is_counted(found: Mapping[str, dict[str, Any]]) -> None:
     assert says(found, "ping-pong", "preferred_lost") == (1,)
     assert says(found, "lost-to-nobody", "preferred_lost") == (1,)
 
 
-def test_a_leader_that_returns_after_nobody_is_elected_and_plays_no_ping_pong(
+def test_return_after_no_leader_is_no_ping_pong(
     found: Mapping[str, dict[str, Any]],
 ) -> None:
     assert says(found, "lonely-leader", "elections", "forced", "ping_pongs") == (2, 2, 0)
@@ -138,7 +138,7 @@ def test_three_leaders_in_turn_are_no_ping_pong(found: Mapping[str, dict[str, An
     assert says(found, "threes", "elections", "ping_pongs") == (3, 0)
 
 
-def test_what_moved_once_does_not_flap(found: Mapping[str, dict[str, Any]]) -> None:
+def test_single_change_is_not_flapping(found: Mapping[str, dict[str, Any]]) -> None:
     assert "once" not in found
     assert "steady" not in found
 
@@ -154,7 +154,7 @@ def test_the_worst_hour_is_any_sixty_minutes(found: Mapping[str, dict[str, Any]]
     assert says(found, "hours", "shrinks", "cycles_per_hour") == (3, 2.0)
 
 
-def test_the_worst_follower_is_who_fell_out_most_often(found: Mapping[str, dict[str, Any]]) -> None:
+def test_worst_follower_left_most_often(found: Mapping[str, dict[str, Any]]) -> None:
     assert says(found, "worst", "worst_follower", "worst_follower_falls", "cycles_per_hour") == (2, 2, 2.0)
 
 
@@ -167,7 +167,7 @@ def test_the_worst_follower_is_who_fell_out_most_often(found: Mapping[str, dict[
         pytest.param("dumped", 10 + 470, id="until the metadata log ends"),
     ],
 )
-def test_an_isr_stays_small_as_long_as_somebody_would_have_told(
+def test_isr_stays_small_while_logs_would_show_a_change(
     found: Mapping[str, dict[str, Any]], topic: str, seconds: int
 ) -> None:
     assert says(found, topic, "lone_ms", "under_replicated_ms") == (seconds * SECOND_MS, seconds * SECOND_MS)
@@ -175,9 +175,9 @@ def test_an_isr_stays_small_as_long_as_somebody_would_have_told(
     assert says(found, topic, "cycles_per_hour") == (1.0,)
 
 
-def test_nobody_knows_who_is_missing_where_nobody_knows_who_is_assigned(found: Mapping[str, dict[str, Any]]) -> None:
+def test_under_replication_is_null_without_assignment(found: Mapping[str, dict[str, Any]]) -> None:
     assert says(found, "unassigned", "shrinks", "lone_ms", "under_replicated_ms") == (2, None, None)
 
 
-def test_nobody_is_the_worst_follower_where_only_leaders_move(found: Mapping[str, dict[str, Any]]) -> None:
+def test_worst_follower_is_null_without_isr_changes(found: Mapping[str, dict[str, Any]]) -> None:
     assert says(found, "threes", "worst_follower", "worst_follower_falls", "cycles_per_hour") == (None, 0, 0.0)

@@ -63,7 +63,7 @@ def found(spark: SparkSession) -> tuple[Found, Found]:
     return of_epochs, of_outages
 
 
-def test_a_preferred_leader_is_elected_whoever_was_restarted_before(found: tuple[Found, Found]) -> None:
+def test_preferred_election_after_unrelated_restart(found: tuple[Found, Found]) -> None:
     assert [(row["leader"], row["how"], row["planned"]) for row in found[0][0]] == [
         (1, "initial", None),
         (2, "controlled-shutdown", True),
@@ -77,7 +77,7 @@ def test_a_preferred_leader_is_elected_whoever_was_restarted_before(found: tuple
     ]
 
 
-def test_what_was_moved_by_plan_was_never_lost(found: tuple[Found, Found]) -> None:
+def test_planned_move_has_no_loss(found: tuple[Found, Found]) -> None:
     assert [(row["cause"], row["planned"]) for row in found[1][0]] == [
         ("controlled-shutdown", True),
         ("preferred", True),

@@ -104,7 +104,7 @@ def test_a_leader_that_died_is_lost_to_one_in_sync(found: dict[str, list[dict[st
     assert (lost["cause"], lost["planned"], lost["unclean"]) == ("broker-failure", False, False)
 
 
-def test_a_living_leader_that_is_moved_is_not_lost_and_nobody_says_why(found: dict[str, list[dict[str, Any]]]) -> None:
+def test_moved_live_leader_without_reason_is_unexplained(found: dict[str, list[dict[str, Any]]]) -> None:
     moved = found["moved"][1]
 
     assert (moved["broker"], moved["new_leader"]) == (2, 1)
@@ -118,15 +118,15 @@ def test_a_broker_that_asked_to_shut_down_hands_over_by_plan(found: dict[str, li
     assert (row["cause"], row["planned"], row["unclean"]) == ("controlled-shutdown", True, False)
 
 
-def test_a_leader_in_company_was_in_sync_whatever_the_last_known_isr_says(
+def test_leader_with_other_isr_members_was_in_sync(
     found: dict[str, list[dict[str, Any]]],
 ) -> None:
     assert found["moved"][1]["unclean"] is False
 
 
-def test_nobody_can_say_who_was_in_sync_where_an_isr_is_missing(found: dict[str, list[dict[str, Any]]]) -> None:
+def test_missing_isr_makes_cleanness_unknown(found: dict[str, list[dict[str, Any]]]) -> None:
     assert [row["unclean"] for row in found["let-in"]] == [False, None]
 
 
-def test_where_no_isr_is_missing_one_who_was_not_in_it_leads_uncleanly(found: dict[str, list[dict[str, Any]]]) -> None:
+def test_leader_outside_complete_isr_is_unclean(found: dict[str, list[dict[str, Any]]]) -> None:
     assert [row["unclean"] for row in found["left-out"]] == [False, True]

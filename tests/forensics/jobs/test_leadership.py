@@ -205,7 +205,7 @@ def test_it_lasts_until_the_next_one_begins(found: Led) -> None:
     assert [(row["begin"], row["end"]) for row in found["died-0"]] == [(moment(0.1), moment(600)), (moment(600), None)]
 
 
-def test_it_knows_who_led_before_and_who_was_in_sync_last(found: Led) -> None:
+def test_previous_leader_and_last_isr_are_known(found: Led) -> None:
     first, second = found["died-0"]
 
     assert (first["prev_leader"], first["prev_leader_epoch"], first["prev_isr"]) == (None, None, None)
@@ -226,7 +226,7 @@ def test_a_preferred_leader_that_was_asked_for_by_name_was_wanted(found: Led) ->
     assert hows(found["asked-2"])[1] == (5, 1, "unknown", None)
 
 
-def test_what_is_written_down_a_little_later_than_what_came_of_it_explains_it_all_the_same(found: Led) -> None:
+def test_cause_logged_slightly_later_still_explains(found: Led) -> None:
     assert [hows(found[f"early-{number}"])[1][2] for number in range(6)] == [
         "preferred",
         "unknown",
@@ -245,7 +245,7 @@ def test_in_kraft_the_first_of_the_replicas_leads_as_the_preferred_one(found: Le
     ]
 
 
-def test_one_whose_name_was_not_in_the_list_has_other_grounds(found: Led) -> None:
+def test_unlisted_partition_is_not_preferred(found: Led) -> None:
     assert hows(found["asked-10"])[1] == (5, 1, "unknown", None)
 
 
@@ -255,7 +255,7 @@ def test_a_list_that_was_cut_may_have_any_preferred_leader_in_it(found: Led) -> 
     assert hows(found["other-0"])[1] == (5, 1, "unknown", None)
 
 
-def test_a_leader_whose_broker_is_stopping_is_replaced_by_plan(found: Led) -> None:
+def test_leader_on_stopping_broker_is_a_planned_change(found: Led) -> None:
     assert hows(found["stopped-0"])[1] == hows(found["stopped-1"])[1] == (5, 1, "controlled-shutdown", True)
     assert hows(found["stopped-2"])[1] == (5, 1, "unknown", None)
 
@@ -275,16 +275,16 @@ def test_epochs_without_another_leader_are_of_the_isr(found: Led) -> None:
     assert [row["prev_isr"] for row in found["cut-0"]] == [None, [1, 3], [1], [1]]
 
 
-def test_a_leader_that_had_just_been_missed_or_fenced_did_not_go_of_its_own_will(found: Led) -> None:
+def test_fenced_or_missed_leader_was_lost(found: Led) -> None:
     assert hows(found["missed-0"]) == hows(found["missed-1"]) == hows(found["fenced-0"]) == [(5, 1, "offline", False)]
     assert hows(found["late-0"]) == [(5, 1, "unknown", None)]
 
 
-def test_an_epoch_begins_with_the_first_that_is_told_of_it(found: Led) -> None:
+def test_epoch_begins_with_its_first_line(found: Led) -> None:
     assert [(row["isr"], row["partition_epoch"]) for row in found["missed-0"]] == [([1], 9)]
 
 
-def test_one_that_is_back_leads_again_and_what_it_loses_then_has_other_grounds(found: Led) -> None:
+def test_returned_broker_loses_leadership_for_another_cause(found: Led) -> None:
     assert hows(found["back-0"]) == [(5, 1, "unknown", None)]
 
 
@@ -292,7 +292,7 @@ def test_one_that_was_back_at_once_had_lost_the_lead_by_then(found: Led) -> None
     assert hows(found["short-0"]) == [(5, 1, "offline", False)]
 
 
-def test_who_led_before_may_be_known_from_the_new_leader_alone(found: Led) -> None:
+def test_previous_leader_from_new_leader_line(found: Led) -> None:
     (row,) = found["heard-0"]
 
     assert (row["prev_leader"], row["prev_leader_epoch"], row["how"]) == (2, 6, "unknown")
@@ -305,7 +305,7 @@ def test_a_completed_transition_dates_the_role_where_nothing_else_does(found: Le
     assert (row["received_at"], row["led_at"], row["log_end"]) == (moment(30.1), moment(30.4), None)
 
 
-def test_a_number_that_a_controller_used_twice_dates_each_role_by_its_own_request(found: Led) -> None:
+def test_reused_correlation_id_dates_each_role_separately(found: Led) -> None:
     assert [row["led_at"] for row in found["counted-0"]] == [moment(30.4), moment(70.4)]
     assert [row["led_at"] for row in found["lost-0"]] == [moment(30.4), None]
 
@@ -330,7 +330,7 @@ def test_an_isr_change_does_not_say_with_which_isr_a_leader_began(found: Led) ->
     assert found["isr-0"][1]["prev_isr"] == [1]
 
 
-def test_it_returns_what_it_says(spark: SparkSession) -> None:
+def test_result_has_the_declared_columns(spark: SparkSession) -> None:
     nothing = timed_table(spark, [])
 
     assert leadership(nothing, states(nothing)).schema.fieldNames() == [each.name for each in JOB.columns]

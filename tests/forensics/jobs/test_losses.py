@@ -324,7 +324,7 @@ def test_the_columns_are_those_that_are_promised(found: Losses) -> None:
     assert list(found[0]) == [each.name for each in COLUMNS]
 
 
-def test_a_leader_that_steps_down_loses_what_nobody_has_copied(found: Losses) -> None:
+def test_leader_that_steps_down_loses_uncopied_records(found: Losses) -> None:
     row = the(found, "tail")
 
     assert of(found, "tail") == [(1, 1, 1005, 5, 0, "follower", True)]
@@ -346,7 +346,7 @@ def test_a_leader_that_stays_takes_nothing_from_its_followers(found: Losses) -> 
     assert of(found, "bump") == []
 
 
-def test_an_unclean_leader_takes_what_only_the_dead_one_had_even_if_the_epoch_rose_since(found: Losses) -> None:
+def test_unclean_leader_loses_records_of_dead_leader(found: Losses) -> None:
     row = the(found, "unclean")
 
     assert of(found, "unclean") == [(6, 1, 115, 25, 18, "follower", True)]
@@ -366,7 +366,7 @@ def test_an_old_leader_need_not_come_back_to_be_missed(found: Losses) -> None:
     assert row["unclean"] is True
 
 
-def test_each_cut_takes_what_the_ones_before_left(found: Losses) -> None:
+def test_each_truncation_counts_remaining_records(found: Losses) -> None:
     assert of(found, "twice") == [
         (6, 1, 110, 10, 0, "follower", True),
         (7, 1, 100, 10, 0, "follower", True),
@@ -374,12 +374,12 @@ def test_each_cut_takes_what_the_ones_before_left(found: Losses) -> None:
     ]
 
 
-def test_what_was_not_yet_cut_off_is_not_lost_again(found: Losses) -> None:
+def test_pending_truncation_is_not_counted_twice(found: Losses) -> None:
     assert of(found, "pending") == [(6, 1, 110, 20, 0, "follower", True)]
     assert the(found, "pending")["truncated_to"] == 90
 
 
-def test_what_was_copied_after_a_cut_can_be_lost_in_its_turn(found: Losses) -> None:
+def test_records_copied_after_a_truncation_can_be_lost(found: Losses) -> None:
     assert of(found, "regrown") == [
         (6, 1, 110, 20, 0, "follower", True),
         (7, 1, 120, 10, 0, "follower", True),
@@ -394,36 +394,36 @@ def test_a_high_watermark_speaks_of_its_own_history_only(found: Losses) -> None:
     assert found[[row["topic"] for row in found].index("other") + 1]["high_watermark"] == 580
 
 
-def test_an_epoch_that_is_said_to_be_before_itself_says_nothing(found: Losses) -> None:
+def test_previous_epoch_equal_to_current_is_ignored(found: Losses) -> None:
     assert of(found, "newer") == [(1, 1, 1005, 5, 0, "follower", True)]
 
 
-def test_a_high_watermark_of_before_an_unknown_leader_says_nothing_of_what_came_after(found: Losses) -> None:
+def test_watermark_before_unknown_leader_is_not_used(found: Losses) -> None:
     assert of(found, "unseen") == [
         (5, 1, 1000, 410, 410, "leader", True),
         (5, 2, 600, 10, 0, "follower", True),
     ]
 
 
-def test_two_topics_of_one_name_that_nothing_tells_apart_are_not_compared(found: Losses) -> None:
+def test_indistinguishable_topics_are_not_compared(found: Losses) -> None:
     assert of(found, "reborn") == []
 
 
-def test_a_follower_that_was_restarted_is_certain_by_what_it_said_before(found: Losses) -> None:
+def test_restarted_follower_is_certain_by_earlier_lines(found: Losses) -> None:
     assert of(found, "behind") == [(5, 2, 110, 5, 0, "follower", True)]
 
 
-def test_nobody_knows_whether_an_election_was_unclean_where_epochs_before_it_are_missing(found: Losses) -> None:
+def test_unclean_is_null_if_earlier_epochs_are_missing(found: Losses) -> None:
     assert of(found, "unsure") == [(9, 1, 110, 20, 0, "follower", True)]
     assert the(found, "unsure")["unclean"] is None
 
 
-def test_a_leader_can_lose_what_it_had_itself(found: Losses) -> None:
+def test_leader_can_lose_its_own_records(found: Losses) -> None:
     assert of(found, "alone") == [(2, 1, 1000, 100, 100, "leader", True)]
     assert the(found, "alone")["leader"] == 1
 
 
-def test_a_log_that_says_it_was_cut_is_compared_with_what_its_leader_said_of_it_before(found: Losses) -> None:
+def test_truncation_is_compared_with_earlier_leader_lines(found: Losses) -> None:
     row = the(found, "old")
 
     assert of(found, "old") == [(4, 1, 130, 10, 0, "truncated", False)]
@@ -432,7 +432,7 @@ def test_a_log_that_says_it_was_cut_is_compared_with_what_its_leader_said_of_it_
     assert row["log_end"] is None
 
 
-def test_a_log_that_only_says_it_was_cut_lost_nobody_knows_how_much(found: Losses) -> None:
+def test_truncation_without_log_end_has_unknown_size(found: Losses) -> None:
     assert of(found, "cut") == [(4, 3, None, None, None, "truncated", False)]
 
 
@@ -440,16 +440,16 @@ def test_a_cut_back_to_the_high_watermark_is_no_loss(found: Losses) -> None:
     assert of(found, "high") == []
 
 
-def test_a_log_that_says_how_long_it_was_and_where_it_was_cut_needs_no_leader(found: Losses) -> None:
+def test_truncation_with_log_end_needs_no_leader(found: Losses) -> None:
     assert of(found, "told") == [(4, 1, 130, 10, 5, "truncated", True)]
 
 
-def test_what_was_committed_after_a_replica_left_says_nothing_of_what_it_had(found: Losses) -> None:
+def test_later_watermark_is_not_used_for_a_departed_replica(found: Losses) -> None:
     assert of(found, "branch") == [(5, 1, 110, 8, 2, "truncated", True)]
     assert the(found, "branch")["high_watermark"] == 104
 
 
-def test_who_is_restarted_and_of_whom_nothing_older_is_there_is_doubted(found: Losses) -> None:
+def test_restarted_replica_without_history_is_uncertain(found: Losses) -> None:
     assert of(found, "doubt") == [(6, 1, 110, 20, 10, "follower", False)]
     assert of(found, "missed") == [(5, 1, 110, 10, 0, "follower", False)]
     assert of(found, "present") == [(5, 1, 110, 10, 0, "follower", False)]
@@ -459,7 +459,7 @@ def test_in_which_epoch_a_replica_was_in_sync_too_late_no_clock_can_hide(found: 
     assert of(found, "ahead") == [(5, 1, 110, 10, 0, "follower", True)]
 
 
-def test_an_isr_that_began_or_shrank_shows_nobody_who_had_copied_anything(tables: Chain) -> None:
+def test_initial_or_shrunk_isr_does_not_prove_copying(tables: Chain) -> None:
     held = {row["topic"]: row["in_sync"] for row in rows(tables.turns.where("broker = 1 and turn = 1"))}
 
     assert (held["unclean"], held["behind"]) == ([], [1, 2])
@@ -491,7 +491,7 @@ def test_sums_count_records_once_however_many_replicas_had_them(lost: DataFrame)
     assert total["unknown"] == 1
 
 
-def test_a_partition_that_lost_says_what_shows_it(lost: DataFrame) -> None:
+def test_loss_lists_its_evidence(lost: DataFrame) -> None:
     names = ("evidence", "truncated", "certain")
 
     found = {row["topic"]: tuple(row[name] for name in names) for row in rows(by_partition(lost))}
@@ -501,7 +501,7 @@ def test_a_partition_that_lost_says_what_shows_it(lost: DataFrame) -> None:
     assert found["cut"] == (["truncated"], True, False)
 
 
-def test_a_loss_of_which_no_leader_tells_is_dated_by_when_it_became_known(spark: SparkSession) -> None:
+def test_loss_without_leader_line_is_dated_by_discovery(spark: SparkSession) -> None:
     row = {"topic": "t", "partition": 0, "life": 0, "leader_epoch": 1, "replica": 1, "certain": True}
     given = [row | {"replica_at": moment(7)}, row | {"replica": 2, "replica_at": moment(5)}]
 

@@ -60,7 +60,7 @@ def test_one_that_is_found_among_the_live_was_always_there() -> None:
     assert told(live(4, 1, 2)) == []
 
 
-def test_a_list_of_nobody_tells_of_nobody_that_he_is_gone() -> None:
+def test_empty_broker_list_means_no_absence() -> None:
     assert told(live(0, 1, 2, 3), live(5, bounced=(2,))) == [(2, 5, 5, "bounced")]
 
 
@@ -82,7 +82,7 @@ def test_a_broker_that_was_back_before_it_was_missed_bounced() -> None:
     assert told(live(0, 1, 2), live(6, 1, 2, bounced=(2,))) == [(2, 6, 6, "bounced")]
 
 
-def test_a_bounce_is_one_absence_though_the_controller_calls_it_a_failure_and_a_start() -> None:
+def test_bounce_is_a_single_absence() -> None:
     lines = [live(0, 1, 2), said(4, STOPPING, broker=2), live(6, 1, 2, bounced=(2,))]
     lines += [said(6.001, FAILED, removed=(2,)), said(6.002, STARTED, added=(2,))]
 
@@ -109,7 +109,7 @@ def test_the_controller_is_found_gone_by_the_next_one() -> None:
     assert told(*lines) == [(1, 20.2, None, "controller")]
 
 
-def test_the_controller_that_is_missed_a_moment_after_the_election_is_one_as_well() -> None:
+def test_controller_missed_after_election_counts_as_predecessor() -> None:
     lines = [said(0, ELECTED), live(0.1, 1, 2, 3), said(20, ELECTED, controller=2)]
     lines += [live(20.2, 1, 2, 3, controller=2)]
 
@@ -117,14 +117,14 @@ def test_the_controller_that_is_missed_a_moment_after_the_election_is_one_as_wel
     assert told(*lines, live(80.001, 2, 3, removed=(1,), controller=2)) == [(1, 80.001, None, "failed")]
 
 
-def test_the_controller_that_was_fenced_or_was_back_already_was_not_found_gone() -> None:
+def test_fenced_or_returned_controller_is_not_found_absent() -> None:
     lines = [said(0, ELECTED), said(20, ELECTED, controller=2)]
 
     assert told(*lines, said(21, FENCED, broker=1)) == [(1, 21, None, "fenced")]
     assert told(*lines, live(21, 1, 2, bounced=(1,))) == [(1, 21, 21, "bounced")]
 
 
-def test_one_that_only_gave_the_controllership_away_is_not_away_and_fails_later_like_any_other() -> None:
+def test_resigned_controller_is_not_absent() -> None:
     lines = [said(0, ELECTED), live(0.1, 1, 2, 3), said(20, ELECTED, controller=2), live(20.2, 1, 2, 3, controller=2)]
     later = live(500, 2, 3, removed=(1,), controller=2)
 
@@ -139,12 +139,12 @@ def test_a_former_controller_that_came_back_fails_later_like_any_other() -> None
     assert told(*lines) == [(1, 20.2, 30, "controller"), (1, 50, None, "failed")]
 
 
-def test_what_happened_while_nobody_was_controller_is_found_by_the_next_one() -> None:
+def test_loss_without_controller_is_detected_by_the_next() -> None:
     lines = [live(0, 1, 2, 3), live(3, 1, 2, removed=(3,)), said(20, ELECTED, controller=2), live(20.1, 1, 3)]
 
     assert told(*lines) == [(3, 3, 20.1, "failed"), (2, 20.1, None, "failed")]
 
 
 @pytest.mark.parametrize("type", [STOPPING, NO_LONGER, FENCED, UNFENCED])
-def test_a_line_that_names_nobody_says_nothing(type: EventType) -> None:
+def test_line_without_brokers_has_no_effect(type: EventType) -> None:
     assert told(said(1, type)) == []

@@ -65,7 +65,7 @@ def chain(spark: SparkSession) -> tuple[DataFrame, DataFrame, DataFrame]:
     return leadership.leadership(timed, known).cache(), known, timed
 
 
-def test_what_moved_in_the_hour(chain: tuple[DataFrame, DataFrame, DataFrame]) -> None:
+def test_counts_of_one_hour(chain: tuple[DataFrame, DataFrame, DataFrame]) -> None:
     (hour,) = rows(churn.churn(*chain))
 
     assert (hour["elections"], hour["planned"], hour["forced"], hour["partitions"]) == (3, 1, 2, 1)

@@ -152,7 +152,7 @@ def span(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(map(seconds, (row["begin_low"], row["begin"], row["begin_high"], row["end"], row["end_high"])))
 
 
-def test_a_leader_that_dies_is_missed_from_its_last_sign_until_the_next_one_leads(found: Rows) -> None:
+def test_dead_leader_outage_lasts_from_last_sign_to_next_leader(found: Rows) -> None:
     lost, moved_back = found("info")
 
     assert span(lost) == (2, 2, 18, 18.3, 18.3)
@@ -164,7 +164,7 @@ def test_a_leader_that_dies_is_missed_from_its_last_sign_until_the_next_one_lead
     assert (moved_back["cause"], moved_back["planned"], moved_back["broker"]) == ("preferred", True, 2)
 
 
-def test_whoever_has_no_other_replica_waits_until_it_is_back(found: Rows) -> None:
+def test_single_replica_partition_waits_for_its_broker(found: Rows) -> None:
     (row,) = found("alone")
 
     assert span(row) == (2, 2, 18, 60.3, 60.3)
@@ -276,7 +276,7 @@ def test_in_kraft_a_leader_is_lost_as_its_broker_is_fenced(kraft: tuple[bool, di
     assert seconds(row["elected_at"]) == (12 if has_dump else None)
 
 
-def test_in_kraft_nobody_leads_until_the_broker_is_back(kraft: tuple[bool, dict[int, Any]]) -> None:
+def test_kraft_partition_has_no_leader_until_broker_returns(kraft: tuple[bool, dict[int, Any]]) -> None:
     has_dump, found_by = kraft
     (row,) = found_by[1]
 

@@ -42,7 +42,7 @@ def test_totals_count_partitions_once_and_time_as_often_as_it_was_lost(made: Dat
     assert (row["longest_ms"], row["first_at"], row["last_at"]) == (120_000, moment(10), moment(900))
 
 
-def test_what_nobody_explains_is_neither_forced_nor_planned(made: DataFrame) -> None:
+def test_unexplained_change_is_neither_forced_nor_planned(made: DataFrame) -> None:
     (row,) = rows(totals(made))
 
     assert {kind: (row[kind], row[f"{kind}_ms"]) for kind in KINDS} == {
@@ -75,7 +75,7 @@ def test_topics_and_brokers_have_their_own(made: DataFrame) -> None:
     assert {name: row["outages"] for name, row in brokers.items()} == {3: 3, 4: 1, None: 1}
 
 
-def test_percentiles_are_of_what_is_known_and_keep_kinds_apart(made: DataFrame) -> None:
+def test_percentiles_use_known_values_of_each_kind(made: DataFrame) -> None:
     found = {(row["kind"], row["measure"]): row for row in rows(percentiles(made))}
 
     assert set(found) == {
@@ -147,6 +147,6 @@ def test_nothing_was_lost_without_outages(made: DataFrame) -> None:
 @pytest.mark.parametrize(
     ("objective", "period_ms", "partitions"), [(99.9, 1, 1), (0, 1, 1), (1, 1, 1), (0.9, 0, 1), (0.9, 1, 0)]
 )
-def test_what_is_no_objective_is_refused(made: DataFrame, objective: float, period_ms: int, partitions: int) -> None:
+def test_invalid_objective_is_rejected(made: DataFrame, objective: float, period_ms: int, partitions: int) -> None:
     with pytest.raises(BadRequest, match="objective"):
         slo(made, objectives=[0.9, objective], period_ms=period_ms, partitions=partitions)

@@ -496,7 +496,7 @@ def parts(row: dict[str, Any]) -> tuple[Any, ...]:
 # -- leaders that were lost --------------------------------------------------------------------------------------------
 
 
-def test_at_info_an_outage_lasts_from_the_dead_leaders_last_sign_to_the_new_leaders_line(found: Rows) -> None:
+def test_outage_at_info_lasts_from_last_sign_to_new_leader(found: Rows) -> None:
     (row,) = found("info")
 
     assert times(row, "begin") == (2, 2, 18, "inferred")
@@ -507,7 +507,7 @@ def test_at_info_an_outage_lasts_from_the_dead_leaders_last_sign_to_the_new_lead
     assert (row["unclean"], row["attempts_failed"], row["reason"]) == (False, 0, None)
 
 
-def test_each_part_is_between_the_lines_that_bound_it_and_their_sum_is_the_whole(found: Rows) -> None:
+def test_parts_are_bounded_by_lines_and_add_up(found: Rows) -> None:
     (row,) = found("info")
 
     moments = [at(row[f"{name}_at"]) for name in ("last_sign", "detected", "begun", "elected", "received", "led")]
@@ -516,7 +516,7 @@ def test_each_part_is_between_the_lines_that_bound_it_and_their_sum_is_the_whole
     assert sum(part or 0 for part in parts(row)) == row["duration_ms"]
 
 
-def test_a_partition_that_is_offline_does_not_observe_when_its_leader_died(found: Rows) -> None:
+def test_offline_partition_does_not_show_the_leaders_death(found: Rows) -> None:
     (row,) = found("trace")
 
     assert times(row, "begin") == (2, 2, 18, "inferred")
@@ -524,7 +524,7 @@ def test_a_partition_that_is_offline_does_not_observe_when_its_leader_died(found
     assert parts(row) == (16_000, 50, None, 150, 50, 50)
 
 
-def test_a_broker_that_said_nothing_for_long_is_not_taken_to_be_dead_for_as_long(found: Rows) -> None:
+def test_long_silence_before_a_loss_is_not_all_outage(found: Rows) -> None:
     (row,) = found("quiet")
 
     assert times(row, "begin") == (-3000, 82, 100, "inferred")
@@ -538,7 +538,7 @@ def test_without_the_dead_leaders_log_it_is_dead_since_it_was_found_so(found: Ro
     assert times(row, "begin") == (50, 100, 100, "inferred")
 
 
-def test_without_any_word_of_the_cause_the_lines_of_the_partition_bound_it(found: Rows) -> None:
+def test_begin_without_cause_is_bounded_by_partition_lines(found: Rows) -> None:
     (row,) = found("no-controller-log")
 
     assert times(row, "begin") == (0.1, 200, 200, "bounded")
@@ -554,7 +554,7 @@ def test_logs_that_begin_in_the_middle_bound_nothing_from_below(found: Rows) -> 
     assert (row["duration_ms"], row["duration_max_ms"], row["broker"]) == (500, None, None)
 
 
-def test_without_the_new_leaders_log_its_next_change_of_the_isr_shows_it_at_work(found: Rows) -> None:
+def test_isr_change_proves_a_new_leader_without_log(found: Rows) -> None:
     (row,) = found("no-log-of-the-new-one")
 
     assert times(row, "end") == (18.2, 18.2, 25, "inferred")
@@ -562,14 +562,14 @@ def test_without_the_new_leaders_log_its_next_change_of_the_isr_shows_it_at_work
     assert parts(row)[-2:] == (None, None)
 
 
-def test_without_any_proof_of_the_new_leader_nobody_knows_how_long_it_took_at_most(found: Rows) -> None:
+def test_maximum_duration_is_null_without_new_leader_lines(found: Rows) -> None:
     (row,) = found("nobody-proves-it")
 
     assert times(row, "end") == (18.2, 18.2, None, "inferred")
     assert row["duration_max_ms"] is None
 
 
-def test_bounds_hold_for_clocks_that_are_wrong_within_what_is_known(found: Rows) -> None:
+def test_bounds_hold_within_the_clock_error(found: Rows) -> None:
     (row,) = found("clocks-are-wrong")
 
     assert times(row, "begin") == (2, 2, 18.003, "inferred")
@@ -577,14 +577,14 @@ def test_bounds_hold_for_clocks_that_are_wrong_within_what_is_known(found: Rows)
     assert (row["duration_min_ms"], row["duration_max_ms"]) == (277, 16_320)
 
 
-def test_a_clock_of_which_nothing_is_known_is_taken_to_be_wrong_by_a_little(found: Rows) -> None:
+def test_unknown_clock_has_an_assumed_error(found: Rows) -> None:
     (row,) = found("clocks-are-unknown")
 
     assert times(row, "begin") == (2, 2, 18.05, "inferred")
     assert times(row, "end") == (18.25, 18.3, 18.35, "observed")
 
 
-def test_a_leader_leads_no_earlier_than_it_was_elected_whatever_its_clock_says(found: Rows) -> None:
+def test_leader_never_leads_before_its_election(found: Rows) -> None:
     (row,) = found("clocks-contradict")
 
     assert times(row, "end") == (18.2, 18.2, 18.3, "observed")
@@ -607,14 +607,14 @@ def test_a_session_bounds_the_begin(found: Rows) -> None:
     assert times(row, "begin") == (4, 5, 6, "inferred")
 
 
-def test_a_paused_leader_that_no_replica_replaced_leads_from_its_first_line_on(found: Rows) -> None:
+def test_unreplaced_paused_leader_leads_from_its_first_line(found: Rows) -> None:
     (row,) = found("paused")
 
     assert times(row, "end") == (59, 59, 60.4, "inferred")
     assert (row["duration_ms"], row["duration_min_ms"], row["duration_max_ms"]) == (54_000, 53_000, 56_400)
 
 
-def test_with_kraft_a_paused_leader_may_lead_from_its_first_line_on_but_steps_down(found: Rows) -> None:
+def test_paused_kraft_leader_steps_down_after_its_first_line(found: Rows) -> None:
     (row,) = found("paused-in-kraft")
 
     assert times(row, "end") == (59, 60.4, 60.4, "observed")
@@ -638,7 +638,7 @@ def test_a_dead_leader_that_is_kept_in_a_new_epoch_ends_nothing(found: Rows) -> 
     assert (at(row["begin"]), at(row["end"]), row["leader_epoch"]) == (4, 60.4, 7)
 
 
-def test_an_outage_that_goes_on_lasts_as_long_as_controllers_would_tell_of_its_end(found: Rows) -> None:
+def test_open_outage_lasts_to_the_end_of_controller_logs(found: Rows) -> None:
     (row,) = found("never-comes-back")
 
     assert times(row, "end") == (LOGS_END, None, None, "open")
@@ -647,14 +647,14 @@ def test_an_outage_that_goes_on_lasts_as_long_as_controllers_would_tell_of_its_e
     assert parts(row) == (16_000, 100, 479_900, None, None, None)
 
 
-def test_in_kraft_nobody_leads_in_what_is_stored(found: Rows) -> None:
+def test_kraft_outage_is_stored_without_leader(found: Rows) -> None:
     (row,) = found("kraft-nobody")
 
     assert times(row, "begin") == (4, 4, 20, "inferred")
     assert (row["end_kind"], row["cause"]) == ("open", "no-live-replica")
 
 
-def test_whoever_is_seen_leading_afterwards_ended_it_some_time_before(found: Rows) -> None:
+def test_later_sign_of_a_leader_bounds_the_end(found: Rows) -> None:
     (row,) = found("seen-leading-later")
 
     assert times(row, "end") == (20.1, 44, 44, "bounded")
@@ -674,7 +674,7 @@ def test_a_replayed_removal_ends_no_outage(found: Rows) -> None:
     assert row["end"] is None
 
 
-def test_a_new_partition_that_nobody_can_lead_is_unavailable_since_it_was_tried(found: Rows) -> None:
+def test_new_partition_without_live_replica_is_unavailable(found: Rows) -> None:
     (row,) = found("new-and-nobody-lives")
 
     assert times(row, "begin") == (10.1, 10.1, 10.1, "observed")
@@ -698,7 +698,7 @@ def test_a_controller_that_dies_with_its_partitions_is_the_cause(found: Rows) ->
     assert (row["cause"], row["controller"]) == ("controller-change", 2)
 
 
-def test_what_a_controller_finds_as_it_takes_over_is_found_when_it_is_elected(found: Rows) -> None:
+def test_loss_found_at_takeover_is_detected_at_election(found: Rows) -> None:
     (row,) = found("found-at-takeover")
     (later,) = found("long-after-takeover")
 
@@ -707,14 +707,14 @@ def test_what_a_controller_finds_as_it_takes_over_is_found_when_it_is_elected(fo
     assert (later["cause"], later["detected_at"]) == ("unknown", None)
 
 
-def test_that_no_line_tells_of_a_leader_before_makes_no_partition_a_new_one(found: Rows) -> None:
+def test_unknown_previous_leader_does_not_mean_new_partition(found: Rows) -> None:
     (row,) = found("found-at-takeover-by-logs-that-begin-then")
 
     assert times(row, "begin") == (None, 70, 70.5, "inferred")
     assert (row["cause"], row["broker"], at(row["detected_at"])) == ("controller-change", None, 70)
 
 
-def test_in_kraft_a_fenced_leader_is_what_ended_its_lead(found: Rows) -> None:
+def test_kraft_fencing_ends_the_leadership(found: Rows) -> None:
     (row,) = found("fenced")
 
     assert times(row, "begin") == (74.5, 75, 80, "inferred")
@@ -722,7 +722,7 @@ def test_in_kraft_a_fenced_leader_is_what_ended_its_lead(found: Rows) -> None:
     assert (row["planned"], row["cause"], row["broker"]) == (False, "broker-failure", 170)
 
 
-def test_where_epochs_are_missing_the_last_known_leader_is_not_the_one_that_was_lost(found: Rows) -> None:
+def test_last_known_leader_is_not_lost_if_epochs_are_missing(found: Rows) -> None:
     (row,) = found("epochs-are-missing")
     (told,) = found("only-the-new-one-knows-the-last")
 
@@ -746,14 +746,14 @@ def test_a_leader_that_was_dead_when_it_was_elected_ends_nothing(found: Rows) ->
     assert (row["broker"], row["new_leader"], at(row["detected_at"])) == (180, 182, 100)
 
 
-def test_where_nobody_else_was_elected_the_outage_goes_on_and_its_begin_is_known_all_the_same(found: Rows) -> None:
+def test_open_outage_has_a_known_begin(found: Rows) -> None:
     (row,) = found("elected-though-dead-and-nobody-since")
 
     assert (row["broker"], row["new_leader"], row["end_kind"]) == (180, None, "open")
     assert (row["detected_at"], row["begun_at"]) == (moment(100), moment(100.05))
 
 
-def test_of_a_leader_that_may_have_been_dead_when_it_was_elected_nobody_knows_since_when_it_was(found: Rows) -> None:
+def test_begin_is_unbounded_if_leader_was_maybe_elected_dead(found: Rows) -> None:
     first, second = found("may-never-have-led")
 
     assert times(first, "end") == (95, 95, None, "inferred")
@@ -772,7 +772,7 @@ def test_a_leader_that_dies_twice_makes_two_outages_and_one_planned_move(found: 
     assert (at(second["begin"]), at(second["end"]), second["planned"]) == (190, 200.3, False)
 
 
-def test_a_shutdown_that_left_a_partition_without_a_leader_is_no_planned_move(found: Rows) -> None:
+def test_shutdown_without_successor_is_not_planned(found: Rows) -> None:
     (row,) = found("shut-down")
 
     assert (row["planned"], row["cause"], row["duration_ms"]) == (False, "controlled-shutdown", 21_100)
@@ -781,7 +781,7 @@ def test_a_shutdown_that_left_a_partition_without_a_leader_is_no_planned_move(fo
 # -- leaders that were moved -------------------------------------------------------------------------------------------
 
 
-def test_a_planned_move_lasts_from_the_old_leaders_stepping_down_until_the_new_one_leads(found: Rows) -> None:
+def test_planned_move_lasts_from_step_down_to_new_leader(found: Rows) -> None:
     (row,) = found("preferred")
 
     assert times(row, "begin") == (30.05, 30.05, 30.05, "observed")
@@ -791,7 +791,7 @@ def test_a_planned_move_lasts_from_the_old_leaders_stepping_down_until_the_new_o
     assert parts(row) == (None, None, None, None, 10, 20)
 
 
-def test_without_the_old_leaders_log_a_move_lasts_at_most_since_it_was_decided(found: Rows) -> None:
+def test_move_without_old_leader_log_is_bounded_by_decision(found: Rows) -> None:
     (row,) = found("moved-unseen")
 
     assert times(row, "begin") == (30, 30, 30.08, "inferred")
@@ -805,7 +805,7 @@ def test_a_leader_that_leads_until_the_next_one_does_leaves_no_gap(found: Rows) 
     assert (at(row["begin"]), at(row["end"]), row["duration_ms"]) == (30.08, 30.08, 0)
 
 
-def test_an_old_leaders_line_that_seems_to_be_early_is_of_the_epoch_it_names(found: Rows) -> None:
+def test_early_step_down_line_belongs_to_its_epoch(found: Rows) -> None:
     (row,) = found("early-by-its-clock")
 
     assert times(row, "begin") == (29.99, 29.99, 29.99, "observed")
@@ -831,7 +831,7 @@ def test_an_old_leader_that_was_started_anew_has_not_stepped_down(found: Rows) -
 # -- whether it was clean ----------------------------------------------------------------------------------------------
 
 
-def test_an_election_is_unclean_by_what_was_in_sync_or_by_what_lines_say(found: Rows) -> None:
+def test_unclean_follows_from_isr_or_from_lines(found: Rows) -> None:
     assert [found(name)[0]["unclean"] for name in ("trace", "recovering", "warned")] == [True, True, True]
     assert [found(name)[0]["unclean"] for name in ("info", "nobody-lives")] == [False, False]
     assert found("quiet")[0]["unclean"] is None
@@ -843,7 +843,7 @@ def test_an_election_is_unclean_by_what_was_in_sync_or_by_what_lines_say(found: 
 @pytest.mark.parametrize(
     "topic", ["isr-only", "new", "moved-and-nothing-known", "back-as-follower", "fenced-long-before"]
 )
-def test_no_outage_is_made_of_what_proves_none(found: Rows, topic: str) -> None:
+def test_lines_without_proof_give_no_outage(found: Rows, topic: str) -> None:
     assert found(topic) == []
 
 

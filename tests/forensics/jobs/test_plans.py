@@ -146,7 +146,7 @@ def test_a_job_that_is_not_is_caught(fault: str, tables: dict[str, DataFrame]) -
     assert any(fault in each for each in faults(BAD[fault](tables["events"])))
 
 
-def test_what_is_small_by_nature_may_be_joined_by_comparing(tables: dict[str, DataFrame]) -> None:
+def test_small_tables_may_use_nested_loop_joins(tables: dict[str, DataFrame]) -> None:
     absences = f.broadcast(tables["skew"].select("broker", "offset_us").alias("b"))
 
     assert faults(tables["events"].alias("a").join(absences, f.expr("a.took_ms < b.offset_us"), "left")) == []

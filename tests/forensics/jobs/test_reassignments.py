@@ -131,7 +131,7 @@ def found(spark: SparkSession) -> Found:
     return by_topic
 
 
-def test_up_to_2_3_what_is_written_shows_the_end(found: Found) -> None:
+def test_written_assignment_shows_the_end_up_to_2_3(found: Found) -> None:
     assert found["old"] == [
         {
             "topic": "old", "partition": 0, "life": 0, "started_at": moment(10), "caught_up_at": moment(30.05),
@@ -150,7 +150,7 @@ def test_up_to_2_3_what_is_written_shows_the_end(found: Found) -> None:
         pytest.param("kraft", 10, 20, 21, [1, 2], [3, 2], id="by the metadata log, whatever brokers say later"),
     ],
 )
-def test_from_2_4_on_the_end_is_that_nobody_is_added_or_removed(
+def test_no_added_or_removed_replicas_show_the_end_from_2_4(
     found: Found,
     topic: str,
     started: float,
@@ -168,13 +168,13 @@ def test_from_2_4_on_the_end_is_that_nobody_is_added_or_removed(
     assert row["span_ms"] == (done - started) * 1000
 
 
-def test_what_was_given_up_is_not_finished(found: Found) -> None:
+def test_cancelled_reassignment_is_not_finished(found: Found) -> None:
     (row,) = found["given-up"]
 
     assert (row["finished"], row["done_at"], row["span_ms"], row["waiting_for"]) == (False, None, 30_000, [3])
 
 
-def test_what_never_ends_says_whom_it_waits_for(found: Found) -> None:
+def test_open_reassignment_lists_missing_replicas(found: Found) -> None:
     (row,) = found["never"]
 
     # 4 had caught up once; the controller's last line is at 100.
@@ -188,7 +188,7 @@ def test_another_target_is_another_reassignment(found: Found) -> None:
     assert told == [([4], False, 10_000), ([5], True, 10_000)]
 
 
-def test_the_same_said_again_is_the_same(found: Found) -> None:
+def test_repeated_request_is_the_same_reassignment(found: Found) -> None:
     (row,) = found["said-again"]
 
     assert (row["started_at"], row["done_at"]) == (moment(10), moment(30))
@@ -200,7 +200,7 @@ def test_there_and_back_are_two(found: Found) -> None:
     assert told == [([1], [4], moment(15)), ([4], [1], moment(25))]
 
 
-def test_of_one_that_began_before_the_logs_the_end_is_told_if_it_is_known(found: Found) -> None:
+def test_reassignment_from_before_the_logs_has_its_end(found: Found) -> None:
     (row,) = found["tail"]
 
     assert (row["started_at"], row["caught_up_at"], row["target"]) == (None, moment(50), [4, 5])

@@ -170,7 +170,7 @@ def test_ids_that_begin_anew_are_other_requests(found: Found) -> None:
     assert says(found, 11, "partitions") == (sum(range(1, 9)),)
 
 
-def test_what_a_broker_took_is_what_it_measured(found: Found) -> None:
+def test_processing_time_is_the_measured_one(found: Found) -> None:
     assert says(found, 11, "apply_p50_ms", "apply_max_ms") == (3.5, 7)
     assert says(found, 11, "apply_p99_ms")[0] == pytest.approx(6.93)
 
@@ -206,7 +206,7 @@ def test_the_same_file_twice_counts_once(found: Found) -> None:
     assert says(found, 11, "sent") == (8,)
 
 
-def test_what_is_refused_as_old_is_counted(found: Found) -> None:
+def test_stale_requests_are_counted(found: Found) -> None:
     assert says(found, 15, "ignored", "stale") == (2, 1)
 
 
@@ -223,7 +223,7 @@ def test_a_wait_is_never_below_nothing(found: Found) -> None:
     assert says(found, 18, "wait_p50_ms") == (0.0,)
 
 
-def test_a_request_that_begins_too_early_for_what_clocks_may_be_wrong_is_another_one(found: Found) -> None:
+def test_request_begun_before_clock_error_is_another(found: Found) -> None:
     assert [says(found, broker, "wait_p50_ms") for broker in (24, 25)] == [(0.0,), (None,)]
 
 
@@ -248,7 +248,7 @@ def test_a_replica_to_be_stopped_is_no_part_of_a_request_about_leaders(found: Fo
     assert [request for _, broker, request in found if broker == 26] == [STOP]
 
 
-def test_a_broker_without_a_log_received_nobody_knows_what(found: Found) -> None:
+def test_received_is_null_without_broker_log(found: Found) -> None:
     names = ("sent", "received", "applied", "answered", "unanswered", "partitions", "wait_p50_ms")
 
     assert says(found, 99, *names, request=METADATA) == (1, None, None, 0, None, 12, None)
@@ -261,7 +261,7 @@ def test_without_the_controllers_log_nothing_was_sent_as_far_as_known(spark: Spa
     assert (found["sent"], found["received"], found["answered"], found["unanswered"]) == (None, 3, 0, 1)
 
 
-def test_an_answer_that_came_is_one_also_if_the_broker_does_not_tell_of_its_end(spark: SparkSession) -> None:
+def test_response_counts_without_a_finish_line(spark: SparkSession) -> None:
     lines = [received(1, 2, 0, "a", 1), received(2, 2, 1, "a", 2), received(9, 2, 0, "a", 3)]
     answers = [answered(1.5, 2, 0, LEADER), answered(2.5, 2, 1, LEADER)]
     both = {(2, Kind.STATE_CHANGE): lines, (1, Kind.STATE_CHANGE): answers}

@@ -37,9 +37,7 @@ def one(spark: SparkSession) -> DataFrame:
     return spark.range(1).withColumnRenamed("id", "number")
 
 
-def test_what_needs_nothing_of_each_other_runs_at_once(
-    spark: SparkSession, folder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_independent_jobs_run_concurrently(spark: SparkSession, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     met = threading.Barrier(2, timeout=LIMIT_S)
 
     def meet(events: DataFrame) -> DataFrame:
@@ -70,7 +68,7 @@ def test_one_waits_for_all_that_it_needs(spark: SparkSession, folder: str, monke
 
 
 @pytest.mark.parametrize("asks_again", [False, True])
-def test_one_that_fails_stops_the_others_and_what_was_there_stays(
+def test_failed_job_stops_others_and_keeps_old_results(
     spark: SparkSession, folder: str, asks_again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = run_jobs(spark, folder, only=["skew"]).manifest

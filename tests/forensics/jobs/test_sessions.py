@@ -27,11 +27,11 @@ def of(
     return Sessions(told, {}, versions or {}).of(lost)
 
 
-def test_what_was_negotiated_counts_before_what_was_configured() -> None:
+def test_negotiated_timeout_precedes_configured() -> None:
     assert of(dump(1, zookeeper=30_000), negotiated(1, 20_000)) == Session(20 * S, NEGOTIATED)
 
 
-def test_what_is_configured_counts_before_other_brokers() -> None:
+def test_configured_timeout_precedes_other_brokers() -> None:
     assert of(dump(1, zookeeper=30_000), negotiated(2, 20_000)) == Session(30 * S, CONFIGURED)
 
 
@@ -45,7 +45,7 @@ def test_other_brokers_count_if_they_agree() -> None:
     assert of(negotiated(2, 20_000), negotiated(3, 6_000)).by == DEFAULT
 
 
-def test_with_kraft_the_controllers_timeout_and_the_brokers_heartbeats_count() -> None:
+def test_kraft_session_uses_controller_timeout_and_heartbeat() -> None:
     found = of(dump(1, heartbeat=500, kraft=4_000), dump(3, kraft=12_000), how=FENCED)
 
     assert found == Session(12 * S, CONFIGURED, 500_000)

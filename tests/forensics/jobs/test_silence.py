@@ -205,7 +205,7 @@ def test_a_broker_that_wrote_of_partitions_before_its_restart_had_led_on() -> No
     assert one.awake_us == 130 * S
 
 
-def test_lines_of_a_controller_that_starts_are_no_sign_of_the_process_before() -> None:
+def test_controller_start_lines_are_no_sign_of_old_process() -> None:
     one = found(slept_until_us=130 * S, first_us=131 * S, first_role_us=160 * S, starts_us=[150 * S])
 
     assert one.awake_us is None
@@ -217,7 +217,7 @@ def test_a_broker_that_woke_up_before_it_was_missed_led_on_from_there() -> None:
     assert (one.at_us <= one.high_us, one.awake_us) == (True, 98 * S)
 
 
-def test_a_broker_that_wrote_on_while_its_session_ended_was_lost_when_that_was_detected() -> None:
+def test_broker_that_kept_writing_is_lost_at_detection() -> None:
     one = found(last_us=90 * S, last_detected_us=99 * S)
 
     assert (one.at_us, one.by, one.high_us) == (99 * S, BY_SIGN, LOST.detected_us)

@@ -131,7 +131,7 @@ def test_at_info_the_shortest_way_is_taken_for_none(found: dict[int, dict[str, A
     assert bounds(found[AT_INFO]) == ("one-sided", None, -59_992_000, -59_992_000)
 
 
-def test_up_to_1_0_what_was_sent_is_joined_with_what_was_received(found: dict[int, dict[str, Any]]) -> None:
+def test_sent_and_received_are_joined_up_to_1_0(found: dict[int, dict[str, Any]]) -> None:
     assert bounds(found[OLD]) == ("one-sided", None, 503_000, 503_000)
 
 
@@ -140,17 +140,17 @@ def test_isr_changes_bound_both_sides_at_info(found: dict[int, dict[str, Any]]) 
 
 
 @pytest.mark.parametrize("broker", [TWICE, ALONE, RESENT, RECONNECTED])
-def test_what_may_be_about_something_else_says_nothing(found: dict[int, dict[str, Any]], broker: int) -> None:
+def test_ambiguous_lines_give_no_link(found: dict[int, dict[str, Any]], broker: int) -> None:
     assert bounds(found[broker]) == ("unknown", None, None, 0)
 
 
-def test_a_line_that_is_early_by_an_hour_does_not_move_a_bound_if_there_are_others(
+def test_single_early_line_does_not_move_a_bound(
     found: dict[int, dict[str, Any]],
 ) -> None:
     assert bounds(found[FOLLOWER]) == ("one-sided", None, 3_010_000, 3_010_000)
 
 
-def test_a_clock_that_was_set_back_is_said_to_be_doubtful(found: dict[int, dict[str, Any]]) -> None:
+def test_clock_that_was_set_back_is_contradictory(found: dict[int, dict[str, Any]]) -> None:
     assert found[SET_BACK]["how"] == "contradictory"
 
 
@@ -176,7 +176,7 @@ def test_logs_that_name_no_writer_have_a_clock_of_their_own(spark: SparkSession)
     assert [row["links"] for row in found] == [2, 2]
 
 
-def test_the_metadata_log_is_tied_to_those_who_ask_for_what_stands_in_it(spark: SparkSession) -> None:
+def test_metadata_log_is_linked_to_requesting_brokers(spark: SparkSession) -> None:
     dumped = dumps.events(
         spark,
         [

@@ -100,11 +100,11 @@ def times(of: list[dict[str, Any]]) -> list[tuple[Any, str]]:
     return [(row["at"], row["told_by"]) for row in of]
 
 
-def test_what_all_tell_of_a_state_is_one_row(found: States) -> None:
+def test_lines_about_one_state_give_one_row(found: States) -> None:
     assert numbers(found["made"]) == [(0, 0, 1, [1, 2, 3]), (1, 1, 2, [2, 3]), (1, 2, 2, [2]), (1, 3, 2, [2, 1])]
 
 
-def test_the_controllers_line_dates_what_it_made(found: States) -> None:
+def test_controller_line_dates_the_state(found: States) -> None:
     assert times(found["made"]) == [
         (moment(0.1), "controller"),
         (moment(10), "controller"),
@@ -113,7 +113,7 @@ def test_the_controllers_line_dates_what_it_made(found: States) -> None:
     ]
 
 
-def test_who_is_assigned_holds_until_another_assignment_is_told(found: States) -> None:
+def test_assignment_holds_until_the_next(found: States) -> None:
     assert [row["replicas"] for row in found["made"]] == [[1, 2, 3]] * 4
     assert [row["replicas"] for row in found["late"]] == [None] * 3
 
@@ -135,7 +135,7 @@ def test_without_the_controller_the_earliest_of_the_brokers_dates_it(found: Stat
     assert row["replicas"] == [3, 2]
 
 
-def test_a_leaders_own_update_is_of_the_epoch_in_which_it_led_or_of_none_that_is_known(found: States) -> None:
+def test_isr_update_belongs_to_an_epoch_of_its_leader(found: States) -> None:
     assert numbers(found["late"]) == [(None, 7, 1, [1, 2]), (6, 11, 2, [2, 1]), (None, 12, 1, [1])]
 
 
@@ -157,7 +157,7 @@ def test_a_leader_without_an_epoch_is_the_one_that_is_sent_next(found: States) -
     ]
 
 
-def test_an_epoch_that_was_raised_is_dated_by_the_line_that_says_so(found: States) -> None:
+def test_raised_epoch_is_dated_by_its_line(found: States) -> None:
     assert numbers(found["raised"]) == [(8, 15, 2, [2, 3])]
     assert times(found["raised"]) == [(moment(3), "controller")]
 
@@ -167,7 +167,7 @@ def test_an_isr_that_the_controller_wrote_is_dated_by_it(found: States) -> None:
     assert times(found["written"])[1] == (moment(5), "controller")
 
 
-def test_what_is_being_deleted_is_a_state_of_its_own(found: States) -> None:
+def test_deletion_is_a_separate_state(found: States) -> None:
     assert [(row["leader"], row["at"]) for row in found["gone"]] == [(1, moment(1)), (-2, moment(60))]
 
 
@@ -234,7 +234,7 @@ def in_kraft(spark: SparkSession) -> States:
     return by_topic(rows(states(timed_table(spark, [*RECORDS, *twice]))))
 
 
-def test_records_are_counted_into_epochs_and_filled_with_what_did_not_change(in_kraft: States) -> None:
+def test_kraft_records_get_epochs_and_unchanged_fields(in_kraft: States) -> None:
     assert numbers(in_kraft["whole"]) == [
         (0, 0, 1, [1, 2]),
         (0, 1, 1, [1]),
@@ -247,16 +247,16 @@ def test_records_are_counted_into_epochs_and_filled_with_what_did_not_change(in_
     assert {row["told_by"] for row in in_kraft["whole"]} == {"controller"}
 
 
-def test_a_snapshot_says_how_it_was_and_not_when_it_became_so(in_kraft: States) -> None:
+def test_snapshot_has_state_but_no_time(in_kraft: States) -> None:
     assert numbers(in_kraft["held"]) == [(7, 20, 1, [1, 2]), (8, 21, 2, [1, 2])]
     assert [row["told_by"] for row in in_kraft["held"]] == ["broker", "controller"]
 
 
-def test_records_of_a_partition_whose_creation_is_not_there_have_no_epochs(in_kraft: States) -> None:
+def test_records_without_creation_have_no_epochs(in_kraft: States) -> None:
     assert numbers(in_kraft["cut"]) == [(None, None, None, [2]), (None, None, 3, [2])]
 
 
-def test_lines_of_a_kraft_controller_keep_what_they_do_not_name_unless_one_is_missing(in_kraft: States) -> None:
+def test_kraft_lines_keep_unnamed_fields_unless_one_is_missing(in_kraft: States) -> None:
     assert numbers(in_kraft["log"]) == [
         (3, 10, 1, [1, 2]),
         (3, 11, 1, [1]),
@@ -265,5 +265,5 @@ def test_lines_of_a_kraft_controller_keep_what_they_do_not_name_unless_one_is_mi
     ]
 
 
-def test_it_returns_what_it_says(spark: SparkSession) -> None:
+def test_result_has_the_declared_columns(spark: SparkSession) -> None:
     assert states(timed_table(spark, [])).schema.fieldNames() == [each.name for each in JOB.columns]

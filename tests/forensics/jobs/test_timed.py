@@ -96,7 +96,7 @@ def test_the_reference_is_right_by_definition(found: list[dict[str, Any]]) -> No
     assert {(row[0] == row[1], row[2]) for row in of(found, 1, "ts", "at", "at_error_us")} == {(True, 0)}
 
 
-def test_what_nothing_bounds_has_no_error(found: list[dict[str, Any]]) -> None:
+def test_unbounded_clock_has_null_error(found: list[dict[str, Any]]) -> None:
     assert {error for (error,) in of(found, 3, "at_error_us")} == {None}
     assert of(found, 4, "at", "at_error_us") == [(moment(50), None)]
 
@@ -124,7 +124,7 @@ def test_a_topic_that_was_made_twice_has_two_lives(found: list[dict[str, Any]]) 
     ]
 
 
-def test_a_line_about_a_new_leader_is_of_the_new_topic_even_if_it_seems_to_come_too_early(
+def test_early_leader_line_belongs_to_the_new_topic(
     found: list[dict[str, Any]],
 ) -> None:
     assert of(found, 3, "topic", "partition", "life") == [
@@ -167,9 +167,7 @@ def test_only_names_that_were_used_again_have_lives(read: DataFrame, clocks: Dat
     ]
 
 
-def test_in_kraft_another_id_is_another_life_however_often_controllers_tell_of_it(
-    spark: SparkSession, clocks: DataFrame
-) -> None:
+def test_each_kraft_topic_id_is_one_life(spark: SparkSession, clocks: DataFrame) -> None:
     def born(seconds: float, topic: str, id: str, partition: int) -> dict[str, Any]:
         where = {"speaker": 1, "kind": "controller", "topic": topic, "topic_id": id, "partition": partition}
         return where | {"type": str(EventType.PARTITION_CREATED), "ts": moment(seconds)}

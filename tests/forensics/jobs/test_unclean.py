@@ -249,7 +249,7 @@ def test_a_leader_that_was_not_in_the_isr_was_elected_uncleanly(found: Found) ->
     assert (row["out_at"], row["out_ms"]) == (moment(20.1), 20_000)
 
 
-def test_those_who_had_been_in_sync_are_told_of(found: Found) -> None:
+def test_members_of_the_last_isr_are_listed(found: Found) -> None:
     [row] = found["dead"]
 
     assert row["isr_down"] == [{"broker": 1, "away": True, "down_at": moment(30), "down_ms": 10_100}]
@@ -260,7 +260,7 @@ def test_a_clean_election_is_none(found: Found, topic: str) -> None:
     assert found[topic] == []
 
 
-def test_a_cut_without_a_version_leaves_no_doubt_if_nobody_led_since(found: Found) -> None:
+def test_isr_cut_without_epoch_is_certain_if_no_leader_since(found: Found) -> None:
     [row] = found["numberless"]
 
     assert row["certain"] is True
@@ -289,13 +289,13 @@ def test_a_leader_that_recovers_right_after_one_that_did_not_is_certain(found: F
     assert (doubtful["leader_epoch"], doubtful["evidence"], doubtful["certain"]) == (3, ["recovering"], False)
 
 
-def test_a_leader_that_was_recovering_when_the_logs_begin_may_have_been_elected_before(found: Found) -> None:
+def test_leader_recovering_at_log_start_is_uncertain(found: Found) -> None:
     [row] = found["since"]
 
     assert (row["evidence"], row["certain"]) == (["recovering"], False)
 
 
-def test_a_doubt_is_dropped_where_the_state_says_that_nothing_is_to_be_recovered(found: Found) -> None:
+def test_uncertain_election_is_dropped_if_recovered(found: Found) -> None:
     assert found["recovered"] == []
 
 
@@ -305,7 +305,7 @@ def test_with_zookeeper_the_state_may_say_so_of_everybody(found: Found) -> None:
     assert (row["leader_epoch"], row["evidence"], row["certain"]) == (3, ["not-in-isr"], True)
 
 
-def test_what_came_to_be_within_one_millisecond_came_in_the_order_of_epochs(found: Found) -> None:
+def test_states_of_one_millisecond_are_ordered_by_epoch(found: Found) -> None:
     [row] = found["at-once"]
 
     assert (row["leader_epoch"], row["prev_isr"]) == (2, [1])
@@ -336,7 +336,7 @@ def test_a_warning_counts_where_nothing_else_is_known(found: Found) -> None:
     assert (row["prev_isr"], row["isr_down"]) == (None, None)
 
 
-def test_kraft_says_which_elections_were_unclean(found: Found) -> None:
+def test_kraft_lines_mark_unclean_elections(found: Found) -> None:
     [row] = [row for row in found["kraft"] if row["partition"] < 7]
 
     assert (row["leader_epoch"], row["leader"]) == (4, 2)
@@ -351,7 +351,7 @@ def test_in_the_metadata_log_an_unclean_leader_is_one_that_has_to_recover(found:
     assert (row["evidence"], row["certain"]) == (["not-in-isr", "recovering"], True)
 
 
-def test_what_brokers_say_of_themselves_is_enough_for_a_doubt(found: Found) -> None:
+def test_broker_lines_alone_give_uncertain_elections(found: Found) -> None:
     [row] = found["brokers"]
 
     assert (row["leader_epoch"], row["evidence"], row["certain"]) == (5, ["not-in-isr"], False)

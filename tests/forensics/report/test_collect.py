@@ -27,7 +27,7 @@ def first(facts: Facts) -> Incident:
     return facts.incidents[0]
 
 
-def test_what_is_apart_by_ten_minutes_of_quiet_is_another_incident(facts: Facts) -> None:
+def test_ten_quiet_minutes_separate_incidents(facts: Facts) -> None:
     assert facts.incidents_all == 2
     assert [(each.begin, each.end) for each in facts.incidents] == [
         (moment(0), moment(70)),
@@ -35,13 +35,13 @@ def test_what_is_apart_by_ten_minutes_of_quiet_is_another_incident(facts: Facts)
     ]
 
 
-def test_what_somebody_wanted_is_counted_apart(facts: Facts) -> None:
+def test_planned_changes_are_counted_separately(facts: Facts) -> None:
     assert (facts.forced.outages, facts.planned.outages) == (4, 1)
     assert facts.planned.total_ms == 200
     assert facts.forced.total_ms == 40_000 + 30_000 + 60_000 + 600_000
 
 
-def test_what_nobody_explains_is_neither_an_outage_nor_wanted(facts: Facts) -> None:
+def test_unexplained_change_is_no_outage_and_not_planned(facts: Facts) -> None:
     assert (facts.unexplained.outages, facts.unexplained.total_ms) == (1, 300)
     assert [(each.name, each.total_ms) for each in facts.moved] == [("orders-2", 300)]
     assert not [each for each in facts.incidents if each.begin <= moment(1200) <= each.end]
@@ -74,7 +74,7 @@ def test_partitions_that_were_never_away_have_their_share_of_the_budget(spark: S
     assert found.partitions == 5
 
 
-def test_each_kind_of_time_without_a_leader_is_held_against_objectives_by_itself(facts: Facts) -> None:
+def test_each_kind_has_its_own_budget_use(facts: Facts) -> None:
     assert facts.objectives is not None
 
     assert [each.lost_minutes for each in facts.objectives.planned] == [pytest.approx(0.2 / 60)] * 2
@@ -82,7 +82,7 @@ def test_each_kind_of_time_without_a_leader_is_held_against_objectives_by_itself
     assert facts.objectives.unexplained[0].lost_minutes == pytest.approx(0.3 / 60)
 
 
-def test_an_incident_used_of_thirty_days_what_its_own_outages_lasted(first: Incident) -> None:
+def test_incident_budget_uses_its_own_outages(first: Incident) -> None:
     # The hostile one lost a minute of one partition; orders lost more, but of three.
     assert [each.topic for each in first.spent] == [None, HOSTILE, "orders"]
     assert [each.lost_minutes for each in first.spent] == [pytest.approx(each / 60) for each in (130, 60, 70)]
@@ -114,7 +114,7 @@ def test_the_worst_come_first(first: Incident) -> None:
     assert [(each.name, each.total_ms) for each in first.causes] == [("broker-failure", 70_000), ("unknown", 60_000)]
 
 
-def test_a_clock_that_is_no_brokers_is_told_behind_the_others(spark: SparkSession) -> None:
+def test_clock_without_broker_is_listed_last(spark: SparkSession) -> None:
     # What the metadata log's records were written by, which most others are tied to where it is there.
     nameless = {"offset_us": 0, "low_us": 0, "high_us": 0, "links": 9, "how": "reference"}
     tied = {"broker": 2, "offset_us": 4000, "high_us": 4000, "links": 9, "how": "one-sided"}
@@ -134,7 +134,7 @@ def test_a_bar_has_its_bounds(first: Incident) -> None:
     assert (bar.end, bar.unclean, bar.new_leader) == (moment(32), True, 3)
 
 
-def test_the_course_of_an_incident_is_what_overlaps_each_slot(first: Incident) -> None:
+def test_series_counts_outages_that_overlap_each_slot(first: Incident) -> None:
     series = first.series
     assert series is not None
 
@@ -150,7 +150,7 @@ def test_the_course_of_an_incident_is_what_overlaps_each_slot(first: Incident) -
     assert (series.losses[at(32)], series.unclean[at(31)]) == (1, 1)
 
 
-def test_bands_add_up_to_what_outages_took(first: Incident) -> None:
+def test_bands_add_up_to_total_time(first: Incident) -> None:
     short, long = first.bands
 
     # The shorter half is 30 and 40 s: of 70 s 18 went by until noticed, 5, 5, 10, 10, and of 22 nobody knows.
@@ -159,14 +159,14 @@ def test_bands_add_up_to_what_outages_took(first: Incident) -> None:
     assert (long.outages, long.mean_ms, long.unknown_ms) == (1, 60_000, 60_000)
 
 
-def test_of_replicas_that_had_the_same_records_the_one_that_had_most_counts(facts: Facts) -> None:
+def test_largest_loss_of_the_same_records_counts(facts: Facts) -> None:
     assert facts.lost == Lost(partitions=2, committed=20, tail=35, committed_sure=20, tail_sure=31)
     assert facts.incidents[0].lost == facts.lost
     assert facts.incidents[1].lost == Lost()
     assert [(name, lost.tail) for name, lost in facts.lost_topics] == [("orders", 31), (HOSTILE, 4)]
 
 
-def test_a_loss_names_its_replicas_and_what_shows_it(facts: Facts) -> None:
+def test_loss_lists_replicas_and_evidence(facts: Facts) -> None:
     worst, other = facts.losses
 
     assert (worst.topic, worst.replicas, worst.committed, worst.tail) == ("orders", (1, 2), 20, 31)
@@ -174,7 +174,7 @@ def test_a_loss_names_its_replicas_and_what_shows_it(facts: Facts) -> None:
     assert (other.committed, other.tail, other.certain) == (None, 4, False)
 
 
-def test_an_unclean_election_says_where_those_were_who_had_been_in_sync(facts: Facts) -> None:
+def test_unclean_election_lists_state_of_isr_members(facts: Facts) -> None:
     (found,) = facts.unclean
 
     assert (facts.unclean_all, facts.unclean_sure) == (1, 1)
@@ -185,7 +185,7 @@ def test_an_unclean_election_says_where_those_were_who_had_been_in_sync(facts: F
     ]
 
 
-def test_only_what_did_not_end_is_stuck(facts: Facts) -> None:
+def test_only_unfinished_operations_are_listed(facts: Facts) -> None:
     assert (facts.deletions_all, facts.reassignments_all) == (1, 1)
     assert facts.deletions[0].topic == "old"
     assert facts.reassignments[0].waiting_for == (3,)
@@ -198,7 +198,7 @@ def test_a_rule_that_was_broken_has_its_first_line(facts: Facts) -> None:
     assert found.path == "logs/broker-2/state-change.log"
 
 
-def test_what_the_answers_rest_on(facts: Facts) -> None:
+def test_sources_of_the_report(facts: Facts) -> None:
     sources = facts.sources
 
     assert (sources.begin, sources.end) == (moment(-3600), moment(4200))

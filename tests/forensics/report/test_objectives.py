@@ -28,7 +28,7 @@ def captions(section: Section) -> list[str]:
     return [each.caption for each in section.tables]
 
 
-def test_the_summary_says_what_was_used_of_how_much() -> None:
+def test_summary_states_used_budget() -> None:
     # Fifty partitions have 36 hours at 99.9 % in 30 days.
     alike = spent(216, topic="orders")  # no more than all
     text = " ".join(summary(night(objectives=objectives(spent(216), alike)), UTC))
@@ -48,13 +48,13 @@ def test_a_topic_that_used_more_of_its_own_is_named() -> None:
     assert "Topic orders used most of its own: 100 % of 3 h 36 min (at an objective of 99.9 %), 200 % of" in text
 
 
-def test_nothing_is_said_of_budgets_where_nothing_was_lost() -> None:
+def test_no_budget_section_without_outages() -> None:
     assert not list(objective_section(QUIET, UTC))
     assert not list(objective_section(msgspec.structs.replace(QUIET, objectives=objectives()), UTC))
     assert "budget" not in " ".join(summary(QUIET, UTC))
 
 
-def test_what_one_partition_may_lose_is_said_and_how_many_lost_more() -> None:
+def test_partitions_beyond_their_budget_are_counted() -> None:
     over = section_of(night(objectives=objectives(spent(30, over=3))))
     none = section_of(night(objectives=objectives(spent(30))))
 
@@ -80,7 +80,7 @@ def test_kinds_of_time_without_a_leader_are_not_added_up(given: Objectives, kind
     assert [row[0].split(":")[0] for row in rows] == kinds
 
 
-def test_several_incidents_are_told_apart_and_one_is_told_in_its_own_part() -> None:
+def test_budget_by_incident_needs_several_incidents() -> None:
     one = incident(partition(0, bar(0, 60)), end=60, spent=(spent(216), spent(216, topic="orders", partitions=5)))
     other = msgspec.structs.replace(one, number=2)
     both = night(incidents=(one, other), incidents_all=2, objectives=objectives(spent(432)))
@@ -109,7 +109,7 @@ def test_several_incidents_are_told_apart_and_one_is_told_in_its_own_part() -> N
         (60, Asked(begin=moment(-90 * DAY), end=moment(90 * DAY)), 60),  # nothing is known of more
     ],
 )
-def test_what_is_of_more_than_a_month_is_held_against_all_its_time(days: int, asked: Asked, period: int) -> None:
+def test_period_is_extended_to_logs_over_a_month(days: int, asked: Asked, period: int) -> None:
     sources = msgspec.structs.replace(SOURCES, begin=moment(-days * DAY), end=moment(0))
 
     assert period_of(sources, asked) == period * DAY * 1000

@@ -119,7 +119,7 @@ def test_the_page_needs_nothing_from_outside_and_no_script(html: str) -> None:
     assert not re.search(r"@import|url\((?!#)|@font-face", html)
 
 
-def test_what_comes_from_logs_is_text(html: str) -> None:
+def test_text_from_logs_is_escaped(html: str) -> None:
     read = Reader(html)
 
     assert "<img" not in html
@@ -127,7 +127,7 @@ def test_what_comes_from_logs_is_text(html: str) -> None:
     assert any(HOSTILE in text for text in read.texts)
 
 
-def test_the_page_says_what_happened(html: str) -> None:
+def test_page_contains_the_facts(html: str) -> None:
     text = " ".join(Reader(html).texts)
 
     assert (
@@ -146,7 +146,7 @@ def test_the_page_says_what_happened(html: str) -> None:
     assert "1 time a leader was moved that was alive as far as these logs tell" in text
 
 
-def test_paper_is_white_whatever_the_screen(html: str) -> None:
+def test_print_style_is_white(html: str) -> None:
     assert re.findall(r"@media ([^{]*prefers-color-scheme[^{]*) \{", html) == [
         "screen and (prefers-color-scheme: dark)"
     ]
@@ -191,7 +191,7 @@ def outcome(*brokers: int, offline: int, said: str) -> Outcome:
     )
 
 
-def test_what_would_be_next_is_told() -> None:
+def test_next_failures_are_shown() -> None:
     now = Now(
         source="forensics",
         at_us=None,
@@ -218,7 +218,7 @@ def test_what_would_be_next_is_told() -> None:
     assert "If 1 and 2 die, 7 partitions have no leader." in text
 
 
-def test_a_page_on_nothing_says_so() -> None:
+def test_empty_report_states_it() -> None:
     html = page(describe(QUIET, BERLIN), BERLIN)
     text = " ".join(Reader(html).texts)
 
@@ -227,7 +227,7 @@ def test_a_page_on_nothing_says_so() -> None:
     assert "<svg" not in html
 
 
-def test_markdown_says_the_same(night: Report) -> None:
+def test_markdown_has_the_same_content(night: Report) -> None:
     text = markdown(night, BERLIN)
 
     first, _, title = text.splitlines()[:3]

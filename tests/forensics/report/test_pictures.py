@@ -61,7 +61,7 @@ def test_a_bar_lies_where_its_times_are() -> None:
 
 
 @pytest.mark.parametrize("kind", ["inferred", "bounded"])
-def test_what_is_not_certain_is_striped_and_shows_how_far_it_may_reach(kind: str) -> None:
+def test_uncertain_parts_are_striped_with_bounds(kind: str) -> None:
     picture = drawn(incident(partition(0, bar(20, 70, begin_kind=kind, begin_low=moment(10), end_high=moment(80)))))
 
     line, stripes = tipped(picture, "orders-0: ")
@@ -70,7 +70,7 @@ def test_what_is_not_certain_is_striped_and_shows_how_far_it_may_reach(kind: str
     assert (float(line.get("x1", "")), float(line.get("x2", ""))) == pytest.approx((x(10), x(80)), abs=0.2)
 
 
-def test_what_is_certain_is_solid() -> None:
+def test_certain_parts_are_solid() -> None:
     (solid,) = tipped(drawn(incident(partition(0, bar(20, 70)))), "orders-0: ")
 
     assert (solid.get("class"), solid.get("fill")) == ("seen", None)
@@ -92,7 +92,7 @@ def test_a_broker_that_is_gone_is_striped_until_it_is_noticed() -> None:
     assert span(solid) == pytest.approx((x(30), x(90)), abs=0.2)
 
 
-def test_who_was_away_or_controller_at_another_time_is_not_drawn() -> None:
+def test_absences_outside_the_incident_are_not_drawn() -> None:
     earlier = absence(3, detected_at=moment(-500), back_at=moment(-400))
     before = controllership(controller=9, elected_at=moment(-900), resigned_at=moment(-500))
     then = controllership(controller=2, controller_epoch=6, elected_at=moment(-500), last_act_at=moment(900))
@@ -104,7 +104,7 @@ def test_who_was_away_or_controller_at_another_time_is_not_drawn() -> None:
     assert not any((each or "").startswith(("broker 3", "9")) for each in said)
 
 
-def test_names_are_cut_to_their_room_and_said_in_full_by_their_tip() -> None:
+def test_long_names_are_shortened_with_full_tip() -> None:
     name = "a.topic.with.a.name.that.is.longer.than.anybody.could.draw"
     picture = drawn(incident(partition(3, bar(0, 60), topic=name)))
 

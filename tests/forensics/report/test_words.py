@@ -31,21 +31,21 @@ def with_sources(facts: Facts, **given: Any) -> Facts:
     return msgspec.structs.replace(facts, sources=msgspec.structs.replace(facts.sources, **given))
 
 
-def test_nothing_found_is_said_plainly_with_what_it_is_worth() -> None:
+def test_empty_result_is_stated_with_its_limits() -> None:
     assert headline(QUIET) == "No outage and no loss of records was found in these logs."
     assert "know of 50 partitions of 5 topics" in said(QUIET)
     assert not advise(QUIET)
     assert not limits(QUIET)
 
 
-def test_logs_that_say_nothing_are_not_taken_for_good_news() -> None:
+def test_logs_without_leaders_are_reported_as_limit() -> None:
     blind = with_sources(QUIET, partitions=0, topics=0, led=0, with_log_end=0)
 
     assert headline(blind) == "These logs cannot say whether anything was unavailable."
     assert "an empty report means nothing" in limits(blind)[0]
 
 
-def test_an_incident_is_told_in_a_few_sentences() -> None:
+def test_incident_summary_sentences() -> None:
     text = said(night())
 
     assert headline(night()) == "1 partition of 1 topic had no leader for 1 min."
@@ -83,7 +83,7 @@ def test_an_assumed_session_timeout_is_named_with_its_brokers() -> None:
     assert "session timeout" not in " ".join(limits(night(absences=(known,))))
 
 
-def test_bounds_and_certainty_are_said_where_there_is_doubt() -> None:
+def test_uncertain_results_state_bounds() -> None:
     doubt = sums(outages=3, observed=1, inferred=1, bounded=1, open=1, total_ms=90_000, least_ms=60_000, most_ms=None)
 
     text = said(night(forced=doubt))
@@ -93,7 +93,7 @@ def test_bounds_and_certainty_are_said_where_there_is_doubt() -> None:
     assert "1 outage had not ended where the logs end" in text
 
 
-def test_committed_and_other_records_are_told_apart_with_how_sure_that_is() -> None:
+def test_committed_and_other_records_are_separate() -> None:
     lost = Lost(partitions=2, committed=20, tail=35, committed_sure=20, tail_sure=31)
 
     text = said(night(lost=lost))
@@ -103,7 +103,7 @@ def test_committed_and_other_records_are_told_apart_with_how_sure_that_is() -> N
     assert headline(night(lost=lost)).endswith("and at least 20 committed records were lost.")
 
 
-def test_what_was_cut_off_without_a_number_is_not_taken_for_nothing() -> None:
+def test_truncations_of_unknown_size_are_stated() -> None:
     facts = night(lost=Lost(partitions=1, unsized=1))
 
     assert headline(facts).endswith("and records were lost, and no line says how many.")
@@ -111,7 +111,7 @@ def test_what_was_cut_off_without_a_number_is_not_taken_for_nothing() -> None:
     assert "Nothing in these logs shows" not in said(facts)
 
 
-def test_losses_that_cannot_be_seen_are_not_denied() -> None:
+def test_invisible_losses_are_not_denied() -> None:
     facts = with_sources(night(), with_log_end=0)
 
     assert "These logs cannot show whether records were lost" in said(facts)
@@ -130,7 +130,7 @@ def test_losses_that_cannot_be_seen_are_not_denied() -> None:
     ],
     ids=lambda each: str(each)[:40],
 )
-def test_what_logs_lack_is_said(given: dict[str, Any], words: str) -> None:
+def test_missing_logs_are_listed_as_limits(given: dict[str, Any], words: str) -> None:
     assert any(words in each for each in limits(with_sources(QUIET, **given)))
 
 
@@ -162,7 +162,7 @@ def test_a_clock_that_is_no_brokers_is_not_laid_to_one() -> None:
     assert advice.because.startswith("The clock of logs that name no broker was 9.0 s off")
 
 
-def test_changes_that_nobody_explains_are_said_and_not_called_outages() -> None:
+def test_unexplained_changes_are_not_called_outages() -> None:
     short = Percentiles(known=2, p50=1, p90=2, p99=2, max=2)
     facts = msgspec.structs.replace(QUIET, unexplained=sums(outages=2, duration=short))
 
@@ -172,7 +172,7 @@ def test_changes_that_nobody_explains_are_said_and_not_called_outages() -> None:
     assert "They took 2 ms at the most; they are not counted above." in said(facts)
 
 
-def test_a_report_on_a_part_says_so() -> None:
+def test_restricted_report_states_it() -> None:
     assert "This report is restricted" in limits(msgspec.structs.replace(QUIET, asked=Asked(topic="a")))[-1]
 
 
@@ -250,7 +250,7 @@ def test_brokers_that_were_shut_down_in_order_do_not_flap() -> None:
     assert "broker-flaps" not in rules(night(absences=(absence(3, planned=True),) * 5))
 
 
-def test_a_clock_whose_offset_is_only_guessed_is_no_reason_for_advice() -> None:
+def test_estimated_clock_offset_gives_no_advice() -> None:
     guessed = msgspec.structs.replace(OFF, offset_us=-1_000_000, low_us=-1_000_000, high_us=None)
 
     assert "clocks" not in rules(night(sources=msgspec.structs.replace(SOURCES, clocks=(guessed,))))
@@ -303,7 +303,7 @@ def test_the_part_that_took_most_of_the_time_is_named() -> None:
         (187_200_000, "2 d 4 h"),
     ],
 )
-def test_durations_are_said_as_people_say_them(ms: float | None, text: str) -> None:
+def test_durations_are_formatted(ms: float | None, text: str) -> None:
     assert duration(ms) == text
 
 

@@ -94,7 +94,7 @@ def test_outages_that_were_not_or_twice_are_noticed() -> None:
     assert check.outages(TRUTH, [], clock, complete=False) == []
 
 
-def test_a_change_of_leaders_may_stay_unexplained_if_it_was_one_and_nothing_is_claimed_of_it() -> None:
+def test_unexplained_leader_change_makes_no_claim() -> None:
     clock = check.Clock(TRUTH, [SKEW])
     change = outage(planned=None, cause="unknown", leader_epoch=7, new_leader=3, duration_min_ms=0)
     assert check.outages(TRUTH, [outage(), change], clock) == []
@@ -118,7 +118,7 @@ def test_a_wrong_loss_is_noticed(wrong: dict[str, Any], said: str) -> None:
     assert any(said in each for each in check.losses(TRUTH, [loss(**wrong)]))
 
 
-def test_what_is_missing_is_noticed() -> None:
+def test_missing_result_is_detected() -> None:
     assert "not found" in check.losses(TRUTH, [])[0]
     assert check.losses(TRUTH, [], silent=[1]) == []
     assert "not found" in check.unclean(TRUTH, [])[0]

@@ -20,7 +20,7 @@ def test_every_line_is_read_and_understood(asked: Asked) -> None:
     assert asked.done.manifest.unparsed == 0, [each.samples for each in asked.done.files if each.samples]
 
 
-def test_clocks_are_as_far_apart_as_they_are_said_to_be(asked: Asked) -> None:
+def test_clock_offsets_match_the_truth(asked: Asked) -> None:
     assert check.skew(asked.truth, asked.rows("skew")) == []
 
 
