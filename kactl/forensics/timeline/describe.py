@@ -10,7 +10,7 @@ Row = Mapping[str, Any]
 _TEXT_MAX: Final = 300
 
 
-def who(row: Row) -> str:
+def writer(row: Row) -> str:
     """Return the writer of the line."""
     if row["role"] == Role.CONTROLLER:
         speaker = row["controller"] if row["controller"] is not None else row["speaker"]
@@ -19,10 +19,10 @@ def who(row: Row) -> str:
     return "?" if row["speaker"] is None else f"broker {row['speaker']}"
 
 
-def said(row: Row) -> str:
+def describe(row: Row) -> str:
     """Return the description of the line."""
-    describe_type = _TOLD.get(row["type"])
-    text = describe_type(row) if describe_type is not None else _plainly(row)
+    describe_event = _DESCRIBERS.get(row["type"])
+    text = describe_event(row) if describe_event is not None else _plainly(row)
     reason = row["reason"]
     return f"{text}: {reason[:_TEXT_MAX]}" if reason and reason not in text else text
 
@@ -166,7 +166,7 @@ def _plainly(row: Row) -> str:
     return f"{str(row['type']).replace('-', ' ')}{_state(row)}"
 
 
-_TOLD: Final[dict[str, Callable[[Row], str]]] = {
+_DESCRIBERS: Final[dict[str, Callable[[Row], str]]] = {
     EventType.PARTITION: _partition,
     EventType.PARTITION_FAILED: _failed,
     EventType.ELECTING: lambda _: "an election begins",

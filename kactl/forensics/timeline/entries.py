@@ -11,7 +11,7 @@ from kactl.forensics.report.model import Time
 from kactl.forensics.report.rows import micros, moment
 from kactl.forensics.report.wording import duration
 
-from .describe import said, who
+from .describe import describe, writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -164,8 +164,8 @@ def _line(row: dict[str, Any], paths: Mapping[int, str]) -> Entry:
         error_ms=None if row["at_error_us"] is None else row["at_error_us"] / 1000,
         life=row["life"] or 0,
         what="line",
-        who=who(row),
-        said=said(row),
+        who=writer(row),
+        said=describe(row),
         level=row["level"],
         format=row["format"],
         path=paths.get(row["file_id"]),

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kactl.forensics.event_types import EventType, Kind
 from kactl.forensics.report.wording import Moments
 from kactl.forensics.timeline import entries, known
-from kactl.forensics.timeline.describe import said
+from kactl.forensics.timeline.describe import describe
 from kactl.forensics.timeline.entries import Entry
 from kactl.forensics.timeline.known import NoSuchName
 from tests.forensics.golden import GOLDEN
@@ -186,8 +186,8 @@ def test_every_line_of_every_version_can_be_told(golden: Any) -> None:
     rows = [row for row in events_of(log_line(golden)) if row["type"] not in (EventType.OTHER, EventType.CLOCK_BACK)]
 
     for row in rows:
-        assert said(row)
-        assert "None" not in said(row)
+        assert describe(row)
+        assert "None" not in describe(row)
 
 
 def test_times_of_a_timeline_can_be_printed_in_any_zone(told: tuple[Entry, ...]) -> None:
