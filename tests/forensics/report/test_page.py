@@ -143,7 +143,7 @@ def test_page_contains_the_facts(html: str) -> None:
     assert "held up by broker 1" in text
     assert "replicas are dead" in text
     assert "these outages used 7 % of 2 h 53 min (at an objective of 99.9 %)" in text
-    assert "1 time a leader was moved that was alive as far as these logs tell" in text
+    assert "1 time a leader was moved that was alive according to these logs" in text
 
 
 def test_print_style_is_white(html: str) -> None:
@@ -236,7 +236,7 @@ def test_markdown_has_the_same_content(night: Report) -> None:
     assert "## What the logs cannot tell" in text
     assert "### Incident 1: from 12:00:00 to 12:01:10 on 1 May 2024" in text
     assert "## Objectives of availability" in text
-    assert "| unexplained: a leader that lived was moved, and no line says why | under 0.1 |" in text
+    assert "| unexplained: a live leader was moved, and no line gives the reason | under 0.1 |" in text
     rows = [line for line in text.splitlines() if line.startswith("| orders-1 |")]
     assert any("| 20 | 31 |" in line for line in rows)
 
