@@ -31,7 +31,7 @@ log = logger(__name__)
 
 
 class Background:
-    """Task group whose tasks are cancelled when the block ends.
+    """Task group that cancels its tasks when the block ends.
 
         async with Background("the Kafka listener") as tasks:
             tasks.start_soon(...)

@@ -1,8 +1,8 @@
-"""Loggers whose records cannot forge lines.
+"""Loggers with escaped records, which cannot forge lines.
 
 `logger` is the only source of loggers in kactl. Its filter escapes the arguments of each record, so that a program that
 embeds kactl is protected regardless of its own handlers. `LineFormatter` is the formatter of the server: it escapes the
-whole message, which covers the loggers of libraries, and indents tracebacks, whose lines then look like no record.
+whole message, which covers the loggers of libraries, and indents tracebacks: none of their lines looks like a record.
 """
 
 import logging
