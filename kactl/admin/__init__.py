@@ -1,1 +1,1 @@
-"""The admin API: what the controller knows and can be asked for, over HTTP. Needs the extra `server`."""
+"""The admin API over HTTP: queries, commands, events, health checks and metrics. Needs the extra `server`."""

@@ -1,8 +1,8 @@
-"""Sockets of the admin API, and the acceptance of connections a few at a time.
+"""Listening sockets of the admin API, which accept a few connections at a time.
 
-The event loop's own servers accept all connections that wait before the first of them is looked at. With few
-descriptors that ends in "too many open files", after which they pause for a second, or reset whatever waits. Here the
-gate is asked before each connection, and one descriptor is kept in reserve.
+The event loop's own servers accept all waiting connections before the first of them is handled. With few descriptors
+this ends in "too many open files", after which they pause for a second, or reset the waiting connections. Here the gate
+is checked before each accept, and one descriptor is kept in reserve.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from .connections import Connection, Gate, Room
 
 log = logger(__name__)
 
-# In one turn of the event loop: some two milliseconds, after which the controller has its turn.
+# Per turn of the event loop: about two milliseconds, after which the controller can run.
 ACCEPTS_PER_TURN: Final = 16
-# Bursts of clients that connect at the same moment.
+# For bursts of clients that connect at the same moment.
 BACKLOG: Final = 1024
-# While all connections are fresh: long enough that some of them send, or are fresh no longer.
+# While all connections are fresh: long enough for some of them to send, or to become replaceable.
 PAUSE_S: Final = 0.01
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _GONE: Final = (BlockingIOError, InterruptedError, ConnectionAbortedError)
@@ -32,7 +32,7 @@ class Acceptor:
     """Listening sockets whose connections pass a gate.
 
     Args:
-        make: the protocol of a connection, from the address of its client.
+        make: returns the protocol of a connection, from the address of its client.
     """
 
     def __init__(self, sockets: list[socket.socket], gate: Gate, make: Callable[[str], Connection]) -> None:
@@ -46,19 +46,19 @@ class Acceptor:
 
     @property
     def addresses(self) -> list[Any]:
-        return [each.getsockname() for each in self._sockets]
+        return [listening.getsockname() for listening in self._sockets]
 
     def start(self) -> None:
-        for each in self._sockets:
-            self._loop.add_reader(each.fileno(), self._ready, each)
+        for listening in self._sockets:
+            self._loop.add_reader(listening.fileno(), self._ready, listening)
 
     async def stop(self) -> None:
-        """Listen no longer, and wait for connections that are being opened."""
+        """Stop listening, and wait for connections that are being opened."""
         for handle in self._paused.values():
             handle.cancel()
-        for each in self._sockets:
-            self._loop.remove_reader(each.fileno())
-            each.close()
+        for listening in self._sockets:
+            self._loop.remove_reader(listening.fileno())
+            listening.close()
         if self._opening:
             await asyncio.gather(*self._opening, return_exceptions=True)
         if self._spare is not None:
@@ -100,8 +100,8 @@ class Acceptor:
         try:
             await self._loop.connect_accepted_socket(lambda: connection, accepted)
         except OSError as error:
-            log.debug("a connection to the admin API ended before it began: %s", error)
-            self._gate.left(connection)
+            log.debug("a connection to the admin API ended before it was opened: %s", error)
+            self._gate.remove(connection)
             accepted.close()
 
     def _pause(self, listening: socket.socket) -> None:
@@ -114,7 +114,7 @@ class Acceptor:
         self._loop.add_reader(listening.fileno(), self._ready, listening)
 
     def _without_descriptor(self, listening: socket.socket, error: OSError) -> None:
-        """Make room for the connections that wait; without room, refuse one of them."""
+        """Make room for the waiting connections; if that is not possible, reject one of them."""
         if self._gate.replace_one():
             return  # its descriptor is free in the next turn
         if self._spare is not None:
@@ -131,7 +131,7 @@ class Acceptor:
 
 
 def _spare() -> int | None:
-    """A descriptor that can be given up."""
+    """Returns a descriptor that can be closed when none is left."""
     try:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -139,21 +139,21 @@ def _spare() -> int | None:
 
 
 def bound(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets, one for each address of a host; port 0 takes the same free port on all of them.
+    """Returns listening sockets, one for each address of a host. Port 0 selects one free port for all of them.
 
     Raises:
-        OSError: an address cannot be listened on.
+        OSError: an address cannot be bound.
     """
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     try:
-        for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
+        for family, address in dict.fromkeys((family, address) for family, _, _, _, address in addresses):
             wanted: Any = (address[0], port, *address[2:])
             sockets.append(socket.create_server(wanted, family=family, backlog=BACKLOG))
             port = port or sockets[0].getsockname()[1]
             sockets[-1].setblocking(False)
     except BaseException:
-        for each in sockets:
-            each.close()
+        for listening in sockets:
+            listening.close()
         raise
     return sockets

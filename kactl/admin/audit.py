@@ -1,8 +1,8 @@
-"""Audit trail of the admin API: what a request changed, why, and with which outcome.
+"""Audit trail of the admin API: the changes that requests made, with reason and outcome.
 
-A line and an event are written after the outcome is known, never before: a store that rejects the change must not leave
-a trail of a change that did not happen. A request that was refused leaves a line only. It changed nothing, and as an
-event it would let any client push the cluster's own events out of the history.
+A log line and an event are written after the outcome is known, never before: if the store rejects a change, there must
+be no trace of a change that did not happen. A rejected request leaves only a log line. It changed nothing, and with an
+event any client could push the cluster's own events out of the event log.
 
 The lines are written at every log level of the server; see `kactl.cli.setup`.
 """
@@ -23,20 +23,17 @@ from .service import Service
 AUDIT_LOGGER: Final = __name__
 log = logger(AUDIT_LOGGER)
 
-# done        all of it
-# partly      some of several partitions
-# failed      nothing was changed
-# unfinished  begun; it goes on, and did not end in time
-# unknown     the store did not answer, or an error ended the request
+# done: completely. partly: some of several partitions. failed: nothing was changed. unfinished: begun and still
+# running. unknown: the store did not respond, or an error ended the request.
 Outcome = Literal["done", "partly", "failed", "unfinished", "unknown"]
 
 
 class Audit:
-    """The outcome of one request, as far as its handler knows better than `audited`.
+    """The outcome of one request, set by its handler where `audited` cannot derive it.
 
     Attributes:
         outcome: of a request whose handler returned.
-        detail: a few words on it; empty for none.
+        detail: details of the outcome; may be empty.
     """
 
     def __init__(self) -> None:
@@ -45,11 +42,11 @@ class Audit:
         self._has_begun = False
 
     def has_begun(self) -> None:
-        """A first part of the request has taken effect: it can no longer fail as a whole."""
+        """Record that a part of the request has taken effect: it can no longer fail as a whole."""
         self._has_begun = True
 
     def ended_by(self, error: BaseException) -> None:
-        """The outcome of a request whose handler raised."""
+        """Derive the outcome of a request whose handler raised."""
         self.detail = str(error) or type(error).__name__
         if isinstance(error, ActionTimedOut):
             self.outcome = "unfinished"
@@ -59,7 +56,7 @@ class Audit:
             self.outcome = "unknown"
 
     def of_results(self, errors: Sequence[str], *, total: int) -> None:
-        """The outcome of a request with one result for each of `total` partitions, some of which are errors."""
+        """Derive the outcome of a request with one result for each of `total` partitions, some of which are errors."""
         if errors:
             self.outcome = "partly" if len(errors) < total else "failed"
             self.detail = f"{len(errors)} of {total} partitions failed, the first: {errors[0]}"
@@ -69,12 +66,12 @@ class Audit:
 async def audited(
     service: Service, action: str, target: object, *, reason: str, dry_run: bool = False
 ) -> AsyncIterator[Audit]:
-    """Record what the block does, when it has ended. A dry run changes nothing and is not recorded.
+    """Record the outcome of the block when it ends. A dry run is not recorded.
 
     Args:
-        action: verb and kind, such as "delete topic".
-        target: what the action applies to. Comes from the client; cut and escaped here.
-        reason: given by the client; empty for none.
+        action: verb and object type, such as "delete topic".
+        target: the object of the action. Sent by the client; truncated and escaped here.
+        reason: sent by the client; may be empty.
     """
     audit = Audit()
     if dry_run:
@@ -91,7 +88,7 @@ async def audited(
 
 
 def listed(names: Collection[TopicPartition]) -> str:
-    """Some partitions as the target of a request: the name of a single one, else the first and how many more."""
+    """Returns partitions as the target of a request: the first name, and the number of the others."""
     first = next(iter(names), None)
     if first is None:
         return "no partition"

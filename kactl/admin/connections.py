@@ -1,16 +1,16 @@
-"""Connections of the admin API: how many there are, what each waits for, and for how long.
+"""Connections of the admin API: their number, states and timeouts.
 
     FRESH ─▶ HEAD ─▶ ANSWERING ◀─▶ BODY
               ▲          │
             IDLE ◀── UNREAD
 
-A connection in FRESH, HEAD, BODY or IDLE waits for its client to send, one in UNREAD for its client to read. Each of
-these states has a deadline, at which the connection is cut. At the limit a new connection replaces the one that has
-waited longest, so a probe gets through a crowd of silent clients as long as its head follows the connection at once: a
+A connection in FRESH, HEAD, BODY or IDLE waits for its client to send; one in UNREAD waits for its client to read.
+Each of these states has a timeout, after which the connection is cut. At the limit a new connection replaces the one
+that has waited longest, so a probe succeeds in a crowd of silent clients if its head follows the connection at once: a
 fresh connection is not replaced for a moment, and others stay in the listen queue for that long. A connection whose
-handler is at work is never replaced; if all are, the connections reserved for probes remain.
+handler is running is never replaced. If all handlers are running, the connections reserved for probes remain.
 
-aiohttp parses the requests. It has no time limit for a head and none on the number of connections, so its request
+aiohttp parses the requests. It has no timeout for a head and no limit on the number of connections, so its request
 handler is subclassed here, in the methods that it documents for that.
 """
 
@@ -32,13 +32,13 @@ from .limits import Capacity
 
 log = logger(__name__)
 
-# Of each kind of refusal, one line in this time: a flood must not fill the disk.
+# One log line of each kind in this time: a flood must not fill the disk.
 LOG_PAUSE_S: Final = 10.0
 _KINDS: Final = ("full", "replaced", "head", "body", "idle", "unread", "unanswered", "malformed", "descriptors")
 
 
 class State(enum.Enum):
-    """What a connection waits for."""
+    """The action that a connection waits for."""
 
     FRESH = "fresh"
     HEAD = "head"
@@ -49,15 +49,15 @@ class State(enum.Enum):
     STREAMING = "streaming"
 
 
-# The client is to act; such a connection may be replaced.
+# The client must act next; such a connection may be replaced.
 _WAITING: Final = frozenset({State.HEAD, State.BODY, State.IDLE})
 
-# Under which a connection is counted that stays too long in a state.
+# The kind under which a timeout in a state is counted; by default the state's name.
 _KIND_OF_STATE: Final = {State.ANSWERING: "unanswered", State.FRESH: "head"}
 
 
 class Room(enum.Enum):
-    """Whether there is room for a connection."""
+    """Result of an attempt to make room for a connection."""
 
     YES = "yes"
     PROBES = "probes"
@@ -69,14 +69,14 @@ class Gate:
     """All connections of one server.
 
     Attributes:
-        refused: connections that were refused or cut, by kind.
+        refused: number of connections rejected or cut, by kind.
     """
 
     def __init__(self, capacity: Capacity, now_s: Callable[[], float] = time.monotonic) -> None:
         self.capacity = capacity
         self.refused: Counter[str] = Counter(dict.fromkeys(_KINDS, 0))
         self._open: set[Connection] = set()
-        # When they were accepted, in this order.
+        # Time of acceptance; in order of acceptance.
         self._fresh: dict[Connection, float] = {}
         # In the order in which they began to wait.
         self._waiting: dict[Connection, None] = {}
@@ -88,7 +88,7 @@ class Gate:
         return len(self._open)
 
     def room(self) -> Room:
-        """Make room for a connection, if that can be done now."""
+        """Make room for a connection, if possible."""
         if len(self._open) < self.capacity.connections or self.replace_one():
             return Room.YES
         if self._fresh:
@@ -96,12 +96,12 @@ class Gate:
         return Room.PROBES if len(self._open) < self.capacity.connections + self.capacity.probes else Room.NO
 
     def admit(self, connection: "Connection") -> None:
-        """A connection has been accepted."""
+        """Register an accepted connection."""
         self._open.add(connection)
         self._fresh[connection] = self._now_s()
 
     def replace_one(self) -> bool:
-        """Cut the connection that has waited longest for its client, if one does."""
+        """Cut the connection that has waited longest for its client. Returns whether there was one."""
         oldest = next(iter(self._waiting), None)
         if oldest is None and self._fresh:
             first, since_s = next(iter(self._fresh.items()))
@@ -110,11 +110,11 @@ class Gate:
             oldest = next(iter(self._unread), None)
         if oldest is None:
             return False
-        oldest.cut("replaced", "cut to make room for another one")
+        oldest.cut("replaced", "was cut to make room for another connection")
         return True
 
     def moved(self, connection: "Connection", state: State) -> None:
-        """A connection has entered a state."""
+        """Record that a connection has entered a state."""
         if connection not in self._open:
             return
         if state is not State.FRESH:
@@ -128,15 +128,15 @@ class Gate:
         else:
             self._unread.pop(connection, None)
 
-    def left(self, connection: "Connection") -> None:
-        """A connection has ended, or is about to."""
+    def remove(self, connection: "Connection") -> None:
+        """Remove a connection that has ended or is about to end."""
         self._open.discard(connection)
         self._fresh.pop(connection, None)
         self._waiting.pop(connection, None)
         self._unread.pop(connection, None)
 
     def refuse(self, kind: str, peer: str, reason: str) -> None:
-        """Count a refusal; log one of its kind in `LOG_PAUSE_S`."""
+        """Count a rejected connection; log at most one of each kind per `LOG_PAUSE_S`."""
         self.refused[kind] += 1
         now_s = self._now_s()
         if now_s - self._logged_s.get(kind, -LOG_PAUSE_S) >= LOG_PAUSE_S:
@@ -144,7 +144,7 @@ class Gate:
             log.warning("admin API: connection from %s %s (%s: %d so far)", peer, reason, kind, self.refused[kind])
 
     def readings(self) -> dict[str, Reading]:
-        """For `kactl.telemetry.metrics`."""
+        """Returns the gauges and counters for `kactl.telemetry.metrics`."""
 
         def refused() -> Iterable[tuple[float, Mapping[str, str | int]]]:
             return [(count, {"error.type": kind}) for kind, count in self.refused.items()]
@@ -156,15 +156,15 @@ class Gate:
 
 
 class Connection(web.RequestHandler):
-    """One connection, as aiohttp's protocol with deadlines.
+    """One connection: aiohttp's protocol with timeouts.
 
     Args:
         server: of the application's runner.
-        problem: makes the response to what aiohttp itself refuses: its status, and its reason in aiohttp's words.
+        problem: returns the response to a request that aiohttp rejects, from its status and aiohttp's reason.
         peer: address of the client, for the log.
 
     Attributes:
-        probes_only: it was admitted on a place that is reserved for probes.
+        probes_only: the connection was admitted as one of those reserved for probes.
     """
 
     __slots__ = ("_cut", "_gate", "_head_bytes", "_peer", "_problem", "_requests", "_state", "_timer", "probes_only")
@@ -180,14 +180,14 @@ class Connection(web.RequestHandler):
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
-            # The deadlines below come first.
+            # The timeouts below are shorter.
             keepalive_timeout=2 * limits.ANSWER_TIMEOUT_S,
             access_log=None,  # type: ignore[arg-type]  # as AppRunner passes it
             max_line_size=limits.LINE_BYTES_MAX,
             max_field_size=limits.FIELD_BYTES_MAX,
             max_headers=limits.FIELDS_MAX,
             lingering_time=limits.LINGERING_S,
-            auto_decompress=False,  # an unfolded bomb would hold up the controller before it could be refused
+            auto_decompress=False,  # decompressing a bomb would block the controller before it could be rejected
         )
         self.probes_only = False
         self._gate = gate
@@ -199,7 +199,7 @@ class Connection(web.RequestHandler):
         self._cut = False
         self._timer: asyncio.TimerHandle | None = None
 
-    # -- from the transport
+    # -- called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -216,23 +216,23 @@ class Connection(web.RequestHandler):
             self._enter(State.HEAD, limits.HEAD_TIMEOUT_S)
         super().data_received(data)
         if self._state is State.FRESH:
-            # Behind the same task: a complete head never waits.
+            # Scheduled after the task that handles a complete head, so that a complete head never waits.
             self._loop.call_soon(self._wait_for_head)
         if self._state in (State.FRESH, State.HEAD):
             self._head_bytes += len(data)
             if self._head_bytes > limits.HEAD_BYTES_MAX:
-                # Behind the task that a complete head has woken up, which leaves this state.
+                # Scheduled after the task that a complete head has woken, which leaves this state.
                 self._loop.call_soon(self._check_head)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop_timer()
-        self._gate.left(self)
+        self._gate.remove(self)
         super().connection_lost(exc)
 
-    # -- from aiohttp's own loop
+    # -- called by aiohttp's loop
 
     def began(self) -> None:
-        """A head is complete, and its request begins."""
+        """Called when a head is complete and its request begins."""
         self._requests += 1
         if self._state is not State.STREAMING:
             self._enter(State.ANSWERING, limits.ANSWER_TIMEOUT_S)
@@ -249,7 +249,7 @@ class Connection(web.RequestHandler):
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
-            # Also if aiohttp closes now: until a client has taken the rest, or gone, the descriptor stays.
+            # Also if aiohttp closes now: the descriptor stays until the client has read the rest or disconnected.
             self._enter(State.IDLE, limits.IDLE_TIMEOUT_S)
 
     def handle_error(
@@ -260,20 +260,20 @@ class Connection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         if status < 500:
-            self._gate.refuse("malformed", self._peer, f"sent what is no request: {_first_line(message or '')}")
+            self._gate.refuse("malformed", self._peer, f"sent an invalid request: {_first_line(message or '')}")
         else:
             log.error("admin API: a request from %s failed: %s", self._peer, exc, exc_info=exc)
         if request.writer.output_size > 0:
-            raise ConnectionError("the response has begun; no other can follow")
+            raise ConnectionError("the response has begun; a second one cannot follow")
         response = self._problem(status, _first_line(message or ""))
         response.force_close()
         return response
 
-    # -- from handlers
+    # -- called by handlers
 
     @contextlib.contextmanager
     def receiving(self) -> Iterator[None]:
-        """While the handler reads a body; the reader has deadlines of its own, which are longer."""
+        """Enter BODY while the handler reads a body. The reader has its own deadlines, which are shorter."""
         self._enter(State.BODY, limits.ANSWER_TIMEOUT_S)
         try:
             yield
@@ -281,20 +281,20 @@ class Connection(web.RequestHandler):
             self._enter(State.ANSWERING, limits.ANSWER_TIMEOUT_S)
 
     def streaming(self) -> None:
-        """The response is an event stream, which has no end and detects a client that does not read."""
+        """Mark the response as an event stream, which has no end and detects a client that does not read."""
         self._enter(State.STREAMING, None)
 
-    # -- ending
+    # -- termination
 
     def cut(self, kind: str, reason: str) -> None:
-        """End the connection at once, whatever is on its way."""
+        """Abort the connection; data in transit is lost."""
         self._gate.refuse(kind, self._peer, reason)
         self._abort()
 
     def _abort(self) -> None:
         self._cut = True
         self._stop_timer()
-        self._gate.left(self)
+        self._gate.remove(self)
         if self.transport is not None:
             self.transport.abort()
 
@@ -305,34 +305,34 @@ class Connection(web.RequestHandler):
         self._gate.moved(self, state)
         self._stop_timer()
         if timeout_s is not None:
-            left = self.transport.get_write_buffer_size()
-            self._timer = self._loop.call_later(timeout_s, self._late, timeout_s, left)
+            unsent = self.transport.get_write_buffer_size()
+            self._timer = self._loop.call_later(timeout_s, self._late, timeout_s, unsent)
 
-    def _late(self, timeout_s: float, left: int) -> None:
-        """The client, or the handler, did not act in time."""
+    def _late(self, timeout_s: float, unsent: int) -> None:
+        """Called when the client or the handler did not act in time."""
         transport = self.transport
         if transport is not None and self._state in (State.UNREAD, State.IDLE):
-            now_left = transport.get_write_buffer_size()
-            if 0 < now_left < left:
-                # It reads, though slowly.
-                self._timer = self._loop.call_later(timeout_s, self._late, timeout_s, now_left)
+            unsent_now = transport.get_write_buffer_size()
+            if 0 < unsent_now < unsent:
+                # The client reads slowly.
+                self._timer = self._loop.call_later(timeout_s, self._late, timeout_s, unsent_now)
                 return
         kind = _KIND_OF_STATE.get(self._state, self._state.value)
         if self._state is State.IDLE:
             # The normal end of a connection that is kept alive.
             self._abort()
         else:
-            self.cut(kind, f"cut: nothing happened in state {kind} for {timeout_s:g} s")
+            self.cut(kind, f"was cut: no progress in state {kind} for {timeout_s:g} s")
 
     def _wait_for_head(self) -> None:
         if self._state is State.FRESH and not self._cut:
-            # The deadline stays as it is.
+            # The timeout is not changed.
             self._state = State.HEAD
             self._gate.moved(self, State.HEAD)
 
     def _check_head(self) -> None:
         if self._state in (State.FRESH, State.HEAD):
-            self.cut("head", f"cut: its head has more than {limits.HEAD_BYTES_MAX} bytes")
+            self.cut("head", f"was cut: its head has more than {limits.HEAD_BYTES_MAX} bytes")
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -341,25 +341,25 @@ class Connection(web.RequestHandler):
 
 
 def observe(server: web.Server) -> None:
-    """Let connections of a server know when their requests begin."""
-    made = server.request_factory
+    """Notify connections of a server when their requests begin."""
+    make_request = server.request_factory
 
     def request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
         if isinstance(protocol, Connection):
             protocol.began()
-        return made(message, payload, protocol, writer, task)
+        return make_request(message, payload, protocol, writer, task)
 
     server.request_factory = request
 
 
 def receiving(request: web.BaseRequest) -> contextlib.AbstractContextManager[None]:
-    """While the body of a request is read."""
+    """Returns a context in which the body of a request is read."""
     protocol = request.protocol
     return protocol.receiving() if isinstance(protocol, Connection) else contextlib.nullcontext()
 
 
 def streaming(request: web.BaseRequest) -> None:
-    """The response to a request is an event stream."""
+    """Mark the response to a request as an event stream."""
     if isinstance(request.protocol, Connection):
         request.protocol.streaming()
 

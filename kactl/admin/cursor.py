@@ -1,4 +1,4 @@
-"""Where a page ended, as a text that means nothing to the one who gives it back."""
+"""Page cursors: the position at which a page ended, as an opaque text."""
 
 import base64
 import binascii
@@ -28,4 +28,4 @@ def read(cursor: str | None) -> tuple[str, int] | None:
 
 
 def _no_cursor() -> Refused:
-    return of_parameter("cursor", "is none of ours: leave it out for the first page, then take `next_cursor`")
+    return of_parameter("cursor", "is invalid: omit it for the first page, then send the previous page's `next_cursor`")

@@ -1,4 +1,4 @@
-"""Events of the log as the API returns them: the same fields, in the types of the API."""
+"""Conversion of log events to the types of the API, which have the same fields."""
 
 from collections.abc import Callable
 from typing import Final

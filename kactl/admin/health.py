@@ -1,7 +1,7 @@
-"""Facts for the health checks, gathered on one instance: the controller, or one that stands by.
+"""Facts for the health checks, gathered on one instance: the controller or a standby.
 
-The controller answers from its columns: a hundred thousand partitions cost some ten milliseconds. A standby answers
-from its copy of the cluster, and reads brokers and deletions from the store within a time limit.
+The controller uses its columns: a hundred thousand partitions cost about ten milliseconds. A standby uses its copy of
+the cluster, and reads brokers and deletions from the store with a timeout.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from .service import Service
 from .tallies import shares
 from .views import in_sync_against, offline_partitions
 
-# A standby whose store does not answer says so after this long.
+# Timeout of a standby's reads from the store.
 READ_LIMIT_S: Final = 2.0
 
 
 def limits_of(config: HealthConfig) -> Limits:
-    """The thresholds of a configuration."""
+    """Returns the thresholds of a configuration."""
     return Limits(
         offline_partitions=config.offline_partitions,
         under_min_isr=config.under_min_isr,
@@ -46,7 +46,7 @@ def limits_of(config: HealthConfig) -> Limits:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Observed:
-    """The facts, and what else a reader of them wants to know. Counts are 0 where they are not known."""
+    """The facts, and further figures for readers. Counts are 0 if they are not known."""
 
     facts: Facts
     brokers: int
@@ -54,7 +54,7 @@ class Observed:
 
 
 async def observe(service: Service, limits: Limits) -> Observed:
-    """Look at this instance, whatever it is."""
+    """Gather the facts on this instance, in any role."""
     loop = service.controller.loop
     if service.controller.is_active and loop.controllership.ready:
         return await _on_controller(service, limits)
@@ -66,7 +66,7 @@ async def observe(service: Service, limits: Limits) -> Observed:
 async def _on_controller(service: Service, limits: Limits) -> Observed:
     controller = service.controller
     min_isr = await service.min_isr()
-    # Nothing is awaited from here on: all of it is of one moment.
+    # No await from here on: all figures are of the same moment.
     cluster = controller.cluster
     table = cluster.table
     partitions = _partitions(
@@ -91,11 +91,11 @@ async def _on_controller(service: Service, limits: Limits) -> Observed:
 
 
 async def _on_standby(service: Service) -> Observed:
-    """From the copy; a leader counts as gone if its broker is not registered."""
+    """Use the copy of the cluster. A leader counts as gone if its broker is not registered."""
     controller, standby = service.controller, service.controller.loop.standby
     copy = standby.copy
     if copy is None:
-        why = "this instance stands by and has no copy of the cluster: ask the controller, or set warm-standby"
+        why = "this instance is a standby without a copy of the cluster: query the controller, or set warm-standby"
         return Observed(_facts(service, unknown=why, standby_detail="there is no copy"), 0, 0)
     lag_ms = standby.lag_ms
     try:
@@ -103,7 +103,7 @@ async def _on_standby(service: Service) -> Observed:
             brokers = await controller.store.brokers()
             deleting = await controller.store.deletions()
     except (KactlError, TimeoutError) as failed:
-        why = f"the store does not answer: {str(failed) or 'time limit'}"
+        why = f"the store does not respond: {str(failed) or 'timeout'}"
         return Observed(_facts(service, unknown=why, standby_lag_ms=lag_ms), 0, copy.table.topic_count())
     await controller.min_isr.refresh(copy, active=False)
     table = copy.table
@@ -120,7 +120,7 @@ async def _on_standby(service: Service) -> Observed:
         not_preferred=int(np.count_nonzero(preferred_imbalance(table.rows(at)))),
         counted=counted,
     )
-    detail = "" if not standby.stale else f"{standby.stale:,} topics or partitions are left to be read"
+    detail = "" if not standby.stale else f"{standby.stale:,} topics or partitions are not read yet"
     facts = _facts(
         service,
         partitions=partitions,
@@ -132,7 +132,7 @@ async def _on_standby(service: Service) -> Observed:
 
 
 def _counted_on_standby(copy: Cluster, deleting: Collection[str]) -> Bools:
-    """bool[P]: partitions with leadership, those of topics that wait for deletion left out."""
+    """Returns bool[P]: partitions with leadership, without those of topics that are marked for deletion."""
     table = copy.table
     counted: Bools = table.column("leader_epoch") >= 0
     for name in deleting:
@@ -151,7 +151,7 @@ def _partitions(
     not_preferred: int,
     counted: Bools | None = None,
 ) -> Partitions:
-    """Args: `min_isr`: by topic number; `counted`: all others are left out; None for those that the table knows."""
+    """Args: `min_isr`: by topic number; `counted`: rows to count; None for all rows of the table."""
     against = in_sync_against(table, min_isr[table.column("topic")])
     every = np.ones(len(offline), np.bool_) if counted is None else counted
     lagging = shares(table).out_of_sync
@@ -159,7 +159,7 @@ def _partitions(
         total=len(table),
         offline=_named(table, offline),
         under_replicated=_named(table, under_replicated),
-        # A partition that is offline may still have its leader on paper.
+        # An offline partition may still have a leader in the table.
         under_min_isr=_named(table, (against.under | (offline & ~_is_new(table))) & every),
         min_isr_unknown=int(np.count_nonzero(against.unknown & every)),
         not_preferred=not_preferred,
@@ -168,7 +168,7 @@ def _partitions(
 
 
 def _is_new(table: Table) -> Bools:
-    """bool[P]: partitions that never had a leader."""
+    """Returns bool[P]: partitions that never had a leader."""
     new: Bools = table.column("leader_epoch") < 0
     return new
 
@@ -189,7 +189,7 @@ def _mask(table: Table, at: RowNumbers) -> Bools:
 
 
 def _facts(service: Service, **known: object) -> Facts:
-    """Facts that every instance has, and those that are known besides."""
+    """Returns the facts that every instance has, and the given ones."""
     controller = service.controller
     view = controller.queue(limit=0)
     gate = controller.channels.gate

@@ -1,7 +1,7 @@
-"""What the controller measures, as text for Prometheus.
+"""Metrics of the controller in Prometheus text format.
 
-The meter provider and the registry belong to one server; nothing global is set, and nothing but this server's own
-`/metrics` reads them.
+The meter provider and the registry belong to one server. Nothing global is set, and only this server's `/metrics` reads
+them.
 """
 
 from collections.abc import Callable
@@ -18,13 +18,13 @@ CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 
 def telemetry_for_server() -> tuple[MeterProvider, Callable[[], bytes]]:
-    """A meter provider for a Controller, and what renders everything that was recorded with it.
+    """Returns a meter provider for a Controller, and a function that renders everything recorded with it.
 
-    Rendering reads what the controller keeps, so it has to be done in the controller's own thread.
+    Rendering reads state of the controller, so it must run in the controller's thread.
     """
     registry = CollectorRegistry()
     reader = PrometheusMetricReader(registry=registry, scope_info_enabled=False)
-    # No exit handler: it would keep every provider of the process alive until its end.
+    # No exit handler: it would keep every provider of the process alive until exit.
     provider = SdkMeterProvider([reader], resource=Resource({"service.name": "kactl"}), shutdown_on_exit=False)
 
     def render() -> bytes:

@@ -1,4 +1,4 @@
-"""The OpenAPI document of the routes, made from what reads requests and writes answers, so that it cannot lie."""
+"""OpenAPI document, generated from the types that parse requests and encode responses."""
 
 import inspect
 import re
@@ -15,9 +15,9 @@ from .schema import Question
 VERSION: Final = "1.0.0"
 _TEMPLATE: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
-# Any route may refuse with these.
+# Any route may fail with these.
 _ALWAYS: Final = (400, 403, 421, 500, 503)
-# Names of RFC 9110. Python took them over in 3.13, and the document must not depend on the interpreter.
+# Names of RFC 9110. Python adopted them in 3.13, and the document must not depend on the interpreter.
 _RENAMED: Final = {
     413: "Content Too Large",
     414: "URI Too Long",
@@ -29,13 +29,13 @@ _IF_MATCH: Final = {
     "name": "If-Match",
     "in": "header",
     "required": False,
-    "description": "412 unless this is the ETag of the broker, topic or partition; elsewhere, of the controller",
+    "description": "412 unless this is the ETag of the broker, topic or partition; for other routes, of the controller",
     "schema": {"type": "string"},
 }
 
 
 def document(routes: Sequence[Route]) -> dict[str, Any]:
-    """The document, as plain values."""
+    """Returns the document as plain values."""
     named = [*_types(routes), schema.Problem, schema.AnyEvent]
     _, components = msgspec.json.schema_components(named, ref_template=_TEMPLATE)
     paths: dict[str, dict[str, Any]] = {}
@@ -49,7 +49,7 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
         "info": {
             "title": "kactl",
             "version": VERSION,
-            "description": "What a kactl controller knows, and what it can be asked for.",
+            "description": "State of a kactl controller, and the requests that it accepts.",
         },
         "paths": paths,
         "components": {"schemas": {name: _cleaned(components[name]) for name in sorted(components)}},
@@ -57,7 +57,7 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
 
 
 def rendered(routes: Sequence[Route]) -> bytes:
-    """The document, as JSON that a person can read."""
+    """Returns the document as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(document(routes)), indent=2) + b"\n"
 
 
@@ -67,7 +67,7 @@ def _types(routes: Sequence[Route]) -> list[Any]:
 
 
 def _operation(route: Route, method: str) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "operationId": _operation_id(route, method),
         "summary": route.summary,
         "parameters": [
@@ -78,68 +78,68 @@ def _operation(route: Route, method: str) -> dict[str, Any]:
         "responses": {str(status): response for status, response in sorted(_responses(route, method).items())},
     }
     if route.takes_body is not None:
-        made["requestBody"] = {
+        operation["requestBody"] = {
             "required": route.body_required,
             "content": {JSON: {"schema": {"$ref": _TEMPLATE.format(name=route.takes_body.__name__)}}},
         }
-    return made
+    return operation
 
 
 def _operation_id(route: Route, method: str) -> str:
-    spoken = _PARAMETER.sub(r"by/\1", route.path)
-    return (method.lower() + spoken).replace("/", "_").replace(".", "_")
+    words = _PARAMETER.sub(r"by/\1", route.path)
+    return (method.lower() + words).replace("/", "_").replace(".", "_")
 
 
 def _parameters(question: type[Question], where: str) -> list[dict[str, Any]]:
-    """Each field of the struct that reads them."""
+    """Returns one parameter for each field of the struct that parses them."""
     (_,), components = msgspec.json.schema_components([question], ref_template=_TEMPLATE)
-    described = components[question.__name__]
-    found = []
-    for name, said in described["properties"].items():
-        fields = dict(said)
-        parameter = {"name": name, "in": where, "required": where == "path" or name in described.get("required", ())}
+    component = components[question.__name__]
+    parameters = []
+    for name, property in component["properties"].items():
+        fields = dict(property)
+        parameter = {"name": name, "in": where, "required": where == "path" or name in component.get("required", ())}
         if "description" in fields:
             parameter["description"] = fields.pop("description")
-        found.append(parameter | {"schema": fields})
-    return found
+        parameters.append(parameter | {"schema": fields})
+    return parameters
 
 
 def _phrase(status: int) -> str:
-    """Name of a status code, the same on every version of Python."""
+    """Returns the name of a status code, the same for every version of Python."""
     return _RENAMED.get(status) or HTTPStatus(status).phrase
 
 
 def _cleaned(value: Any) -> Any:
-    """A schema whose descriptions, which are docstrings, are not indented: the compiler strips them from 3.13 on."""
+    """Returns a schema with dedented descriptions. They are docstrings, which Python dedents only since 3.13."""
     if isinstance(value, list):
-        return [_cleaned(each) for each in value]
+        return [_cleaned(item) for item in value]
     if not isinstance(value, dict):
         return value
     return {
-        key: inspect.cleandoc(each) if key == "description" and isinstance(each, str) else _cleaned(each)
-        for key, each in value.items()
+        key: inspect.cleandoc(item) if key == "description" and isinstance(item, str) else _cleaned(item)
+        for key, item in value.items()
     }
 
 
 def _responses(route: Route, method: str) -> dict[int, dict[str, Any]]:
-    made = {status: _response(status, answer, route, method) for status, answer in route.answers.items()}
+    responses = {status: _response(status, answer, route, method) for status, answer in route.answers.items()}
     conditional = (412,) if route.writes else ()
     refusals = (*_ALWAYS, *conditional, *(_WITH_A_BODY if route.takes_body is not None else ()), *route.problems)
     for status in refusals:
-        # A probe that says 503 says it in its own words.
-        if status not in made:
-            made[status] = {"description": _phrase(status)}
+        # The 503 response of a probe is not a problem document.
+        if status not in responses:
+            responses[status] = {"description": _phrase(status)}
             if method != "HEAD":
-                said = {"schema": {"$ref": _TEMPLATE.format(name=schema.Problem.__name__)}}
-                made[status]["content"] = {problem.CONTENT_TYPE: said}
-    return made
+                content = {"schema": {"$ref": _TEMPLATE.format(name=schema.Problem.__name__)}}
+                responses[status]["content"] = {problem.CONTENT_TYPE: content}
+    return responses
 
 
 def _response(status: int, answer: type[schema.Answer] | None, route: Route, method: str) -> dict[str, Any]:
-    made: dict[str, Any] = {"description": HTTPStatus(status).phrase}
+    response: dict[str, Any] = {"description": HTTPStatus(status).phrase}
     if route.version is not None and not route.writes:
-        made["headers"] = {"ETag": {"description": "the version, for If-Match", "schema": {"type": "string"}}}
+        response["headers"] = {"ETag": {"description": "the version, for If-Match", "schema": {"type": "string"}}}
     if method != "HEAD":
-        said = {} if answer is None else {"schema": {"$ref": _TEMPLATE.format(name=answer.__name__)}}
-        made["content"] = {route.content.partition(";")[0]: said}
-    return made
+        content = {} if answer is None else {"schema": {"$ref": _TEMPLATE.format(name=answer.__name__)}}
+        response["content"] = {route.content.partition(";")[0]: content}
+    return response

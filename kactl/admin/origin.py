@@ -1,8 +1,8 @@
-"""Where a request may come from: the `Host` it names, the page that sent it, and the address of its client.
+"""Checks of a request's origin: its `Host`, the page that sent it, and the address of its client.
 
-A page in a browser can send requests to this server although it belongs to somebody else. Under a name of its own that
-it lets resolve to this machine (DNS rebinding) it could also read the responses. Therefore a request names the address
-at which it arrived, `localhost`, or a name of `api.hosts`, and a browser declares that the page belongs to this server.
+A page of any site can make a browser send requests to this server. If a name of that site resolves to this machine (DNS
+rebinding), the page could also read the responses. A request must therefore name the address at which it arrived,
+`localhost`, or a name in `api.hosts`, and a browser must declare that the page belongs to this server.
 """
 
 import ipaddress
@@ -20,10 +20,10 @@ from kactl.runtime.escaping import escaped
 
 from . import problem
 
-# As much of a header as a refusal repeats.
+# The part of a header that an error message repeats.
 _SHOWN_MAX: Final = 200
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-# What browsers send for a page of this server, and for an address that a person typed.
+# Sent by browsers for a page of this server, and for an address that a user typed.
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
 
 
@@ -35,22 +35,22 @@ class Authority(NamedTuple):
 
 
 def check(http: web.Request, config: ApiConfig) -> None:
-    """Refuse a request that names another host, or that a page of another server sent.
+    """Reject a request that names another host, or that a page of another server sent.
 
     Raises:
-        Refused: 400 without exactly one Host, 421 for another host, 403 for another page.
+        Refused: 400 unless there is exactly one Host, 421 for another host, 403 for another page.
     """
     local = _local(http)
-    given = http.headers.getall("Host", [])
-    if len(given) != 1:
+    values = http.headers.getall("Host", [])
+    if len(values) != 1:
         raise problem.of_header(
-            "Host", f"is given {len(given)} times: give it once", status=HTTPStatus.BAD_REQUEST, title="Bad request",
+            "Host", f"was sent {len(values)} times: send it once", status=HTTPStatus.BAD_REQUEST, title="Bad request",
             code=ErrorCode.INVALID_REQUEST,
         )  # fmt: skip
-    _check_host(given[0], local, config)
+    _check_host(values[0], local, config)
     _, absolute, rest = http.raw_path.partition("://")
     if absolute and not http.raw_path.startswith("/"):
-        # A target in absolute form names a host of its own.
+        # The absolute form of a request target names a host of its own.
         _check_host(re.split(r"[/?#]", rest, maxsplit=1)[0], local, config)
     for site in http.headers.getall("Sec-Fetch-Site", []):
         if site not in _OWN_SITES:
@@ -65,7 +65,7 @@ def _check_host(host: str, local: Authority | None, config: ApiConfig) -> None:
         return
     raise problem.of_header(
         "Host",
-        f"{escaped(host, _SHOWN_MAX)!r} is not this server: use the address it listens on, or add the name to "
+        f"{escaped(host, _SHOWN_MAX)!r} is not this server: use the address that it listens on, or add the name to "
         "api.hosts",
         status=HTTPStatus.MISDIRECTED_REQUEST,
         title="Misdirected request",
@@ -74,7 +74,7 @@ def _check_host(host: str, local: Authority | None, config: ApiConfig) -> None:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address is one of this machine's own, IPv4 within IPv6 included."""
+    """Returns whether an address is a loopback address, including IPv4 mapped to IPv6."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -86,7 +86,7 @@ def is_loopback(address: str) -> bool:
 def _foreign(header: str, value: str) -> problem.Refused:
     return problem.of_header(
         header,
-        f"{escaped(value, _SHOWN_MAX)!r} is not this server: pages of other servers may neither read nor change",
+        f"{escaped(value, _SHOWN_MAX)!r} is not this server: pages of other servers may not send requests to it",
         status=HTTPStatus.FORBIDDEN,
         title="Foreign origin",
         code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -94,15 +94,15 @@ def _foreign(header: str, value: str) -> problem.Refused:
 
 
 def _local(http: web.Request) -> Authority | None:
-    """The server's end of the connection; None if it is no TCP connection, or gone."""
+    """Returns the server's end of the connection; None if it is closed or is not a TCP connection."""
     transport = http.transport
     name = None if transport is None else transport.get_extra_info("sockname")
     return Authority(name[0], name[1]) if isinstance(name, tuple) else None
 
 
 def _authority(text: str, scheme: str) -> Authority | None:
-    """`host`, `host:port` or `[ipv6]:port`; None for anything else."""
-    if not text.isascii() or any(each in text for each in "@/?#\\%, \t"):
+    """Parse `host`, `host:port` or `[ipv6]:port`; returns None for any other text."""
+    if not text.isascii() or any(character in text for character in "@/?#\\%, \t"):
         return None
     try:
         parts = urlsplit(f"//{text}")
@@ -121,7 +121,7 @@ def _is_accepted(named: Authority | None, local: Authority | None, hosts: Sequen
         _same_address(named.host, local.host) or (named.host == "localhost" and is_loopback(local.host))
     ):
         return True
-    return any(_is_listed(named, each, local.port) for each in hosts)
+    return any(_is_listed(named, entry, local.port) for entry in hosts)
 
 
 def _is_listed(named: Authority, entry: str, port: int) -> bool:
@@ -133,19 +133,19 @@ def _is_listed(named: Authority, entry: str, port: int) -> bool:
 
 def _same_address(named: str, local: str) -> bool:
     try:
-        one, other = ipaddress.ip_address(named), ipaddress.ip_address(local)
+        named_address, local_address = ipaddress.ip_address(named), ipaddress.ip_address(local)
     except ValueError:
         return False
-    mapped = other.ipv4_mapped if isinstance(other, ipaddress.IPv6Address) else None
-    return one in (other, mapped)
+    mapped = local_address.ipv4_mapped if isinstance(local_address, ipaddress.IPv6Address) else None
+    return named_address in (local_address, mapped)
 
 
 def _is_own(origin: str, local: Authority | None, hosts: Sequence[str]) -> bool:
-    """Whether an origin is this server. A name of `api.hosts` may also be that of a proxy that terminates TLS."""
-    scheme, found, rest = origin.partition("://")
-    if not found or scheme not in _DEFAULT_PORTS:
+    """Returns whether an origin is this server. A name in `api.hosts` may also be that of a proxy with TLS."""
+    scheme, separator, rest = origin.partition("://")
+    if not separator or scheme not in _DEFAULT_PORTS:
         return False
     named = _authority(rest, scheme)
     if scheme == "http":
         return _is_accepted(named, local, hosts)
-    return named is not None and local is not None and any(_is_listed(named, each, local.port) for each in hosts)
+    return named is not None and local is not None and any(_is_listed(named, entry, local.port) for entry in hosts)

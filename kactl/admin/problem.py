@@ -1,4 +1,4 @@
-"""Why a request was refused, in the form of RFC 9457, from the errors that everything else raises."""
+"""Conversion of errors to problem documents (RFC 9457)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,26 +10,26 @@ from kactl.errors import BadRequest, ErrorCode, KactlError, NotFound, Remedy
 from .schema import ONE_LINE, FieldError, Problem, ProblemController
 
 CONTENT_TYPE: Final = "application/problem+json"
-# How soon a request may be sent again that only came too early.
+# Sent with 503: the delay before a retry.
 RETRY_AFTER_S: Final = 1
 _CAPITAL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
 _PLACE: Final = re.compile(r" - at (?:`key` in )?`\$(.*)`$")
-# The decoder names the expression, which is no help to most readers.
+# The decoder's message contains the regular expression, which does not help the client.
 _NOT_ONE_LINE: Final = f"Expected `str` matching regex {ONE_LINE!r}"
 _FIELD: Final = re.compile(r"(?:unknown|missing required) field `(.*)`", re.DOTALL)
 
 
 class Refused(KactlError):
-    """The server itself refuses a request, before anybody else has seen it.
+    """The server rejects a request before it reaches the controller.
 
     Args:
-        status: of HTTP.
-        title: what kind of refusal it is.
-        detail: what is wrong with this request, and what would be right.
-        errors: which parts of it are wrong.
+        status: HTTP status.
+        title: the kind of error.
+        detail: the error in this request, and how to correct it.
+        errors: the invalid parts of the request.
         headers: for the response.
-        retriable: whether the same request may go through later.
+        retriable: whether the same request may succeed later.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Refused(KactlError):
 
 
 class BrokerNotFound(NotFound):
-    """No broker of that id is registered, or has a replica."""
+    """No broker with this id is registered or has a replica."""
 
     code = ErrorCode.BROKER_ID_NOT_REGISTERED
 
@@ -62,7 +62,7 @@ class BrokerNotFound(NotFound):
 
 
 def of(error: Exception, *, instance: str, controller: ProblemController) -> tuple[Problem, dict[str, str]]:
-    """The problem that an error is to the one who asked, and headers that go with it."""
+    """Returns the problem document of an error, and the headers to send with it."""
     if isinstance(error, Refused):
         status, title, code = error.status, error.title, error.error_code
         errors, retriable, headers = error.errors, error.retriable, error.headers
@@ -76,7 +76,7 @@ def of(error: Exception, *, instance: str, controller: ProblemController) -> tup
             Refused(
                 HTTPStatus.INTERNAL_SERVER_ERROR,
                 "Internal error",
-                "an error of kactl's own; its log says more. Please report it",
+                "internal error of kactl; details are in the server's log. Please report it",
                 code=ErrorCode.UNKNOWN_SERVER_ERROR,
             ),
             instance=instance,
@@ -100,47 +100,49 @@ def of(error: Exception, *, instance: str, controller: ProblemController) -> tup
 
 
 def of_body(error: Exception) -> Refused:
-    """A body that is no JSON, or not what was wanted; the message says where."""
-    said = str(error)
-    place = _PLACE.search(said)
+    """Returns the error for a body that is not JSON or does not match its schema; it names the position."""
+    message = str(error)
+    place = _PLACE.search(message)
     reason = without_place(error)
     field = _FIELD.search(reason)
-    at = pointer(place[1] if place else "") + (f"/{_escaped(field[1])}" if field else "")
+    position = pointer(place[1] if place else "") + (f"/{_escaped(field[1])}" if field else "")
     return Refused(
         HTTPStatus.BAD_REQUEST,
         "Bad request",
-        f"{at or 'body'}: {reason}",
-        errors=[FieldError(reason, pointer=at)],
+        f"{position or 'body'}: {reason}",
+        errors=[FieldError(reason, pointer=position)],
     )
 
 
 def of_parameter(name: str, reason: str) -> Refused:
-    """A parameter of the query or the path that cannot be used."""
+    """Returns the error for an invalid parameter of the query or path."""
     return Refused(
         HTTPStatus.BAD_REQUEST, "Bad request", f"{name}: {reason}", errors=[FieldError(reason, parameter=name)]
     )
 
 
 def of_header(name: str, reason: str, *, status: int, title: str, code: ErrorCode) -> Refused:
-    """A header that cannot be accepted."""
+    """Returns the error for an invalid header."""
     return Refused(status, title, f"{name}: {reason}", code=code, errors=[FieldError(reason, header=name)])
 
 
 def without_place(error: Exception) -> str:
-    """The message of a decoder, without the place in the value."""
-    said = _PLACE.sub("", str(error))
-    return "contains control characters: write one line of plain text" if said == _NOT_ONE_LINE else said
+    """Returns a decoder's message without the position in the value."""
+    message = _PLACE.sub("", str(error))
+    return "contains control characters: write one line of plain text" if message == _NOT_ONE_LINE else message
 
 
 def pointer(path: str) -> str:
-    """The JSON pointer of a path such as `assignment.0` or `.partitions[3].topic`; a step without a name ends it."""
+    """Returns the JSON pointer of a path such as `assignment.0` or `.partitions[3].topic`; stops at a step without a
+    name.
+    """
     path = path if path.startswith((".", "[")) or not path else f".{path}"
-    found = ""
-    at = 0
-    while (step := _STEP.match(path, at)) is not None:
-        found += f"/{_escaped(step[1] or step[2])}"
-        at = step.end()
-    return found
+    result = ""
+    position = 0
+    while (step := _STEP.match(path, position)) is not None:
+        result += f"/{_escaped(step[1] or step[2])}"
+        position = step.end()
+    return result
 
 
 def _escaped(step: str) -> str:
@@ -148,5 +150,5 @@ def _escaped(step: str) -> str:
 
 
 def _words(name: str) -> str:
-    """`TopicExists` as "Topic exists"."""
+    """Returns `TopicExists` as "Topic exists"."""
     return _CAPITAL.sub(" ", name).capitalize()

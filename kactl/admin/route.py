@@ -1,6 +1,6 @@
-"""One route: what it takes, what it answers, and who answers. The server and the OpenAPI document are made of these.
+"""Definition of a route: its request, its responses and its handler. The server and the OpenAPI document use these.
 
-Parameters and bodies are described by structs and read here, wholly or not at all, before a handler sees anything.
+Parameters and bodies are described by structs. They are parsed and validated here, completely, before a handler runs.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from . import problem
 from .connections import receiving
 from .limits import BODY_BYTES_PER_S, BODY_GRACE_S
 from .problem import Refused
-from .schema import Answer, FieldError, NoQuestion, Precondition, Question
+from .schema import Answer, FieldError, NoData, Precondition, Question
 from .service import Service
 
 JSON: Final = "application/json"
-# The longest election that can be asked for by name fits, at some 80 bytes a name; so does any topic.
+# Fits the longest election by name, at about 80 bytes a name, and any topic.
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
-# A reason and a few fields.
+# Fits a reason and a few fields.
 SMALL_BODY_BYTES_MAX: Final = 256 * 1024
 
 PathT = TypeVar("PathT", bound=Question)
@@ -36,8 +36,8 @@ _CONDITIONS: Final = frozenset(field.encode_name for field in msgspec.structs.fi
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Asked(Generic[PathT, QueryT, BodyT]):
-    """What a handler is asked, read and checked."""
+class ApiRequest(Generic[PathT, QueryT, BodyT]):
+    """A parsed and validated request."""
 
     path: PathT
     query: QueryT
@@ -48,29 +48,29 @@ class Asked(Generic[PathT, QueryT, BodyT]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer with another status than 200, or with headers."""
+    """A response with a status other than 200, or with headers."""
 
     answer: Answer
     status: int = HTTPStatus.OK
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-Handler = Callable[[Service, Asked[Any, Any, Any]], Awaitable[Answer | Reply | web.StreamResponse]]
+Handler = Callable[[Service, ApiRequest[Any, Any, Any]], Awaitable[Answer | Reply | web.StreamResponse]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """See the module.
+    """One route of the API.
 
     Attributes:
-        answers: what comes with each status that is no problem; None for what is no JSON.
-        content: of the answers.
-        problems: the statuses with which this route may refuse, besides those that any may.
-        body_bytes_max: the largest body it reads.
-        head: whether HEAD is answered too.
-        only_active: answered by the controller alone.
-        from_copy: answered by instances that stand by, too, from their copy of the cluster.
-        version: `ETag` of a read, or what `If-Match` of a write is compared with.
+        answers: the type of the response by success status; None if it is not JSON.
+        content: content type of the responses.
+        problems: error statuses of this route, in addition to those of any route.
+        body_bytes_max: maximum size of the body.
+        head: HEAD is supported.
+        only_active: only the controller serves it.
+        from_copy: standbys also serve it, from their copy of the cluster.
+        version: for a read, the `ETag`; for a write, the version that `If-Match` is compared with.
     """
 
     method: str
@@ -78,8 +78,8 @@ class Route:
     handler: Handler
     summary: str
     answers: Mapping[int, type[Answer] | None]
-    takes_path: type[Question] = NoQuestion
-    takes_query: type[Question] = NoQuestion
+    takes_path: type[Question] = NoData
+    takes_query: type[Question] = NoData
     takes_body: type[Question] | None = None
     body_required: bool = True
     body_bytes_max: int = SMALL_BODY_BYTES_MAX
@@ -95,11 +95,11 @@ class Route:
         return self.method in ("POST", "PATCH", "DELETE")
 
 
-async def read(route: Route, http: web.Request) -> Asked[Any, Any, Any]:
-    """What is asked.
+async def read(route: Route, http: web.Request) -> ApiRequest[Any, Any, Any]:
+    """Parse and validate a request.
 
     Raises:
-        Refused: some part of it is not what the route takes.
+        Refused: the request does not match the route.
     """
     path = _parameters(route.takes_path, [(name, text) for name, text in http.match_info.items()])
     given = list(http.query.items())
@@ -113,21 +113,21 @@ async def read(route: Route, http: web.Request) -> Asked[Any, Any, Any]:
     elif http.can_read_body:
         raise _too_large(0)
     else:
-        body = NoQuestion()
-    return Asked(path, query, body, http, condition.expected_controller_epoch)
+        body = NoData()
+    return ApiRequest(path, query, body, http, condition.expected_controller_epoch)
 
 
 def _parameters(wanted: type[_Question], given: list[tuple[str, str]]) -> _Question:
-    """The parameters of a path or query as a struct; lists are repeated, or parted by commas."""
+    """Parse the parameters of a path or query; list values are repeated or separated by commas."""
     known = {field.encode_name: field.type for field in msgspec.structs.fields(wanted)}
     values: dict[str, Any] = {}
     for name, text in given:
         if name not in known:
-            raise problem.of_parameter(name, f"is no parameter of this route; there are {_listed(known)}")
+            raise problem.of_parameter(name, f"is not a parameter of this route; its parameters: {_listed(known)}")
         if _is_list(known[name]):
             values.setdefault(name, []).extend(part for part in text.split(",") if part)
         elif name in values:
-            raise problem.of_parameter(name, "is given twice; give it once")
+            raise problem.of_parameter(name, "was given twice; give it once")
         else:
             values[name] = text
     read = {}
@@ -135,7 +135,7 @@ def _parameters(wanted: type[_Question], given: list[tuple[str, str]]) -> _Quest
         try:
             read[name] = msgspec.convert(value, known[name], strict=False)
         except msgspec.ValidationError as error:
-            raise problem.of_parameter(name, f"{value!r} cannot be used: {problem.without_place(error)}") from None
+            raise problem.of_parameter(name, f"{value!r} is invalid: {problem.without_place(error)}") from None
     return wanted(**read)
 
 
@@ -160,7 +160,7 @@ async def _body(route: Route, http: web.Request) -> Any:
     if http.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
         raise problem.of_header(
             "Content-Encoding",
-            "send the body as it is, not compressed",
+            "send the body uncompressed",
             status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             title="Unsupported media type",
             code=ErrorCode.INVALID_REQUEST,
@@ -177,7 +177,7 @@ async def _body(route: Route, http: web.Request) -> Any:
 
 
 async def _content(route: Route, http: web.Request) -> bytes:
-    """The bytes of a body, as long as they keep coming."""
+    """Receive a body, at a minimum rate."""
     length = http.content_length
     if length is not None and length > route.body_bytes_max:
         raise _too_large(route.body_bytes_max)
@@ -196,7 +196,7 @@ async def _content(route: Route, http: web.Request) -> bytes:
         raise Refused(
             HTTPStatus.REQUEST_TIMEOUT,
             "Request timeout",
-            f"the body did not arrive in time, {len(received)} bytes of it did: send it at once, and at "
+            f"the body did not arrive in time, only {len(received)} bytes did: send it at once, and at "
             f"{BODY_BYTES_PER_S} bytes/s at least",
         ) from None
     except (web.RequestPayloadError, ConnectionError) as error:
@@ -207,26 +207,26 @@ async def _content(route: Route, http: web.Request) -> bytes:
 
 
 async def _invite(http: web.Request) -> None:
-    """Answer `Expect: 100-continue`, once the request may have a body."""
+    """Respond to `Expect: 100-continue` once the request may have a body."""
     expected = http.headers.get("Expect")
     if expected is None:
         return
     if expected.strip().lower() != "100-continue":
         raise problem.of_header(
             "Expect",
-            "only 100-continue can be expected",
+            "only 100-continue is supported",
             status=HTTPStatus.EXPECTATION_FAILED,
             title="Expectation failed",
             code=ErrorCode.INVALID_REQUEST,
         )
     if http.version >= HttpVersion11:
         await http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        # What was written is no part of the response.
+        # These bytes are not part of the response.
         http.writer.output_size = 0
 
 
 def _too_large(limit: int) -> Refused:
-    detail = f"the body has more than {limit} bytes; send less at a time" if limit else "this route takes no body"
+    detail = f"the body has more than {limit} bytes; send less at once" if limit else "this route takes no body"
     return Refused(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "Body too large", detail, errors=[FieldError(detail, pointer="")]
     )

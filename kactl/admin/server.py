@@ -1,8 +1,8 @@
-"""The admin server: routes bound to an address, and one door through which every request comes and goes.
+"""Admin server: binds the routes to an address and handles errors of all requests.
 
-There is no authentication yet, so changes are accepted from clients on this machine only, unless `api.allow-changes`
-admits all. A page in a browser is such a client too: `origin` refuses what pages of other servers send, and changes
-need a JSON content type, which no form can send.
+There is no authentication yet, so only clients on this machine may change anything, unless `api.allow-changes` permits
+all clients. A page in a browser is also such a client: `origin` rejects requests of other servers' pages, and changes
+need a JSON content type, which a form cannot send.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ from .acceptor import Acceptor, bound
 from .connections import Connection, Gate, observe
 from .limits import Capacity
 from .problem import Refused
-from .route import JSON, Asked, Reply, Route, read
+from .route import JSON, ApiRequest, Reply, Route, read
 from .routes.table import ROUTES
 from .schema import Answer
 from .service import Service
 
 log = logger(__name__)
 
-# Streams end at once when the server does; what else is on its way gets this long.
+# Streams end at once when the server stops; other requests get this long.
 SHUTDOWN_TIMEOUT_S: Final = 5
-# As much of a request as a refusal repeats.
+# The part of a request that an error message repeats.
 SHOWN_MAX: Final = 200
 _PROBES: Final = frozenset({"/livez", "/readyz", "/leader"})
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Server": "kactl"}
@@ -45,7 +45,7 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Address(NamedTuple):
-    """Where the server can be reached."""
+    """The address at which the server can be reached."""
 
     host: str
     port: int
@@ -64,16 +64,16 @@ async def serve(
     render_metrics: Callable[[], bytes] | None = None,
     capacity: Capacity | None = None,
 ) -> AsyncIterator[Address]:
-    """Serve the admin API for as long as the block lasts, in the event loop of the controller.
+    """Serve the admin API while the block runs, in the event loop of the controller.
 
     Args:
-        controller: entered already.
-        participants: the brokers of this process, which can be killed and restarted then.
-        render_metrics: of `telemetry_for_server`, whose meter provider the controller was given.
-        capacity: how many connections are accepted; None for what the descriptors of this process allow.
+        controller: already entered.
+        participants: the brokers of this process; the API can kill and restart them.
+        render_metrics: from `telemetry_for_server`, whose meter provider the controller was given.
+        capacity: limit of connections; None for the number that the descriptors of this process allow.
 
     Raises:
-        BadConfig: the address cannot be listened on, or there are too few file descriptors.
+        BadConfig: the address cannot be bound, or there are too few file descriptors.
     """
     if capacity is None:
         capacity = _capacity(config)
@@ -105,10 +105,10 @@ async def serve(
         try:
             address = Address(*acceptor.addresses[0][:2])
             log.info("the admin API listens at %s", address.url)
-            if not all(origin.is_loopback(each[0]) for each in acceptor.addresses):
-                who = "every client" if config.api.allow_changes == "any" else "clients on this machine"
-                log.warning("other machines can reach %s: they can read everything, and %s can change it",
-                            address.url, who)  # fmt: skip
+            if not all(origin.is_loopback(address[0]) for address in acceptor.addresses):
+                writers = "every client" if config.api.allow_changes == "any" else "clients on this machine"
+                log.warning("%s can be reached from other machines: they can read everything, and %s can change it",
+                            address.url, writers)  # fmt: skip
             yield address
         finally:
             watch.cancel()
@@ -123,7 +123,7 @@ def _capacity(config: Config) -> Capacity:
     capacity = limits.capacity(descriptors, others=others)
     if capacity != Capacity():
         log.warning(
-            "this process may open %d files (ulimit -n), so the admin API takes %d connections instead of %d",
+            "this process may open %d files (ulimit -n), so the admin API accepts %d connections instead of %d",
             descriptors, capacity.connections, limits.CONNECTIONS_MAX,
         )  # fmt: skip
     return capacity
@@ -137,7 +137,7 @@ def _application(service: Service) -> web.Application:
         for name, value in _HEADERS.items():
             response.headers[name] = value
 
-    application = web.Application(middlewares=[_door(service)])
+    application = web.Application(middlewares=[_middleware(service)])
     application.on_shutdown.append(close)
     application.on_response_prepare.append(add_headers)
     for route in ROUTES:
@@ -148,11 +148,11 @@ def _application(service: Service) -> web.Application:
 
 
 async def _expect_later(_: web.Request) -> None:
-    """Leave `Expect` to the reader of the body: nothing is asked for before the request is accepted."""
+    """Leave `Expect` to the reader of the body: no body is requested before the request is accepted."""
 
 
 def _handler(service: Service, route: Route) -> _Handler:
-    """Who answers a route, between reading what is asked and writing the answer."""
+    """Returns the aiohttp handler of a route: parse the request, check it, call the handler, encode the response."""
 
     async def handle(http: web.Request) -> web.StreamResponse:
         if route.writes:
@@ -172,11 +172,11 @@ def _handler(service: Service, route: Route) -> _Handler:
     return handle
 
 
-async def _answered(service: Service, route: Route, asked: Asked[Any, Any, Any]) -> web.StreamResponse:
-    # Before the answer: an older version than that of the answer fails a later write, a newer one would lose it.
+async def _answered(service: Service, route: Route, asked: ApiRequest[Any, Any, Any]) -> web.StreamResponse:
+    # Before the handler runs: an older version than the response's makes a later write fail; a newer one would lose it.
     version = None if route.version is None or route.writes else await route.version(service, asked.path)
     if version is not None and route.from_copy:
-        await service.prepare()  # what it found may have changed meanwhile
+        await service.prepare()  # the result of the previous call may have changed meanwhile
     answer = await route.handler(service, asked)
     if isinstance(answer, web.StreamResponse):
         return answer
@@ -189,20 +189,20 @@ async def _answered(service: Service, route: Route, asked: Asked[Any, Any, Any])
     return web.Response(body=_encoder.encode(answer.answer), status=answer.status, headers=headers, content_type=JSON)
 
 
-# -- the door ----------------------------------------------------------------------------------------------------------
+# -- middleware --------------------------------------------------------------------------------------------------------
 
 
-def _door(service: Service) -> Middleware:
-    """What every request passes: whatever goes wrong behind it becomes a problem that can be read."""
+def _middleware(service: Service) -> Middleware:
+    """Returns the middleware of all requests, which converts errors to problem documents."""
 
     @web.middleware
-    async def door(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    async def handle_request(request: web.Request, handler: _Handler) -> web.StreamResponse:
         service.answering += 1
         try:
             if request.path not in _PROBES:
                 _check_room(service, request)
             if request.version < HttpVersion10:
-                raise _unreadable(HTTPStatus.BAD_REQUEST, "no version of HTTP")
+                raise _unreadable(HTTPStatus.BAD_REQUEST, "not an HTTP version")
             origin.check(request, service.config.api)
             return await handler(request)
         except web.HTTPException as refusal:
@@ -212,11 +212,11 @@ def _door(service: Service) -> Middleware:
         finally:
             service.answering -= 1
 
-    return door
+    return handle_request
 
 
 def _check_room(service: Service, http: web.Request) -> None:
-    """Refuse what is no probe while the server is full.
+    """Reject all requests except probes while the server is full.
 
     Raises:
         Refused: 503.
@@ -227,7 +227,7 @@ def _check_room(service: Service, http: web.Request) -> None:
         raise Refused(
             HTTPStatus.SERVICE_UNAVAILABLE,
             "Too many connections" if reserved else "Too many requests at once",
-            f"{limit} requests are being answered, which is the limit: send it again later",
+            f"{limit} requests are running, which is the limit: retry later",
             code=ErrorCode.REQUEST_TIMED_OUT,
             retriable=True,
         )
@@ -241,21 +241,21 @@ def _refusal(service: Service, http: web.Request, error: Exception) -> web.Respo
 
 
 def _response(service: Service, error: Exception, *, instance: str) -> web.Response:
-    """The problem document of an error; its headers are complete, also where no route was found."""
-    found, headers = problem.of(error, instance=instance, controller=service.who())
+    """Returns the problem document of an error, with all headers even if no route matched."""
+    document, headers = problem.of(error, instance=instance, controller=service.who())
     return web.Response(
-        body=_encoder.encode(found),
-        status=found.status,
+        body=_encoder.encode(document),
+        status=document.status,
         headers={**_HEADERS, **headers},
         content_type=problem.CONTENT_TYPE,
     )
 
 
 def _translated(refusal: web.HTTPException, http: web.Request) -> Refused:
-    """A refusal of aiohttp's router, in the words of this API."""
+    """Convert an error of aiohttp's router to an error of this API."""
     path = escaped(http.path, SHOWN_MAX)
     if isinstance(refusal, web.HTTPNotFound):
-        detail = f"there is nothing at {path}: GET /openapi.json lists what there is"
+        detail = f"{path} does not exist: GET /openapi.json lists all routes"
         return Refused(HTTPStatus.NOT_FOUND, "No such route", detail)
     if isinstance(refusal, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(refusal.allowed_methods))
@@ -265,20 +265,20 @@ def _translated(refusal: web.HTTPException, http: web.Request) -> Refused:
 
 
 def _unreadable(status: int, reason: str) -> Refused:
-    """A refusal of aiohttp's parser, or of aiohttp itself."""
+    """Convert an error of aiohttp or its parser to an error of this API."""
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Refused(
             status,
             "Internal error",
-            "an error of kactl's own; its log says more. Please report it",
+            "internal error of kactl; details are in the server's log. Please report it",
             code=ErrorCode.UNKNOWN_SERVER_ERROR,
         )
     shown = escaped(reason, SHOWN_MAX).rstrip(".: ")
-    return Refused(status, "Bad request", f"this is no HTTP/1.1 request that can be read ({shown}): correct it")
+    return Refused(status, "Bad request", f"not a valid HTTP/1.1 request ({shown}): correct it")
 
 
 def _check_writer(service: Service, http: web.Request) -> None:
-    """Whether this client may change something.
+    """Check that this client may change something.
 
     Raises:
         Refused: 403.

@@ -1,4 +1,4 @@
-"""What the routes work on: one controller instance, and what this process has besides it."""
+"""The service that routes work on: one controller instance, and the other parts of its process."""
 
 import asyncio
 import dataclasses
@@ -23,21 +23,21 @@ from .schema import AsOf, ProblemController
 
 @dataclasses.dataclass(slots=True)
 class Service:
-    """One server.
+    """State of one admin server.
 
     Attributes:
         participants: the brokers of this process; None if it runs none.
-        render_metrics: the text for Prometheus; None if the server was started without.
+        render_metrics: renders the metrics for Prometheus; None if the server was started without telemetry.
         document: the OpenAPI document.
-        capacity: how many event streams there may be.
-        closing: set when the server is about to end; streams end then.
-        streams: how many event streams are open.
-        answering: how many handlers are at work, those of streams excepted.
-        frames: what was last made for a stream, so that it is made once for all that stand at the same place.
-        restarting: participants that are being restarted now.
-        overrides: held while overrides of topics are read, changed and written; what is acknowledged would be lost
-            to whoever had read before it.
-        conditional: by path, held by writes with `If-Match` while they are checked and carried out.
+        capacity: limits of connections and event streams.
+        closing: set when the server shuts down; event streams then end.
+        streams: number of open event streams.
+        answering: number of running handlers, without those of streams.
+        frames: frames last sent, by position in the event log, so that streams at the same position share them.
+        restarting: participants that are being restarted.
+        overrides: held while topic configuration overrides are read, changed and written. Without it a concurrent
+            request could overwrite an acknowledged change.
+        conditional: locks by path, held while a write with `If-Match` is checked and executed.
     """
 
     controller: Controller
@@ -64,19 +64,19 @@ class Service:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster for reading: the controller's, or on an instance that stands by, what `prepare` found."""
+        """The cluster for reading: the controller's, or on a standby the copy that `prepare` returned."""
         return self.controller.cluster if self.controller.is_active or self._view is None else self._view.cluster
 
     @property
     def age_ms(self) -> int | None:
-        """For how long `cluster` may have been behind the store; None on the controller, where it is not."""
+        """The time by which `cluster` may be behind the store; None on the controller, where it is current."""
         return None if self.controller.is_active or self._view is None else round(self._view.age_ms)
 
     async def prepare(self) -> None:
-        """See that `cluster` is that of a controller, or a copy of it. Valid until the next `await`.
+        """Make `cluster` available: the controller's, or a copy of it. Valid until the next `await`.
 
         Raises:
-            NotController: neither; the copy of an instance that stands by is not complete, or it keeps none.
+            NotController: this instance is a standby whose copy is incomplete, or which keeps none.
             Refused: the takeover is not complete.
             StoreError: the brokers cannot be read.
         """
@@ -99,7 +99,7 @@ class Service:
         return AsOf(epoch=epoch, seq=controller.history.seq, standby=True, age_ms=age_ms)
 
     async def min_isr(self) -> Ints:
-        """`min.insync.replicas` by topic number of `cluster`, as far as it is known; see `MinIsr.of_topics`."""
+        """Returns `min.insync.replicas` by topic number of `cluster`, as far as it is known; see `MinIsr.of_topics`."""
         min_isr = self.controller.min_isr
         if self._view is None:
             cluster = self.controller.cluster
@@ -110,11 +110,11 @@ class Service:
         return min_isr.of_topics(self.controller.cluster.table if self._view is None else self._view.copied.table)
 
     def who(self) -> ProblemController:
-        """Who is the controller, as far as this instance knows."""
+        """Returns the current controller as far as this instance knows it."""
         return ProblemController(id=self.controller.loop.active_id, epoch=self.controller.cluster.fence.epoch)
 
     def no_partition(self, topic: str, partition: int) -> NotFound:
-        """The error for a partition that is unknown."""
+        """Returns the error for an unknown partition."""
         table = self.cluster.table
         known = table.topic(topic)
         if known is None:
@@ -122,11 +122,11 @@ class Service:
         return NoSuchPartition(topic, partition, count=len(table.rows_of(known)))
 
     def require_active(self) -> None:
-        """Only the controller knows the cluster; others have nothing, and must not answer as if there were nothing.
+        """Raise unless this instance is the active controller. Other instances have no cluster state to return.
 
         Raises:
             NotController: this instance is not the controller.
-            Refused: it is, and has not yet taken over wholly.
+            Refused: it is, but its takeover is not complete.
         """
         if not self.controller.is_active:
             raise NotController(self.controller.loop.active_id)
@@ -134,13 +134,16 @@ class Service:
             raise Refused(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "Taking over",
-                "this instance has just been elected and is still loading the cluster; ask again in a moment",
+                "this instance has just been elected and is still loading the cluster; retry in a moment",
                 code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
                 retriable=True,
             )
 
     def since_ms(self) -> int | None:
-        """Since when this instance is the controller; None if it is not, or the event of it is no longer kept."""
+        """Returns the time at which this instance became the controller.
+
+        None if it is not the controller, or if the event log no longer holds the election.
+        """
         epoch = self.controller.cluster.fence.epoch
         if not self.controller.is_active or not self.controller.loop.controllership.ready:
             return None
@@ -150,18 +153,18 @@ class Service:
 
     def _find_election(self, epoch: int) -> int | None:
         history = self.controller.history
-        at = history.oldest - 1
-        found = None
-        while at < history.seq:
-            events, at = history.read(at, kinds=("controller",))
+        seq = history.oldest - 1
+        time_ms = None
+        while seq < history.seq:
+            events, seq = history.read(seq, kinds=("controller",))
             for event in events:
                 if event.controller_epoch == epoch:
-                    found = event.time_ms
-        return found
+                    time_ms = event.time_ms
+        return time_ms
 
 
 def version() -> str:
-    """kactl's own; empty where it runs without having been installed."""
+    """Returns kactl's version; empty if it runs without being installed."""
     try:
         return importlib.metadata.version("kactl")
     except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Topics and brokers in numbers, counted over the columns of their partitions."""
+"""Summaries of topics and brokers, counted over the columns of their partitions."""
 
 import base64
 import bisect
@@ -17,15 +17,15 @@ from . import cursor
 from .schema import TopicInfo, TopicQuery
 from .views import offline_partitions
 
-# Above this, broker ids are counted by sorting: a count for each id up to the highest would be too long.
+# Above this, broker ids are counted by sorting: an array with an entry for each id would be too large.
 _DENSE_ID_MAX: Final = 1 << 16
 
 
 def find_topics(cluster: Cluster, query: TopicQuery) -> tuple[tuple[TopicInfo, ...], int, str | None]:
-    """One page of topics by name, how many there are, and the cursor of the next page.
+    """Returns one page of topics by name, the number of all topics, and the cursor of the next page.
 
     Raises:
-        Refused: the cursor is none of ours.
+        Refused: the cursor is invalid.
     """
     names = sorted(topic.name for topic in cluster.table.topics())
     after = cursor.read(query.cursor)
@@ -36,23 +36,23 @@ def find_topics(cluster: Cluster, query: TopicQuery) -> tuple[tuple[TopicInfo, .
 
 
 def topic_infos(cluster: Cluster, names: Sequence[str]) -> list[TopicInfo]:
-    """Some topics in numbers; unknown ones are left out."""
+    """Returns summaries of topics; unknown topics are omitted."""
     table = cluster.table
     known = [topic for name in names if (topic := table.topic(name)) is not None]
-    at = [table.rows_of(topic) for topic in known]
-    rows = np.concatenate([np.zeros(0, np.intp), *at])
-    place = np.repeat(np.arange(len(known)), [len(each) for each in at])
+    rows_by_topic = [table.rows_of(topic) for topic in known]
+    rows = np.concatenate([np.zeros(0, np.intp), *rows_by_topic])
+    index = np.repeat(np.arange(len(known)), [len(topic_rows) for topic_rows in rows_by_topic])
     assigned = table.column("assigned")[:, rows]
     factor = np.zeros(len(known), np.int64)
-    np.maximum.at(factor, place, assigned.sum(axis=0))
+    np.maximum.at(factor, index, assigned.sum(axis=0))
     missing = some(assigned & ~table.column("in_sync")[:, rows]) & (table.column("leader_epoch")[rows] >= 0)
     offline = offline_partitions(cluster)[rows]
     counts = zip(
         known,
-        np.bincount(place, minlength=len(known)).tolist(),
+        np.bincount(index, minlength=len(known)).tolist(),
         factor.tolist(),
-        np.bincount(place[offline], minlength=len(known)).tolist(),
-        np.bincount(place[missing], minlength=len(known)).tolist(),
+        np.bincount(index[offline], minlength=len(known)).tolist(),
+        np.bincount(index[missing], minlength=len(known)).tolist(),
         strict=True,
     )
     return [
@@ -70,13 +70,13 @@ def topic_infos(cluster: Cluster, names: Sequence[str]) -> list[TopicInfo]:
 
 
 def text_of_id(topic_id: bytes) -> str | None:
-    """A topic's id in Kafka's text form, 22 characters; None if it has none."""
+    """Returns a topic's id in Kafka's text form, 22 characters; None if it has none."""
     return None if topic_id == ZERO_ID else base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shares:
-    """What each broker has, by id; brokers that have none of it are missing."""
+    """Leaders and replicas of each broker, by id; brokers without any are missing."""
 
     leaders: dict[int, int]
     replicas: dict[int, int]
@@ -84,7 +84,7 @@ class Shares:
 
 
 def shares(table: Table) -> Shares:
-    """What each broker leads and holds."""
+    """Count the partitions that each broker leads and holds."""
     replicas, assigned = table.column("replicas"), table.column("assigned")
     lagging = assigned & ~table.column("in_sync") & (table.column("leader_epoch") >= 0)
     return Shares(
@@ -95,7 +95,7 @@ def shares(table: Table) -> Shares:
 
 
 def _counted(brokers: Ints) -> dict[int, int]:
-    """How often each broker stands in a column; what is negative is none."""
+    """Count how often each broker occurs in a column; negative entries mean no broker."""
     ids: Any
     if brokers.max(initial=-1) > _DENSE_ID_MAX:
         ids, counts = np.unique(brokers, return_counts=True)

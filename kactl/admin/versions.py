@@ -1,11 +1,12 @@
-"""Versions of what can be changed: `ETag` of reads, `If-Match` and `expected_controller_epoch` of writes.
+"""Versions of resources: `ETag` of reads, `If-Match` and `expected_controller_epoch` of writes.
 
-A version is that of the store where the store has one: a partition's epoch, a broker's registration, the controller's
-epoch. A topic's is made from its id, its assignment and its overrides. What has no version of its own is guarded by the
-controller's epoch.
+The version is that of the store if it has one: a partition's epoch, a broker's registration, the controller's epoch.
+A topic's version is derived from its id, assignment and overrides. A resource without a version of its own is guarded
+by the controller's epoch.
 
-A precondition is checked when the request's turn comes: requests with `If-Match` to the same path wait for each other,
-so of two that name the same version one fails. What others change meanwhile, such as Kafka's own tools, is not seen.
+A precondition is checked just before the request is executed: requests with `If-Match` to the same path are serialised,
+so of two requests with the same version one fails. Concurrent changes by others, such as Kafka's own tools, are not
+detected.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from .service import Service
 from .tallies import text_of_id
 
 EPOCH: Final = "expected_controller_epoch"
-# A list of versions in one field; more is no precondition that a person or program writes.
+# Maximum number of versions in one header; a longer list is not a meaningful precondition.
 _VERSIONS_MAX: Final = 20
 _DIGEST_BYTES: Final = 8
 
@@ -33,18 +34,18 @@ Version = Callable[[Service, Any], Awaitable[str | None]]
 
 
 async def of_controller(service: Service, path: Any) -> str | None:
-    """The controller's epoch."""
+    """Returns the controller's epoch."""
     return f'"{service.controller.cluster.fence.epoch}"'
 
 
 async def of_broker(service: Service, path: Any) -> str | None:
-    """The epoch of a broker's registration; None while it is not registered."""
+    """Returns the epoch of a broker's registration; None if it is not registered."""
     known = service.cluster.brokers.get(path.id)
     return None if known is None else f'"{known.epoch}"'
 
 
 async def of_topic(service: Service, path: Any) -> str | None:
-    """Id, assignment and overrides of a topic, in short; None if it is unknown, or cannot be read now."""
+    """Returns a digest of a topic's id, assignment and overrides; None if it is unknown or cannot be read."""
     cluster = service.cluster
     known = cluster.table.topic(path.topic)
     if known is None:
@@ -65,7 +66,7 @@ async def of_topic(service: Service, path: Any) -> str | None:
 
 
 async def of_partition(service: Service, path: Any) -> str | None:
-    """Epoch and assignment of a partition; None if it is unknown."""
+    """Returns the epoch and assignment of a partition; None if it is unknown."""
     view = service.cluster.view(TopicPartition(path.topic, path.partition))
     if view is None:
         return None
@@ -73,11 +74,11 @@ async def of_partition(service: Service, path: Any) -> str | None:
     id_ = None if known is None else text_of_id(known.ref.id)
     epoch = -1 if view.leadership is None else view.leadership.partition_epoch
     parts = (view.replicas, view.adding, view.removing)
-    return f'"{id_ or path.topic}:{epoch}:{":".join(",".join(map(str, each)) for each in parts)}"'
+    return f'"{id_ or path.topic}:{epoch}:{":".join(",".join(map(str, part)) for part in parts)}"'
 
 
 def lock_of(service: Service, http: web.Request) -> asyncio.Lock | None:
-    """What a request with a precondition holds while it is checked and carried out; None without one."""
+    """Returns the lock held while a precondition is checked and the request executed; None without a precondition."""
     if "If-Match" not in http.headers:
         return None
     lock = service.conditional.get(http.path)
@@ -87,11 +88,11 @@ def lock_of(service: Service, http: web.Request) -> asyncio.Lock | None:
 
 
 async def check(service: Service, http: web.Request, version: Version, path: Any, expected_epoch: int | None) -> None:
-    """Refuse a write whose precondition does not hold.
+    """Reject a write whose precondition does not hold.
 
     Raises:
         Refused, StaleEpoch: 412; nothing was changed.
-        NotController: versions are known to the controller alone.
+        NotController: only the controller knows versions.
     """
     if expected_epoch is None and "If-Match" not in http.headers:
         return
@@ -99,18 +100,18 @@ async def check(service: Service, http: web.Request, version: Version, path: Any
     present_epoch = service.controller.cluster.fence.epoch
     if expected_epoch is not None and expected_epoch != present_epoch:
         raise StaleEpoch(EPOCH, expected=expected_epoch, present=present_epoch)
-    wanted = [each.strip() for field in http.headers.getall("If-Match", []) for each in field.split('",')]
+    wanted = [tag.strip() for field in http.headers.getall("If-Match", []) for tag in field.split('",')]
     if not wanted:
         return
-    wanted = [each if each.endswith('"') or each == "*" else f'{each}"' for each in wanted]
+    wanted = [tag if tag.endswith('"') or tag == "*" else f'{tag}"' for tag in wanted]
     present = await version(service, path)
     if len(wanted) <= _VERSIONS_MAX and present is not None and ("*" in wanted or present in wanted):
         return
-    what = "there is nothing that could match" if present is None else f"the present version is {present}"
+    mismatch = "the resource does not exist" if present is None else f"the present version is {present}"
     is_epoch = version is of_controller
     refused = problem.of_header(
         "If-Match",
-        f"{what}: read it again, then decide anew",
+        f"{mismatch}: read the resource again, then retry with its ETag",
         status=HTTPStatus.PRECONDITION_FAILED,
         title="Precondition failed",
         code=ErrorCode.STALE_CONTROLLER_EPOCH if is_epoch else ErrorCode.INVALID_UPDATE_VERSION,

@@ -1,7 +1,7 @@
-"""The partitions that the controller knows, as they are told to those who ask.
+"""Views of partitions for the admin API.
 
-Filters run over whole columns and only the rows of one page become objects, so that a million partitions cost a few
-milliseconds. All of a page is gathered before anything is awaited: it is of one moment.
+Filters run over whole columns, and only the rows of one page become objects: a million partitions cost a few
+milliseconds. A page is gathered without awaiting, so it shows one moment.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from kactl.state.table import Table, Topic
 from . import cursor
 from .schema import PartitionInfo, PartitionQuery
 
-# How many objects are made before others get a turn; at some 12 µs each that is two milliseconds.
+# Objects built before yielding to other tasks; at about 12 µs each, two milliseconds.
 _OBJECTS_AT_ONCE: Final = 200
-# Up to so many rows are sorted as they are, which takes less than a millisecond.
+# Up to this number of rows are sorted directly, in less than a millisecond.
 _SORTED_WHOLE_MAX: Final = 10_000
 _PARTITION_BITS: Final = 32
 
@@ -33,14 +33,14 @@ _STATES: Final = {name: state for state, name in PARTITION_STATE_NAMES.items()}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Found:
-    """One page of partitions, gathered.
+class PageRows:
+    """One page of partitions, as columns.
 
     Attributes:
-        rows: those of the page, in order.
-        names: of their topics, by topic number.
-        offline, under_replicated, under_min_isr: bool[n]; `min_isr`: int32[n], 0 where it is unknown.
-        matched: how many there are on all pages.
+        rows: the rows of the page, in order.
+        names: topic names by topic number.
+        offline, under_replicated, under_min_isr: bool[n]; `min_isr`: int32[n], 0 if unknown.
+        matched: number of partitions on all pages.
         next_cursor: None on the last page.
     """
 
@@ -54,65 +54,65 @@ class Found:
     next_cursor: str | None
 
     async def infos(self) -> tuple[PartitionInfo, ...]:
-        """The page as objects. Others get a turn now and then."""
-        made: list[PartitionInfo] = []
+        """Returns the page as objects. Yields to other tasks at intervals."""
+        infos: list[PartitionInfo] = []
         for begin in range(0, len(self.rows), _OBJECTS_AT_ONCE):
             if begin:
                 await asyncio.sleep(0)
-            which = np.arange(begin, min(begin + _OBJECTS_AT_ONCE, len(self.rows)), dtype=np.intp)
-            made += _infos(
-                self.rows.take(which),
+            indices = np.arange(begin, min(begin + _OBJECTS_AT_ONCE, len(self.rows)), dtype=np.intp)
+            infos += _infos(
+                self.rows.take(indices),
                 self.names,
-                offline=self.offline[which],
-                under_replicated=self.under_replicated[which],
-                under_min_isr=self.under_min_isr[which],
-                min_isr=self.min_isr[which],
+                offline=self.offline[indices],
+                under_replicated=self.under_replicated[indices],
+                under_min_isr=self.under_min_isr[indices],
+                min_isr=self.min_isr[indices],
             )
-        return tuple(made)
+        return tuple(infos)
 
 
 # -- partitions --------------------------------------------------------------------------------------------------------
 
 
-def find_partitions(cluster: Cluster, query: PartitionQuery, min_isr: Ints | None = None) -> Found:
-    """One page of the partitions that a query asks for.
+def find_partitions(cluster: Cluster, query: PartitionQuery, min_isr: Ints | None = None) -> PageRows:
+    """Returns one page of the partitions that match a query.
 
     Args:
-        min_isr: int32[T + 1], `min.insync.replicas` by topic number (`MinIsr.of_topics`); None if nothing is known.
+        min_isr: int32[T + 1], `min.insync.replicas` by topic number (`MinIsr.of_topics`); None if not known.
 
     Raises:
-        Refused: the cursor is none of ours.
+        Refused: the cursor is invalid.
     """
     table = cluster.table
     offline, under_replicated = offline_partitions(cluster), _mask(table, table.under_replicated())
     min_isr = _of_rows(table, min_isr)
-    fewest = in_sync_against(table, min_isr)
-    keep = _matching(table, query, offline, under_replicated, fewest)
+    min_isr_state = in_sync_against(table, min_isr)
+    keep = _matching(table, query, offline, under_replicated, min_isr_state)
     matched = np.flatnonzero(keep)
     names = sorted(topic.name for topic in table.topics())
-    at, more = _page(table, matched, names, after=cursor.read(query.cursor), limit=query.limit)
-    rows = table.rows(at)
+    row_numbers, more = _page(table, matched, names, after=cursor.read(query.cursor), limit=query.limit)
+    rows = table.rows(row_numbers)
     by_number = {number: table.topic_at(number).name for number in np.unique(rows.topic).tolist()}
     next_cursor = cursor.write(by_number[int(rows.topic[-1])], int(rows.partition[-1])) if more else None
-    return Found(
+    return PageRows(
         rows,
         by_number,
-        offline=offline[at],
-        under_replicated=under_replicated[at],
-        under_min_isr=fewest.under[at],
-        min_isr=min_isr[at],
+        offline=offline[row_numbers],
+        under_replicated=under_replicated[row_numbers],
+        under_min_isr=min_isr_state.under[row_numbers],
+        min_isr=min_isr[row_numbers],
         matched=len(matched),
         next_cursor=next_cursor,
     )
 
 
 def find_partition(cluster: Cluster, topic: str, partition: int, min_isr: Ints | None = None) -> PartitionInfo | None:
-    """One partition; None if it is unknown. `min_isr` as for `find_partitions`."""
+    """Returns one partition; None if it is unknown. `min_isr` as in `find_partitions`."""
     known = cluster.table.topic(topic)
     if known is None or partition not in range(len(known.rows)) or known.rows[partition] < 0:
         return None
-    at = known.rows[partition : partition + 1].astype(np.intp)
-    rows = cluster.table.rows(at)
+    row_numbers = known.rows[partition : partition + 1].astype(np.intp)
+    rows = cluster.table.rows(row_numbers)
     offline = (rows.state == PartitionState.OFFLINE) & (topic not in cluster.deletion_started)
     own = _of_rows(cluster.table, min_isr)
     (info,) = _infos(
@@ -120,20 +120,20 @@ def find_partition(cluster: Cluster, topic: str, partition: int, min_isr: Ints |
         {known.number: topic},
         offline=offline,
         under_replicated=_is_under_replicated(rows),
-        under_min_isr=in_sync_against(cluster.table, own).under[at],
-        min_isr=own[at],
+        under_min_isr=in_sync_against(cluster.table, own).under[row_numbers],
+        min_isr=own[row_numbers],
     )
     return info
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AgainstMinIsr:
-    """How many replicas are in sync, against how many brokers ask for; bool[P] each.
+    """The size of the ISR compared with `min.insync.replicas`; bool[P] each.
 
     Attributes:
-        under: without a leader, or with fewer in sync: brokers reject writes with acks=all.
-        at: with just as many in sync: one more failure and they do.
-        unknown: with leadership, while the topic's value could not be read.
+        under: no leader, or fewer in-sync replicas: brokers reject writes with acks=all.
+        at: exactly as many: one more failure has that effect.
+        unknown: with leadership, but the topic's value could not be read.
     """
 
     under: Bools
@@ -142,14 +142,14 @@ class AgainstMinIsr:
 
 
 def in_sync_against(table: Table, min_isr: Ints) -> AgainstMinIsr:
-    """Compare the ISR of every partition with what brokers enforce: never more than there are replicas.
+    """Compare the ISR of every partition with the minimum that brokers enforce: at most the number of replicas.
 
-    Topics that wait for deletion and partitions without leadership are left out.
+    Topics marked for deletion and partitions without leadership are omitted.
 
     Args:
-        min_isr: int32[P], 0 where it is unknown.
+        min_isr: int32[P], 0 if unknown.
 
-    Source: Partition.effectiveMinIsr, and isUnderMinIsr of Kafka's tools, for which a missing leader counts.
+    Source: Partition.effectiveMinIsr, and isUnderMinIsr of Kafka's tools, which counts a missing leader.
     """
     in_sync = np.add.reduce(table.column("in_sync"), axis=0, dtype=np.int32)
     replicas = np.add.reduce(table.column("assigned"), axis=0, dtype=np.int32)
@@ -162,18 +162,18 @@ def in_sync_against(table: Table, min_isr: Ints) -> AgainstMinIsr:
 
 
 def _of_rows(table: Table, min_isr: Ints | None) -> Ints:
-    """int32[P] from values by topic number."""
+    """Returns int32[P] from values by topic number."""
     topic = table.column("topic")
     if min_isr is None:
         return np.zeros(len(topic), np.int32)
-    found: Ints = min_isr[topic]
-    return found
+    values: Ints = min_isr[topic]
+    return values
 
 
 def _matching(
-    table: Table, query: PartitionQuery, offline: Bools, under_replicated: Bools, fewest: AgainstMinIsr
+    table: Table, query: PartitionQuery, offline: Bools, under_replicated: Bools, min_isr_state: AgainstMinIsr
 ) -> Bools:
-    """bool[P]: which rows a query asks for."""
+    """Returns bool[P]: the rows that match a query."""
     topic = table.column("topic")
     keep: Bools = topic >= 0
     if query.state:
@@ -184,7 +184,7 @@ def _matching(
         keep &= some((table.column("replicas") == query.replica) & table.column("assigned"))
     if query.topic:
         numbers = [known.number for known in _named(table, query.topic)]
-        # One more than there are topics, so that the -1 of a free row falls on an entry that is never set.
+        # One entry more than there are topics, so that the -1 of a free row selects an entry that is never set.
         wanted = np.zeros(int(topic.max(initial=-1)) + 2, np.bool_)
         wanted[[number for number in numbers if number < len(wanted) - 1]] = True
         keep &= wanted[topic]
@@ -193,16 +193,16 @@ def _matching(
     if query.urp is not None:
         keep &= under_replicated == query.urp
     if query.under_min_isr is not None:
-        keep &= fewest.under == query.under_min_isr
+        keep &= min_isr_state.under == query.under_min_isr
     if query.at_min_isr is not None:
-        keep &= fewest.at == query.at_min_isr
+        keep &= min_isr_state.at == query.at_min_isr
     if query.not_preferred is not None:
         keep &= _not_preferred(table) == query.not_preferred
     return keep
 
 
 def _named(table: Table, patterns: Iterable[str]) -> Iterable[Topic]:
-    """The topics of some names; `*` and `?` stand for any characters, which no name can hold."""
+    """Yield the topics that match; `*` and `?` are wildcards, which topic names cannot contain."""
     for pattern in patterns:
         if "*" not in pattern and "?" not in pattern:
             known = table.topic(pattern)
@@ -213,32 +213,32 @@ def _named(table: Table, patterns: Iterable[str]) -> Iterable[Topic]:
 
 
 def _page(
-    table: Table, at: RowNumbers, names: Sequence[str], *, after: tuple[str, int] | None, limit: int
+    table: Table, rows: RowNumbers, names: Sequence[str], *, after: tuple[str, int] | None, limit: int
 ) -> tuple[RowNumbers, bool]:
-    """The first `limit` rows of `at` behind a place, in the order of (topic, partition), and whether there are more."""
+    """Returns the first `limit` of `rows` after a position, by (topic, partition), and whether there are more."""
     numbers = np.array([known.number for name in names if (known := table.topic(name)) is not None], np.intp)
     rank = np.zeros(1 + int(numbers.max(initial=0)), np.int64)
     rank[numbers] = np.arange(len(numbers))
-    topic = table.column("topic")[at]
-    if len(at) > _SORTED_WHOLE_MAX:
-        # Only the topics that the page can reach: what lies far behind it need not even be looked at.
+    topic = table.column("topic")[rows]
+    if len(rows) > _SORTED_WHOLE_MAX:
+        # Only consider topics that the page can reach.
         begin = 0 if after is None else bisect.bisect_left(names, after[0])
         counts = np.bincount(topic, minlength=len(rank))[numbers[begin:]]
-        # The page may begin behind the end of the first topic, so all of that one is on top.
+        # The position may be at the end of the first topic, so that topic is counted in addition.
         enough = 1 + int(np.searchsorted(np.cumsum(counts[1:]), limit, side="right")) + 1
         near = np.zeros(len(rank), np.bool_)
         near[numbers[begin : begin + enough]] = True
         within = near[topic]
-        at, topic = at[within], topic[within]
+        rows, topic = rows[within], topic[within]
         more = begin + enough < len(names) and bool(counts[enough:].any())
     else:
         more = False
-    key = (rank[topic] << _PARTITION_BITS) | table.column("partition")[at]
+    key = (rank[topic] << _PARTITION_BITS) | table.column("partition")[rows]
     if after is not None:
-        behind = key > _key_of(names, after)
-        at, key = at[behind], key[behind]
+        is_after = key > _key_of(names, after)
+        rows, key = rows[is_after], key[is_after]
     order = np.argsort(key)
-    return at[order[:limit]], more or len(at) > limit
+    return rows[order[:limit]], more or len(rows) > limit
 
 
 def _key_of(names: Sequence[str], after: tuple[str, int]) -> int:
@@ -249,7 +249,7 @@ def _key_of(names: Sequence[str], after: tuple[str, int]) -> int:
 
 
 def offline_partitions(cluster: Cluster) -> Bools:
-    """bool[P]: which rows count as offline: as the counter does, without topics whose deletion has begun."""
+    """Returns bool[P]: rows that count as offline. Like the controller's counter, without topics being deleted."""
     offline: Bools = cluster.table.column("state") == PartitionState.OFFLINE
     for name in cluster.deletion_started:
         topic = cluster.table.topic(name)
@@ -258,9 +258,9 @@ def offline_partitions(cluster: Cluster) -> Bools:
     return offline
 
 
-def _mask(table: Table, at: RowNumbers) -> Bools:
+def _mask(table: Table, rows: RowNumbers) -> Bools:
     mask = np.zeros(len(table.column("topic")), np.bool_)
-    mask[at] = True
+    mask[rows] = True
     return mask
 
 
@@ -270,9 +270,9 @@ def _is_under_replicated(rows: Rows) -> Bools:
 
 
 def _not_preferred(table: Table) -> Bools:
-    """bool[P]: partitions that count as not led by their preferred replica."""
-    at = table.all()
-    return _mask(table, at[preferred_imbalance(table.rows(at))])
+    """Returns bool[P]: partitions that count as not led by their preferred replica."""
+    rows = table.all()
+    return _mask(table, rows[preferred_imbalance(table.rows(rows))])
 
 
 def _infos(
@@ -284,12 +284,12 @@ def _infos(
     under_min_isr: Bools,
     min_isr: Ints,
 ) -> list[PartitionInfo]:
-    """Some partitions as objects. Column by column into lists first: single elements of columns are slow to read."""
+    """Returns partitions as objects. Columns become lists first, because reading single elements of columns is slow."""
     lists: dict[str, Any] = {
         name: getattr(rows, name).T.tolist()
         for name in ("replicas", "assigned", "in_sync", "adding", "removing", "replica_state")
     }
-    made = []
+    infos = []
     for topic, partition, state, leader, leader_epoch, epoch, controller_epoch, recovering, *of_slots in zip(
         rows.topic.tolist(),
         rows.partition.tolist(),
@@ -313,17 +313,17 @@ def _infos(
         strict=True,
     ):
         replicas, assigned, in_sync, adding, removing, states, is_offline, is_urp, least, is_under, preferred = of_slots
-        made.append(
+        infos.append(
             PartitionInfo(
                 topic=names[topic],
                 partition=partition,
                 state=PARTITION_STATE_NAMES[state],
                 leader=leader,
                 leader_epoch=leader_epoch,
-                replicas=_those(replicas, assigned),
-                isr=_those(replicas, in_sync),
-                adding=_those(replicas, adding),
-                removing=_those(replicas, removing),
+                replicas=_select(replicas, assigned),
+                isr=_select(replicas, in_sync),
+                adding=_select(replicas, adding),
+                removing=_select(replicas, removing),
                 partition_epoch=epoch,
                 controller_epoch=controller_epoch,
                 recovering=recovering,
@@ -333,14 +333,14 @@ def _infos(
                 under_min_isr=is_under,
                 preferred_leader=preferred,
                 replica_states={
-                    broker: REPLICA_STATE_NAMES[held]
-                    for broker, held, here in zip(replicas, states, assigned, strict=True)
-                    if broker != NO_BROKER and (here or held != ReplicaState.ABSENT)
+                    broker: REPLICA_STATE_NAMES[replica_state]
+                    for broker, replica_state, is_assigned in zip(replicas, states, assigned, strict=True)
+                    if broker != NO_BROKER and (is_assigned or replica_state != ReplicaState.ABSENT)
                 },
             )
         )
-    return made
+    return infos
 
 
-def _those(brokers: list[int], which: list[bool]) -> tuple[int, ...]:
-    return tuple(broker for broker, here in zip(brokers, which, strict=True) if here)
+def _select(brokers: list[int], indices: list[bool]) -> tuple[int, ...]:
+    return tuple(broker for broker, is_assigned in zip(brokers, indices, strict=True) if is_assigned)

@@ -12,7 +12,7 @@ from .client import confirm, quoted
 from .exits import Exit
 from .settings import Settings, options, reason_option
 
-# Names in a sentence; all of them are in `-o json`, up to the API's own limit.
+# Names in one line; `-o json` has all of them, up to the API's limit.
 NAMED_MAX: Final = 5
 
 
@@ -21,14 +21,14 @@ def broker() -> None:
     """Drain brokers; kill and restart those of `kactl up`."""
 
 
-@broker.command(short_help="Let a broker end without a word.")
+@broker.command(short_help="Kill a broker without a clean shutdown.")
 @click.argument("broker_id", type=int, metavar="ID")
 @reason_option
 @options
 def kill(settings: Settings, *, broker_id: int, reason: str) -> None:
-    """Let a broker end without a word, as a process that is killed.
+    """Kill a broker without a clean shutdown, as SIGKILL does.
 
-    It counts as alive until its session expires; then others lead what it led.
+    It counts as alive until its session expires. New leaders are then elected for its partitions.
     """
     _do(
         settings,
@@ -39,71 +39,71 @@ def kill(settings: Settings, *, broker_id: int, reason: str) -> None:
     )
 
 
-@broker.command(short_help="Start a broker again.")
+@broker.command(short_help="Restart a broker.")
 @click.argument("broker_id", type=int, metavar="ID")
 @reason_option
 @options
 def restart(settings: Settings, *, broker_id: int, reason: str) -> None:
-    """Start a broker again, with a higher broker epoch; if it runs, it is stopped before."""
+    """Restart a broker, with a higher broker epoch. If it is running, it is stopped first."""
     _do(settings, broker_id, "restart", f"Restarted broker {broker_id}.", reason)
 
 
-@broker.command(short_help="Lead a broker's partitions elsewhere.")
+@broker.command(short_help="Move leadership away from a broker.")
 @click.argument("broker_id", type=int, metavar="ID")
-@click.option("--undo", is_flag=True, help="It is not stopped after all: let it lead and follow again.")
-@click.option("--dry-run", is_flag=True, help="Show what would happen to its partitions, and change nothing.")
+@click.option("--undo", is_flag=True, help="Allow the broker to lead and follow again.")
+@click.option("--dry-run", is_flag=True, help="Show the effect on its partitions; change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @reason_option
 @options
 def drain(settings: Settings, *, broker_id: int, undo: bool, dry_run: bool, yes: bool, reason: str) -> None:
-    """Lead a broker's partitions elsewhere, as it asks for itself before it stops in order.
+    """Move leadership away from a broker, as in a controlled shutdown.
 
-    The broker also leaves every ISR, and returns to neither until it has registered anew, or `--undo`. Confirmation is
-    needed where partitions would fall below min.insync.replicas. Partitions of which no other replica is in sync stay
-    with it, and are listed; exit code 1 then.
+    The broker also leaves every ISR. It can lead and join ISRs again after it has registered again, or with `--undo`.
+    Confirmation is required if partitions would fall below min.insync.replicas. Partitions without another in-sync
+    replica stay with the broker and are listed; the exit code is then 1.
     """
     form = settings.form()
     path = f"/v1/brokers/{quoted(broker_id)}/drain"
-    asked = BrokerDrain(undo=undo, dry_run=dry_run, reason=reason)
+    request = BrokerDrain(undo=undo, dry_run=dry_run, reason=reason)
     if not (undo or dry_run or yes):
-        _confirm(settings, path, asked)
-    answer = settings.api.post(path, asked, BrokerDrained)
+        _confirm(settings, path, request)
+    answer = settings.api.post(path, request, BrokerDrained)
     if form == "json":
         output.print_json(answer)
     elif form == "jsonl":
         output.print_jsonl([answer])
     else:
-        output.print_lines(f"{each.topic}-{each.partition}" for each in answer.remaining)
+        output.print_lines(f"{name.topic}-{name.partition}" for name in answer.remaining)
         for line in _drained(answer):
             settings.note(line)
     if answer.remaining:
         click.get_current_context().exit(Exit.FAILED)
 
 
-def _confirm(settings: Settings, path: str, asked: BrokerDrain) -> None:
-    """Ask before partitions begin to reject writes.
+def _confirm(settings: Settings, path: str, request: BrokerDrain) -> None:
+    """Ask for confirmation if partitions would reject writes.
 
     Raises:
-        Failure: PRECONDITION; the answer was no, or there is no terminal to ask on.
+        Failure: PRECONDITION; not confirmed, or there is no terminal.
     """
-    preview = settings.api.post(path, msgspec.structs.replace(asked, dry_run=True), BrokerDrained)
+    preview = settings.api.post(path, msgspec.structs.replace(request, dry_run=True), BrokerDrained)
     if preview.effect is None or not preview.effect.under_min_isr.count:
         return
     for line in _drained(preview)[:-1]:
         click.echo(line, err=True)
-    confirm("Go on?")
+    confirm("Continue?")
 
 
 def _drained(answer: BrokerDrained) -> list[str]:
-    """What draining did, or would do: leadership, ISRs, and what is left to lose."""
-    id_, tried, effect = answer.broker, answer.dry_run, answer.effect
+    """Returns the effect of a drain: leadership, ISRs and warnings."""
+    id_, preview, effect = answer.broker, answer.dry_run, answer.effect
     if effect is None:
-        lines = [f"Broker {id_} {'could lead' if tried else 'may lead'} and follow again."]
+        lines = [f"Broker {id_} {'could lead' if preview else 'may lead'} and follow again."]
     else:
-        lines = [_leads(answer, effect), *_isr(effect, id_, tried=tried)]
-        if not tried:
+        lines = [_leads(answer, effect), *_isr(effect, id_, preview=preview)]
+        if not preview:
             lines.append(f"To take it back: kactl broker drain --undo {id_}")
-    return [*lines, "Nothing was changed."] if tried else lines
+    return [*lines, "Nothing was changed."] if preview else lines
 
 
 def _leads(answer: BrokerDrained, effect: DrainEffect) -> str:
@@ -120,19 +120,19 @@ def _leads(answer: BrokerDrained, effect: DrainEffect) -> str:
     return line + "."
 
 
-def _isr(effect: DrainEffect, broker: int, *, tried: bool) -> list[str]:
+def _isr(effect: DrainEffect, broker: int, *, preview: bool) -> list[str]:
     lines = []
     if effect.left_isr.count:
-        left = "would leave" if tried else "left"
+        left = "would leave" if preview else "left"
         lines.append(f"It {left} the ISR of {_partitions(effect.left_isr.count)}.")
     if effect.under_min_isr.count:
-        falls = "would be" if tried else "is" if effect.under_min_isr.count == 1 else "are"
+        falls = "would be" if preview else "is" if effect.under_min_isr.count == 1 else "are"
         lines.append(
             f"WARNING: {_partitions(effect.under_min_isr.count)} {falls} under min.insync.replicas, so acks=all"
             f" is rejected: {_names(effect.under_min_isr)}"
         )
     if effect.last_in_sync.count:
-        keeps = "would have" if tried else "has" if effect.last_in_sync.count == 1 else "have"
+        keeps = "would have" if preview else "has" if effect.last_in_sync.count == 1 else "have"
         lines.append(
             f"WARNING: {_partitions(effect.last_in_sync.count)} {keeps} one replica in sync, and no spare for the next"
             f" failure: {_names(effect.last_in_sync)}"
@@ -145,7 +145,7 @@ def _partitions(count: int) -> str:
 
 
 def _names(some: SomePartitions) -> str:
-    shown = [f"{each.topic}-{each.partition}" for each in some.first[:NAMED_MAX]]
+    shown = [f"{name.topic}-{name.partition}" for name in some.first[:NAMED_MAX]]
     more = some.count - len(shown)
     return ", ".join(shown) + (f" and {more:,} more" if more else "")
 

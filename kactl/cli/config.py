@@ -1,4 +1,4 @@
-"""`kactl config`: read a configuration as a server would, and start nothing."""
+"""`kactl config`: validate and show a configuration without starting a server."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -15,26 +15,26 @@ _file = click.argument("file", default=FILE_DEFAULT)
 
 @click.group()
 def config() -> None:
-    """Check a configuration, or show what it amounts to."""
+    """Check a configuration, or show its effective values."""
 
 
 @config.command()
 @_file
 @with_options((), server=False)
 def validate(settings: Settings, *, file: str) -> None:
-    """Check FILE, and what the environment lays over it.  [kactl.toml]"""
+    """Check FILE and the overrides of the environment.  [kactl.toml]"""
     from .setup import read_config
 
     read_config(file)
-    settings.note(f"{file}: everything in it can be used.")
+    settings.note(f"{file}: the configuration is valid.")
 
 
 @config.command()
 @_file
-@click.option("--up", "for_up", is_flag=True, help="As `kactl up` would use them; it has other defaults.")
+@click.option("--up", "for_up", is_flag=True, help="With the defaults of `kactl up`.")
 @local_options
 def show(settings: Settings, *, file: str, for_up: bool) -> None:
-    """Show all values as a server would use them, in TOML.  [kactl.toml]"""
+    """Show all effective values, in TOML.  [kactl.toml]"""
     from . import up
     from .setup import read_config
 
@@ -49,7 +49,7 @@ def show(settings: Settings, *, file: str, for_up: bool) -> None:
 
 
 def _plain(section: msgspec.Struct) -> dict[str, Any]:
-    """A section as it is written: keys with dashes, durations with their unit, nothing for what is not set."""
+    """Returns a section as in a file: keys with dashes, durations with units, unset values omitted."""
     from kactl.config.settings import Duration
 
     values: dict[str, Any] = {}
@@ -63,7 +63,7 @@ def _plain(section: msgspec.Struct) -> dict[str, Any]:
 
 
 def _toml(values: dict[str, Any]) -> Iterator[str]:
-    """The lines of a document; sections are one level deep."""
+    """Yield the lines of a document; sections are one level deep."""
     yield from (f"{key} = {_literal(value)}" for key, value in values.items() if not isinstance(value, dict))
     for name, section in values.items():
         if isinstance(section, dict):

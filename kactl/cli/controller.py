@@ -1,4 +1,4 @@
-"""`kactl controller`: run the controller of a cluster of real brokers, or look at one that runs."""
+"""`kactl controller`: run the controller of a cluster of real brokers, or inspect a running one."""
 
 from typing import TYPE_CHECKING
 
@@ -14,17 +14,19 @@ if TYPE_CHECKING:
     from .setup import Stop
 
 
-@click.group(invoke_without_command=True, short_help="Run the controller of real Kafka brokers, or look at one.")
-@click.option("--config", "file", metavar="FILE", default=FILE_DEFAULT, show_default=True, help="The configuration.")
-@click.option("--takeover", is_flag=True, help="Take the controllership from whoever holds it.")
-@click.option("--log-level", type=LOG_LEVELS, default="info", show_default=True, help="What to log to stderr.")
-@click.option("--uvloop/--no-uvloop", default=True, help="Use uvloop where it is installed.  [yes]")
+@click.group(invoke_without_command=True, short_help="Run the controller of real Kafka brokers, or inspect one.")
+@click.option("--config", "file", metavar="FILE", default=FILE_DEFAULT, show_default=True, help="Configuration file.")
+@click.option("--takeover", is_flag=True, help="Take over from the active controller.")
+@click.option(
+    "--log-level", type=LOG_LEVELS, default="info", show_default=True, help="Level of log messages on stderr."
+)
+@click.option("--uvloop/--no-uvloop", default=True, help="Use uvloop if it is installed.  [yes]")
 @with_options((), server=False)
 def controller(settings: Settings, *, file: str, takeover: bool, log_level: str, uvloop: bool) -> None:
     """Run a controller over ZooKeeper, for unmodified Kafka brokers, until Ctrl-C.
 
-    It contests for the controllership as every broker does, and stands by while somebody else has it. `--takeover`
-    does not wait for that. The commands below look at a controller that runs, of any kind.
+    It takes part in controller elections as every broker does, and is a standby while another instance is the
+    controller. `--takeover` does not wait for its failure. The commands below inspect a running controller.
     """
     if click.get_current_context().invoked_subcommand is not None:
         return
@@ -34,7 +36,7 @@ def controller(settings: Settings, *, file: str, takeover: bool, log_level: str,
     config = setup.read_config(file, {"controller.takeover": True} if takeover else {})
     if config.store.kind != "zookeeper":
         raise Failure(
-            f"{file}: store.kind: real brokers keep their cluster in ZooKeeper, not in {config.store.kind}: "
+            f"{file}: store.kind: real brokers store their cluster in ZooKeeper, not in {config.store.kind}: "
             'write kind = "zookeeper" and connect = "host:2181/chroot", or run `kactl up`',
             Exit.USAGE,
         )
@@ -45,7 +47,7 @@ def controller(settings: Settings, *, file: str, takeover: bool, log_level: str,
             stop.started = True
             settings.note(f"controller {config.node_id} serves its API at {server.address.url}; Ctrl-C stops it")
             await stop.asked()
-            settings.note("stopping: the controllership is given up ...")
+            settings.note("stopping: resigning as controller ...")
 
     setup.check_listen(config.api.address)
     setup.run(serve, uvloop=uvloop)

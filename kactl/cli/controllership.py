@@ -1,4 +1,4 @@
-"""`kactl controller history|queue|resign`: the controllership of a running instance."""
+"""`kactl controller history|queue|resign`: the role of a running controller."""
 
 from typing import Final
 
@@ -19,87 +19,95 @@ _KINDS: Final = ("EVENT", "HANDLED", "FAILED", "PREEMPTED", "WAIT P50", "WAIT P9
 @click.command()
 @options
 def history(settings: Settings) -> None:
-    """Who has been the controller, as far as the server has seen it; the oldest first."""
+    """Show the controllers that the server has observed, oldest first."""
     form = settings.form()
-    found = settings.api.get("/v1/controller/history", TermList)
+    response = settings.api.get("/v1/controller/history", TermList)
     if form == "json":
-        output.print_json(found)
+        output.print_json(response)
     elif form == "jsonl":
-        output.print_jsonl(found.items)
+        output.print_jsonl(response.items)
     else:
-        output.print_lines(output.table(_TERMS, [_term(each) for each in found.items]))
+        output.print_lines(output.table(_TERMS, [_term(term) for term in response.items]))
 
 
 @click.command()
-@click.option("--limit", type=click.IntRange(0, 1000), default=20, show_default=True, help="How many events to name.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0, 1000),
+    default=20,
+    show_default=True,
+    help="Maximum number of waiting events shown.",
+)
 @options
 def queue(settings: Settings, *, limit: int) -> None:
-    """What waits for the controller, what it has in hand, and how long each kind of event has taken."""
+    """Show the controller's event queue: waiting events, current event, durations by kind of event."""
     form = settings.form()
-    found = settings.api.get("/v1/controller/queue", QueueInfo, {"limit": limit})
+    response = settings.api.get("/v1/controller/queue", QueueInfo, {"limit": limit})
     if form == "json":
-        output.print_json(found)
+        output.print_json(response)
         return
     if form == "jsonl":
-        output.print_jsonl([found])
+        output.print_jsonl([response])
         return
-    in_hand = NONE
-    if found.current is not None:
-        between = f", in between {found.current.between}" if found.current.between else ""
-        in_hand = f"{found.current.label}, for {_ms(found.current.for_ms)}{between}"
+    current = NONE
+    if response.current is not None:
+        between = f", in between {response.current.between}" if response.current.between else ""
+        current = f"{response.current.label}, for {_ms(response.current.for_ms)}{between}"
     values: list[tuple[str, Cell]] = [
-        ("in hand", in_hand),
-        ("waiting", (str(found.depth), WARN if found.depth else PLAIN)),
-        ("oldest", _ms(found.oldest_ms)),
-        ("refused", (str(found.refused), WARN if found.refused else PLAIN)),
+        ("in hand", current),
+        ("waiting", (str(response.depth), WARN if response.depth else PLAIN)),
+        ("oldest", _ms(response.oldest_ms)),
+        ("refused", (str(response.refused), WARN if response.refused else PLAIN)),
     ]
     output.print_lines(output.pairs(values))
-    for at, each in enumerate(found.next):
-        output.print_lines([f"  {at + 1}. {each.label}, for {_ms(each.waited_ms)}{' (asked)' if each.asked else ''}"])
-    output.print_lines(["", *output.table(_KINDS, [_kind(each) for each in found.kinds])])
+    for index, event in enumerate(response.next):
+        output.print_lines(
+            [f"  {index + 1}. {event.label}, for {_ms(event.waited_ms)}{' (asked)' if event.asked else ''}"]
+        )
+    output.print_lines(["", *output.table(_KINDS, [_kind(event) for event in response.kinds])])
 
 
 @click.command()
-@click.option("--epoch", type=int, metavar="N", help="Only if it is held under this epoch.  [the present one]")
+@click.option("--epoch", type=int, metavar="N", help="Only if this is the controller epoch.  [the present one]")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @reason_option
 @options
 def resign(settings: Settings, *, epoch: int | None, yes: bool, reason: str) -> None:
-    """Give the controllership up; another instance, or the same, takes over under a higher epoch."""
+    """Resign as controller; another instance, or the same, is elected with a higher epoch."""
     form = settings.form()
     info = settings.api.get("/v1/controller", ControllerInfo)
     if not info.is_active:
-        raise Failure(f"{settings.server} is not the controller, which is {info.active_id}", Exit.PRECONDITION)
+        raise Failure(f"{settings.server} is not the controller; {info.active_id} is", Exit.PRECONDITION)
     if not yes:
-        confirm(f"Let controller {info.node_id} give up epoch {info.epoch}?")
-    asked = Resignation(expected_epoch=info.epoch if epoch is None else epoch, reason=reason)
-    answer = settings.api.post("/v1/controller/resign", asked, Resigned)
+        confirm(f"Let controller {info.node_id} resign from epoch {info.epoch}?")
+    request = Resignation(expected_epoch=info.epoch if epoch is None else epoch, reason=reason)
+    answer = settings.api.post("/v1/controller/resign", request, Resigned)
     if form == "json":
         output.print_json(answer)
     elif form == "jsonl":
         output.print_jsonl([answer])
     else:
-        settings.note(f"Controller {info.node_id} has given up epoch {answer.epoch}.")
+        settings.note(f"Controller {info.node_id} has resigned from epoch {answer.epoch}.")
 
 
-def _term(each: TermInfo) -> tuple[Cell, ...]:
-    who = f"{each.controller_id}{'*' if each.ours else ''}"
-    until = output.moment(each.ended_ms) if each.ended_ms is not None else ("now", GOOD)
-    return each.epoch, who, output.moment(each.began_ms), until, each.cause
+def _term(term: TermInfo) -> tuple[Cell, ...]:
+    controller = f"{term.controller_id}{'*' if term.ours else ''}"
+    until = output.moment(term.ended_ms) if term.ended_ms is not None else ("now", GOOD)
+    return term.epoch, controller, output.moment(term.began_ms), until, term.cause
 
 
-def _kind(each: EventTally) -> tuple[Cell, ...]:
-    failed: Cell = (str(each.failed), WARN) if each.failed else "0"
+def _kind(event: EventTally) -> tuple[Cell, ...]:
+    failed: Cell = (str(event.failed), WARN) if event.failed else "0"
     return (
-        each.label,
-        each.handled,
+        event.label,
+        event.handled,
         failed,
-        each.preempted,
-        _ms(each.wait.p50_ms),
-        _ms(each.wait.p99_ms),
-        _ms(each.process.p50_ms),
-        _ms(each.process.p99_ms),
-        _ms(each.process.max_ms),
+        event.preempted,
+        _ms(event.wait.p50_ms),
+        _ms(event.wait.p99_ms),
+        _ms(event.process.p50_ms),
+        _ms(event.process.p99_ms),
+        _ms(event.process.max_ms),
     )
 
 

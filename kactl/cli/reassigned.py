@@ -1,4 +1,4 @@
-"""How far reassignments have come, compared with what was asked for."""
+"""State of reassignments compared with their targets."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -11,12 +11,12 @@ from .client import Api
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """Of one partition.
+    """State of one partition.
 
     Attributes:
-        wanted: the replicas that it is to have.
-        replicas: that it has now; while it moves, where it is going.
-        state: complete; moving; elsewhere, and not moving; or unknown, if there is no such partition.
+        wanted: the target replicas.
+        replicas: the present replicas; during a reassignment, its target.
+        state: complete; moving; elsewhere (other replicas, and not moving); unknown (no such partition).
     """
 
     topic: str
@@ -27,7 +27,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 def standings(api: Api, targets: Iterable[ReassignmentTarget]) -> list[Standing]:
-    """How each target stands, in their order."""
+    """Returns the state of each target, in the same order."""
     wanted = list(targets)
     known: dict[tuple[str, int], PartitionInfo] = {}
     for topic in dict.fromkeys(each.topic for each in wanted):

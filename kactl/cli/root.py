@@ -1,6 +1,6 @@
-"""The command `kactl` and what stands below it, imported when it is asked for.
+"""The command `kactl` and its subcommands, which are imported on use.
 
-`kactl --help` and `kactl status` load no other command: each of these costs some 10 ms, and those of `forensics` more.
+`kactl --help` and `kactl status` load no other command: each costs about 10 ms to import, and `forensics` more.
 """
 
 import importlib
@@ -15,7 +15,7 @@ from .settings import OUTPUTS, Settings, with_options
 
 
 class Entry(NamedTuple):
-    """Where a command is defined, and what the list of commands says of it.
+    """Definition of a command for the list of commands.
 
     Attributes:
         members: modules whose commands of the same name belong to the group.
@@ -26,31 +26,31 @@ class Entry(NamedTuple):
     members: tuple[str, ...] = ()
 
 
-# In the order in which they are needed. The help is repeated here, and a test compares it.
+# In the order of first use. The help texts are repeated here; a test compares them.
 ENTRIES: Final = {
     "up": Entry(".up", "Run a cluster in one process."),
     "status": Entry(".status", "Health checks; the exit code states the result."),
-    "controller": Entry(".controller", "Run the controller of real Kafka brokers, or look at one."),
+    "controller": Entry(".controller", "Run the controller of real Kafka brokers, or inspect one."),
     "topic": Entry(".topic", "Create, change, delete, list and describe topics."),
-    "get": Entry(".get", "Show what the controller knows."),
-    "explain": Entry(".explain", "Say why a partition or topic is as it is."),
+    "get": Entry(".get", "Show partitions, brokers, topics and the controller."),
+    "explain": Entry(".explain", "Explain the state of a partition or topic."),
     "elect": Entry(".elect", "Elect leaders: the preferred ones, or unclean ones."),
     "reassign": Entry(".reassign", "Move partitions to other replicas."),
     "broker": Entry(".broker", "Drain brokers; kill and restart those of `kactl up`."),
-    "watch": Entry(".watch", "Show what happens, as it happens."),
+    "watch": Entry(".watch", "Show events as they occur."),
     "forensics": Entry(
         ".forensics",
         "Ask the logs that a Kafka cluster already has what happened.",
         ("report", "timeline", "sql", "whatif"),
     ),
     "doctor": Entry(".doctor", "Look at what kactl needs."),
-    "config": Entry(".config", "Check a configuration, or show what it amounts to."),
+    "config": Entry(".config", "Check a configuration, or show its effective values."),
     "compat": Entry(".compat.group", "Take the flags of Kafka's own tools, and print their lines."),
 }
 
 
 class Commands(MutableMapping[str, click.Command]):
-    """Commands by name; one that is looked up is imported first."""
+    """Commands by name; a command is imported when it is looked up."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, click.Command] = {}
@@ -85,7 +85,7 @@ def _load(name: str, entry: Entry) -> click.Command:
 
 
 class Root(click.Group):
-    """Prints errors in the form that was asked for, and lists commands without importing them."""
+    """Prints errors in the requested format, and lists commands without importing them."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -125,7 +125,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version.")
 @with_options(OUTPUTS)
 def kactl(settings: Settings) -> None:
-    """A cluster controller with Kafka's semantics: run one, and ask one.
+    """A cluster controller with Kafka's semantics: run it, query it, and change the cluster.
 
     Begin with `kactl up --demo`.
     """

@@ -1,8 +1,8 @@
-"""Whole servers, put together: store, participants, controller, admin API.
+"""Assembly of servers: store, participants, controller and admin API.
 
-Participants and controller are clients of the store each for themselves, as they would be on machines of their own.
-So participants register before the controller contests, and finds them alive; and the controller resigns before they
-go, so that an orderly stop changes nobody's leadership.
+Participants and controller are separate clients of the store, as they would be on separate machines. Participants
+register before the controller is elected, so it finds them alive. The controller resigns before they stop, so an
+orderly stop changes no leadership.
 """
 
 import contextlib
@@ -36,14 +36,14 @@ from .listening import listed_as, listener, listening
 
 _LOG = logger(__name__)
 
-# A controller that waits for a lease to end waits for the session's timeout; a takeover comes on top.
+# An election may have to wait for a session timeout; the takeover comes in addition.
 TAKEOVER_MS = 60_000
-# How far an instance that stands by may be behind.
+# Time by which a standby may be behind.
 STANDBY_INTERVAL_MS = 1000
 
 
 class Server(NamedTuple):
-    """What runs."""
+    """A running server."""
 
     controller: Controller
     participants: Participants | None
@@ -54,16 +54,16 @@ class Server(NamedTuple):
 async def embedded(
     config: Config, note: Callable[[str], None], *, holder: Holder = NO_HOLDER, clock: Clock | None = None
 ) -> AsyncIterator[Server]:
-    """A cluster in this process, kept in SQLite; active when the block begins.
+    """Run a cluster in this process, stored in SQLite; its controller is active when the block begins.
 
     Args:
         note: receives a line for each long wait.
-        holder: the lock on the data folder. Sessions that the last process left under it are ended at once.
+        holder: the lock on the data folder. Sessions that the previous process left under it end at once.
         clock: the system's if None.
 
     Raises:
-        StoreDamaged, BrokerIdTaken, BadConfig: see their own words; nothing runs then.
-        ActionTimedOut: the controllership did not become ours in time.
+        StoreDamaged, BrokerIdTaken, BadConfig: nothing runs; the message names the cause.
+        ActionTimedOut: this instance did not become the controller in time.
     """
     session_timeout_ms = config.store.session_timeout
     hub = MemoryHub()
@@ -103,7 +103,7 @@ async def embedded(
 
 
 async def _taken(store: SqliteStore, participants: int) -> str:
-    """What we want to be, and another process is; empty if nothing."""
+    """Returns the registrations and role needed here that another process has; empty if none."""
     brokers = [str(broker) for broker in await store.brokers() if 1 <= broker <= participants]
     taken = [f"registered broker {', '.join(brokers)}"] if brokers else []
     if await store.controller() is not None:
@@ -113,10 +113,10 @@ async def _taken(store: SqliteStore, participants: int) -> str:
 
 @contextlib.asynccontextmanager
 async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
-    """A controller for real brokers; it may have to stand by for as long as another one is active.
+    """Run a controller for real brokers; it may be a standby while another instance is active.
 
     Raises:
-        BadConfig, StoreError: see their own words; nothing runs then.
+        BadConfig, StoreError: nothing runs; the message names the cause.
     """
     from kactl.stores.zookeeper import ZooKeeperStore
     from kactl.transports.kafka import KafkaTransport
@@ -158,7 +158,7 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
 
 @contextlib.asynccontextmanager
 async def _collecting(controller: Controller) -> AsyncIterator[None]:
-    """Let Python collect its garbage between the events of a controller, and not in their midst."""
+    """Run Python's garbage collection between the controller's events, not during them."""
     loop = controller.loop
     collector = Collector(
         controller.clock,
@@ -172,9 +172,9 @@ async def _collecting(controller: Controller) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def _logging(controller: Controller, config: Config) -> AsyncIterator[None]:
-    """Keep the state-change log, where one is wanted, and continue the history that is in it.
+    """Write the state-change log if it is configured, and continue the event log from it.
 
-    Entered before the controller, so that the log has its last event as well: that it resigned.
+    Entered before the controller, so that the log includes the controller's last event, its resignation.
     """
     asked = config.log
     if not asked.folder:
@@ -189,7 +189,7 @@ async def _logging(controller: Controller, config: Config) -> AsyncIterator[None
         try:
             past = await anyio.to_thread.run_sync(partial(read_back, folder, now_ms=controller.clock.now_ms()))
         except OSError as error:
-            _LOG.warning("the state-change log in %s cannot be read, and history begins anew: %s", folder, error)
+            _LOG.warning("the state-change log in %s cannot be read, so the event log starts empty: %s", folder, error)
         else:
             if past.skipped:
                 _LOG.warning("%d lines of the state-change log in %s cannot be read", past.skipped, folder)
@@ -223,7 +223,7 @@ def _controller(
     level: ProtocolLevel = LATEST,
     listed_as: Broker | None = None,
 ) -> Controller:
-    """A controller that does as the configuration says."""
+    """Returns a controller with the settings of the configuration."""
     asked = config.controller
     return Controller(
         config.node_id,

@@ -1,4 +1,4 @@
-"""What a server needs before it runs: a configuration, logging, a folder that nobody else uses, the event loop."""
+"""Preparation of a server: configuration, logging, exclusive data folder, event loop."""
 
 import contextlib
 import fcntl
@@ -32,13 +32,13 @@ _LINE: Final = "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s: %(message)s"
 def read_config(
     path: str | None, overrides: Mapping[str, object] | None = None, defaults: Mapping[str, object] | None = None
 ) -> Config:
-    """The configuration: defaults, file, environment, command line.
+    """Returns the configuration from defaults, file, environment and command line.
 
     Args:
-        defaults: of the command, where they differ.
+        defaults: of the command, if they differ.
 
     Raises:
-        Failure: USAGE, naming the key, what is wrong and what would be right.
+        Failure: USAGE, with the key, the error and its correction.
     """
     try:
         return load(path, os.environ, overrides, defaults)
@@ -47,9 +47,9 @@ def read_config(
 
 
 def log_to_stderr(level: str) -> None:
-    """Logging for the whole process: one line for each record, whatever it contains.
+    """Configure logging for the process: one line per record, with control characters escaped.
 
-    Requests that change the cluster are logged at every level: who set a quiet level wants no less of an audit trail.
+    Requests that change the cluster are logged at every level, because the audit trail does not depend on it.
     """
     logger(AUDIT_LOGGER).setLevel(logging.INFO)
     handler = logging.StreamHandler(sys.stderr)
@@ -58,7 +58,7 @@ def log_to_stderr(level: str) -> None:
 
 
 def check_listen(listen: Listen) -> None:
-    """Find out that an address is taken before anything else is begun.
+    """Check that an address is free before anything else is started.
 
     Raises:
         Failure: it cannot be listened on.
@@ -74,19 +74,19 @@ def check_listen(listen: Listen) -> None:
     except OSError as error:
         raise Failure(
             f"--listen: {where} cannot be listened on ({error.strerror}): "
-            "stop who listens there, or name another address with --listen"
+            "stop the process that listens there, or choose another address with --listen"
         ) from None
 
 
 @contextlib.contextmanager
 def held(folder: Path, *, url: str) -> Iterator[Holder]:
-    """Keep a data folder to ourselves; it is made where there is none. A process that is killed holds it no more.
+    """Lock a data folder, which is created if necessary. The lock ends with the process.
 
-    The lock is named by its file, not by its path, which symbolic links and mounts make ambiguous. A file that was
-    removed and made again is another lock: its holder knows nothing of sessions under the earlier one.
+    The lock is identified by its file, not by its path, which symbolic links and mounts make ambiguous. A file that was
+    removed and created again is another lock: its holder knows nothing of sessions under the earlier one.
 
     Args:
-        url: told to whoever wants it meanwhile.
+        url: shown to a process that tries to lock the folder meanwhile.
 
     Raises:
         Failure: another process uses it, or it cannot be used.
@@ -116,7 +116,7 @@ def held(folder: Path, *, url: str) -> Iterator[Holder]:
 
 
 class Stop:
-    """How a server learns that it is to end.
+    """Stop signal of a server.
 
     Attributes:
         started: set by the server when it runs; before that, a signal cancels it.
@@ -131,7 +131,7 @@ class Stop:
         await self._asked.wait()
 
     def ask(self) -> bool:
-        """Tell the server, if it listens already and was not told before."""
+        """Send the signal. Returns False if the server has not started or has received it before."""
         if not self.started or self._asked.is_set():
             return False
         self._asked.set()

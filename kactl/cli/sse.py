@@ -1,4 +1,4 @@
-"""The stream of events of a server, followed over broken connections."""
+"""Client of the event stream; reconnects after broken connections."""
 
 import time
 import urllib.parse
@@ -15,18 +15,18 @@ from .exits import Exit, Failure
 if TYPE_CHECKING:
     from http.client import HTTPResponse
 
-# The server sends a sign of life every 15 s: after three that did not come the connection is taken for dead.
+# The server sends a ping every 15 s; after three missing pings the connection counts as dead.
 SILENCE_MAX_S: Final = 45.0
-# The pause before connecting again; the server may name another one.
+# Pause before reconnecting; the server may set another one.
 RETRY_S: Final = 2.0
 
 
 class EventStream:
-    """See the module.
+    """Events of a server over any number of connections.
 
     Args:
-        after: the number behind which to begin; None begins with what happens next.
-        kinds: of events; all if empty.
+        after: the number after which to start; None starts with new events.
+        kinds: kinds of events; all if empty.
     """
 
     def __init__(self, api: Api, *, after: int | None, kinds: Iterable[str] = ()) -> None:
@@ -39,16 +39,16 @@ class EventStream:
         self._path = "/v1/events/stream" + (f"?kinds={urllib.parse.quote(wanted, safe=',')}" if wanted else "")
 
     def follow(self, *, on_break: Callable[[str], None]) -> Iterator[AnyEvent]:
-        """Events, over as many connections as it takes; only the first one must come about.
+        """Yield events over as many connections as necessary. Only a failure of the first one is raised.
 
         Args:
-            on_break: called with a sentence when a connection broke, and when it stands again.
+            on_break: called with a message when a connection breaks, and when it is restored.
 
         Raises:
-            Failure: the first connection could not be made, or the server refused one.
+            Failure: the first connection failed, or the server rejected a connection.
         """
         if self._after is None:
-            # Asked for first, so that nothing is missed if the connection breaks before the first event.
+            # Read first, so that no event is missed if the connection breaks before the first event.
             self._after = self._api.get("/v1/controller", ControllerInfo).as_of.seq
         self._last = self._event(self._after)
         broken = False
@@ -66,25 +66,25 @@ class EventStream:
             time.sleep(self._retry_s)
 
     def _go_on(self, on_break: Callable[[str], None]) -> None:
-        """Find out whether the server still counts as it did: a new process begins anew, with other events."""
+        """Check whether the server still has the same events: a restarted server may count from 1 again."""
         assert self._after is not None
         if self._after == 0 or self._event(self._after) == self._last:
             on_break("connected again")
             return
-        # The server says what is lost, by a reset, unless it counts from a lower number than before.
+        # The server reports lost events by a reset, unless it counts from a lower number than before.
         if self._after > self._api.get("/v1/controller", ControllerInfo).as_of.seq:
             self._after = 0
         on_break("connected again, to a server that was started anew: what has happened since its start follows")
 
     def _event(self, seq: int) -> AnyEvent | None:
-        """The event of one number; None if it is not held."""
+        """Returns the event of one number; None if the server does not have it."""
         if seq < 1:
             return None
         found = self._api.get("/v1/events", EventPage, {"after": seq - 1, "limit": 1}).items
         return found[0] if found and found[0].seq == seq and not isinstance(found[0], ResetEvent) else None
 
     def _connect(self) -> Iterator[AnyEvent]:
-        """Events of one connection, from behind the last one that was read, until it breaks with a Failure."""
+        """Yield the events of one connection after the last one read, until it breaks with a Failure."""
         with connected(self._api.server, self._api.timeout_s) as connection:
             headers = {"Accept": "text/event-stream", "Last-Event-ID": str(self._after)}
             connection.request("GET", self._path, None, headers)

@@ -1,5 +1,6 @@
 """`kactl topic`: create, change, delete, list and describe topics."""
 
+import copy
 import re
 
 import click
@@ -31,17 +32,21 @@ def topic() -> None:
 
 @topic.command(short_help="Create a topic.")
 @click.argument("name")
-@click.option("--partitions", type=int, metavar="N", help="How many partitions.  [num-partitions of the server, 1]")
-@click.option("--replication-factor", type=int, metavar="N", help="Of each of them.  [default-replication-factor, 1]")
+@click.option("--partitions", type=int, metavar="N", help="Number of partitions.  [num-partitions of the server, 1]")
+@click.option(
+    "--replication-factor", type=int, metavar="N", help="Replicas per partition.  [default-replication-factor, 1]"
+)
 @click.option(
     "--assignment",
     "assigned",
     multiple=True,
     metavar="P:ID,ID",
-    help="In their place: the replicas of one partition, the preferred leader first; repeat it for each.",
+    help="Instead: the replicas of one partition, preferred leader first; repeat for each partition.",
 )
-@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="An override; may be repeated.")
-@click.option("--dry-run", is_flag=True, help="Check it, and change nothing.")
+@click.option(
+    "--config", "configs", multiple=True, metavar="KEY=VALUE", help="Configuration override; may be repeated."
+)
+@click.option("--dry-run", is_flag=True, help="Validate only; change nothing.")
 @reason_option
 @options
 def create(
@@ -59,7 +64,7 @@ def create(
     form = settings.form()
     if assigned and (partitions is not None or replication_factor is not None):
         raise click.UsageError("give either --assignment, or --partitions and --replication-factor, not both")
-    asked = TopicCreation(
+    request = TopicCreation(
         name=name,
         partitions=partitions,
         replication_factor=replication_factor,
@@ -69,25 +74,25 @@ def create(
         timeout_ms=_wait_ms(settings.timeout_s),
         reason=reason,
     )
-    made = settings.api.post("/v1/topics", asked, TopicCreated)
+    created = settings.api.post("/v1/topics", request, TopicCreated)
     if form == "json":
-        output.print_json(made)
+        output.print_json(created)
     elif form == "jsonl":
-        output.print_jsonl([made])
+        output.print_jsonl([created])
     elif dry_run:
-        settings.note(f"Topic {made.name} could be created. Nothing was changed.")
+        settings.note(f"Topic {created.name} could be created. Nothing was changed.")
     else:
-        settings.note(f"Created topic {made.name}.")
+        settings.note(f"Created topic {created.name}.")
 
 
-@topic.command(short_help="Delete a topic with all that is in it.")
+@topic.command(short_help="Delete a topic and all its records.")
 @click.argument("name")
-@click.option("--dry-run", is_flag=True, help="Say whether it could be, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Validate only; change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @reason_option
 @options
 def delete(settings: Settings, *, name: str, dry_run: bool, yes: bool, reason: str) -> None:
-    """Delete a topic with all that is in it, and wait until every broker has."""
+    """Delete a topic and all its records, and wait until every broker has deleted its replicas."""
     form = settings.form()
     if not (dry_run or yes):
         confirm(f"Delete topic {name} and all records in it?")
@@ -106,62 +111,68 @@ def delete(settings: Settings, *, name: str, dry_run: bool, yes: bool, reason: s
     elif answer.gone:
         settings.note(f"Deleted topic {name}.")
     else:
-        settings.note(f"Topic {name} is marked for deletion; `kactl explain {name}` says what it waits for.")
+        settings.note(f"Topic {name} is marked for deletion; `kactl explain {name}` shows what it waits for.")
 
 
-@topic.command(short_help="Add partitions to a topic.")
+@topic.command("add-partitions", short_help="Add partitions to a topic.")
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(min=1), required=True, metavar="N", help="How many it has then.")
+@click.option("--partitions", type=click.IntRange(min=1), required=True, metavar="N", help="New number of partitions.")
 @click.option(
     "--replicas",
     "assigned",
     multiple=True,
     metavar="ID,ID",
-    help="Of a new partition; repeat it for each, in order.",
+    help="Replicas of a new partition; repeat for each new partition, in order.",
 )
-@click.option("--dry-run", is_flag=True, help="Check it, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Validate only; change nothing.")
 @reason_option
 @options
-def grow(
+def add_partitions(
     settings: Settings, *, name: str, partitions: int, assigned: tuple[str, ...], dry_run: bool, reason: str
 ) -> None:
     """Add partitions to a topic, and wait until they have a leader.
 
-    Records with keys go elsewhere from then on: the number of partitions decides which key goes where.
+    This changes the partition of new records with keys: producers derive it from the number of partitions.
     """
     assignment = [ids(text, "--replicas") for text in assigned] or None
     wait_ms = _wait_ms(settings.timeout_s)
-    asked = TopicChange(
+    request = TopicChange(
         partitions=partitions, assignment=assignment, dry_run=dry_run, timeout_ms=wait_ms, reason=reason
     )
-    _change(settings, name, asked, f"Topic {name} has {output.count(partitions, 'partition')} now.")
+    _change(settings, name, request, f"Topic {name} now has {output.count(partitions, 'partition')}.")
+
+
+# The name in earlier versions still works, but is not listed.
+_grow = copy.copy(add_partitions)
+_grow.hidden = True
+topic.add_command(_grow, "grow")
 
 
 @topic.command("set", short_help="Change overrides of a topic.")
 @click.argument("name")
 @click.argument("overrides", nargs=-1, required=True, metavar="KEY=VALUE|KEY-...")
-@click.option("--dry-run", is_flag=True, help="Check it, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Validate only; change nothing.")
 @reason_option
 @options
 def set_(settings: Settings, *, name: str, overrides: tuple[str, ...], dry_run: bool, reason: str) -> None:
-    """Set overrides of a topic (`retention.ms=60000`), or take them away (`retention.ms-`)."""
+    """Set configuration overrides of a topic (`retention.ms=60000`), or remove them (`retention.ms-`)."""
     changes: dict[str, str | None] = {}
     for text in overrides:
-        gone = text.endswith("-") and "=" not in text
-        key, value = (text[:-1], None) if gone else _override(text, "KEY=VALUE")
+        removed = text.endswith("-") and "=" not in text
+        key, value = (text[:-1], None) if removed else _override(text, "KEY=VALUE")
         changes[key] = value
     _change(settings, name, TopicChange(config=changes, dry_run=dry_run, reason=reason), f"Changed topic {name}.")
 
 
-def _change(settings: Settings, name: str, asked: TopicChange, done: str) -> None:
+def _change(settings: Settings, name: str, request: TopicChange, done: str) -> None:
     form = settings.form()
-    answer = settings.api.patch(f"/v1/topics/{quoted(name)}", asked, TopicChanged)
+    answer = settings.api.patch(f"/v1/topics/{quoted(name)}", request, TopicChanged)
     if form == "json":
         output.print_json(answer)
     elif form == "jsonl":
         output.print_jsonl([answer])
     else:
-        settings.note(f"Topic {name} could be changed so. Nothing was changed." if asked.dry_run else done)
+        settings.note(f"Topic {name} could be changed. Nothing was changed." if request.dry_run else done)
 
 
 @topic.command("list")
@@ -178,27 +189,27 @@ def describe(settings: Settings, *, name: str) -> None:
     """Show one topic with all of its partitions; `-o kafka` prints it as kafka-topics.sh does."""
     form = settings.form()
     api = settings.api
-    found = api.get(f"/v1/topics/{quoted(name)}", TopicDetail)
+    detail = api.get(f"/v1/topics/{quoted(name)}", TopicDetail)
     if form == "json":
-        output.print_json(found)
+        output.print_json(detail)
         return
     members, _ = api.partitions({"topic": name})
     if form == "jsonl":
         output.print_jsonl(members)
         return
-    if found.config is None:
-        raise Failure(f"topic {name}: its overrides could not be read now; try again", Exit.FAILED)
+    if detail.config is None:
+        raise Failure(f"topic {name}: its overrides cannot be read; retry", Exit.FAILED)
     if form == "kafka":
-        output.print_lines(described(found.topic, found.config, members))
+        output.print_lines(described(detail.topic, detail.config, members))
         return
-    overrides = ", ".join(f"{key}={value}" for key, value in sorted(found.config.items()))
+    overrides = ", ".join(f"{key}={value}" for key, value in sorted(detail.config.items()))
     output.print_lines(
         output.pairs(
             [
-                ("topic", found.topic.name + (" (being deleted)" if found.topic.deleting else "")),
-                ("id", found.topic.id or NONE),
-                ("partitions", str(found.topic.partitions)),
-                ("replication", str(found.topic.replication_factor)),
+                ("topic", detail.topic.name + (" (being deleted)" if detail.topic.deleting else "")),
+                ("id", detail.topic.id or NONE),
+                ("partitions", str(detail.topic.partitions)),
+                ("replication", str(detail.topic.replication_factor)),
                 ("overrides", overrides or NONE),
             ]
         )
@@ -208,14 +219,14 @@ def describe(settings: Settings, *, name: str) -> None:
 
 
 def _assignment(assigned: tuple[str, ...]) -> list[list[int]] | None:
-    """`0:1,2,3` for each partition, as a list by partition."""
+    """Parse `0:1,2,3` of each partition; returns a list by partition."""
     if not assigned:
         return None
     by_partition: dict[int, list[int]] = {}
     for text in assigned:
         parts = re.fullmatch(r"(\d+):(\d+(?:,\d+)*)", text, re.ASCII)
         if parts is None:
-            raise click.BadParameter(f"{text!r} is no assignment: write 0:1,2,3", param_hint="--assignment")
+            raise click.BadParameter(f"{text!r} is not an assignment: write 0:1,2,3", param_hint="--assignment")
         partition = int(parts[1])
         if partition in by_partition:
             raise click.BadParameter(f"partition {partition} is given twice", param_hint="--assignment")
@@ -228,11 +239,11 @@ def _assignment(assigned: tuple[str, ...]) -> list[list[int]] | None:
 def _override(text: str, option: str = "--config") -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or not equals:
-        raise click.BadParameter(f"{text!r} is no override: write key=value", param_hint=option)
+        raise click.BadParameter(f"{text!r} is not an override: write key=value", param_hint=option)
     return key, value
 
 
-# The server's own time limit lies below ours, so that it is the one to say what takes so long.
+# The server's timeout is shorter than the client's, so that its error, which names the cause, arrives first.
 _MARGIN = 0.9
 
 

@@ -1,4 +1,4 @@
-"""`kactl up`: a whole cluster in one process."""
+"""`kactl up`: a cluster in one process."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DATA_DIR: Final = ".kactl"
 STORE_FILE: Final = "kactl.db"
-# Brokers in one's own process die on request only, so that silence is noticed soon enough.
+# Brokers of this process fail only on request, so the timeout can be short.
 SESSION_TIMEOUT: Final = "4s"
 # Beside the store: what `kactl up` shows of earlier runs is read from the state-change log. 64 MiB hold some 200,000
 # events, more than are read back; the log of a server is larger.
@@ -32,13 +32,15 @@ LOG_LEVELS: Final = click.Choice(["debug", "info", "warning", "error"])
 
 
 @click.command(short_help="Run a cluster in one process.")
-@click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help=f"Where it is kept.  [{DATA_DIR}]")
-@click.option("--participants", type=click.IntRange(0, 1000), metavar="N", help="How many brokers it has.  [3]")
-@click.option("--listen", metavar="HOST:PORT", help="Where the API listens.  [127.0.0.1:8080]")
-@click.option("--config", "file", metavar="FILE", help="A kactl.toml; what is said here goes before it.")
+@click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help=f"Data folder.  [{DATA_DIR}]")
+@click.option("--participants", type=click.IntRange(0, 1000), metavar="N", help="Number of brokers.  [3]")
+@click.option("--listen", metavar="HOST:PORT", help="Address of the API.  [127.0.0.1:8080]")
+@click.option("--config", "file", metavar="FILE", help="Configuration file; options take precedence.")
 @click.option("--demo", is_flag=True, help="Create a topic, kill a broker, and show how leaders move.")
-@click.option("--log-level", type=LOG_LEVELS, default="error", show_default=True, help="What to log to stderr.")
-@click.option("--uvloop/--no-uvloop", default=True, help="Use uvloop where it is installed.  [yes]")
+@click.option(
+    "--log-level", type=LOG_LEVELS, default="error", show_default=True, help="Level of log messages on stderr."
+)
+@click.option("--uvloop/--no-uvloop", default=True, help="Use uvloop if it is installed.  [yes]")
 @with_options((), server=False)
 def up(
     settings: Settings,
@@ -53,8 +55,7 @@ def up(
 ) -> None:
     """Run a cluster in one process: store, brokers, controller and admin API.
 
-    Everything is kept in the data folder: stop it with Ctrl-C, start it again, and the cluster is as it was, also
-    after a kill.
+    The state is kept in the data folder. After Ctrl-C or a kill, the next start continues with the same cluster.
     """
     from . import setup
     from .demo import check_demo, run_demo
@@ -88,7 +89,7 @@ def up(
                 await run_demo(server, stop, session_timeout_ms=config.store.session_timeout)
             else:
                 await stop.asked()
-            click.echo("Stopping: the controllership is given up, the brokers leave ...")
+            click.echo("Stopping: the controller resigns, then the brokers stop ...")
 
     store = Path(config.store.path)
     with setup.held(store.parent, url=f"http://{config.api.listen}") as holder:
@@ -117,16 +118,16 @@ def read_config(file: str | None, overrides: Mapping[str, object]) -> "Config":
 
 
 def _default_path(file: str | None) -> Path:
-    """Where the cluster is kept by default.
+    """Returns the default path of the store.
 
-    Earlier versions kept it in the working directory if there was a file; one that is there is not left behind.
+    Earlier versions kept it in the working directory if there was a file; an existing one is still used.
     """
     path, earlier = Path(DATA_DIR) / STORE_FILE, Path(STORE_FILE)
     return earlier if file is not None and earlier.exists() and not path.exists() else path
 
 
 def _introduce(config: "Config", server: "Server") -> None:
-    """Say what runs, and how to talk to it."""
+    """Print a summary of the cluster, and example commands."""
     controller, members, address = server
     assert members is not None
     now = controller.snapshot()

@@ -1,4 +1,4 @@
-"""`kactl watch`: what happens, as it happens."""
+"""`kactl watch`: events as they occur."""
 
 import fnmatch
 from collections.abc import Mapping
@@ -34,21 +34,23 @@ def _kinds(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
     kinds = tuple(kind.strip() for kind in value.split(",") if kind.strip())
     for kind in kinds:
         if kind not in _KINDS:
-            raise click.BadParameter(f"{kind!r} is none of {', '.join(_KINDS)}")
+            raise click.BadParameter(f"{kind!r} is not one of {', '.join(_KINDS)}")
     return kinds
 
 
-@click.command(short_help="Show what happens, as it happens.")
+@click.command(short_help="Show events as they occur.")
 @click.option(
     "--types",
     "kinds",
     metavar="KIND,..",
     callback=_kinds,
-    help=f"Only these: {', '.join(_KINDS)}.  [all but replica]",
+    help=f"Only these kinds: {', '.join(_KINDS)}.  [all but replica]",
 )
-@click.option("--topic", metavar="T", help="Only what concerns this topic; * and ? stand for any characters.")
-@click.option("--since", type=click.IntRange(min=0), metavar="SEQ", help="Begin behind this event; 0: the oldest held.")
-@click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="End after so many.")
+@click.option("--topic", metavar="T", help="Only events of this topic; * and ? are wildcards.")
+@click.option(
+    "--since", type=click.IntRange(min=0), metavar="SEQ", help="Start after this event; 0: at the oldest one."
+)
+@click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="Exit after N events.")
 @with_options(("table", "jsonl"))
 def watch(
     settings: Settings,
@@ -58,15 +60,15 @@ def watch(
     since: int | None,
     limit: int | None,
 ) -> None:
-    """Show what happens, as it happens, until Ctrl-C.
+    """Show events as they occur, until Ctrl-C.
 
-    A connection that breaks is made again, and goes on behind the last event that was read. What could not be
-    followed any more is told by a `reset`: look at the present state with `kactl get`, then read on.
+    A broken connection is opened again, and continues after the last event read. If events are lost, a `reset` is
+    shown: read the present state with `kactl get`, then continue.
     """
     form = settings.form()
     stream = EventStream(settings.api, after=since, kinds=kinds)
     shown = 0
-    settings.note("watching; Ctrl-C ends it")
+    settings.note("watching; stop with Ctrl-C")
     try:
         for event in stream.follow(on_break=settings.note):
             if topic is not None and not _concerns(event, topic):
@@ -83,14 +85,14 @@ def watch(
 
 
 def _concerns(event: AnyEvent, topic: str) -> bool:
-    """Whether an event speaks of a topic that is wanted; a reset speaks of all of them."""
+    """Returns whether an event concerns the topic; a reset concerns all topics."""
     if isinstance(event, TopicEvent | PartitionEvent | ReplicaEvent):
         return fnmatch.fnmatchcase(event.topic, topic.replace("[", "[[]"))
     return isinstance(event, ResetEvent)
 
 
 def line(event: AnyEvent) -> str:
-    """One event in words."""
+    """Returns one event as a line of text."""
     what, said, colour = _told(event)
     when = output.time_of_day(event.time_ms)
     return output.GAP.join((when, f"{f'#{event.seq}':<17}", f"{what:<10}", click.style(said, **colour)))

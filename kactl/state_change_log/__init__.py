@@ -1,6 +1,6 @@
-"""kactl's own state-change log: what happened, kept in files for as long as they have room.
+"""kactl's own state-change log: the events of the event log, kept in files of bounded size.
 
-    the controller's history ─keep─▶ lines, in JSON or as Kafka writes them ─▶ segments
+    event log ─keep─▶ lines, in JSON or in Kafka's format ─▶ segments
 
-`kactl forensics ingest` reads both.
+`kactl forensics ingest` reads both formats.
 """

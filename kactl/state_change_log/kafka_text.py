@@ -1,8 +1,8 @@
-"""Events in the words of Kafka 3.9, for whatever reads its state-change.log and controller.log already.
+"""Events in the log format of Kafka 3.9, for tools that read its state-change.log and controller.log.
 
-Times are UTC. What Kafka has no line for is left out, such as a broker whose registration was modified; and where its
-line says more than our event does, that part is empty: the assigned replicas of a new partition, or who else lives
-where a broker bounced.
+Times are UTC. Events for which Kafka has no line, such as a modified broker registration, are omitted. Where Kafka's
+line has a field that the event lacks, the field is empty: the assigned replicas of a new partition, and the other live
+brokers when a broker bounced.
 """
 
 import datetime
@@ -35,17 +35,17 @@ _Line = tuple[str, str, str]
 
 
 def render(event: AnyEvent, *, controller_id: int) -> bytes | None:
-    """The line, or lines, of an event; None if Kafka has none for it."""
-    say = _SAY.get(type(event))
-    said = None if say is None else say(event, controller_id)
-    if said is None:
+    """Returns the line or lines of an event, each with its newline; None if Kafka has no line for it."""
+    formatter = _FORMATTERS.get(type(event))
+    line = None if formatter is None else formatter(event, controller_id)
+    if line is None:
         return None
-    level, message, logger = said
-    at = datetime.datetime.fromtimestamp(event.time_ms / 1000, datetime.UTC)
+    level, message, logger = line
+    time = datetime.datetime.fromtimestamp(event.time_ms / 1000, datetime.UTC)
     first, *more = message.split("\n")
     epoch = f" epoch={event.controller_epoch}" if logger == _STATE_CHANGE else ""
-    time = f"{at:%Y-%m-%d %H:%M:%S},{event.time_ms % 1000:03}"
-    lines = [f"[{time}] {level} [Controller id={controller_id}{epoch}] {first} ({logger})", *more]
+    timestamp = f"{time:%Y-%m-%d %H:%M:%S},{event.time_ms % 1000:03}"
+    lines = [f"[{timestamp}] {level} [Controller id={controller_id}{epoch}] {first} ({logger})", *more]
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -91,7 +91,7 @@ def _controller(event: ControllerEvent, controller_id: int) -> _Line | None:
     return "INFO", f"{elected} and epoch zk version is now {epoch}", _CONTROLLER
 
 
-_BROKER_SAYS: Final = {
+_BROKER_LINES: Final = {
     "started": "New broker startup callback for {}",
     "failed": "Broker failure callback for {}",
     "shutting-down": "Shutting down broker {}",
@@ -101,11 +101,11 @@ _BROKER_SAYS: Final = {
 
 
 def _broker(event: BrokerEvent, controller_id: int) -> _Line | None:
-    said = _BROKER_SAYS.get(event.what)
-    return None if said is None else ("INFO", said.format(event.broker), _CONTROLLER)
+    line = _BROKER_LINES.get(event.what)
+    return None if line is None else ("INFO", line.format(event.broker), _CONTROLLER)
 
 
-_TOPIC_SAYS: Final = {
+_TOPIC_LINES: Final = {
     "created": "New topics: [Set({})], deleted topics: [Set()], new partition replica assignment [Map()]",
     "deletion started": "Deletion of topic {} (re)started",
     "deletion halted": "Halted deletion of topics {}",
@@ -114,14 +114,14 @@ _TOPIC_SAYS: Final = {
 
 
 def _topic(event: TopicEvent, controller_id: int) -> _Line | None:
-    said = _TOPIC_SAYS.get(event.what)
-    if said is None:
+    line = _TOPIC_LINES.get(event.what)
+    if line is None:
         return None
     cause = escaped(event.cause)
-    return "INFO", said.format(event.topic) + (f" due to {cause}" if cause else ""), _CONTROLLER
+    return "INFO", line.format(event.topic) + (f" due to {cause}" if cause else ""), _CONTROLLER
 
 
-_SAY: Final[dict[type, Callable[[Any, int], _Line | None]]] = {
+_FORMATTERS: Final[dict[type, Callable[[Any, int], _Line | None]]] = {
     PartitionEvent: _partition,
     ReplicaEvent: _replica,
     ControllerEvent: _controller,

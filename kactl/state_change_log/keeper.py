@@ -1,7 +1,12 @@
-"""From the history to the files, behind the controller's back: it never waits for a line to be written.
+"""Writer of the state-change log: reads events from the event log and writes them to files.
 
-Events are taken from the ring some hundred at a time, while the controller rests if it rests at all, and made lines in
-a thread. Where it was busy for so long that the ring has let events go, the log says so.
+The controller never waits for it. Events are read from the ring in batches while the controller is idle, and are
+formatted and written in a thread. If the controller is busy for so long that the ring drops events, the log contains
+a `Reset` in their place.
+-the state-change log cannot be written (%s), events are lost: check its disk
++cannot write the state-change log (%s), events are lost: check disk
+-self._seq = seq
++self._seq = seq
 """
 
 import contextlib
@@ -19,24 +24,24 @@ from kactl.telemetry.event_log import History
 from .kafka_text import render
 from .segments import Segments
 
-# A millisecond of the event loop's time.
-AT_ONCE: Final = 200
-# How long, in all, writing waits for the controller to rest; the ring has room for more than happens meanwhile.
+# Formatting and writing this many takes a millisecond of the event loop's time.
+BATCH_SIZE: Final = 200
+# Upper bound of the wait for an idle controller: tries times pause. The ring has room for the events of that time.
 _REST_MS: Final = 10.0
 _REST_TRIES: Final = 100
 _LOG: Final = logger(__name__)
 
-# Events to lines; called in a thread.
+# Formats events as lines; called in a thread.
 Render = Callable[[Sequence[AnyEvent]], list[bytes]]
 
 
 def as_json(events: Sequence[AnyEvent]) -> list[bytes]:
-    """As `kactl watch -o jsonl` prints them."""
+    """Returns one JSON line for each event, as `kactl watch -o jsonl` prints them."""
     return [encode(event) + b"\n" for event in events]
 
 
 def as_kafka(controller_id: int) -> Render:
-    """As Kafka's own controller would have written them."""
+    """Returns a formatter for the lines that Kafka's own controller writes."""
 
     def lines(events: Sequence[AnyEvent]) -> list[bytes]:
         rendered = (render(event, controller_id=controller_id) for event in events)
@@ -49,10 +54,10 @@ def as_kafka(controller_id: int) -> Render:
 async def kept(
     history: History, segments: Segments, lines: Render, *, clock: Clock, busy: Callable[[], bool] = lambda: False
 ) -> AsyncIterator[None]:
-    """Keep what happens while the block runs; what happened in it is written when it ends.
+    """Write the events that occur while the block runs. All of them have been written when the block ends.
 
     Args:
-        busy: whether the controller has something better to do.
+        busy: returns whether the controller has events to handle; writing is then postponed for a bounded time.
     """
     keeper = _Keeper(history, segments, lines, clock, busy)
     try:
@@ -75,7 +80,7 @@ class _Keeper:
         self._lines = lines
         self._clock = clock
         self._busy = busy
-        self._at = max(history.oldest, history.first) - 1
+        self._seq = max(history.oldest, history.first) - 1
         self._failing = False
 
     async def run(self) -> None:
@@ -88,14 +93,14 @@ class _Keeper:
                 await self._history.changed()
 
     async def write_some(self) -> bool:
-        """Write what comes next; false if there is nothing."""
-        events, at = self._history.read(self._at, limit=AT_ONCE)
-        if not events and at >= self._history.seq:
+        """Write the next batch. Returns False if there are no more events."""
+        events, seq = self._history.read(self._seq, limit=BATCH_SIZE)
+        if not events and seq >= self._history.seq:
             return False
-        # A batch is written to its end, or a line could stand there twice.
+        # A batch is always written completely: a second attempt would repeat lines.
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._write, events)
-            self._at = at
+            self._seq = seq
         return True
 
     def _write(self, events: Sequence[AnyEvent]) -> None:
@@ -103,6 +108,6 @@ class _Keeper:
             self._segments.write(self._lines(events))
             self._failing = False
         except OSError as error:
-            if not self._failing:  # once, not for each batch until somebody makes room
-                _LOG.warning("the state-change log cannot be written (%s): see to its disk; events go missing", error)
+            if not self._failing:  # log once, not for every batch until the disk is writable again
+                _LOG.warning("the state-change log cannot be written (%s), events are lost: check its disk", error)
             self._failing = True

@@ -89,15 +89,15 @@ def _event(line: bytes) -> AnyEvent | None:
 
 def _with_resets(events: list[AnyEvent]) -> list[AnyEvent]:
     """Events with a Reset wherever numbers are missing, unless a run ended there in order."""
-    found: list[AnyEvent] = []
+    with_resets: list[AnyEvent] = []
     for event in events:
-        before = found[-1] if found else None
+        before = with_resets[-1] if with_resets else None
         if before is not None and event.seq > before.seq + 1 and not isinstance(event, Reset):
             ended = isinstance(before, ControllerEvent) and before.what == "resigned"
             if not ended and not isinstance(before, Reset):
-                found.append(Reset(seq=event.seq - 1, time_ms=event.time_ms))
-        found.append(event)
-    return found
+                with_resets.append(Reset(seq=event.seq - 1, time_ms=event.time_ms))
+        with_resets.append(event)
+    return with_resets
 
 
 # -- controllers -------------------------------------------------------------------------------------------------------
@@ -125,21 +125,21 @@ def _ended(term: Term, at_ms: int, cause: str) -> Term:
 
 def _controller_events(folder: Path, bytes_max: int) -> list[ControllerEvent]:
     """Elections and resignations, oldest first."""
-    found: list[ControllerEvent] = []
+    events: list[ControllerEvent] = []
     for path in paths(folder):
         with _mapped(path) as data:
             end, begin = len(data), max(0, len(data) - bytes_max)
             bytes_max -= end - begin
-            while len(found) < 2 * TERMS_MAX and (at := data.rfind(_CONTROLLER, begin, end)) >= 0:
-                end = at
-                stop = data.find(b"\n", at)
-                event = _event(data[at : stop if stop >= 0 else len(data)])
+            while len(events) < 2 * TERMS_MAX and (start := data.rfind(_CONTROLLER, begin, end)) >= 0:
+                end = start
+                stop = data.find(b"\n", start)
+                event = _event(data[start : stop if stop >= 0 else len(data)])
                 if isinstance(event, ControllerEvent):
-                    found.append(event)
-        if bytes_max <= 0 or len(found) >= 2 * TERMS_MAX:
+                    events.append(event)
+        if bytes_max <= 0 or len(events) >= 2 * TERMS_MAX:
             break
-    found.reverse()
-    return found
+    events.reverse()
+    return events
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -152,12 +152,12 @@ def _lines_backwards(folder: Path, bytes_max: int) -> Iterator[bytes]:
             end, begin = len(data), max(0, len(data) - bytes_max)
             bytes_max -= end - begin
             while end > begin:
-                at = data.rfind(b"\n", begin, end - 1 if data[end - 1] == 0x0A else end)
-                if at < 0 and begin:
+                newline = data.rfind(b"\n", begin, end - 1 if data[end - 1] == 0x0A else end)
+                if newline < 0 and begin:
                     return  # the line begins before the limit
-                if line := data[at + 1 if at >= 0 else 0 : end].rstrip(b"\n"):
+                if line := data[newline + 1 if newline >= 0 else 0 : end].rstrip(b"\n"):
                     yield line
-                end = at + 1
+                end = newline + 1
         if bytes_max <= 0:
             return
 

@@ -1,4 +1,4 @@
-"""Lines in files: the newest in one, older ones in others behind a number, the oldest of which is removed."""
+"""Log files: the newest has no number, older files have a number, and the file with the highest number is removed."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ NAME: Final = "state-change.log"
 
 
 def paths(folder: Path) -> Iterator[Path]:
-    """The files of a folder, the newest first, up to the first number that is missing."""
+    """Yield the files of a folder, newest first, up to the first missing number."""
     path, age = folder / NAME, 0
     while path.exists():
         yield path
@@ -18,18 +18,18 @@ def paths(folder: Path) -> Iterator[Path]:
 
 
 class Segments:
-    """The files of one folder: `state-change.log`, `state-change.log.1`, `.2` and so on, the higher the older.
+    """The files of one folder: `state-change.log`, `state-change.log.1`, `.2` and so on; a higher number is older.
 
-    What was written is with the operating system at once, and on the disk when that sees fit: a crash of ours loses
-    nothing, one of the machine the last seconds.
+    Each write is passed to the operating system at once and is not synchronised to the disk. A crash of the process
+    loses nothing; a crash of the machine may lose the last seconds.
 
     Args:
-        folder: made where there is none; nobody else writes there.
-        bytes_max: a file that has grown over it becomes an older one.
-        count_max: all files together; at least 1.
+        folder: created if it does not exist. No other process may write there.
+        bytes_max: a file larger than this is rotated.
+        count_max: number of files, including the newest; at least 1.
 
     Raises:
-        OSError: the folder cannot be used.
+        OSError: the folder cannot be created or written.
     """
 
     def __init__(self, folder: Path, *, bytes_max: int, count_max: int) -> None:
@@ -40,10 +40,10 @@ class Segments:
         self._file: BinaryIO | None = self._open()
 
     def write(self, lines: Sequence[bytes]) -> None:
-        """Some lines, each with its newline.
+        """Append lines, each of which ends with a newline.
 
         Raises:
-            OSError: they could not be written, perhaps some of them were; the next call tries again with its own.
+            OSError: the lines were not written, or only partly. The next call opens the file again.
         """
         if self._file is None:
             self._file = self._open()
@@ -51,13 +51,13 @@ class Segments:
             self._file.write(b"".join(lines))
             self._file.flush()
             if self._file.tell() > self._bytes_max:
-                self._turn()
+                self._rotate()
         except OSError:
             self.close()
             raise
 
     def close(self) -> None:
-        """Nothing happens the second time."""
+        """Close the newest file; a second call has no effect."""
         if self._file is not None:
             file, self._file = self._file, None
             file.close()
@@ -69,13 +69,13 @@ class Segments:
         file = self._path(0).open("ab+")
         end = file.seek(0, os.SEEK_END)
         if end:
-            # A line that was broken off must not swallow the next one.
+            # End an incomplete last line, so that it does not absorb the next one.
             file.seek(end - 1)
             if file.read(1) != b"\n":
                 file.write(b"\n")
         return file
 
-    def _turn(self) -> None:
+    def _rotate(self) -> None:
         self.close()
         self._path(self._count_max - 1).unlink(missing_ok=True)
         for age in range(self._count_max - 2, -1, -1):

@@ -131,7 +131,7 @@ async def test_body_that_does_not_arrive_is_refused(server: Served, monkeypatch:
     answer = await ended(reader)
 
     assert answer.startswith(b"HTTP/1.1 408")
-    assert b"1 bytes of it did" in answer
+    assert b"only 1 bytes did" in answer
     writer.close()
 
 

@@ -256,7 +256,7 @@ async def test_a_copy_that_is_not_kept_up_to_date_is_a_warning() -> None:
         await follow(standby)
         gone = await checks_of(standby)
         assert gone["offline-partitions"].result == "unknown"
-        assert "has no copy" in gone["offline-partitions"].detail
+        assert "without a copy" in gone["offline-partitions"].detail
 
 
 async def test_a_standby_whose_store_fails_reports_unknown_instead_of_zeros() -> None:
@@ -272,7 +272,7 @@ async def test_a_standby_whose_store_fails_reports_unknown_instead_of_zeros() ->
 
         assert found.status == "degraded"
         assert (checks["offline-partitions"].result, checks["under-min-isr"].result) == ("unknown", "unknown")
-        assert "the store does not answer: away" in checks["offline-partitions"].detail
+        assert "the store does not respond: away" in checks["offline-partitions"].detail
 
 
 async def test_no_known_controller_fails_the_check(standby: Served) -> None:

@@ -65,7 +65,7 @@ async def test_who_knows_of_no_controller_is_not_ready(server: Served, monkeypat
     answer = await server.get("/readyz")
 
     assert answer.status == 503
-    assert answer.read(Probe) == Probe(status="starting", detail="nobody is known to be the controller")
+    assert answer.read(Probe) == Probe(status="starting", detail="no controller is known")
 
 
 class TroubledStore(MemoryStore):

@@ -114,7 +114,7 @@ async def test_any_version_matches_what_exists(server: Served) -> None:
 
     assert some.status == 200
     assert none.status == 412
-    assert "nothing that could match" in none.json()["detail"]
+    assert "the resource does not exist" in none.json()["detail"]
 
 
 async def test_standby_rejects_a_condition_as_not_the_controller(standby: Served) -> None:

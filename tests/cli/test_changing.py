@@ -25,7 +25,7 @@ from .server import Up
 def test_a_topic_grows_is_changed_and_goes(up: Up) -> None:
     up("topic", "create", "bread", "--assignment", "0:1,2")
 
-    grown = up("topic", "grow", "bread", "--partitions", "3", "--replicas", "2,3", "--replicas", "3,1")
+    grown = up("topic", "add-partitions", "bread", "--partitions", "3", "--replicas", "2,3", "--replicas", "3,1")
     changed = up("topic", "set", "bread", "retention.ms=5", "a.b=c", "-o", "json")
     taken = up("topic", "set", "bread", "retention.ms-", "-o", "jsonl")
     shown = up("topic", "describe", "bread", "-o", "kafka").out.splitlines()
@@ -33,7 +33,7 @@ def test_a_topic_grows_is_changed_and_goes(up: Up) -> None:
     tried = up("topic", "delete", "bread", "--dry-run")
     gone = up("topic", "delete", "bread", "--yes")
 
-    assert (grown.code, grown.out, grown.err) == (0, "", "Topic bread has 3 partitions now.\n")
+    assert (grown.code, grown.out, grown.err) == (0, "", "Topic bread now has 3 partitions.\n")
     assert changed.json(TopicChanged).config == {"retention.ms": "5", "a.b": "c"}
     assert [each.config for each in taken.jsonl(TopicChanged)] == [{"a.b": "c"}]
     assert [line.partition("Replicas: ")[2].partition("\t")[0] for line in shown[1:]] == ["1,2", "2,3", "3,1"]
@@ -87,7 +87,7 @@ def test_a_plan_for_what_is_even_already_says_so_and_can_be_applied(own_up: Up, 
     assert (planned.code, applied.code, listed.code) == (0, 0, 0)
     assert [line.split() for line in planned.err.splitlines()[1:4]] == [[str(broker), "6", "2"] for broker in (1, 2, 3)]
     assert "No move is needed: 6 partitions looked at, no move would spread" in planned.err
-    assert applied.err == "The plan is empty: nothing is to be moved, and nothing was changed.\n"
+    assert applied.err == "The plan is empty. Nothing was changed.\n"
     assert listed.err == "No partition is being moved.\n"
 
 
@@ -180,7 +180,7 @@ def test_a_broker_is_drained_and_kept_and_the_controllership_is_given_up(own_up:
         ],
     )
     assert kept.err == "Broker 1 may lead and follow again.\n"
-    assert (resigned.code, resigned.err) == (0, f"Controller 0 has given up epoch {terms[0].epoch}.\n")
+    assert (resigned.code, resigned.err) == (0, f"Controller 0 has resigned from epoch {terms[0].epoch}.\n")
     assert [each.cause for each in terms] == ["asked to resign", ""]
     assert {"ControlledShutdownRequested", "UndrainRequested"} <= {each.label for each in queue.kinds}
     assert re.search(r"^in hand", own_up("controller", "queue").out)

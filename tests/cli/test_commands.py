@@ -121,7 +121,7 @@ def test_an_empty_list_says_so_to_a_person_only(up: Up) -> None:
     none = up("get", "partitions", "--topic", "nobody-has-this-name")
     quiet = up("-q", "get", "partitions", "--topic", "nobody-has-this-name")
 
-    assert (none.code, none.err) == (0, "No partition is like that.\n")
+    assert (none.code, none.err) == (0, "No partition matches.\n")
     assert (quiet.code, quiet.err) == (0, "")
     assert none.out == quiet.out
 

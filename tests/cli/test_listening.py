@@ -69,7 +69,7 @@ def test_our_entry_in_the_list_of_brokers() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("localhost", False), ("0.0.0.0", True)])
-async def test_whoever_listens_to_everybody_is_told_that_nobody_is_asked_who_he_is(
+async def test_open_listener_without_authentication_is_logged_as_warning(
     host: str, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = config(f"INTERNAL://{host}:0", visible_on=())
@@ -79,8 +79,10 @@ async def test_whoever_listens_to_everybody_is_told_that_nobody_is_asked_who_he_
         async with listener(controller, settings, sockets) as serving:
             assert serving is not None
 
-    assert warned == ("nobody is asked who he is" in caplog.text)
-    assert all(record.levelno == logging.WARNING for record in caplog.records if "nobody is asked" in record.message)
+    assert warned == ("does not authenticate clients" in caplog.text)
+    assert all(
+        record.levelno == logging.WARNING for record in caplog.records if "does not authenticate" in record.message
+    )
 
 
 @pytest.mark.anyio

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import kactl as package
+from kactl.cli.topic import topic
 from tests import tree
 
 from .server import kactl
@@ -90,7 +91,7 @@ def test_a_configuration_is_checked_and_shown(tmp_path: Path) -> None:
     checked = kactl("config", "validate", file)
     shown = kactl("config", "show", file, env={"KACTL_STORE__SESSION_TIMEOUT": "9s"})
 
-    assert (checked.code, checked.err) == (0, f"{file}: everything in it can be used.\n")
+    assert (checked.code, checked.err) == (0, f"{file}: the configuration is valid.\n")
     assert shown.code == 0
     assert 'session-timeout = "9000ms"' in shown.out
     (tmp_path / "shown.toml").write_text(shown.out)
@@ -111,7 +112,7 @@ def test_a_key_that_nobody_knows_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("node-id = 1\n", "real brokers keep their cluster in ZooKeeper, not in sqlite"),
+        ("node-id = 1\n", "real brokers store their cluster in ZooKeeper, not in sqlite"),
         ('[store]\nkind = "zookeeper"\nconnect = "x"\n', "node-id: is missing"),
         ('node-id = 1\n[store]\nkind = "zookeeper"\n', "store.connect: is missing"),
         (
@@ -158,3 +159,12 @@ def test_every_public_name_is_there() -> None:
         assert getattr(package, name) is not None
     assert set(package.__all__) == set(package._MODULE_OF)
     assert not hasattr(package, "Nonsense")
+
+
+def test_topic_grow_is_a_hidden_alias_of_add_partitions() -> None:
+    alias, command = topic.commands["grow"], topic.commands["add-partitions"]
+
+    assert alias.hidden
+    assert not command.hidden
+    assert alias.callback is command.callback
+    assert alias.params == command.params

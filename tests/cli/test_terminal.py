@@ -48,5 +48,5 @@ def test_a_person_is_asked_and_may_say_no(own_up: Up) -> None:
     assert (yes, len(own_up.partitions("--leader", "1"))) == (0, 1)
     assert "1 moved." in said_yes
     assert again == 0
-    assert "No partition needs it." in said_again
-    assert "Go on?" not in said_again
+    assert "No partition needs an election." in said_again
+    assert "Continue?" not in said_again

@@ -64,7 +64,7 @@ def test_a_kind_that_does_not_exist_is_refused(up: Up) -> None:
     refused = up("watch", "--types", "topic,weather")
 
     assert refused.code == 2
-    assert "'weather' is none of controller, broker, topic, partition, replica, request" in refused.err
+    assert "'weather' is not one of controller, broker, topic, partition, replica, request" in refused.err
 
 
 def follow_over_a_restart(up: Up, processes: list[Process], folder: Path) -> str:

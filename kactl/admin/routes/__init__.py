@@ -1,1 +1,1 @@
-"""The routes of the admin API, by subject."""
+"""Routes of the admin API, by subject."""

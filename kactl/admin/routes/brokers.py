@@ -1,4 +1,4 @@
-"""Brokers: what each has, and the life of those that run in this process. And the cluster in numbers."""
+"""Brokers: list, drain, and kill or restart those of this process. Summary of the cluster."""
 
 import asyncio
 from http import HTTPStatus
@@ -7,7 +7,7 @@ from typing import Final
 from kactl.admin.audit import audited
 from kactl.admin.health import limits_of, observe
 from kactl.admin.problem import BrokerNotFound, Refused
-from kactl.admin.route import Asked
+from kactl.admin.route import ApiRequest
 from kactl.admin.schema import (
     BrokerActed,
     BrokerAction,
@@ -21,7 +21,7 @@ from kactl.admin.schema import (
     DrainEffect,
     EndpointInfo,
     HealthCheck,
-    NoQuestion,
+    NoData,
     PartitionName,
     SomePartitions,
 )
@@ -36,23 +36,23 @@ from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers
 from kactl.telemetry import health
 
-# A restart waits for the registration of a life before it to expire, twice the session's timeout at the most.
+# A restart waits until the previous registration has expired: at most twice the session timeout.
 RESTART_TIMEOUT_S = 120
 
-# A person reads a few names; a program that wants all asks for the partitions.
+# Users read a few names; a program that needs all of them queries the partitions.
 NAMED_MAX: Final = 100
-# More than this are named in the order of the table: sorting a hundred thousand names takes 0.2 s of the loop.
+# Above this number the names are in the order of the table: sorting a hundred thousand names takes 0.2 s.
 SORTED_MAX: Final = 5_000
 
-Acting = Asked[BrokerPath, NoQuestion, BrokerAction]
+Acting = ApiRequest[BrokerPath, NoData, BrokerAction]
 
 
-async def cluster(service: Service, asked: Asked[NoQuestion, NoQuestion, NoQuestion]) -> ClusterInfo:
-    """The cluster in numbers, and its health checks; on any instance."""
+async def cluster(service: Service, request: ApiRequest[NoData, NoData, NoData]) -> ClusterInfo:
+    """Returns a summary of the cluster and its health checks; works on any instance."""
     limits = limits_of(service.config.health)
     observed = await observe(service, limits)
     facts = observed.facts
-    found = health.checks(facts, limits)
+    checks = health.checks(facts, limits)
     known = facts.partitions
     return ClusterInfo(
         cluster=service.config.cluster,
@@ -61,19 +61,19 @@ async def cluster(service: Service, asked: Asked[NoQuestion, NoQuestion, NoQuest
         is_active=facts.is_active,
         epoch=service.controller.cluster.fence.epoch,
         since_ms=service.since_ms(),
-        status=health.status_of(found),
+        status=health.status_of(checks),
         checks=tuple(
             HealthCheck(
-                name=each.name,
-                result=each.result,
-                value=each.value,
-                limit=each.limit,
-                unit=each.unit,
-                names=each.names,
-                detail=each.detail,
-                remedy=each.remedy,
+                name=check.name,
+                result=check.result,
+                value=check.value,
+                limit=check.limit,
+                unit=check.unit,
+                names=check.names,
+                detail=check.detail,
+                remedy=check.remedy,
             )
-            for each in found
+            for check in checks
         ),
         brokers=observed.brokers,
         brokers_dead=len(facts.dead or ()),
@@ -87,41 +87,41 @@ async def cluster(service: Service, asked: Asked[NoQuestion, NoQuestion, NoQuest
     )
 
 
-async def brokers(service: Service, asked: Asked[NoQuestion, NoQuestion, NoQuestion]) -> BrokerList:
-    """All that are registered, or dead and still assigned."""
+async def brokers(service: Service, request: ApiRequest[NoData, NoData, NoData]) -> BrokerList:
+    """Returns all brokers that are registered, or dead with assigned replicas."""
     return BrokerList(items=_infos(service), as_of=service.as_of())
 
 
-async def broker(service: Service, asked: Asked[BrokerPath, NoQuestion, NoQuestion]) -> BrokerInfo:
-    """One of them."""
+async def broker(service: Service, request: ApiRequest[BrokerPath, NoData, NoData]) -> BrokerInfo:
+    """Returns one broker."""
     for info in _infos(service):
-        if info.id == asked.path.id:
+        if info.id == request.path.id:
             return info
-    raise BrokerNotFound(asked.path.id)
+    raise BrokerNotFound(request.path.id)
 
 
-async def kill(service: Service, asked: Acting) -> BrokerActed:
-    """End a participant as SIGKILL ends a process; one that has ended already is left as it is."""
-    participants = _participants(service, asked.path.id, "stop its own process")
-    async with audited(service, "kill broker", asked.path.id, reason=asked.body.reason):
-        await participants.kill(asked.path.id)
-    return BrokerActed(broker=asked.path.id, action="kill")
+async def kill(service: Service, request: Acting) -> BrokerActed:
+    """Stop a participant as SIGKILL stops a process; no effect if it has already stopped."""
+    participants = _participants(service, request.path.id, "stop its own process")
+    async with audited(service, "kill broker", request.path.id, reason=request.body.reason):
+        await participants.kill(request.path.id)
+    return BrokerActed(broker=request.path.id, action="kill")
 
 
-async def restart(service: Service, asked: Acting) -> BrokerActed:
-    """Start a participant anew; returns when it has registered."""
-    id_ = asked.path.id
+async def restart(service: Service, request: Acting) -> BrokerActed:
+    """Restart a participant; returns when it has registered."""
+    id_ = request.path.id
     participants = _participants(service, id_, "restart its own process")
     if id_ in service.restarting:
         raise Refused(
             HTTPStatus.CONFLICT,
             "Restarting already",
-            f"participant {id_} is being restarted, and waits until its earlier registration has expired",
+            f"participant {id_} is being restarted, and waits until its previous registration has expired",
             retriable=True,
         )
     service.restarting.add(id_)
-    async with audited(service, "restart broker", id_, reason=asked.body.reason) as audit:
-        audit.has_begun()  # it stops before it starts
+    async with audited(service, "restart broker", id_, reason=request.body.reason) as audit:
+        audit.has_begun()  # the participant stops before it starts
         try:
             async with asyncio.timeout(RESTART_TIMEOUT_S):
                 await participants.restart(id_)
@@ -132,9 +132,9 @@ async def restart(service: Service, asked: Acting) -> BrokerActed:
     return BrokerActed(broker=id_, action="restart")
 
 
-async def drain(service: Service, asked: Asked[BrokerPath, NoQuestion, BrokerDrain]) -> BrokerDrained:
-    """Lead a broker's partitions elsewhere, as before it is stopped; or let it lead and follow again."""
-    id_, body, controller = asked.path.id, asked.body, service.controller
+async def drain(service: Service, request: ApiRequest[BrokerPath, NoData, BrokerDrain]) -> BrokerDrained:
+    """Move leadership away from a broker before it is stopped, or allow it to lead and follow again."""
+    id_, body, controller = request.path.id, request.body, service.controller
     remaining: list[TopicPartition] = []
     effect = None
     action = "undrain broker" if body.undo else "drain broker"
@@ -143,11 +143,11 @@ async def drain(service: Service, asked: Asked[BrokerPath, NoQuestion, BrokerDra
             await controller.ask(UndrainRequested(id_, dry_run=body.dry_run))
         else:
             min_isr = await service.min_isr()
-            held = draining.held_by(controller.cluster, id_)
-            least = min_isr[held.topic]
-            look = draining.preview if body.dry_run else draining.observe
+            replicas = draining.held_by(controller.cluster, id_)
+            least = min_isr[replicas.topic]
+            effect_of = draining.preview if body.dry_run else draining.observe
             remaining = await controller.drain(id_, dry_run=body.dry_run)
-            effect = _effect(controller.cluster, look(controller.cluster, held, id_, least))
+            effect = _effect(controller.cluster, effect_of(controller.cluster, replicas, id_, least))
         if remaining:
             audit.outcome, audit.detail = "partly", f"it still leads {len(remaining)} partitions"
     return BrokerDrained(
@@ -170,13 +170,13 @@ def _effect(cluster: Cluster, effect: draining.Effect) -> DrainEffect:
     )
 
 
-def _some(cluster: Cluster, at: RowNumbers) -> SomePartitions:
-    """Rows with the first by name; rows of topics that were deleted meanwhile are counted without a name."""
-    known = at[cluster.table.column("topic")[at] >= 0]
+def _some(cluster: Cluster, rows: RowNumbers) -> SomePartitions:
+    """Returns the number of rows, and the first by name. Rows of topics deleted meanwhile have no name."""
+    known = rows[cluster.table.column("topic")[rows] >= 0]
     if len(known) > SORTED_MAX:
         known = known[:NAMED_MAX]
     names = sorted(cluster.table.names(known))[:NAMED_MAX]
-    return SomePartitions(count=len(at), first=tuple(map(_name, names)))
+    return SomePartitions(count=len(rows), first=tuple(map(_name, names)))
 
 
 def _name(name: TopicPartition) -> PartitionName:
@@ -184,17 +184,17 @@ def _name(name: TopicPartition) -> PartitionName:
 
 
 def _participants(service: Service, broker: int, instead: str) -> Participants:
-    """The participants of this process, one of which is `broker`.
+    """Returns the participants of this process, if `broker` is one of them.
 
     Raises:
-        Refused: it runs none, or this one is a broker of another process.
-        BrokerNotFound: there is no such broker anywhere.
+        Refused: this process has no participants, or the broker runs in another process.
+        BrokerNotFound: no such broker exists.
     """
     if service.participants is None or not len(service.participants):
         raise Refused(
             HTTPStatus.NOT_IMPLEMENTED,
             "No participants here",
-            f"this server runs no participants: broker {broker}, if there is one, runs elsewhere; {instead}",
+            f"this server runs no participants; broker {broker}, if it exists, runs in another process: {instead}",
             code=ErrorCode.UNSUPPORTED_VERSION,
         )
     if broker in service.participants.ids:
@@ -210,15 +210,15 @@ def _participants(service: Service, broker: int, instead: str) -> Participants:
 
 
 def _infos(service: Service) -> tuple[BrokerInfo, ...]:
-    """Every broker, by id."""
-    held = shares(service.cluster.table)
-    ids = sorted(service.cluster.brokers.keys() | held.replicas.keys() | held.leaders.keys())
-    leaders_share = sum(held.leaders.values()) / len(ids) if ids else 0
-    replicas_share = sum(held.replicas.values()) / len(ids) if ids else 0
-    return tuple(_info(service, id_, held, leaders_share=leaders_share, replicas_share=replicas_share) for id_ in ids)
+    """Returns every broker, by id."""
+    counts = shares(service.cluster.table)
+    ids = sorted(service.cluster.brokers.keys() | counts.replicas.keys() | counts.leaders.keys())
+    leaders_share = sum(counts.leaders.values()) / len(ids) if ids else 0
+    replicas_share = sum(counts.replicas.values()) / len(ids) if ids else 0
+    return tuple(_info(service, id_, counts, leaders_share=leaders_share, replicas_share=replicas_share) for id_ in ids)
 
 
-def _info(service: Service, id_: int, held: Shares, *, leaders_share: float, replicas_share: float) -> BrokerInfo:
+def _info(service: Service, id_: int, counts: Shares, *, leaders_share: float, replicas_share: float) -> BrokerInfo:
     controller = service.controller
     known = service.cluster.brokers.get(id_)
     state: BrokerStateName = "live" if known is not None else "dead"
@@ -228,22 +228,22 @@ def _info(service: Service, id_: int, held: Shares, *, leaders_share: float, rep
     waiting, oldest_ms, last_error = 0, 0.0, ""
     if id_ in channels:
         waiting, oldest_ms, last_error = len(channels[id_]), channels[id_].oldest_ms, channels[id_].last_error
-    leaders, replicas = held.leaders.get(id_, 0), held.replicas.get(id_, 0)
+    leaders, replicas = counts.leaders.get(id_, 0), counts.replicas.get(id_, 0)
     return BrokerInfo(
         id=id_,
         state=state,
         epoch=None if known is None else known.epoch,
         rack=None if known is None else known.rack,
         endpoints=tuple(
-            EndpointInfo(listener=each.listener, host=each.host, port=each.port, protocol=each.protocol)
-            for each in (() if known is None else known.endpoints)
+            EndpointInfo(listener=endpoint.listener, host=endpoint.host, port=endpoint.port, protocol=endpoint.protocol)
+            for endpoint in (() if known is None else known.endpoints)
         ),
         is_controller=id_ == controller.loop.active_id,
         leaders=leaders,
         leader_skew=_skew(leaders, leaders_share),
         replicas=replicas,
         replica_skew=_skew(replicas, replicas_share),
-        out_of_sync=held.out_of_sync.get(id_, 0),
+        out_of_sync=counts.out_of_sync.get(id_, 0),
         queue_size=waiting,
         queue_oldest_ms=oldest_ms,
         last_error=last_error,
@@ -252,5 +252,5 @@ def _info(service: Service, id_: int, held: Shares, *, leaders_share: float, rep
 
 
 def _skew(has: int, share: float) -> float:
-    """Percent above an even share; 0 where there is nothing to share."""
+    """Returns the deviation from an even share in percent; 0 if the share is 0."""
     return round((has / share - 1) * 100, 1) if share else 0.0

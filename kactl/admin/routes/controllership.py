@@ -1,12 +1,12 @@
-"""The controllership: what waits for this instance, who had it before, and giving it up."""
+"""The controller's role: event queue, previous controllers, and resignation."""
 
 from kactl.actors.event_stats import Kind, QueueView, Waiting
 from kactl.admin.audit import audited
-from kactl.admin.route import Asked
+from kactl.admin.route import ApiRequest
 from kactl.admin.schema import (
     CurrentEvent,
     EventTally,
-    NoQuestion,
+    NoData,
     QueueInfo,
     QueueQuery,
     Resignation,
@@ -21,41 +21,41 @@ from kactl.errors import NotController
 from kactl.telemetry.durations import Summary
 
 
-async def history(service: Service, asked: Asked[NoQuestion, NoQuestion, NoQuestion]) -> TermList:
-    """Every change of controller that this instance has seen."""
+async def history(service: Service, request: ApiRequest[NoData, NoData, NoData]) -> TermList:
+    """Returns every change of controller that this instance has observed."""
     terms = service.controller.controllerships()
     return TermList(
         items=tuple(
             TermInfo(
-                epoch=each.epoch,
-                controller_id=each.controller_id,
-                began_ms=each.began_ms,
-                ended_ms=each.ended_ms,
-                cause=each.cause,
-                ours=each.ours,
+                epoch=term.epoch,
+                controller_id=term.controller_id,
+                began_ms=term.began_ms,
+                ended_ms=term.ended_ms,
+                cause=term.cause,
+                ours=term.ours,
             )
-            for each in terms
+            for term in terms
         ),
         as_of=service.as_of(),
     )
 
 
-async def queue(service: Service, asked: Asked[NoQuestion, QueueQuery, NoQuestion]) -> QueueInfo:
-    """What waits, what is in hand, and how long each kind of event has taken."""
-    view: QueueView = service.controller.queue(limit=asked.query.limit)
-    in_hand = view.current
+async def queue(service: Service, request: ApiRequest[NoData, QueueQuery, NoData]) -> QueueInfo:
+    """Returns the waiting events, the current one, and how long each kind of event has taken."""
+    view: QueueView = service.controller.queue(limit=request.query.limit)
+    current = view.current
     return QueueInfo(
         depth=view.depth,
         oldest_ms=view.oldest_ms,
         refused=view.refused,
         current=None
-        if in_hand is None
+        if current is None
         else CurrentEvent(
-            label=in_hand.label,
-            state=in_hand.state,
-            since_ms=in_hand.since_ms,
-            for_ms=in_hand.for_ms,
-            between=in_hand.between,
+            label=current.label,
+            state=current.state,
+            since_ms=current.since_ms,
+            for_ms=current.for_ms,
+            between=current.between,
         ),
         next=tuple(map(_waiting, view.next)),
         kinds=tuple(map(_tally, view.kinds)),
@@ -64,29 +64,29 @@ async def queue(service: Service, asked: Asked[NoQuestion, QueueQuery, NoQuestio
     )
 
 
-async def resign(service: Service, asked: Asked[NoQuestion, NoQuestion, Resignation]) -> Resigned:
-    """Give it up, if it is ours under the epoch that was named."""
+async def resign(service: Service, request: ApiRequest[NoData, NoData, Resignation]) -> Resigned:
+    """Resign, if this instance is the controller under the given epoch."""
     controller = service.controller
     if not controller.is_active:
         raise NotController(controller.loop.active_id)
-    epoch = asked.body.expected_epoch
-    async with audited(service, "resign", f"epoch {epoch}", reason=asked.body.reason):
+    epoch = request.body.expected_epoch
+    async with audited(service, "resign", f"epoch {epoch}", reason=request.body.reason):
         await controller.resign(expected_epoch=epoch)
     return Resigned(epoch=epoch, active_id=controller.loop.active_id)
 
 
-def _waiting(each: Waiting) -> WaitingEvent:
-    return WaitingEvent(label=each.label, waited_ms=each.waited_ms, asked=each.asked)
+def _waiting(event: Waiting) -> WaitingEvent:
+    return WaitingEvent(label=event.label, waited_ms=event.waited_ms, asked=event.asked)
 
 
-def _tally(each: Kind) -> EventTally:
+def _tally(kind: Kind) -> EventTally:
     return EventTally(
-        label=each.label,
-        handled=each.handled,
-        failed=each.failed,
-        preempted=each.preempted,
-        wait=_took(each.wait),
-        process=_took(each.process),
+        label=kind.label,
+        handled=kind.handled,
+        failed=kind.failed,
+        preempted=kind.preempted,
+        wait=_took(kind.wait),
+        process=_took(kind.process),
     )
 
 

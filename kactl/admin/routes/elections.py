@@ -1,31 +1,31 @@
-"""Elections that a person asks for."""
+"""Requested elections."""
 
 import asyncio
 from typing import Final, Literal, cast
 
 from kactl.admin.audit import audited, listed
-from kactl.admin.route import Asked
-from kactl.admin.schema import ElectionAnswer, ElectionRequest, ElectionResult, NoQuestion
+from kactl.admin.route import ApiRequest
+from kactl.admin.schema import ElectionAnswer, ElectionRequest, ElectionResult, NoData
 from kactl.admin.service import Service
 from kactl.errors import ActionTimedOut, BadRequest
 from kactl.messages.admin import ElectionKind
 from kactl.messages.admin import ElectionResult as Result
 from kactl.model import TopicPartition
 
-# An election waits for its turn among events, and for a store that fails for the moment.
+# An election waits in the queue of events, and for a store that fails temporarily.
 ELECTION_TIMEOUT_S: Final = 120
-# How many results are told before others get a turn.
+# Number of results converted before yielding to other tasks.
 _RESULTS_AT_ONCE: Final = 2000
 
 
-async def elect(service: Service, asked: Asked[NoQuestion, NoQuestion, ElectionRequest]) -> ElectionAnswer:
-    """Elect leaders; one result for each partition."""
-    body = asked.body
+async def elect(service: Service, request: ApiRequest[NoData, NoData, ElectionRequest]) -> ElectionAnswer:
+    """Elect leaders. Returns one result for each partition."""
+    body = request.body
     if body.all == (body.partitions is not None):
-        raise BadRequest("partitions", "give either the partitions, or all: true, and not both")
+        raise BadRequest("partitions", "give either partitions or all: true, not both")
     names = None
     if body.partitions is not None:
-        names = [TopicPartition(each.topic, each.partition) for each in body.partitions]
+        names = [TopicPartition(name.topic, name.partition) for name in body.partitions]
     action, target = f"elect {body.type} leaders", "all partitions" if names is None else listed(names)
     async with audited(service, action, target, reason=body.reason, dry_run=body.dry_run) as audit:
         try:
@@ -33,16 +33,16 @@ async def elect(service: Service, asked: Asked[NoQuestion, NoQuestion, ElectionR
                 results = await service.controller.elect(ElectionKind(body.type), names, dry_run=body.dry_run)
         except TimeoutError:
             raise ActionTimedOut(f"the {body.type} election", ELECTION_TIMEOUT_S * 1000) from None
-        audit.of_results([each.message for each in results if each.outcome == "failed"], total=len(results))
+        audit.of_results([result.message for result in results if result.outcome == "failed"], total=len(results))
     as_of = service.as_of()
-    told: list[ElectionResult] = []
+    converted: list[ElectionResult] = []
     for begin in range(0, len(results), _RESULTS_AT_ONCE):
-        told += map(_told, results[begin : begin + _RESULTS_AT_ONCE])
+        converted += map(_result, results[begin : begin + _RESULTS_AT_ONCE])
         await asyncio.sleep(0)
-    return ElectionAnswer(type=body.type, dry_run=body.dry_run, results=tuple(told), as_of=as_of)
+    return ElectionAnswer(type=body.type, dry_run=body.dry_run, results=tuple(converted), as_of=as_of)
 
 
-def _told(result: Result) -> ElectionResult:
+def _result(result: Result) -> ElectionResult:
     return ElectionResult(
         topic=result.topic,
         partition=result.partition,

@@ -1,9 +1,9 @@
-"""Why things are as they are, and what would change that."""
+"""Explanations of the state of partitions and topics."""
 
-from kactl.admin.route import Asked
+from kactl.admin.route import ApiRequest
 from kactl.admin.schema import (
     CandidateInfo,
-    NoQuestion,
+    NoData,
     PartitionExplanation,
     PartitionPath,
     TopicExplanation,
@@ -16,38 +16,38 @@ from kactl.machines.reassignment import progress
 from kactl.model import TopicPartition
 
 
-async def partition(service: Service, asked: Asked[PartitionPath, NoQuestion, NoQuestion]) -> PartitionExplanation:
-    """Why a partition is led by whom it is led, or by nobody."""
-    name = TopicPartition(asked.path.topic, asked.path.partition)
-    found = explain_partition(service.controller.cluster, name)
-    if found is None:
+async def partition(service: Service, request: ApiRequest[PartitionPath, NoData, NoData]) -> PartitionExplanation:
+    """Explain why a partition has its present leader, or none."""
+    name = TopicPartition(request.path.topic, request.path.partition)
+    explanation = explain_partition(service.controller.cluster, name)
+    if explanation is None:
         raise service.no_partition(name.topic, name.partition)
-    moving = progress(service.controller.cluster, [name])
+    reassignments = progress(service.controller.cluster, [name])
     return PartitionExplanation(
-        topic=found.topic,
-        partition=found.partition,
-        leader=found.leader,
-        verdict=found.verdict,
-        remedies=found.remedies,
+        topic=explanation.topic,
+        partition=explanation.partition,
+        leader=explanation.leader,
+        verdict=explanation.verdict,
+        remedies=explanation.remedies,
         candidates=tuple(
             CandidateInfo(
-                broker=each.broker,
-                broker_state=each.broker_state,
-                in_sync=each.in_sync,
-                directory_failed=each.directory_failed,
-                may_lead=each.may_lead,
-                verdict=each.verdict,
+                broker=candidate.broker,
+                broker_state=candidate.broker_state,
+                in_sync=candidate.in_sync,
+                directory_failed=candidate.directory_failed,
+                may_lead=candidate.may_lead,
+                verdict=candidate.verdict,
             )
-            for each in found.candidates
+            for candidate in explanation.candidates
         ),
-        reassignment=moving[0].reason if moving else None,
+        reassignment=reassignments[0].reason if reassignments else None,
         as_of=service.as_of(),
     )
 
 
-async def topic(service: Service, asked: Asked[TopicPath, NoQuestion, NoQuestion]) -> TopicExplanation:
-    """How a topic's deletion stands."""
-    name, cluster = asked.path.topic, service.controller.cluster
+async def topic(service: Service, request: ApiRequest[TopicPath, NoData, NoData]) -> TopicExplanation:
+    """Explain the progress of a topic's deletion."""
+    name, cluster = request.path.topic, service.controller.cluster
     if cluster.table.topic(name) is None and name not in cluster.topics_to_delete:
         raise NotFound("topic", name)
     deletion, waits_for = explain_deletion(cluster, name)

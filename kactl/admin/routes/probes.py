@@ -1,21 +1,21 @@
-"""Does it live, is it ready, is it the controller: for those who watch over processes and balance load."""
+"""Probes for process supervisors and load balancers: liveness, readiness, leadership."""
 
 from http import HTTPStatus
 
-from kactl.admin.route import Asked, Reply
-from kactl.admin.schema import ControllerInfo, NoQuestion, Probe
+from kactl.admin.route import ApiRequest, Reply
+from kactl.admin.schema import ControllerInfo, NoData, Probe
 from kactl.admin.service import Service, version
 
-Nothing = Asked[NoQuestion, NoQuestion, NoQuestion]
+Nothing = ApiRequest[NoData, NoData, NoData]
 
 
-async def livez(service: Service, asked: Nothing) -> Probe:
-    """That this is answered is the answer."""
+async def livez(service: Service, request: Nothing) -> Probe:
+    """Succeeds whenever the server can respond."""
     return Probe(status="ok")
 
 
-async def readyz(service: Service, asked: Nothing) -> Probe | Reply:
-    """Ready is an instance with a store that works that has taken over, or stands by for a controller that is known."""
+async def readyz(service: Service, request: Nothing) -> Probe | Reply:
+    """Ready: the store works, and this instance has completed its takeover or is a standby of a known controller."""
     loop = service.controller.loop
     if trouble := service.controller.store.trouble:
         return _not_ready("failing", f"the store cannot be used: {trouble}")
@@ -24,23 +24,23 @@ async def readyz(service: Service, asked: Nothing) -> Probe | Reply:
             return Probe(status="ok", detail="this instance is the controller")
         return _not_ready("starting", "this instance has just been elected and is still loading the cluster")
     if loop.active_id is None:
-        return _not_ready("starting", "nobody is known to be the controller")
+        return _not_ready("starting", "no controller is known")
     return Probe(status="ok", detail=f"standing by for controller {loop.active_id}")
 
 
-async def leader(service: Service, asked: Nothing) -> Reply:
-    """200 on the controller, 503 on everyone else."""
+async def leader(service: Service, request: Nothing) -> Reply:
+    """200 on the controller, 503 on every other instance."""
     status = HTTPStatus.OK if service.controller.is_active else HTTPStatus.SERVICE_UNAVAILABLE
     return Reply(controller_info(service), status=status)
 
 
-async def controller(service: Service, asked: Nothing) -> ControllerInfo:
-    """This instance, whatever it is."""
+async def controller(service: Service, request: Nothing) -> ControllerInfo:
+    """Returns the state of this instance, in any role."""
     return controller_info(service)
 
 
 def controller_info(service: Service) -> ControllerInfo:
-    """This instance, and who is the controller."""
+    """Returns the state of this instance, and the current controller."""
     controller = service.controller
     loop = controller.loop
     return ControllerInfo(

@@ -1,4 +1,4 @@
-"""Reassignments: to ask for, to plan, to look at, to cancel."""
+"""Reassignments: start, plan, list and cancel."""
 
 import asyncio
 import collections
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kactl.admin.audit import audited, listed
-from kactl.admin.route import Asked
+from kactl.admin.route import ApiRequest
 from kactl.admin.schema import (
     AsOf,
     CompletedReassignment,
-    NoQuestion,
+    NoData,
     PlanAnswer,
     PlannedLoad,
     PlannedMove,
@@ -35,60 +35,60 @@ from kactl.state.cluster import Cluster
 from kactl.state.records import Names
 from kactl.state.rows import Rows
 
-# A reassignment waits for its turn among events, and for a store that fails for the moment.
+# A reassignment waits in the queue of events, and for a store that fails temporarily.
 REASSIGNMENT_TIMEOUT_S: Final = 120
 
 
-async def reassign(service: Service, asked: Asked[NoQuestion, NoQuestion, ReassignmentRequest]) -> ReassignmentAnswer:
-    """Begin moves, or cancel them; one result for each partition."""
-    body = asked.body
+async def reassign(service: Service, request: ApiRequest[NoData, NoData, ReassignmentRequest]) -> ReassignmentAnswer:
+    """Start or cancel reassignments. Returns one result for each partition."""
+    body = request.body
     targets = {
-        TopicPartition(each.topic, each.partition): None if each.replicas is None else tuple(each.replicas)
-        for each in body.partitions
+        TopicPartition(target.topic, target.partition): None if target.replicas is None else tuple(target.replicas)
+        for target in body.partitions
     }
     if len(targets) < len(body.partitions):
-        raise BadRequest("partitions", "a partition is named twice; name each once")
+        raise BadRequest("partitions", "a partition is named twice; name each partition once")
     return await _ask(service, "reassign", ReassignmentRequested(targets, body.dry_run), reason=body.reason)
 
 
 async def cancel(
-    service: Service, asked: Asked[ReassignmentPath, ReassignmentCancellation, NoQuestion]
+    service: Service, request: ApiRequest[ReassignmentPath, ReassignmentCancellation, NoData]
 ) -> ReassignmentAnswer:
-    """Cancel the move of one partition."""
-    name = TopicPartition(asked.path.topic, asked.path.partition)
-    request = ReassignmentRequested({name: None}, asked.query.dry_run)
-    return await _ask(service, "cancel reassignment of", request, reason=asked.query.reason)
+    """Cancel the reassignment of one partition."""
+    name = TopicPartition(request.path.topic, request.path.partition)
+    message = ReassignmentRequested({name: None}, request.query.dry_run)
+    return await _ask(service, "cancel reassignment of", message, reason=request.query.reason)
 
 
-async def reassignments(service: Service, asked: Asked[NoQuestion, NoQuestion, NoQuestion]) -> ReassignmentList:
-    """All moves that are going on, and what each waits for."""
+async def reassignments(service: Service, request: ApiRequest[NoData, NoData, NoData]) -> ReassignmentList:
+    """Returns all reassignments in progress, and what each of them waits for."""
     running = progress(service.cluster)
     cluster = service.cluster
     return ReassignmentList(
-        items=tuple(_info(service, each) for each in running),
+        items=tuple(_info(service, move) for move in running),
         completed=cluster.completed_moves,
         last_completed=tuple(
-            CompletedReassignment(topic=each.name.topic, partition=each.name.partition, completed_ms=each.time_ms)
-            for each in reversed(cluster.last_moves)
+            CompletedReassignment(topic=move.name.topic, partition=move.name.partition, completed_ms=move.time_ms)
+            for move in reversed(cluster.last_moves)
         ),
         as_of=service.as_of(),
     )
 
 
-async def planned(service: Service, asked: Asked[NoQuestion, NoQuestion, PlanRequest]) -> PlanAnswer:
-    """Where replicas should go; computed from a copy and beside the event loop, as a large plan takes a while."""
+async def planned(service: Service, request: ApiRequest[NoData, NoData, PlanRequest]) -> PlanAnswer:
+    """Plan an assignment. Computed from a copy and in a thread, because a large plan takes a while."""
     cluster = service.controller.cluster
-    body = asked.body
+    body = request.body
     for name in sorted(set(body.topics or ())):
         if cluster.table.topic(name) is None:
             raise NotFound("topic", name)
-    at = cluster.table.all()
+    rows = cluster.table.all()
     return await asyncio.to_thread(
         _planned,
         body,
         _allowed(cluster, body),
-        cluster.table.names(at),
-        cluster.table.rows(at),
+        cluster.table.names(rows),
+        cluster.table.rows(rows),
         frozenset(cluster.topics_to_delete),
         service.as_of(),
     )
@@ -97,7 +97,7 @@ async def planned(service: Service, asked: Asked[NoQuestion, NoQuestion, PlanReq
 def _planned(
     body: PlanRequest, allowed: list[Broker], names: Names, rows: Rows, deleting: frozenset[str], as_of: AsOf
 ) -> PlanAnswer:
-    """The answer; partitions that move already are planned from where they are going."""
+    """Returns the plan. Partitions being reassigned are planned from their target replicas."""
     wanted = None if body.topics is None else set(body.topics)
     movable, others = {}, []
     stays = (rows.assigned & ~rows.removing).T.tolist()
@@ -126,24 +126,25 @@ def _loads(
     others: Iterable[Replicas],
     allowed: list[Broker],
 ) -> tuple[PlannedLoad, ...]:
-    """How replicas and preferred leaders are spread, now and by the plan."""
-    holds, prefers, holds_then, prefers_then = (collections.Counter[int]() for _ in range(4))
+    """Returns the distribution of replicas and preferred leaders, now and after the plan."""
+    replicas, preferred, replicas_planned, preferred_planned = (collections.Counter[int]() for _ in range(4))
     for now, then in itertools.chain(
-        ((held, moves.get(name, held)) for name, held in movable.items()), ((held, held) for held in others)
+        ((present, moves.get(name, present)) for name, present in movable.items()),
+        ((present, present) for present in others),
     ):
-        holds.update(now)
-        prefers.update(now[:1])
-        holds_then.update(then)
-        prefers_then.update(then[:1])
+        replicas.update(now)
+        preferred.update(now[:1])
+        replicas_planned.update(then)
+        preferred_planned.update(then[:1])
     return tuple(
         PlannedLoad(
             broker=broker,
-            replicas=holds[broker],
-            replicas_planned=holds_then[broker],
-            preferred=prefers[broker],
-            preferred_planned=prefers_then[broker],
+            replicas=replicas[broker],
+            replicas_planned=replicas_planned[broker],
+            preferred=preferred[broker],
+            preferred_planned=preferred_planned[broker],
         )
-        for broker in sorted({broker.id for broker in allowed} | holds.keys() | holds_then.keys())
+        for broker in sorted({broker.id for broker in allowed} | replicas.keys() | replicas_planned.keys())
     )
 
 
@@ -155,12 +156,14 @@ async def _ask(service: Service, action: str, request: ReassignmentRequested, *,
                 results: list[Result] = await service.controller.ask(request)
         except TimeoutError:
             raise ActionTimedOut("the reassignment", REASSIGNMENT_TIMEOUT_S * 1000) from None
-        audit.of_results([each.message for each in results if each.error is not ErrorCode.NONE], total=len(results))
-    return ReassignmentAnswer(dry_run=request.dry_run, results=tuple(map(_told, results)), as_of=service.as_of())
+        audit.of_results(
+            [result.message for result in results if result.error is not ErrorCode.NONE], total=len(results)
+        )
+    return ReassignmentAnswer(dry_run=request.dry_run, results=tuple(map(_result, results)), as_of=service.as_of())
 
 
-def _told(result: Result) -> ReassignmentResult:
-    begun = result.assignment
+def _result(result: Result) -> ReassignmentResult:
+    assignment = result.assignment
     return ReassignmentResult(
         topic=result.topic,
         partition=result.partition,
@@ -168,28 +171,28 @@ def _told(result: Result) -> ReassignmentResult:
         error_code=result.error.value,
         error_name=result.error.name,
         message=result.message,
-        replicas=() if begun is None else begun.replicas,
-        adding=() if begun is None else begun.adding,
-        removing=() if begun is None else begun.removing,
+        replicas=() if assignment is None else assignment.replicas,
+        adding=() if assignment is None else assignment.adding,
+        removing=() if assignment is None else assignment.removing,
     )
 
 
-def _info(service: Service, each: Progress) -> ReassignmentInfo:
-    view = service.cluster.view(TopicPartition(each.topic, each.partition))
+def _info(service: Service, move: Progress) -> ReassignmentInfo:
+    view = service.cluster.view(TopicPartition(move.topic, move.partition))
     return ReassignmentInfo(
-        topic=each.topic,
-        partition=each.partition,
-        replicas=each.assignment.replicas,
-        adding=each.assignment.adding,
-        removing=each.assignment.removing,
-        leader=each.leader,
+        topic=move.topic,
+        partition=move.partition,
+        replicas=move.assignment.replicas,
+        adding=move.assignment.adding,
+        removing=move.assignment.removing,
+        leader=move.leader,
         isr=() if view is None else view.isr,
-        waits_for=each.reason,
+        waits_for=move.reason,
     )
 
 
 def _allowed(cluster: Cluster, body: PlanRequest) -> list[Broker]:
-    """The brokers that a plan may use."""
+    """Returns the brokers that a plan may use."""
     unknown = sorted(set(body.brokers or ()) - cluster.brokers.keys())
     if unknown:
         raise BadRequest("brokers", f"{unknown} are not registered; there are {sorted(cluster.brokers)}")

@@ -1,13 +1,13 @@
-"""Topics and their partitions: to look at, to create, to change, to delete."""
+"""Topics and their partitions: list, create, change and delete."""
 
 import contextlib
 from collections.abc import Mapping
 from http import HTTPStatus
 
 from kactl.admin.audit import audited
-from kactl.admin.route import Asked, Reply
+from kactl.admin.route import ApiRequest, Reply
 from kactl.admin.schema import (
-    NoQuestion,
+    NoData,
     PartitionInfo,
     PartitionPage,
     PartitionPath,
@@ -25,7 +25,7 @@ from kactl.admin.schema import (
 )
 from kactl.admin.service import Service
 from kactl.admin.tallies import find_topics, text_of_id, topic_infos
-from kactl.admin.views import Found, find_partition, find_partitions
+from kactl.admin.views import PageRows, find_partition, find_partitions
 from kactl.config import topic as topic_config
 from kactl.errors import ActionTimedOut, BadConfig, BadRequest, NotFound, StoreError, StoreUnavailable
 from kactl.runtime.logs import logger
@@ -33,26 +33,26 @@ from kactl.runtime.logs import logger
 log = logger(__name__)
 
 
-async def topics(service: Service, asked: Asked[NoQuestion, TopicQuery, NoQuestion]) -> TopicPage:
-    """Some topics, by name."""
-    items, matched, cursor = find_topics(service.cluster, asked.query)
+async def topics(service: Service, request: ApiRequest[NoData, TopicQuery, NoData]) -> TopicPage:
+    """Returns one page of topics, by name."""
+    items, matched, cursor = find_topics(service.cluster, request.query)
     return TopicPage(items=items, matched=matched, next_cursor=cursor, as_of=service.as_of())
 
 
-async def topic(service: Service, asked: Asked[TopicPath, NoQuestion, NoQuestion]) -> TopicDetail:
-    """One topic with its overrides and its partitions."""
-    name = asked.path.topic
+async def topic(service: Service, request: ApiRequest[TopicPath, NoData, NoData]) -> TopicDetail:
+    """Returns one topic with its overrides and the first page of its partitions."""
+    name = request.path.topic
     infos = topic_infos(service.cluster, [name])
     if not infos:
         raise NotFound("topic", name)
-    # A name cannot hold what stands for any character, so this finds the one topic.
+    # Topic names cannot contain wildcards, so this selects exactly one topic.
     partitions = await _page(service, await _find(service, PartitionQuery(topic=[name])))
     return TopicDetail(topic=infos[0], config=await _config(service, name), partitions=partitions)
 
 
-async def create(service: Service, asked: Asked[NoQuestion, NoQuestion, TopicCreation]) -> Reply:
-    """Create a topic, or say what would come of it."""
-    body = asked.body
+async def create(service: Service, request: ApiRequest[NoData, NoData, TopicCreation]) -> Reply:
+    """Create a topic, or with `dry_run` check whether it can be created."""
+    body = request.body
     partitions, replication_factor = body.partitions, body.replication_factor
     if body.assignment is None:
         defaults = service.config.kafka
@@ -68,23 +68,23 @@ async def create(service: Service, asked: Asked[NoQuestion, NoQuestion, TopicCre
             dry_run=body.dry_run,
             timeout_ms=body.timeout_ms,
         )
-    # The id of a topic that was not created is nobody's.
+    # In a dry run the id is discarded.
     created = TopicCreated(name=ref.name, id=None if body.dry_run else text_of_id(ref.id), dry_run=body.dry_run)
     if body.dry_run:
         return Reply(created)
     return Reply(created, status=HTTPStatus.CREATED, headers={"Location": f"/v1/topics/{ref.name}"})
 
 
-async def change(service: Service, asked: Asked[TopicPath, NoQuestion, TopicChange]) -> TopicChanged:
-    """Add partitions to a topic, change its overrides, or say what would come of it."""
-    name, body, controller = asked.path.topic, asked.body, service.controller
+async def change(service: Service, request: ApiRequest[TopicPath, NoData, TopicChange]) -> TopicChanged:
+    """Add partitions to a topic or change its overrides, or with `dry_run` check whether that is possible."""
+    name, body, controller = request.path.topic, request.body, service.controller
     known = controller.cluster.table.topic(name)
     if known is None:
         raise NotFound("topic", name)
     if body.partitions is None and body.assignment is not None:
-        raise BadRequest("assignment", "say in partitions how many the topic is to have then")
+        raise BadRequest("assignment", "give the new number of partitions too, in partitions")
     if body.partitions is None and not body.config:
-        raise BadRequest("partitions", "nothing is to be changed: give partitions, or config")
+        raise BadRequest("partitions", "nothing to change: give partitions or config")
     config = await _changed_config(service, name, body.config)
     async with audited(service, "change topic", name, reason=body.reason, dry_run=body.dry_run) as audit:
         if body.partitions is not None:
@@ -94,7 +94,7 @@ async def change(service: Service, asked: Asked[TopicPath, NoQuestion, TopicChan
             audit.has_begun()
         if config is not None and not body.dry_run:
             async with service.overrides:
-                # Read again: others may have changed them since.
+                # Read again: they may have changed since.
                 config = await _changed_config(service, name, body.config)
                 assert config is not None
                 await controller.store.set_topic_config(name, config)
@@ -102,65 +102,65 @@ async def change(service: Service, asked: Asked[TopicPath, NoQuestion, TopicChan
     return TopicChanged(name=name, partitions=count, config=config, dry_run=body.dry_run)
 
 
-async def delete(service: Service, asked: Asked[TopicPath, TopicDeletion, NoQuestion]) -> Reply:
-    """Delete a topic. Where it takes longer than there is time it is marked, and goes on: 202."""
-    name, how, controller = asked.path.topic, asked.query, service.controller
+async def delete(service: Service, request: ApiRequest[TopicPath, TopicDeletion, NoData]) -> Reply:
+    """Delete a topic. Responds 202 if the deletion continues after the timeout."""
+    name, how, controller = request.path.topic, request.query, service.controller
     async with audited(service, "delete topic", name, reason=how.reason, dry_run=how.dry_run) as audit:
         ref = await controller.delete_topic(name, dry_run=how.dry_run, timeout_ms=0)
         audit.outcome, audit.detail = "unfinished", "the topic is marked for deletion"
-        gone = False
+        is_gone = False
         if not how.dry_run and how.timeout_ms:
             with contextlib.suppress(ActionTimedOut):
                 await controller.wait_deleted(ref, timeout_ms=how.timeout_ms)
-                audit.outcome, audit.detail, gone = "done", "", True
-    answer = TopicDeleted(name=name, id=text_of_id(ref.id), gone=gone, dry_run=how.dry_run)
-    return Reply(answer, status=HTTPStatus.OK if gone or how.dry_run else HTTPStatus.ACCEPTED)
+                audit.outcome, audit.detail, is_gone = "done", "", True
+    answer = TopicDeleted(name=name, id=text_of_id(ref.id), gone=is_gone, dry_run=how.dry_run)
+    return Reply(answer, status=HTTPStatus.OK if is_gone or how.dry_run else HTTPStatus.ACCEPTED)
 
 
 async def _changed_config(service: Service, name: str, changes: Mapping[str, str | None]) -> dict[str, str] | None:
-    """The overrides as they are to be; None if they stay."""
+    """Returns the overrides after the change; None if there is no change."""
     if not changes:
         return None
     overrides = (await service.controller.store.topic_configs([name])).get(name)
     if overrides is None:
-        raise StoreUnavailable(f"the overrides of topic {name} could not be read; nothing was changed, try again")
-    kept = {key: value for key, value in {**overrides, **changes}.items() if value is not None}
-    unusable = topic_config.wrong(kept)
+        raise StoreUnavailable(f"the overrides of topic {name} cannot be read; nothing was changed, retry")
+    overrides_after = {key: value for key, value in {**overrides, **changes}.items() if value is not None}
+    unusable = topic_config.wrong(overrides_after)
     if unusable is not None:
         raise BadConfig("config", ": ".join(unusable))
-    return kept
+    return overrides_after
 
 
-async def partition(service: Service, asked: Asked[PartitionPath, NoQuestion, NoQuestion]) -> PartitionInfo:
-    """One partition."""
+async def partition(service: Service, request: ApiRequest[PartitionPath, NoData, NoData]) -> PartitionInfo:
+    """Returns one partition."""
     min_isr = await service.min_isr()
-    info = find_partition(service.cluster, asked.path.topic, asked.path.partition, min_isr)
+    info = find_partition(service.cluster, request.path.topic, request.path.partition, min_isr)
     if info is None:
-        raise service.no_partition(asked.path.topic, asked.path.partition)
+        raise service.no_partition(request.path.topic, request.path.partition)
     return info
 
 
-async def partitions(service: Service, asked: Asked[NoQuestion, PartitionQuery, NoQuestion]) -> PartitionPage:
-    """Some partitions."""
-    return await _page(service, await _find(service, asked.query))
+async def partitions(service: Service, request: ApiRequest[NoData, PartitionQuery, NoData]) -> PartitionPage:
+    """Returns one page of partitions."""
+    return await _page(service, await _find(service, request.query))
 
 
-async def _find(service: Service, query: PartitionQuery) -> Found:
-    """The configurations are read first, since all of a page is of one moment."""
+async def _find(service: Service, query: PartitionQuery) -> PageRows:
+    """Select a page. The configurations are read first, because all of a page is of one moment."""
     min_isr = await service.min_isr()
     return find_partitions(service.cluster, query, min_isr)
 
 
-async def _page(service: Service, found: Found) -> PartitionPage:
-    """What was found, as of the moment when it was."""
+async def _page(service: Service, rows: PageRows) -> PartitionPage:
+    """Returns the selected page, as of the moment of its selection."""
     as_of = service.as_of()
-    return PartitionPage(items=await found.infos(), matched=found.matched, next_cursor=found.next_cursor, as_of=as_of)
+    return PartitionPage(items=await rows.infos(), matched=rows.matched, next_cursor=rows.next_cursor, as_of=as_of)
 
 
 async def _config(service: Service, name: str) -> dict[str, str] | None:
-    """A topic's overrides; None if the store could not be read now."""
+    """Returns a topic's overrides; None if the store cannot be read."""
     try:
         return (await service.controller.store.topic_configs([name])).get(name)
     except StoreError as error:
-        log.warning("the overrides of topic %s could not be read: %s", name, error)
+        log.warning("cannot read the overrides of topic %s: %s", name, error)
         return None

@@ -1,10 +1,10 @@
-"""What travels over the admin API, both ways. The server, its OpenAPI document and the command line share these.
+"""Requests and responses of the admin API. The server, its OpenAPI document and the command line share them.
 
-Light to import: msgspec and the words of the cluster, no server and no columns. What is asked for refuses unknown
-fields; what is answered may gain fields, and readers pass over those that they do not know.
+Importing this package is cheap: it needs msgspec and the model, but no server and no columns. Requests reject unknown
+fields. Responses may gain fields; readers ignore those that they do not know.
 
-A leader of -1 is none; epochs of -1 are not known yet. Times are wall clock, ms since 1970. Order of partitions is
-always (topic, partition).
+A leader of -1 means none; an epoch of -1 is not known yet. Times are wall clock, ms since 1970. Partitions are always
+ordered by (topic, partition).
 """
 
 from .brokers import (
@@ -96,7 +96,7 @@ from .words import (
     EventKind,
     Int32,
     Limit,
-    NoQuestion,
+    NoData,
     PartitionName,
     PartitionStateName,
     Precondition,
@@ -149,7 +149,7 @@ __all__ = [
     "Int32",
     "Kinds",
     "Limit",
-    "NoQuestion",
+    "NoData",
     "PartitionEvent",
     "PartitionExplanation",
     "PartitionInfo",

@@ -1,10 +1,10 @@
-"""Brokers, and what is done to them."""
+"""Brokers, and operations on them."""
 
 from .words import Answer, AsOf, BrokerStateName, Int32, PartitionName, Question, Reason
 
 
 class EndpointInfo(Answer, frozen=True):
-    """Where one listener of a broker can be reached."""
+    """Address of one listener of a broker."""
 
     listener: str
     host: str
@@ -13,15 +13,15 @@ class EndpointInfo(Answer, frozen=True):
 
 
 class BrokerInfo(Answer, frozen=True):
-    """One broker: registered, or dead and still assigned.
+    """One broker: registered, or dead with assigned replicas.
 
     Attributes:
         epoch: of its registration; null if it is dead.
-        leaders: partitions that it leads; `replicas`: that are assigned to it.
-        leader_skew, replica_skew: by how much that differs from an even share among all brokers, in percent.
+        leaders: number of partitions it leads; `replicas`: number of replicas assigned to it.
+        leader_skew, replica_skew: deviation from an even share among all brokers, in percent.
         out_of_sync: assigned replicas that are not in the ISR.
-        queue_size: requests that wait for it, the one in flight included; `queue_oldest_ms`: for how long.
-        last_error: why the last request did not get through; empty if it did.
+        queue_size: requests queued for it, including the one in flight; `queue_oldest_ms`: age of the oldest.
+        last_error: error of the last request; empty if it succeeded.
         participant: it runs in the process of this server, and can be killed and restarted over this API.
     """
 
@@ -43,26 +43,26 @@ class BrokerInfo(Answer, frozen=True):
 
 
 class BrokerList(Answer, frozen=True):
-    """All brokers, by id."""
+    """All brokers, sorted by id."""
 
     items: tuple[BrokerInfo, ...]
     as_of: AsOf
 
 
 class BrokerPath(Question, frozen=True):
-    """Which broker."""
+    """Selects a broker."""
 
     id: Int32
 
 
 class BrokerAction(Question, frozen=True):
-    """Kill or restart a participant; an empty body will do."""
+    """Kill or restart a participant; the body may be empty."""
 
     reason: Reason = ""
 
 
 class BrokerDrain(Question, frozen=True):
-    """Lead a broker's partitions elsewhere, as before it is stopped. `undo`: let it lead and follow again."""
+    """Move leadership away from a broker before it is stopped. `undo`: allow it to lead and follow again."""
 
     undo: bool = False
     dry_run: bool = False
@@ -70,21 +70,21 @@ class BrokerDrain(Question, frozen=True):
 
 
 class SomePartitions(Answer, frozen=True):
-    """Partitions of which the first 100 are named. `count`: of all of them."""
+    """A set of partitions with the names of the first 100. `count`: of all."""
 
     count: int
     first: tuple[PartitionName, ...]
 
 
 class DrainEffect(Answer, frozen=True):
-    """What draining a broker did to partitions, or would do.
+    """Partitions that draining a broker changed, or would change.
 
     Attributes:
-        moved: another replica leads in place of the broker.
+        moved: another replica leads instead of the broker.
         left_isr: the broker leaves the ISR.
-        alone: the broker holds the only replica; it stays, led and in sync.
-        under_min_isr: fewer in sync than `min.insync.replicas`, and there were enough before: acks=all is rejected.
-        last_in_sync: one replica is in sync, and there were more before: another failure stops the partition.
+        alone: the broker holds the only replica; it stays leader and in sync.
+        under_min_isr: now has fewer in-sync replicas than `min.insync.replicas`: writes with acks=all are rejected.
+        last_in_sync: now has a single in-sync replica: one more failure takes the partition offline.
     """
 
     moved: SomePartitions
@@ -95,7 +95,7 @@ class DrainEffect(Answer, frozen=True):
 
 
 class BrokerDrained(Answer, frozen=True):
-    """What came of it. `remaining`: what it still leads, as nobody else can, or what it would still lead.
+    """Result of a drain. `remaining`: partitions that it still leads, or would lead, as no other replica can.
 
     `effect`: null for `undo`.
     """
@@ -109,7 +109,7 @@ class BrokerDrained(Answer, frozen=True):
 
 
 class BrokerActed(Answer, frozen=True):
-    """What was done to a participant. `action`: kill, restart."""
+    """Result of an operation on a participant. `action`: kill, restart."""
 
     broker: int
     action: str

@@ -1,4 +1,4 @@
-"""Elections that are asked for."""
+"""Requested elections."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from .words import ELECTION_PARTITIONS_MAX, Answer, AsOf, ElectionType, Partitio
 
 
 class ElectionRequest(Question, frozen=True):
-    """Elect leaders: of the partitions named, or of `all` that need it. Exactly one of the two is given."""
+    """Elect leaders of the named partitions, or of `all` that need it. Exactly one of the two is given."""
 
     type: ElectionType
     partitions: Annotated[list[PartitionName], Meta(min_length=1, max_length=ELECTION_PARTITIONS_MAX)] | None = None
@@ -18,11 +18,11 @@ class ElectionRequest(Question, frozen=True):
 
 
 class ElectionResult(Answer, frozen=True):
-    """What became of one partition, or of a dry run what would.
+    """Result for one partition; in a dry run, the expected result.
 
     Attributes:
         error_code, error_name: Kafka's; 0 and NONE if ok.
-        leader: now, or of a dry run what it would be; `previous`: the leader before.
+        leader: after the election; `previous`: the leader before it.
     """
 
     topic: str
@@ -36,7 +36,7 @@ class ElectionResult(Answer, frozen=True):
 
 
 class ElectionAnswer(Answer, frozen=True):
-    """One result for each partition that was asked for; of `all`, those that need no election are left out."""
+    """One result for each requested partition; with `all`, partitions that need no election are omitted."""
 
     type: ElectionType
     dry_run: bool

@@ -1,4 +1,4 @@
-"""What happened."""
+"""Events."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from .words import LIMIT_DEFAULT, Answer, AsOf, EventKind, Limit, PartitionState
 
 
 class Event(Answer, frozen=True, tag_field="kind"):
-    """Common to all: `seq` rises by one from event to event, and by more from one process to the next."""
+    """Fields of every event. `seq` increases by one from event to event, and by more when a new process starts."""
 
     seq: int
     time_ms: int
@@ -16,7 +16,7 @@ class Event(Answer, frozen=True, tag_field="kind"):
 
 
 class ControllerEvent(Event, frozen=True, tag="controller"):
-    """The controllership came or went. `what`: elected, resigned."""
+    """The controller was elected or resigned. `what`: elected, resigned."""
 
     what: str
     controller_id: int
@@ -24,8 +24,9 @@ class ControllerEvent(Event, frozen=True, tag="controller"):
 
 
 class BrokerEvent(Event, frozen=True, tag="broker"):
-    """A broker came or went. `what`: started, bounced, failed, modified, directory-failed,
-    shutting-down, restored."""
+    """A broker changed. `what`: started, bounced, failed, modified, directory-failed,
+    shutting-down, restored.
+    """
 
     what: str
     broker: int
@@ -33,9 +34,9 @@ class BrokerEvent(Event, frozen=True, tag="broker"):
 
 
 class TopicEvent(Event, frozen=True, tag="topic"):
-    """A topic came, grew or went. `what`: created, grown, vanished, deletion started, deletion halted, deleted.
+    """A topic changed. `what`: created, grown, vanished, deletion started, deletion halted, deleted.
 
-    `cause`: why a deletion does not go on; else empty.
+    `cause`: why a deletion is halted; otherwise empty.
     """
 
     what: str
@@ -44,7 +45,7 @@ class TopicEvent(Event, frozen=True, tag="topic"):
 
 
 class PartitionEvent(Event, frozen=True, tag="partition"):
-    """A partition moved, got a leader, or could not. `refused`: why it could not; else empty."""
+    """A partition changed its state or leader, or could not. `refused`: why it could not; otherwise empty."""
 
     topic: str
     partition: int
@@ -59,7 +60,7 @@ class PartitionEvent(Event, frozen=True, tag="partition"):
 
 
 class ReplicaEvent(Event, frozen=True, tag="replica"):
-    """A replica moved."""
+    """A replica changed its state."""
 
     topic: str
     partition: int
@@ -69,10 +70,10 @@ class ReplicaEvent(Event, frozen=True, tag="replica"):
 
 
 class RequestEvent(Event, frozen=True, tag="request"):
-    """A request over this API changed something, or may have. A request that was refused is no event.
+    """A request over this API changed something, or may have. Rejected requests are not events.
 
-    `outcome`: done, partly (of several partitions), unfinished (it goes on), unknown (the store did not answer).
-    `detail`: on the outcome; may be empty. `reason`: as the client gave it; may be empty.
+    `outcome`: done, partly (some of several partitions), unfinished (still running), unknown (no store response).
+    `detail`: details of the outcome; may be empty. `reason`: given by the client; may be empty.
     """
 
     action: str
@@ -83,33 +84,33 @@ class RequestEvent(Event, frozen=True, tag="request"):
 
 
 class ResetEvent(Event, frozen=True, tag="reset"):
-    """Events up to `seq` are lost to this reader: read the present state, then go on behind `seq`."""
+    """Events up to `seq` are lost to this reader: read the present state, then continue after `seq`."""
 
 
 AnyEvent = ControllerEvent | BrokerEvent | TopicEvent | PartitionEvent | ReplicaEvent | RequestEvent | ResetEvent
 
 
 class EventPage(Answer, frozen=True):
-    """Some events. `next_after`: behind which to read on; `as_of.seq`: the newest that there is."""
+    """One page of events. `next_after`: the `after` of the next page; `as_of.seq`: the newest event."""
 
     items: tuple[AnyEvent, ...]
     next_after: int
     as_of: AsOf
 
 
-Kinds = Annotated[list[EventKind], Meta(description="of these kinds only")]
+Kinds = Annotated[list[EventKind], Meta(description="only events of these kinds")]
 
 
 class StreamQuery(Question, frozen=True):
-    """Where to begin. `Last-Event-ID` goes before `after`; without both, with what happens from now on."""
+    """Start of the stream. `Last-Event-ID` takes precedence over `after`; without both, only new events are sent."""
 
-    after: Annotated[int, Meta(ge=0, description="behind the event of this number")] | None = None
+    after: Annotated[int, Meta(ge=0, description="only events after this number")] | None = None
     kinds: Kinds = []
 
 
 class EventQuery(Question, frozen=True):
-    """Which events. Without `after`, from the oldest that is kept."""
+    """Selects events. Without `after`, from the oldest event in the event log."""
 
-    after: Annotated[int, Meta(ge=0, description="behind the event of this number")] | None = None
+    after: Annotated[int, Meta(ge=0, description="only events after this number")] | None = None
     kinds: Kinds = []
     limit: Limit = LIMIT_DEFAULT

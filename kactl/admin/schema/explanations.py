@@ -1,4 +1,4 @@
-"""Why things are as they are."""
+"""Explanations of the state of partitions and topics."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from .words import Answer, AsOf, BrokerStateName
 
 
 class CandidateInfo(Answer, frozen=True):
-    """One replica, in assignment order. `verdict`: whether it leads, could, or cannot, and why."""
+    """One replica, in assignment order. `verdict`: whether it leads, could lead or cannot lead, and why."""
 
     broker: int
     broker_state: BrokerStateName
@@ -17,11 +17,11 @@ class CandidateInfo(Answer, frozen=True):
 
 
 class PartitionExplanation(Answer, frozen=True):
-    """Why a partition is led by whom it is led.
+    """The reason for a partition's present leader, or for its absence.
 
     Attributes:
-        remedies: what a person can do about it; empty where all is well.
-        reassignment: what a move that is going on waits for; null if none is.
+        remedies: possible actions; empty if none is needed.
+        reassignment: what its reassignment waits for; null if none is in progress.
     """
 
     topic: str
@@ -35,11 +35,11 @@ class PartitionExplanation(Answer, frozen=True):
 
 
 class TopicExplanation(Answer, frozen=True):
-    """How a topic's deletion stands.
+    """Progress of a topic's deletion.
 
     Attributes:
-        deletion: none is asked for; it waits; or replicas are being deleted.
-        waits_for: what it waits for, and what would unblock it.
+        deletion: not requested; halted; or replicas are being deleted.
+        waits_for: what it waits for, and how to unblock it.
     """
 
     topic: str

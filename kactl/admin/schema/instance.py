@@ -1,4 +1,4 @@
-"""This instance, the controller, and the cluster in numbers."""
+"""This instance, the controller, and a summary of the cluster."""
 
 from typing import Literal
 
@@ -6,23 +6,23 @@ from .words import Answer, AsOf, Int32, Question, Reason
 
 
 class Probe(Answer, frozen=True):
-    """Whether this instance lives or is ready. `status`: ok, starting, or failing: the store cannot be used."""
+    """Liveness or readiness of this instance. `status`: ok, starting, or failing (the store cannot be used)."""
 
     status: str
     detail: str = ""
 
 
 class ControllerInfo(Answer, frozen=True):
-    """This instance, and who is the controller.
+    """This instance, and the current controller.
 
     Attributes:
         node_id: of this instance.
-        active_id: who holds the controllership as far as this instance knows; null if nobody does.
-        ready: this instance is the controller and has taken over wholly.
-        epoch: under which this instance acts; 0 if it is not the controller.
-        since_ms: since when it does; null if it is not the controller, or it has been for longer than events are kept.
-        state, state_number: what it is doing, in Kafka's words and numbers.
-        changes: how often this instance was elected since it started.
+        active_id: the controller as far as this instance knows; null if there is none.
+        ready: this instance is the controller and its takeover is complete.
+        epoch: the controller epoch of this instance; 0 if it is not the controller.
+        since_ms: when it became the controller; null if it is not, or the event log no longer holds the election.
+        state, state_number: the controller's current work, with Kafka's names and numbers.
+        changes: number of elections this instance has won since it started.
         queue_size: events that wait.
         participants: ids of the brokers that run in the same process, and can be killed and restarted.
     """
@@ -48,10 +48,10 @@ class HealthCheck(Answer, frozen=True):
 
     Attributes:
         result: `pass`; `warn`: the cluster serves with less reserve; `fail`: partitions do not serve, or something is
-            stuck; `unknown`: the figure could not be determined; `skip`: it does not apply to this instance.
-        value, limit: in `unit`; null where there is no figure. Limits are those of `[health]` in the configuration.
+            stuck; `unknown`: the figure could not be determined; `skip`: does not apply to this instance.
+        value, limit: in `unit`; null if there is no figure. Limits are those of `[health]` in the configuration.
         names: the first partitions, topics or brokers concerned.
-        detail: what is the matter; `remedy`: what to do about it. Empty where nothing is.
+        detail: the problem; `remedy`: how to solve it. Both are empty if there is none.
     """
 
     name: str
@@ -65,17 +65,17 @@ class HealthCheck(Answer, frozen=True):
 
 
 class ClusterInfo(Answer, frozen=True):
-    """The cluster in numbers, and its health checks.
+    """Summary of the cluster, and its health checks.
 
-    An instance that stands by answers from its copy of the cluster, and with epoch 0.
+    A standby responds from its copy of the cluster, and with epoch 0.
 
     Attributes:
         node_id: of this instance; `is_active`: it is the controller.
-        since_ms: since when it is; null if it is not, or events of that time are no longer kept.
+        since_ms: when it became the controller; null if it is not, or the event log no longer holds the election.
         status: the worst result of the checks: `healthy`; `degraded` by a warning or an unknown figure; `unhealthy`.
-        checks: always the same, in the same order.
-        brokers: that are registered; `brokers_dead` hold replicas and are not registered.
-        offline_partitions: in state offline, those of topics that are being deleted left out.
+        checks: always the same checks, in the same order.
+        brokers: registered brokers; `brokers_dead`: brokers with replicas that are not registered.
+        offline_partitions: partitions in state offline, without those of topics that are being deleted.
         preferred_imbalance: partitions that are not led by their preferred replica.
     """
 
@@ -99,14 +99,14 @@ class ClusterInfo(Answer, frozen=True):
 
 
 class Resignation(Question, frozen=True):
-    """Give the controllership up, if it is held under `expected_epoch`."""
+    """Resign as controller, if the controller epoch is `expected_epoch`."""
 
     expected_epoch: Int32
     reason: Reason = ""
 
 
 class Resigned(Answer, frozen=True):
-    """The controllership was given up. `active_id`: who has it now, as far as is known."""
+    """The controller resigned. `active_id`: the controller now, as far as it is known."""
 
     epoch: int
     active_id: int | None

@@ -1,10 +1,10 @@
-"""Refusals, as application/problem+json."""
+"""Errors, as application/problem+json."""
 
 from .words import Answer
 
 
 class FieldError(Answer, frozen=True, omit_defaults=True):
-    """What is wrong with one part of a request: of its body at a JSON `pointer`, or with a `parameter` or header."""
+    """An error in one part of a request: in the body at a JSON `pointer`, in a `parameter`, or in a `header`."""
 
     detail: str
     pointer: str | None = None
@@ -13,18 +13,18 @@ class FieldError(Answer, frozen=True, omit_defaults=True):
 
 
 class ProblemController(Answer, frozen=True):
-    """Who is the controller, as far as it is known."""
+    """The controller, as far as it is known."""
 
     id: int | None
     epoch: int
 
 
 class Problem(Answer, frozen=True):
-    """Why a request was refused, as of RFC 9457; `application/problem+json`.
+    """Error response of RFC 9457; `application/problem+json`.
 
     Attributes:
-        error_code, error_name: Kafka's number and name for it.
-        retriable: the same request may go through later.
+        error_code, error_name: Kafka's number and name of the error.
+        retriable: the same request may succeed later.
     """
 
     type: str

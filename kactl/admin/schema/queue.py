@@ -1,4 +1,4 @@
-"""What waits for the controller, and who held the controllership before."""
+"""The controller's event queue, and the history of controllers."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ NAMED_MAX = 1000
 
 
 class TermInfo(Answer, frozen=True):
-    """One controllership. `ended_ms`: null while it lasts; `cause`: why it ended; `ours`: this instance's."""
+    """One term of a controller. `ended_ms`: null while it lasts; `cause`: why it ended; `ours`: of this instance."""
 
     epoch: int
     controller_id: int
@@ -22,20 +22,20 @@ class TermInfo(Answer, frozen=True):
 
 
 class TermList(Answer, frozen=True):
-    """Who has been the controller, as far as this instance has seen it; the oldest first."""
+    """Controllers that this instance has observed, oldest first."""
 
     items: tuple[TermInfo, ...]
     as_of: AsOf
 
 
 class QueueQuery(Question, frozen=True):
-    """How much to tell."""
+    """Options of the queue summary."""
 
-    limit: Annotated[int, Meta(ge=0, le=NAMED_MAX, description="how many of those that wait are named")] = NAMED_DEFAULT
+    limit: Annotated[int, Meta(ge=0, le=NAMED_MAX, description="maximum length of `next`")] = NAMED_DEFAULT
 
 
 class Took(Answer, frozen=True):
-    """How long something took, `count` times; zeros if never."""
+    """Distribution of `count` durations; zeros if there are none."""
 
     count: int
     mean_ms: float
@@ -45,8 +45,9 @@ class Took(Answer, frozen=True):
 
 
 class CurrentEvent(Answer, frozen=True):
-    """The event in hand. `state`: as Kafka numbers it. `between`: the small event that is handled between two chunks
-    of it; empty if none is."""
+    """The event being handled. `state`: with Kafka's number. `between`: the small event that is handled between
+    two chunks of it; otherwise empty.
+    """
 
     label: str
     state: int
@@ -56,7 +57,7 @@ class CurrentEvent(Answer, frozen=True):
 
 
 class WaitingEvent(Answer, frozen=True):
-    """An event that waits. `asked`: somebody waits for its answer."""
+    """A waiting event. `asked`: a caller waits for its result."""
 
     label: str
     waited_ms: float
@@ -64,7 +65,7 @@ class WaitingEvent(Answer, frozen=True):
 
 
 class EventTally(Answer, frozen=True):
-    """What became of the events of one kind. `preempted`: never begun, since a session ended before."""
+    """Statistics of one kind of event. `preempted`: discarded, because a session ended before they began."""
 
     label: str
     handled: int
@@ -75,13 +76,13 @@ class EventTally(Answer, frozen=True):
 
 
 class QueueInfo(Answer, frozen=True):
-    """The controller's queue.
+    """The controller's event queue.
 
     Attributes:
-        oldest_ms: for how long the oldest event has waited.
-        refused: how often something was not taken, because too much waited already.
-        next: the first of those that wait, in order.
-        wait: of events of all kinds, as long as there was one in the last five minutes.
+        oldest_ms: age of the oldest waiting event.
+        refused: number of events rejected because the queue was full.
+        next: the first waiting events, in order.
+        wait: of events of all kinds, if there was one in the last five minutes.
     """
 
     depth: int

@@ -1,4 +1,4 @@
-"""Reassignments: asked for, planned, listed."""
+"""Reassignments: requests, plans and lists."""
 
 from typing import Annotated, Literal
 
@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from .words import Answer, AsOf, Int32, Question, Reason
 
-# What one request may name; a body of that many targets fits the server's limit for bodies.
+# Bound for one request; a body with this many targets fits the body limit.
 REASSIGNED_MAX = 20_000
 REPLICAS_MAX = 1000
 
@@ -14,7 +14,7 @@ Replicas = Annotated[list[Int32], Meta(max_length=REPLICAS_MAX)]
 
 
 class ReassignmentTarget(Question, frozen=True):
-    """The replicas that a partition is to have, the preferred leader first; null cancels the move that is going on."""
+    """The target replicas of a partition, the preferred leader first; null cancels its reassignment."""
 
     topic: str
     partition: Int32
@@ -22,7 +22,7 @@ class ReassignmentTarget(Question, frozen=True):
 
 
 class ReassignmentRequest(Question, frozen=True):
-    """Move partitions to other replicas, or cancel such moves."""
+    """Move partitions to other replicas, or cancel such reassignments."""
 
     partitions: Annotated[list[ReassignmentTarget], Meta(min_length=1, max_length=REASSIGNED_MAX)]
     dry_run: bool = False
@@ -30,11 +30,11 @@ class ReassignmentRequest(Question, frozen=True):
 
 
 class ReassignmentResult(Answer, frozen=True):
-    """What became of one partition. `ok` says that it was accepted, not that it has moved.
+    """Result for one partition. `ok` means accepted, not completed.
 
     Attributes:
         error_code, error_name: Kafka's; 0 and NONE if ok.
-        replicas, adding, removing: with which the move begins, or would begin; empty if it failed.
+        replicas, adding, removing: the state in which the reassignment begins, or would begin; empty if it failed.
     """
 
     topic: str
@@ -49,7 +49,7 @@ class ReassignmentResult(Answer, frozen=True):
 
 
 class ReassignmentAnswer(Answer, frozen=True):
-    """One result for each partition, in the order asked."""
+    """One result for each partition, in the order of the request."""
 
     dry_run: bool
     results: tuple[ReassignmentResult, ...]
@@ -57,7 +57,7 @@ class ReassignmentAnswer(Answer, frozen=True):
 
 
 class ReassignmentInfo(Answer, frozen=True):
-    """One move that is going on. `waits_for`: what it waits for, and what would unblock it."""
+    """A reassignment in progress. `waits_for`: why it is not complete, and how to unblock it."""
 
     topic: str
     partition: int
@@ -70,7 +70,7 @@ class ReassignmentInfo(Answer, frozen=True):
 
 
 class CompletedReassignment(Answer, frozen=True):
-    """One move that is complete."""
+    """A completed reassignment."""
 
     topic: str
     partition: int
@@ -78,11 +78,11 @@ class CompletedReassignment(Answer, frozen=True):
 
 
 class ReassignmentList(Answer, frozen=True):
-    """All moves that are going on, by name.
+    """All reassignments in progress, sorted by name.
 
     Attributes:
-        completed: how many have been completed since this instance became the controller.
-        last_completed: the last 100 of these, the latest first.
+        completed: number completed since this instance became the controller.
+        last_completed: the last 100 of these, latest first.
     """
 
     items: tuple[ReassignmentInfo, ...]
@@ -92,28 +92,28 @@ class ReassignmentList(Answer, frozen=True):
 
 
 class ReassignmentPath(Question, frozen=True):
-    """Which partition."""
+    """Selects a partition."""
 
     topic: str
     partition: Int32
 
 
 class ReassignmentCancellation(Question, frozen=True):
-    """How to cancel."""
+    """Options of a cancellation."""
 
     dry_run: bool = False
     reason: Reason = ""
 
 
 class PlanRequest(Question, frozen=True):
-    """Where replicas should go; nothing is moved. Moved is as little as can be.
+    """Compute an assignment with the fewest possible replica moves; nothing is moved.
 
     Attributes:
-        topics: of these; null for all that are not being deleted.
-        brokers: onto these; null for all that are live.
-        without: not onto these; for brokers that are to go.
-        replication_factor: null keeps what each partition has.
-        balance: even out replicas and preferred leaders, too.
+        topics: topics to plan; null for all that are not being deleted.
+        brokers: target brokers; null for all live brokers.
+        without: brokers to exclude, such as brokers to be decommissioned.
+        replication_factor: null keeps that of each partition.
+        balance: also balance replicas and preferred leaders.
     """
 
     topics: Annotated[list[str], Meta(max_length=10_000)] | None = None
@@ -133,7 +133,7 @@ class PlannedMove(Answer, frozen=True):
 
 
 class PlannedLoad(Answer, frozen=True):
-    """What one broker holds, and how often it is the preferred leader: of all partitions, now and by the plan."""
+    """Replicas and preferred leaderships of one broker over all partitions, at present and after the plan."""
 
     broker: int
     replicas: int
@@ -143,12 +143,12 @@ class PlannedLoad(Answer, frozen=True):
 
 
 class PlanAnswer(Answer, frozen=True):
-    """What would change, by name.
+    """The planned changes, sorted by name.
 
     Attributes:
-        unchanged: how many partitions were looked at and would stay as they are.
-        moved: how many replicas would have to be copied.
-        loads: of every broker that the plan may use or that holds a replica, by id.
+        unchanged: number of planned partitions that would not change.
+        moved: number of replicas that would have to be copied.
+        loads: by id, of every broker that the plan may use or that holds a replica.
     """
 
     items: tuple[PlannedMove, ...]

@@ -23,12 +23,12 @@ class PartitionInfo(Answer, frozen=True):
     """One partition.
 
     Attributes:
-        isr: in the order of the assignment.
+        isr: in assignment order.
         offline: it counts as offline; `under_replicated`: a replica is not in sync.
-        min_insync_replicas: the topic's `min.insync.replicas`: its override, else the default for all brokers in the
+        min_insync_replicas: the topic's `min.insync.replicas`: its override, else the cluster-wide default in the
             store, else `kafka.min-insync-replicas` of the server; null if it could not be read.
-        under_min_isr: it has no leader, or fewer in sync than brokers enforce (never more than there are replicas).
-        preferred_leader: the first assigned replica; -1 if nothing is assigned.
+        under_min_isr: it has no leader, or fewer in-sync replicas than brokers enforce (at most all replicas).
+        preferred_leader: the first assigned replica; -1 if no replica is assigned.
         replica_states: by broker id.
     """
 
@@ -53,7 +53,7 @@ class PartitionInfo(Answer, frozen=True):
 
 
 class PartitionPage(Answer, frozen=True):
-    """Some partitions. `matched`: how many there are on all pages; `next_cursor`: null on the last page."""
+    """One page of partitions. `matched`: their number on all pages; `next_cursor`: null on the last page."""
 
     items: tuple[PartitionInfo, ...]
     matched: int
@@ -62,11 +62,11 @@ class PartitionPage(Answer, frozen=True):
 
 
 class TopicInfo(Answer, frozen=True):
-    """One topic in numbers. `id`: in Kafka's text form; null if it has none.
+    """Summary of one topic. `id`: in Kafka's text form; null if it has none.
 
     Attributes:
         replication_factor: the largest of its partitions.
-        deleting: it waits for deletion.
+        deleting: the topic is marked for deletion.
     """
 
     name: str
@@ -79,7 +79,7 @@ class TopicInfo(Answer, frozen=True):
 
 
 class TopicPage(Answer, frozen=True):
-    """Some topics, by name."""
+    """One page of topics, sorted by name."""
 
     items: tuple[TopicInfo, ...]
     matched: int
@@ -88,9 +88,9 @@ class TopicPage(Answer, frozen=True):
 
 
 class TopicDetail(Answer, frozen=True):
-    """One topic. `config`: its overrides; null if the store could not be read now.
+    """One topic. `config`: its overrides; null if the store cannot be read.
 
-    `partitions` is the first page of them; its cursor goes on at `/v1/partitions?topic=`.
+    `partitions` is the first page; its cursor continues at `/v1/partitions?topic=`.
     """
 
     topic: TopicInfo
@@ -99,7 +99,7 @@ class TopicDetail(Answer, frozen=True):
 
 
 class TopicCreated(Answer, frozen=True):
-    """A topic was created, or would be: `dry_run`."""
+    """The topic was created, or with `dry_run` would be."""
 
     name: str
     id: str | None
@@ -107,7 +107,7 @@ class TopicCreated(Answer, frozen=True):
 
 
 class TopicChanged(Answer, frozen=True):
-    """A topic was changed, or would be: `dry_run`."""
+    """The topic was changed, or with `dry_run` would be."""
 
     name: str
     partitions: int
@@ -116,7 +116,7 @@ class TopicChanged(Answer, frozen=True):
 
 
 class TopicDeleted(Answer, frozen=True):
-    """A topic was marked for deletion, or would be: `dry_run`. `gone`: nothing is left of it already."""
+    """The topic was marked for deletion, or with `dry_run` would be. `gone`: the deletion is already complete."""
 
     name: str
     id: str | None
@@ -125,38 +125,38 @@ class TopicDeleted(Answer, frozen=True):
 
 
 class TopicPath(Question, frozen=True):
-    """Which topic."""
+    """Selects a topic."""
 
     topic: str
 
 
 class PartitionPath(Question, frozen=True):
-    """Which partition."""
+    """Selects a partition."""
 
     topic: str
     partition: Int32
 
 
 class TopicQuery(Question, frozen=True):
-    """Which topics."""
+    """Selects topics."""
 
     limit: Limit = LIMIT_DEFAULT
     cursor: Cursor | None = None
 
 
 class PartitionQuery(Question, frozen=True):
-    """Which partitions: those of which everything that is asked for holds. Lists are repeated, or have commas."""
+    """Selects partitions that match all given filters. List values are repeated or separated by commas."""
 
     state: Annotated[list[PartitionStateName], Meta(description="in one of these states")] = []
-    leader: Annotated[int, Meta(ge=-1, le=2**31 - 1, description="led by this broker; -1 for none")] | None = None
-    replica: Annotated[int, Meta(ge=0, le=2**31 - 1, description="with an assigned replica on it")] | None = None
-    topic: Annotated[list[str], Meta(max_length=1000, description="names; `*` and `?` stand for any characters")] = []
-    offline: Annotated[bool, Meta(description="that count as offline, or do not")] | None = None
-    urp: Annotated[bool, Meta(description="that are under-replicated, or are not")] | None = None
-    under_min_isr: Annotated[bool, Meta(description="with fewer in sync than min.insync.replicas, or not")] | None = (
+    leader: Annotated[int, Meta(ge=-1, le=2**31 - 1, description="led by this broker; -1: without a leader")] | None = (
         None
     )
-    at_min_isr: Annotated[bool, Meta(description="with as many in sync as min.insync.replicas, or not")] | None = None
+    replica: Annotated[int, Meta(ge=0, le=2**31 - 1, description="with a replica on this broker")] | None = None
+    topic: Annotated[list[str], Meta(max_length=1000, description="names; `*` and `?` are wildcards")] = []
+    offline: Annotated[bool, Meta(description="offline, or not offline")] | None = None
+    urp: Annotated[bool, Meta(description="under-replicated, or not")] | None = None
+    under_min_isr: Annotated[bool, Meta(description="below min.insync.replicas, or not")] | None = None
+    at_min_isr: Annotated[bool, Meta(description="exactly at min.insync.replicas, or not")] | None = None
     not_preferred: Annotated[bool, Meta(description="not led by the preferred replica, or led by it")] | None = None
     limit: Limit = LIMIT_DEFAULT
     cursor: Cursor | None = None
@@ -170,10 +170,10 @@ class TopicCreation(Question, frozen=True):
     """Create a topic.
 
     Attributes:
-        partitions, replication_factor: 1 if they are not given.
-        assignment: in their place: for each partition, from 0 on, the ids of its replicas, the preferred leader first.
+        partitions, replication_factor: default to 1.
+        assignment: instead of these: for each partition, from 0, the ids of its replicas, the preferred leader first.
         config: overrides, such as {"unclean.leader.election.enable": "true"}.
-        timeout_ms: how long to wait until all partitions have a leader; 0 does not wait.
+        timeout_ms: maximum wait for all partitions to have a leader; 0 does not wait.
     """
 
     name: str
@@ -187,13 +187,13 @@ class TopicCreation(Question, frozen=True):
 
 
 class TopicChange(Question, frozen=True):
-    """Change a topic: more partitions, other overrides, or both.
+    """Change a topic: add partitions, change overrides, or both.
 
     Attributes:
-        partitions: how many it is to have then; null leaves them.
-        assignment: replicas of each new partition, in order; null has them placed.
-        config: overrides to set; null in place of a value takes one away. Others stay.
-        timeout_ms: how long to wait until all partitions have a leader; 0 does not wait.
+        partitions: the new number of partitions; null leaves it unchanged.
+        assignment: replicas of each new partition, in order; null places them automatically.
+        config: overrides to set; null as a value removes an override. Others are unchanged.
+        timeout_ms: maximum wait for all partitions to have a leader; 0 does not wait.
     """
 
     partitions: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
@@ -205,7 +205,7 @@ class TopicChange(Question, frozen=True):
 
 
 class TopicDeletion(Question, frozen=True):
-    """How to delete. `timeout_ms`: how long to wait until nothing of it is left; 0 does not wait."""
+    """Options of a deletion. `timeout_ms`: maximum wait for its completion; 0 does not wait."""
 
     dry_run: bool = False
     timeout_ms: Annotated[int, Meta(ge=0, le=TIMEOUT_MS_MAX)] = 30_000

@@ -1,4 +1,4 @@
-"""The words that questions and answers have in common."""
+"""Types that the requests and responses of the admin API share."""
 
 from typing import Annotated, Final, Literal
 
@@ -10,7 +10,7 @@ from kactl.messages.log import ReplicaStateName as ReplicaStateName
 
 LIMIT_DEFAULT: Final = 500
 LIMIT_MAX: Final = 10_000
-# What one election may name; `all` has no such bound. A body of that many names fits the server's limit for bodies.
+# Bound for a request that names partitions; `all` is not bounded. A body with this many names fits the body limit.
 ELECTION_PARTITIONS_MAX: Final = 50_000
 REASON_LENGTH_MAX: Final = 1000
 TIMEOUT_MS_MAX: Final = 300_000
@@ -19,36 +19,36 @@ BrokerStateName = Literal["live", "shutting_down", "dead"]
 EventKind = Literal["controller", "broker", "topic", "partition", "replica", "request"]
 ElectionType = Literal["preferred", "unclean"]
 Int32 = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-# No control characters (C0, DEL, C1), no line separators and no marks that change the reading direction.
+# No control characters (C0, DEL, C1), no line separators, no marks that change the reading direction.
 ONE_LINE: Final = r"^(?![\s\S]*[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069])"
 Reason = Annotated[
     str,
     Meta(
         max_length=REASON_LENGTH_MAX,
         pattern=ONE_LINE,
-        description="why; kept in the events and in the log of the server; one line",
+        description="why; written to the events and to the server's log; one line",
     ),
 ]
 
-Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="how many at the most")]
-Cursor = Annotated[str, Meta(max_length=2000, description="`next_cursor` of the page before")]
+Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="maximum number of items")]
+Cursor = Annotated[str, Meta(max_length=2000, description="`next_cursor` of the previous page")]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """Common to all that is answered."""
+    """Base of all responses."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Common to all that is asked."""
+    """Base of all request parts: path, query and body. Unknown fields are rejected."""
 
 
 class AsOf(Answer, frozen=True):
-    """The moment of which an answer speaks: follow the events behind `seq` to stay up to date.
+    """The moment at which a response was current. To stay up to date, read the events after `seq`.
 
     Attributes:
         epoch: of the controller; 0 if it is not known.
-        standby: the answer comes from the copy of an instance that stands by.
-        age_ms: for how long that copy may have been behind the store.
+        standby: the response comes from a standby's copy of the cluster.
+        age_ms: the time by which that copy may have been behind the store.
     """
 
     epoch: int
@@ -57,15 +57,15 @@ class AsOf(Answer, frozen=True):
     age_ms: int = 0
 
 
-class NoQuestion(Question, frozen=True):
-    """Nothing can be asked here."""
+class NoData(Question, frozen=True):
+    """No parameters."""
 
 
 class Precondition(Question, frozen=True):
-    """What every request that changes something may add to its query."""
+    """Query parameters that every request that changes something accepts."""
 
     expected_controller_epoch: (
-        Annotated[int, Meta(ge=0, le=2**31 - 1, description="412 unless the controller acts under this epoch")] | None
+        Annotated[int, Meta(ge=0, le=2**31 - 1, description="412 unless this is the controller's epoch")] | None
     ) = None
 
 
