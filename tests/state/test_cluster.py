@@ -243,7 +243,7 @@ def test_names_and_ids_of_topics_belong_together() -> None:
     with pytest.raises(IllegalState, match="topic t has the id"):
         cluster.put_topic_id("t", y)
     cluster.put_assignment(tp("u-0"), Assignment((1,)))
-    with pytest.raises(IllegalState, match="of topic t was to be given to u"):
+    with pytest.raises(IllegalState, match="belongs to topic t and cannot be given to u"):
         cluster.put_topic_id("u", x)
 
     ids = {topic.name: topic.ref.id for topic in cluster.table.topics()}

@@ -73,7 +73,7 @@ def test_they_can_be_opened_later(results: Results, spark: SparkSession, folder:
 
 
 def test_a_name_that_is_none_is_refused(results: Results) -> None:
-    with pytest.raises(NoSuchJob, match="there is no nonsense"):
+    with pytest.raises(NoSuchJob, match="there is no job nonsense"):
         results["nonsense"]
 
 
@@ -107,7 +107,7 @@ def test_a_manifest_that_is_none_is_refused(
     copy = edited(folder, tmp_path)
     (Path(copy) / "jobs.json").write_text("{")
 
-    with pytest.raises(NoResults, match=r"jobs\.json is not what the jobs write"):
+    with pytest.raises(NoResults, match=r"jobs\.json is not a manifest of results"):
         open_results(spark, copy)
 
 
@@ -121,7 +121,7 @@ def test_results_of_another_version_are_refused(
 def test_results_of_other_logs_are_refused(results: Results, spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     other = msgspec.structs.replace(results.manifest.ingest, time_ms=7)
 
-    with pytest.raises(NoResults, match="ingested anew"):
+    with pytest.raises(NoResults, match="ingested again"):
         open_results(spark, edited(folder, tmp_path, ingest=msgspec.to_builtins(other)))
 
 
@@ -165,7 +165,7 @@ def test_a_new_ingest_removes_what_was_made_of_the_old_one(
     ingest(spark, [str(tmp_path / "state-change.log")], str(out))
 
     assert sorted(each.name for each in out.iterdir()) == ["events", "files", "ingest.json", "levels"]
-    with pytest.raises(NoResults, match="no whole results"):
+    with pytest.raises(NoResults, match="no complete results"):
         open_results(spark, str(out))
 
 
