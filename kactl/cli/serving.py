@@ -98,7 +98,7 @@ async def embedded(
             serve(controller, config, participants=participants, render_metrics=render_metrics)
         )
         await controller.wait_active(timeout_ms=session_timeout_ms + TAKEOVER_MS)
-        await stack.enter_async_context(_collecting(controller))
+        await stack.enter_async_context(collecting(controller))
         yield Server(controller, participants, address)
 
 
@@ -151,13 +151,13 @@ async def over_zookeeper(config: Config) -> AsyncIterator[Server]:
             controller,
             listener(controller, config, sockets),
             serve(controller, config, render_metrics=render_metrics) as address,
-            _collecting(controller),
+            collecting(controller),
         ):
             yield Server(controller, None, address)
 
 
 @contextlib.asynccontextmanager
-async def _collecting(controller: Controller) -> AsyncIterator[None]:
+async def collecting(controller: Controller) -> AsyncIterator[None]:
     """Run Python's garbage collection between the controller's events, not during them."""
     loop = controller.loop
     collector = Collector(

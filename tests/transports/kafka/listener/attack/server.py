@@ -16,6 +16,7 @@ from typing import Any
 
 from kactl.actors.system import Controller
 from kactl.cli.listening import ListenerController
+from kactl.cli.serving import collecting
 from kactl.model import Endpoint
 from kactl.participant.participant import Participant
 from kactl.stores.memory import MemoryStore
@@ -108,7 +109,10 @@ async def main() -> None:
         )
         if len(sys.argv) > 2:
             limit_files()
-        gc.freeze()  # as the command line does
+        # As `kactl up`: long-lived objects are frozen, and collections wait until the controller has no events.
+        gc.collect()
+        gc.freeze()
+        await stack.enter_async_context(collecting(controller))
         meters = Meters(listener)
         ticking = asyncio.create_task(meters.tick())
         lines = await _input()
