@@ -125,7 +125,7 @@ class Reassignments(Handlers):
         every copy. The classic controller leaves both as they are.
         """
         table = self.cluster.table
-        at = at[some(reassignment.unassigned_in_sync(table.rows(at)))] if len(at) else at
+        at = at[some(reassignment.unassigned_in_sync(table.rows(at)))]
         if not len(at):
             return
         rows = table.rows(at)
