@@ -44,7 +44,7 @@ def check_demo(config: Config) -> None:
 
 
 async def run_demo(server: Server, stop: Stop, *, session_timeout_ms: int) -> None:
-    """Tell the story once, and go on showing who leads what until told to stop."""
+    """Run the demo once, then print leadership changes until stopped."""
     shown = Shown(server.controller)
     async with Background("the demo") as tasks:
         tasks.start_soon(shown.follow)

@@ -29,7 +29,7 @@ OUT: Final = "forensics"
 _MASTER: Final = "local[*]"
 _MEMORY: Final = "2g"
 _BAR: Final = 20
-# Spark's names of what it says of files that are not what they were.
+# Spark's error classes for files that were changed or deleted since they were written.
 _DAMAGED: Final = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
 # Of terminals that do not say.
 _COLUMNS: Final = 80
@@ -70,8 +70,8 @@ def ingest(settings: Settings, *, logs: tuple[str, ...], out: str, tz: str | Non
     """Read LOGS, files and folders, and write what happened as tables.
 
     state-change.log, controller.log and server.log of brokers and controllers from 0.8 to 3.9, plain, rotated, gzip or
-    as containers print them; the metadata log as Kafka's dump tool prints it; kactl's own log. What a file is, is seen
-    from what it says. The more brokers' logs there are, the more can be told.
+    as containers print them; the metadata log as Kafka's dump tool prints it; kactl's own log. The kind of a
+    file is detected from its content. Logs of more brokers make the results more complete.
     """
     from kactl.errors import BadRequest, KactlError
 
@@ -120,7 +120,7 @@ def session(master: str, memory: str, *, events: int | None = None) -> "Iterator
 
     from kactl.forensics.session import spark_session
 
-    # Py4J tells the root logger of what it raises as well, which prints it with its stack if nobody else wants it.
+    # Py4J also logs its exceptions to the root logger, which prints the traceback if it has no handler.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         with _terminated(), spark_session(master=master, memory=memory, events=events) as spark:

@@ -49,7 +49,7 @@ def report(
     master: str,
     memory: str,
 ) -> None:
-    """Say what was unavailable, since when, why, and what was lost.
+    """Report what was unavailable, since when and why, and which records were lost.
 
     The jobs run the first time; their tables stay in DIR/jobs, as Parquet. The page needs no network and no script, so
     it can be mailed, printed, and kept with the ticket.

@@ -74,7 +74,7 @@ def sql(settings: Settings, *, query: str | None, limit: int, folder: str, maste
 
 
 def tables() -> "dict[str, tuple[str, tuple[Column, ...]]]":
-    """Every table that can be asked: what it says, and its columns."""
+    """Returns each table that can be queried, with its description and its columns."""
     from kactl.forensics.events import COLUMNS
     from kactl.forensics.files import FILE_COLUMNS, LEVEL_COLUMNS
     from kactl.forensics.jobs import timed

@@ -99,7 +99,7 @@ def line(event: AnyEvent) -> str:
 
 
 def _told(event: AnyEvent) -> tuple[str, str, Mapping[str, Any]]:
-    """What an event speaks of, what it says, and its colour."""
+    """Returns the subject of an event, its text and its colour."""
     match event:
         case ControllerEvent():
             cause = f": {event.cause}" if event.cause else ""

@@ -73,7 +73,7 @@ def whatif(
     partial: bool,
     **said: Any,
 ) -> None:
-    """Say what would have no leader, and what could not be written, if brokers died: those that are named, or each, any
+    """Report partitions that would have no leader, or reject writes, if brokers failed: the named ones, or each, any
     two, each rack, and in a rolling restart.
 
     The cluster is that of an ingest where its logs end, or of a snapshot: the lines of `kafka-topics.sh --describe`,
