@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.forensics.cluster import Log, agree
-from bench.forensics.generate import generate
-from bench.forensics.truth import read
-from bench.forensics.world import Settings
+from tests.support.kafka_logs.cluster import Log, agree
+from tests.support.kafka_logs.generate import generate
+from tests.support.kafka_logs.truth import read
+from tests.support.kafka_logs.world import Settings
 
 KINDS = ("zookeeper", "kraft", "kactl")
 

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from bench import channel, election, failover, latency, store, whatif
+from bench import channel, election, failover, forensics, latency, store, whatif
 from bench.clusters import Racked
 from bench.compare import main as compare
 from bench.figures import Figure, read
-from bench.forensics import __main__ as forensics
 from bench.run import main
 from tests.interop.fixtures import jars
 from tests.tree import ROOT

@@ -1,1 +1,1 @@
-"""The whole pipeline over logs of clusters whose truth is known; see bench/forensics."""
+"""The whole pipeline over logs of clusters whose truth is known; see tests/support/kafka_logs."""

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from bench.forensics.check import Clock
-from bench.forensics.generate import generate
-from bench.forensics.truth import Truth
-from bench.forensics.world import Settings
 from kactl.forensics.ingest import Ingested, ingest
 from kactl.forensics.jobs.catalog import Results
 from kactl.forensics.jobs.running import run_jobs
 from tests.forensics.jobs.tables import rows
+from tests.support.kafka_logs.check import Clock
+from tests.support.kafka_logs.generate import generate
+from tests.support.kafka_logs.truth import Truth
+from tests.support.kafka_logs.world import Settings
 
 Row = dict[str, Any]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from bench.forensics import check
-from bench.forensics.truth import Led, Loss, Moves, Outage, Truth, Unclean
+from tests.support.kafka_logs import check
+from tests.support.kafka_logs.truth import Led, Loss, Moves, Outage, Truth, Unclean
 
 BEGIN = 1_714_550_400_000.0
 OUTAGE = Outage(

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from bench.forensics import check
+from tests.support.kafka_logs import check
 
 from .incidents import KINDS, Asked, ask
 

@@ -2,7 +2,7 @@
 
     python -m bench.forensics [--lines 2_000_000,20_000_000] [--runs 3] [--job-runs 1] [--logs FOLDER] [--full]
 
-The logs are made first (`bench/forensics/generate.py`): brokers of several versions, at INFO and at TRACE, some of them
+The logs are made first (`tests/support/kafka_logs/generate.py`): brokers of several versions, at INFO and at TRACE, some of them
 in containers, rotated by the hour, a third of them packed. Then, in a session as `kactl forensics ingest` has it:
 
 * `first`: the session's first ingest, which starts Spark's Python workers, and has Java load and compile what it runs.
@@ -29,15 +29,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bench.figures import Found
-from bench.machine import machine
-from bench.run import main, module, numbers, say, words
-from bench.tables import number
+from tests.support.kafka_logs.generate import generate
+from tests.support.kafka_logs.truth import Truth, read
+from tests.support.kafka_logs.world import Settings
 
-from .generate import generate
-from .truth import Truth, read
-from .usage import cpu_s
-from .world import Settings
+from .figures import Found
+from .machine import machine
+from .processor_time import cpu_s
+from .run import main, module, numbers, say, words
+from .tables import number
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

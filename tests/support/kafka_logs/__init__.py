@@ -1,4 +1,4 @@
-"""Logs of a cluster whose whole truth is known, and how fast and how right the pipeline reads them.
+"""Synthetic logs of a cluster whose complete history is known; `bench.forensics` measures with them too.
 
     incidents ─▶ control ─▶ brokers ─▶ cluster: who holds which records
                     │           │          │

@@ -1,0 +1,1 @@
+"""Test harnesses that several folders of tests, or a benchmark, share."""
