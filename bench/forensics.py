@@ -1,23 +1,25 @@
-"""How fast logs become tables and answers: ingest and every job, over the logs of a synthetic cluster in trouble.
+"""Throughput of log ingest and of every forensic job, over the logs of a synthetic cluster in trouble.
 
     python -m bench.forensics [--lines 2_000_000,20_000_000] [--runs 3] [--job-runs 1] [--logs FOLDER] [--full]
 
-The logs are made first (`tests/support/kafka_logs/generate.py`): brokers of several versions, at INFO and at TRACE, some of them
-in containers, rotated by the hour, a third of them packed. Then, in a session as `kactl forensics ingest` has it:
+The logs are generated first (`tests/support/kafka_logs`): brokers of several versions, at INFO and at TRACE, some in
+containers, rotated hourly, a third of them compressed. Two Spark sessions follow. The first is configured like
+`kactl forensics ingest`:
 
-* `first`: the session's first ingest, which starts Spark's Python workers, and has Java load and compile what it runs.
-* `warm`: each one after it.
+* `first`: the first ingest of the session. It includes the start of Spark's Python workers and the loading and
+  compilation of Java code.
+* `warm`: every later ingest.
 
-And in another one, with a Java of its own, as `kactl forensics report` has it:
+The second has its own Java process and is configured like `kactl forensics report`:
 
-* `all jobs`: every job, several at once, as `kactl forensics report` runs them.
-* `jobs`: one by one, so that the processor time of each is known; what it needs has been written by those before it.
+* `all jobs`: all jobs, several in parallel, as in `kactl forensics report`.
+* `jobs`: one job at a time, which yields the processor time of each. Its inputs were written by the jobs before it.
 
-Of more than five million lines there is one warm ingest, if `--runs` says nothing else; and the jobs, which take long
-then, are run only if `--job-runs` asks for them.
+Above five million lines the default is one warm ingest and no jobs, which take long at that size: `--runs` and
+`--job-runs` change that.
 
-Beside the time of each stands the processor time of everything, Java and Python, and what a line costs in both. The
-driver may collect no more than 64 MB of what jobs find, so that whatever grows with the logs is found here.
+Each time is accompanied by the processor time of all processes, Java and Python, and by both per line. The driver may
+collect at most 64 MB of results, so that a result that grows with the logs is detected.
 """
 
 import argparse
