@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import tree
+from tests.support import tree
 
 
 def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from tests import tree
+from tests.support import tree
 
 ITEMS: Final = set(range(1, 18))
 
@@ -16,7 +16,7 @@ ITEMS: Final = set(range(1, 18))
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[int]]:
     """The items by level, as pytest itself collects them; nothing is run, so it needs no Java."""
     found = tmp_path_factory.mktemp("checklist") / "told.json"
-    command = ["-m", "pytest", "--collect-only", "-qq", "-p", "tests.checklist", "--checklist-to", str(found)]
+    command = ["-m", "pytest", "--collect-only", "-qq", "-p", "tests.support.checklist", "--checklist-to", str(found)]
     done = subprocess.run(
         [sys.executable, *command, "tests/interop"],
         cwd=tree.ROOT,

@@ -11,7 +11,7 @@ import pytest
 
 from kactl import clock as clock_module
 from kactl.clock import UNKNOWN_BOOT, Clock, SystemClock, boot_offset_ns
-from tests.clocks import ManualClock, settle
+from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
 

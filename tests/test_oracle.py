@@ -13,13 +13,13 @@ from kactl.model import NO_LEADER, PartitionState, ReplicaState, TopicPartition
 from kactl.outbound.batch import RequestBatch
 from kactl.state.change import Refusal
 from kactl.state.rows import Rows
-from tests import columns
 from tests.oracle import election as oracle_election
 from tests.oracle import failure, machines
 from tests.oracle.batch import ObjectBatch, encode
 from tests.oracle.model import Partition
-from tests.seeds import plain_cluster, plain_object_request, plain_objects, plain_request
-from tests.strategies import TOPICS, Both, brokers, clusters
+from tests.support import sync_machines as columns
+from tests.support.cluster_seeds import plain_cluster, plain_object_request, plain_objects, plain_request
+from tests.support.cluster_strategies import TOPICS, Both, brokers, clusters
 
 unclean_topics = st.sets(st.sampled_from(TOPICS))
 

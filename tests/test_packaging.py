@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from kactl.cli.main import EXTRA_OF
-from tests import tree
+from tests.support import tree
 
 IMPORT_ALL = """
 import importlib, json, sys

@@ -10,7 +10,7 @@ import pytest
 
 from kactl.cli.root import kactl
 from kactl.config.file import load
-from tests.tree import ROOT
+from tests.support.tree import ROOT
 
 README = (ROOT / "README.md").read_text()
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import tree
-from tests.scenarios import COLLECTED
+from tests.support import tree
+from tests.support.scenarios import COLLECTED
 
 LIST = Path(__file__).with_name("scenarios.txt")
 
@@ -41,7 +41,7 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             "--collect-only",
             "-qq",
             "-p",
-            "tests.scenarios",
+            "tests.support.scenarios",
             "--scenarios-to",
             str(found),
         ],

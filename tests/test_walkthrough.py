@@ -19,9 +19,9 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from tests import tree
 from tests.interop.processes import free_port
 from tests.interop.zookeeper import ZooKeeperServer
+from tests.support import tree
 
 from .interop.fixtures import jars
 

@@ -40,8 +40,8 @@ from kactl.state.rows import RowNumbers
 from kactl.stores.base import Assignments, Leaderships, Names, Store, Write
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry.event_log import History
-from tests.clocks import ManualClock
-from tests.scripted_store import ScriptedStore
+from tests.support.clocks import ManualClock
+from tests.support.scripted_store import ScriptedStore
 
 CONTROLLER: Final = 5
 EPOCH: Final = 50

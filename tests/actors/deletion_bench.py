@@ -24,7 +24,7 @@ from kactl.model import Broker, Endpoint, PartitionState, ReplicaState, TopicPar
 from kactl.outbound.batch import RequestBatch
 from kactl.state.rows import RowNumbers
 from tests.actors.bench import EPOCH, Bench, RecordingOutbox, at, open_bench
-from tests.clocks import ManualClock
+from tests.support.clocks import ManualClock
 
 BROKERS = (1, 2, 3)
 ASSIGNED = {0: (1, 2, 3), 1: (2, 3, 1)}

@@ -16,8 +16,8 @@ from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResul
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.stores.base import Names
 from kactl.stores.memory import MemoryStore
-from tests.clocks import ManualClock, settle
 from tests.contracts.store_clients import write
+from tests.support.clocks import ManualClock, settle
 
 from .world import CONTROLLER, Brokers, World
 

@@ -8,7 +8,7 @@ from kactl.messages.control import UpdateMetadata
 from kactl.messages.events import ControllerState, Event
 from kactl.model import NO_BROKER
 from tests.actors.world import Brokers, World
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 
 class Seen(NamedTuple):

@@ -9,8 +9,8 @@ from kactl.model import Assignment, PartitionView, ReplicaState, TopicPartition
 from kactl.outbound.batch import Addressed
 from tests.actors.bench import Sent
 from tests.actors.world import World
-from tests.clocks import settle
-from tests.scripted_store import Step
+from tests.support.clocks import settle
+from tests.support.scripted_store import Step
 
 Targets = Mapping[str, Sequence[int] | None]
 

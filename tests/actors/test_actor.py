@@ -8,7 +8,7 @@ import pytest
 
 from kactl.actors.actor import Actor, ActorStopped, InboxFull
 from kactl.errors import BadRequest
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,8 @@ from kactl.messages.admin import ElectionKind
 from kactl.messages.events import BalanceDue
 from kactl.model import NO_LEADER, Assignment, TopicPartition
 from tests.actors.world import World, standby, world
-from tests.clocks import settle
-from tests.scripted_store import after, fails
+from tests.support.clocks import settle
+from tests.support.scripted_store import after, fails
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ from kactl.model import Assignment, Endpoint, PartitionState, ReplicaState, Topi
 from kactl.stores.base import Found
 from tests.actors.metadata import Seen, alive, block, metadata
 from tests.actors.world import World, kinds, partitions_of, world
-from tests.clocks import settle
-from tests.scripted_store import Step, answers, fails, found
+from tests.support.clocks import settle
+from tests.support.scripted_store import Step, answers, fails, found
 
 pytestmark = pytest.mark.anyio
 

@@ -29,7 +29,7 @@ from kactl.messages.events import BrokerLagged, Event, LeaderAndIsrAnswered, Upd
 from kactl.model import Broker, TopicRef
 from kactl.outbound.batch import Addressed
 from kactl.telemetry.metrics import Telemetry
-from tests.clocks import ManualClock, settle
+from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
 

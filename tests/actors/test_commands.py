@@ -7,7 +7,7 @@ from kactl.actors.actor import ActorStopped
 from kactl.errors import BadRequest, BrokerNotAvailable, NotController
 from kactl.messages.admin import ResignRequested
 from tests.actors.world import standby, world
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from kactl.messages.events import BrokersChanged
 from kactl.messages.log import BrokerEvent
 from kactl.model import NO_LEADER, Broker, PartitionState, ReplicaState
 from tests.actors.world import CONTROLLER, kinds, partitions_of, world
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
 

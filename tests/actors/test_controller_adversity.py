@@ -32,7 +32,7 @@ from kactl.messages.events import (
 from kactl.model import Assignment, Fence, Leadership, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.stores.base import Assignments, Changed, StoreEvent
 from tests.actors.world import Line, World, standby, world
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
 

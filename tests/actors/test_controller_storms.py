@@ -17,7 +17,7 @@ from kactl.messages.admin import ElectionKind
 from kactl.model import Assignment
 from tests.actors.storms import seeds
 from tests.actors.world import World, world
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
 

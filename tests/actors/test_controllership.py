@@ -12,7 +12,7 @@ from kactl.messages.log import ControllerEvent
 from kactl.model import Fence, TopicPartition
 from kactl.stores.base import Notification
 from tests.actors.world import CONTROLLER, standby, world
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from kactl.state.deletion_blockers import BlockerReason, DeletionBlocker
 from kactl.stores.base import Names
 from tests.actors.bench import Stopped, at
 from tests.actors.deletion_bench import BROKERS, DeletionBench, open_deletion_bench
-from tests.scripted_store import after, fails
+from tests.support.scripted_store import after, fails
 
 pytestmark = pytest.mark.anyio
 

@@ -16,8 +16,8 @@ from kactl.model import Assignment, Fence, PartitionState, TopicRef
 from kactl.stores.base import Changed
 from tests.actors.deletion_bench import BROKERS, TOPICS, open_deletion_bench
 from tests.actors.world import World, standby, world
-from tests.clocks import settle
-from tests.scripted_store import Real, Step, fails, fails_after, really
+from tests.support.clocks import settle
+from tests.support.scripted_store import Real, Step, fails, fails_after, really
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,7 @@ from kactl.state.deletion_blockers import BlockerReason
 from kactl.state.rows import Ints
 from tests.actors.reassigning import reassign
 from tests.actors.world import World, partitions_of, standby, world
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
 

@@ -16,9 +16,9 @@ from kactl.model import TopicPartition
 from kactl.participant import Listener, Participants
 from kactl.stores.memory import MemoryStore
 from kactl.stores.sqlite import SqliteStore
-from tests import tree
 from tests.actors.deletion_child import SESSION_MS, TOPIC
-from tests.clocks import ManualClock, settle
+from tests.support import tree
+from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
 

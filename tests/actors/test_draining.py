@@ -12,7 +12,7 @@ from kactl.messages.control import StopReplica
 from kactl.messages.log import BrokerEvent, TopicEvent
 from kactl.model import NO_EPOCH, NO_LEADER, ReplicaState
 from tests.actors.world import World, partitions_of, world
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
 

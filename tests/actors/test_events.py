@@ -29,7 +29,7 @@ from kactl.model import TopicPartition
 from kactl.telemetry.durations import Summary
 from tests.actors.metadata import Blocking, Failing, block, let_fail
 from tests.actors.world import partitions_of, world
-from tests.clocks import ManualClock, settle
+from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
 

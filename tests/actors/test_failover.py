@@ -17,7 +17,7 @@ from kactl.stores.memory import MemoryStore
 from kactl.telemetry.terms import Term
 from tests.actors.metadata import Seen, alive, block, metadata
 from tests.actors.world import CONTROLLER, Brokers, World, standby, world
-from tests.clocks import ManualClock, settle
+from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
 

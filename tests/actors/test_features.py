@@ -13,7 +13,7 @@ from kactl.messages.admin import FeatureResult, FeatureUpdate, FeatureUpdatesReq
 from kactl.model import Broker, Features, Fence
 from kactl.stores.base import Session
 from kactl.stores.memory import MemoryStore
-from tests.clocks import ManualClock, settle
+from tests.support.clocks import ManualClock, settle
 
 from .world import CONTROLLER, SESSION_TIMEOUT_MS, Brokers, World
 

@@ -8,12 +8,7 @@ from kactl.errors import StoreUnavailable
 from kactl.machines.election import Election
 from kactl.model import Leadership, PartitionState, ReplicaState
 from tests.actors.bench import Bench, at, open_bench
-from tests.scripted_store import (
-    Step,
-    after,
-    fails,
-    fails_after,
-)
+from tests.support.scripted_store import Step, after, fails, fails_after
 
 pytestmark = pytest.mark.anyio
 

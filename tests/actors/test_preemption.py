@@ -31,7 +31,7 @@ from kactl.messages.events import (
 from kactl.messages.log import PartitionEvent
 from kactl.model import PartitionState, TopicPartition
 from tests.actors.world import World, led_by, world
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
 

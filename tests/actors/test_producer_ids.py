@@ -15,7 +15,7 @@ from kactl.errors import (
 from kactl.messages.broker import PRODUCER_ID_BLOCK_SIZE, ProducerIdsRequested
 from kactl.model import ProducerIdBlock
 from kactl.stores.memory import MemoryStore
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 from .led import ask, epoch_of, led
 from .world import CONTROLLER, World, standby, world

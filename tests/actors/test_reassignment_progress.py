@@ -12,8 +12,8 @@ from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
 from tests.actors.reassigning import once, reassign, tp
 from tests.actors.world import World, world
-from tests.clocks import ManualClock, settle
-from tests.scripted_store import fails
+from tests.support.clocks import ManualClock, settle
+from tests.support.scripted_store import fails
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,8 @@ from kactl.messages.events import ReassignmentStored
 from kactl.model import Assignment, PartitionState, ReplicaState
 from tests.actors.reassigning import entry, leave, left, once, reassign, replicas, results, running, tp
 from tests.actors.world import World, standby, world
-from tests.clocks import settle
-from tests.scripted_store import after, fails
+from tests.support.clocks import settle
+from tests.support.scripted_store import after, fails
 
 pytestmark = pytest.mark.anyio
 

@@ -24,8 +24,8 @@ from tests.actors.reassigning import (
     tp,
 )
 from tests.actors.world import World, world
-from tests.clocks import settle
-from tests.scripted_store import after, fails, really
+from tests.support.clocks import settle
+from tests.support.scripted_store import after, fails, really
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from kactl.model import Assignment, Fence, TopicRef
 from kactl.stores.base import Changed
 from tests.actors.reassigning import entry, leave, left, reassign, replicas, running
 from tests.actors.world import CONTROLLER, World, led_by, standby, world
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
 

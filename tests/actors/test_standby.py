@@ -15,8 +15,8 @@ from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
 from kactl.stores.base import Changes, Leaderships, Names
 from kactl.stores.memory import MemoryStore
 from tests.actors.world import World, standby, world
-from tests.clocks import ManualClock, settle
 from tests.contracts.store_clients import delete_topic
+from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
 

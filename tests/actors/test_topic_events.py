@@ -6,8 +6,8 @@ from kactl.errors import StoreUnavailable
 from kactl.messages.events import DeletionsChanged
 from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicRef
 from tests.actors.world import World, standby, world
-from tests.clocks import settle
-from tests.scripted_store import fails_after
+from tests.support.clocks import settle
+from tests.support.scripted_store import fails_after
 
 pytestmark = pytest.mark.anyio
 

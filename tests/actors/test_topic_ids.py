@@ -10,7 +10,7 @@ from kactl.messages.admin import PartitionsRequested, TopicDeletionRequested
 from kactl.messages.control import LeaderAndIsr, StopReplica
 from kactl.messages.events import TopicModified
 from kactl.model import ZERO_ID, Assignment, TopicPartition, TopicRef
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 from .led import ask
 from .world import World, standby, world

@@ -41,8 +41,8 @@ from kactl.model import (
 )
 from kactl.stores.base import Names, Session
 from kactl.stores.memory import MemoryStore
-from tests.clocks import ManualClock, settle
-from tests.scripted_store import Step, really
+from tests.support.clocks import ManualClock, settle
+from tests.support.scripted_store import Step, really
 
 CONTROLLER = 100
 SESSION_TIMEOUT_MS = 10_000

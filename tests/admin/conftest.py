@@ -17,7 +17,7 @@ from kactl.config.file import load
 from kactl.participant.group import Participants
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
-from tests.clocks import ManualClock, settle
+from tests.support.clocks import ManualClock, settle
 
 JSON = {"Content-Type": "application/json"}
 

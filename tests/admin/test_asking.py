@@ -14,7 +14,7 @@ from kactl.config.file import load
 from kactl.errors import BadConfig
 from kactl.participant.participant import Life
 from tests.admin.conftest import JSON, Answered, Served, served
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
 

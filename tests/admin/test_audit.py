@@ -12,7 +12,7 @@ from kactl.errors import StoreError, StoreUnavailable
 from kactl.model import Assignment, TopicRef
 from kactl.stores.memory import MemoryStore
 from tests.admin.conftest import Served, served
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,7 @@ from kactl.admin.schema import (
     TopicExplanation,
 )
 from tests.admin.conftest import Served, served
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
 

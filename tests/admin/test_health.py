@@ -18,7 +18,7 @@ from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
 from tests.actors.world import world
 from tests.admin.conftest import Served, served
-from tests.clocks import ManualClock, settle
+from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,7 @@ from kactl.admin.views import find_partitions
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry.metrics import COUNTERS, GAUGES
 from tests.admin.conftest import Served, served
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import pytest
 from kactl.admin.routes.table import ROUTES
 from kactl.errors import TopicBeingDeleted, TopicExists
 from tests.admin.conftest import Served
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from kactl.cli.client import Api
 from kactl.errors import StoreUnavailable
 from kactl.stores.memory import MemoryStore
 from tests.admin.conftest import Served, served
-from tests.clocks import ManualClock, settle
+from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
 INTERVAL_MS = 1000

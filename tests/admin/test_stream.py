@@ -18,7 +18,7 @@ from kactl.admin.schema import AnyEvent
 from kactl.messages import log as history_events
 from kactl.messages.log import BrokerEvent
 from tests.admin.conftest import Served, served
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 20

@@ -14,7 +14,7 @@ from bench.report.drawing import Axis, Point, axis, curves, pairs
 from bench.report.page import SECTIONS, page
 from bench.report.parts import Parts
 from bench.spread import spread
-from tests.tree import ROOT
+from tests.support.tree import ROOT
 
 PAGE = ROOT / "docs" / "performance.md"
 

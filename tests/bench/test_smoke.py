@@ -16,7 +16,7 @@ from bench.compare import main as compare
 from bench.figures import Figure, read
 from bench.run import main
 from tests.interop.fixtures import jars
-from tests.tree import ROOT
+from tests.support.tree import ROOT
 
 __all__ = ["jars"]
 

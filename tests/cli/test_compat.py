@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from kactl.admin.schema import TopicDetail
-from tests import tree
+from tests.support import tree
 
 from .server import Up, kactl
 

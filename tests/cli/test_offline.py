@@ -9,7 +9,7 @@ import pytest
 
 import kactl as package
 from kactl.cli.topic import topic
-from tests import tree
+from tests.support import tree
 
 from .server import kactl
 

@@ -14,7 +14,7 @@ from kactl.cli import setup
 from kactl.cli.serving import embedded
 from kactl.config.file import load
 from kactl.participant.participant import Life
-from tests.clocks import SteppedClock, settle
+from tests.support.clocks import SteppedClock, settle
 
 from .server import START_S
 

@@ -4,7 +4,7 @@ import pytest
 
 from kactl.stores.base import Session, Store
 from kactl.stores.memory import MemoryState, MemoryStore
-from tests.clocks import ManualClock
+from tests.support.clocks import ManualClock
 
 from .store_clients import Stores
 from .store_contract import StoreContract

@@ -8,7 +8,7 @@ from kactl.forensics.event_types import Kind
 from kactl.forensics.events import COLUMNS, Column
 from kactl.forensics.files import FILE_COLUMNS, LEVEL_COLUMNS
 from kactl.forensics.jobs import catalog, timed
-from tests.tree import ROOT
+from tests.support.tree import ROOT
 
 PAGE = (ROOT / "docs" / "forensics.md").read_text()
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from kactl.forensics.folder_lock import InUse, lock_folder
 from kactl.forensics.ingest import ingest
 from kactl.forensics.storage import Location
-from tests import tree
+from tests.support import tree
 
 from .test_bad_input import GOOD
 

@@ -22,7 +22,7 @@ from kactl.forensics.ingest import find
 from kactl.forensics.report.markdown import plain
 from kactl.forensics.report.wording import Moments
 from kactl.forensics.storage import Location
-from tests import tree
+from tests.support import tree
 
 # As it is, and not as it is for the tests below.
 SESSION = forensics.session

@@ -8,8 +8,8 @@ from kactl.machines.balance import balance
 from kactl.model import Leadership, TopicPartition
 from kactl.state.rows import BrokerSet
 from tests.oracle.model import ObjectCluster, Partition
-from tests.seeds import ClusterSeed, PartitionSeed
-from tests.strategies import Both, clusters
+from tests.support.cluster_seeds import ClusterSeed, PartitionSeed
+from tests.support.cluster_strategies import Both, clusters
 
 
 def preferring(objects: ObjectCluster) -> dict[int, list[Partition]]:

@@ -12,7 +12,7 @@ from kactl.machines import deletion
 from kactl.model import PartitionState, ReplicaState
 from kactl.state.deletion_blockers import BlockerReason, DeletionBlocker
 from kactl.state.rows import BrokerSet
-from tests.seeds import ClusterSeed, PartitionSeed, ids_of, rows_of, tp
+from tests.support.cluster_seeds import ClusterSeed, PartitionSeed, ids_of, rows_of, tp
 
 S = ReplicaState
 STATES = (S.ONLINE, S.OFFLINE, S.DELETION_STARTED, S.DELETION_SUCCESSFUL, S.DELETION_INELIGIBLE)

@@ -18,7 +18,7 @@ from kactl.state.change import Change, Refusal
 from kactl.state.rows import BrokerSet, LiveBrokers
 from kactl.stores.base import Committed, Leaderships, Names, Outcome, Store, Write
 from kactl.telemetry.event_log import History
-from tests.seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
+from tests.support.cluster_seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
 
 T0 = tp("t-0")
 

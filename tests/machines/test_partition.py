@@ -10,7 +10,7 @@ from kactl.machines.election import Election
 from kactl.model import PartitionState, ReplicaState
 from kactl.state.change import CHANGED_COLUMNS, Change, Refusal
 from kactl.state.cluster import Cluster
-from tests.seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
+from tests.support.cluster_seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
 
 NEW, ONLINE, OFFLINE, ABSENT = PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.ABSENT
 T0 = tp("t-0")

@@ -12,8 +12,8 @@ from kactl.machines import reassignment
 from kactl.model import NO_BROKER, NO_EPOCH, NO_LEADER, ReplicaState
 from kactl.state.change import Refusal
 from tests.oracle.model import ObjectCluster, Partition
-from tests.seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
-from tests.strategies import BROKERS, Both, clusters
+from tests.support.cluster_seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, tp
+from tests.support.cluster_strategies import BROKERS, Both, clusters
 
 T0 = tp("t-0")
 OURS = EPOCH + 1

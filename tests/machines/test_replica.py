@@ -10,7 +10,7 @@ from kactl.model import Leadership, ReplicaState
 from kactl.state.change import CHANGED_COLUMNS, Change, Refusal
 from kactl.state.cluster import Cluster
 from kactl.state.rows import Bools
-from tests.seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, slots_of, tp
+from tests.support.cluster_seeds import EPOCH, ClusterSeed, PartitionSeed, led, rows_of, slots_of, tp
 
 S = ReplicaState
 T0 = tp("t-0")

@@ -8,7 +8,7 @@ import pytest
 import kactl
 from kactl.errors import BadConfig, BadRequest, NotController, NotFound
 from tests.actors.world import standby, world
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
 

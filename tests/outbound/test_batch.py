@@ -15,7 +15,7 @@ from kactl.outbound.batch import Addressed, RequestBatch, deletion_answers
 from kactl.state.cluster import Cluster
 from kactl.stores.base import Leaderships
 from tests.oracle.batch import ObjectBatch
-from tests.seeds import (
+from tests.support.cluster_seeds import (
     CONTROLLER,
     EPOCH,
     ClusterSeed,

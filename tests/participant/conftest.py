@@ -10,8 +10,8 @@ from kactl.participant import Listener, Participant
 from kactl.stores.base import Names, Store
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub, MemoryTransport
-from tests.clocks import ManualClock
 from tests.contracts.store_clients import write
+from tests.support.clocks import ManualClock
 
 from .requests import ORDERS_0, State, errors, leader_and_isr, update_metadata
 

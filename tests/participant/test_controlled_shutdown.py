@@ -16,7 +16,7 @@ from kactl.participant import Participant
 from kactl.participant.controlled_shutdown import ATTEMPTS, BACKOFF_MS, controlled_shutdown
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
-from tests.clocks import ManualClock, settle
+from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from kactl.model import NO_BROKER
 from kactl.participant.controller_client import REQUEST_TIMEOUT_MS, ControllerClient
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
-from tests.clocks import ManualClock, settle
+from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from kactl.messages.control import Request
 from kactl.model import TopicPartition
 from kactl.participant import CachedPartition, HostedPartition, Participant
 from kactl.stores.memory import MemoryStore
-from tests.clocks import ManualClock
+from tests.support.clocks import ManualClock
 
 from .conftest import Network, Recorder
 from .requests import BILLS_0, ORDERS_0, ORDERS_1, State, leader_and_isr, stop_replica, update_metadata

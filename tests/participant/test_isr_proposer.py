@@ -17,7 +17,7 @@ from kactl.participant.isr import RETRY_MS, RETRY_MS_MAX
 from kactl.participant.lagging_replicas import LAG_MS
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
-from tests.clocks import ManualClock, settle
+from tests.support.clocks import ManualClock, settle
 
 from .conftest import SESSION_MS, Network
 from .requests import CONTROLLER, ID_A, ORDERS_0, State, update_metadata

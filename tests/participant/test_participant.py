@@ -10,7 +10,7 @@ from kactl.participant import Life, Listener, Participant
 from kactl.participant.participant import RETRY_MS
 from kactl.stores.memory import MemoryStore
 from kactl.stores.memory_state import MemorySession
-from tests.clocks import ManualClock, settle
+from tests.support.clocks import ManualClock, settle
 
 from .conftest import SESSION_MS, Network, Recorder
 from .requests import ORDERS_0, State, leader_and_isr, update_metadata

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kactl.state.change import REFUSAL_TEXT, Change, Refusal
-from tests.seeds import ClusterSeed, PartitionSeed, led, rows_of, tp
+from tests.support.cluster_seeds import ClusterSeed, PartitionSeed, led, rows_of, tp
 
 
 @pytest.mark.parametrize("refusal", Refusal)

@@ -10,7 +10,7 @@ from kactl.model import Assignment, Fence, Leadership, PartitionState, ReplicaSt
 from kactl.state.cluster import NOT_ACTIVE, Cluster
 from kactl.state.deletion_blockers import BlockerReason, DeletionBlocker
 from kactl.stores.base import Assignments, Leaderships
-from tests.seeds import ClusterSeed, PartitionSeed, broker, ids_of, led, rows_of, slots_of, tp
+from tests.support.cluster_seeds import ClusterSeed, PartitionSeed, broker, ids_of, led, rows_of, slots_of, tp
 
 A0, A1, B0 = tp("A-0"), tp("A-1"), tp("B-0")
 

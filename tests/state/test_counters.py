@@ -12,10 +12,10 @@ from kactl.outbound.batch import RequestBatch
 from kactl.state.cluster import Cluster
 from kactl.state.rows import RowNumbers
 from kactl.stores.base import Assignments, Leaderships
-from tests import columns
 from tests.oracle.model import Leading, ObjectCluster, Partition
-from tests.seeds import ClusterSeed, broker, led
-from tests.strategies import TOPICS, seeds
+from tests.support import sync_machines as columns
+from tests.support.cluster_seeds import ClusterSeed, broker, led
+from tests.support.cluster_strategies import TOPICS, seeds
 
 IDS = st.integers(0, 5)
 NAMES = st.builds(TopicPartition, st.sampled_from(TOPICS), st.integers(0, 2))

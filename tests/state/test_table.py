@@ -11,7 +11,7 @@ from kactl.state.change import Change
 from kactl.state.rows import BrokerSet
 from kactl.state.table import NO_ROW, Table
 from kactl.stores.base import Assignments, Found, Leaderships
-from tests.seeds import led, tp
+from tests.support.cluster_seeds import led, tp
 
 T0, T1, U0 = tp("t-0"), tp("t-1"), tp("u-0")
 

@@ -15,8 +15,8 @@ from kactl.errors import BrokerIdTaken, ControllerMoved, SessionExpired
 from kactl.stores.base import Changed
 from kactl.stores.sqlite import Holder, SqliteStore
 from kactl.stores.sqlite.lease import POLL_MS
-from tests.clocks import ManualClock, SteppedClock
 from tests.contracts.store_clients import WAIT_S, EventRecorder, broker
+from tests.support.clocks import ManualClock, SteppedClock
 
 pytestmark = pytest.mark.anyio
 

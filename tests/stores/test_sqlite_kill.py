@@ -18,7 +18,7 @@ import pytest
 from kactl.model import NO_EPOCH, NO_VERSION
 from kactl.stores.base import Leaderships
 from kactl.stores.sqlite import SqliteStore
-from tests import tree
+from tests.support import tree
 
 from .sqlite_child import NAMES, begin, rows_of, write_of
 

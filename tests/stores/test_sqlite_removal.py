@@ -12,7 +12,6 @@ from kactl.errors import StoreDamaged
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Names
 from kactl.stores.sqlite import SqliteStore, journal
-from tests.clocks import ManualClock
 from tests.contracts.store_clients import (
     ALL,
     ORDERS,
@@ -24,6 +23,7 @@ from tests.contracts.store_clients import (
     stored,
     write,
 )
+from tests.support.clocks import ManualClock
 
 from .maintenance import run_maintenance
 

@@ -16,7 +16,7 @@ from kactl.model import PartitionState, ReplicaState
 from kactl.state.change import Change, Refusal
 from kactl.state.rows import Rows
 from kactl.telemetry.event_log import History
-from tests.seeds import ClusterSeed, PartitionSeed, led, rows_of, slots_of, tp
+from tests.support.cluster_seeds import ClusterSeed, PartitionSeed, led, rows_of, slots_of, tp
 
 
 class StandingClock:

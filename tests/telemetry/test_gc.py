@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from kactl.telemetry.gc import CALM_MS, INTERVAL_MS, OLDER_AFTER, YOUNG_WORTH, Collector
-from tests.clocks import ManualClock, settle
+from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
 

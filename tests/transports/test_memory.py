@@ -10,9 +10,9 @@ from kactl.messages.control import Request, Response, UpdateMetadataResponse
 from kactl.model import Broker
 from kactl.transports.base import Connection, Transport
 from kactl.transports.memory import MemoryHub, MemoryTransport
-from tests.clocks import ManualClock
 from tests.contracts.transport_contract import ControllerContext, Respond, TransportContract
 from tests.participant.requests import update_metadata
+from tests.support.clocks import ManualClock
 
 pytestmark = pytest.mark.anyio
 

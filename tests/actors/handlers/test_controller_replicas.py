@@ -14,8 +14,8 @@ from kactl.messages.control import LeaderAndIsr, UpdateMetadata
 from kactl.model import NO_EPOCH, NO_VERSION, Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
 from kactl.stores.base import Names, Write
 from tests.actors.world import CONTROLLER, World, partitions_of, standby, world
-from tests.clocks import settle
-from tests.scripted_store import fails
+from tests.support.clocks import settle
+from tests.support.scripted_store import fails
 
 pytestmark = pytest.mark.anyio
 

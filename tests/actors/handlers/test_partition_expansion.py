@@ -18,7 +18,7 @@ from kactl.messages.log import TopicEvent
 from kactl.model import Assignment, PartitionState, TopicRef
 from tests.actors.reassigning import reassign
 from tests.actors.world import World, standby, world
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from kactl.messages.log import PartitionEvent
 from kactl.model import Leadership, PartitionState, ReplicaState, TopicPartition
 from kactl.stores.base import Names
 from tests.actors.bench import Bench, at, open_bench
-from tests.scripted_store import fails, fails_after, really
+from tests.support.scripted_store import fails, fails_after, really
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from kactl.actors.machines.chunks import (
     chunks,
     never,
 )
-from tests.clocks import ManualClock, settle
+from tests.support.clocks import ManualClock, settle
 
 pytestmark = pytest.mark.anyio
 

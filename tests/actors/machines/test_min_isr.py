@@ -8,8 +8,8 @@ import pytest
 from kactl.actors.machines.min_isr import READ_LIMIT_S, RETRY_MS, UNKNOWN
 from kactl.errors import StoreUnavailable
 from tests.actors.world import World, world
-from tests.clocks import settle
-from tests.scripted_store import fails
+from tests.support.clocks import settle
+from tests.support.scripted_store import fails
 
 pytestmark = pytest.mark.anyio
 

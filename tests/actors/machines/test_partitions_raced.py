@@ -9,14 +9,7 @@ from kactl.machines.election import Election
 from kactl.model import PartitionState
 from kactl.state.change import Refusal
 from tests.actors.bench import EPOCH, Bench, Led, at, open_bench, refusals
-from tests.scripted_store import (
-    Step,
-    after,
-    answers,
-    fails,
-    fails_after,
-    fails_between,
-)
+from tests.support.scripted_store import Step, after, answers, fails, fails_after, fails_between
 
 pytestmark = pytest.mark.anyio
 

@@ -12,11 +12,7 @@ from kactl.machines import replica
 from kactl.messages.log import PartitionEvent, ReplicaEvent
 from kactl.model import PartitionState, ReplicaState
 from tests.actors.bench import EPOCH, Bench, Known, Led, Stopped, at
-from tests.scripted_store import (
-    Written,
-    fails,
-    really,
-)
+from tests.support.scripted_store import Written, fails, really
 
 pytestmark = pytest.mark.anyio
 

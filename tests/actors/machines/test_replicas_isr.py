@@ -8,7 +8,7 @@ from kactl.errors import StoreUnavailable
 from kactl.model import Leadership, PartitionState, ReplicaState
 from kactl.stores.base import Found
 from tests.actors.bench import EPOCH, Bench, Known, Led, at
-from tests.scripted_store import (
+from tests.support.scripted_store import (
     Step,
     Written,
     after,

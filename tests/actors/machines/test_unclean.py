@@ -5,7 +5,7 @@ import pytest
 from kactl.messages.admin import ElectionKind
 from kactl.model import NO_LEADER, TopicPartition
 from tests.actors.world import World, standby, world
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 pytestmark = pytest.mark.anyio
 

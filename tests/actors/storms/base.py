@@ -11,7 +11,7 @@ from kactl.errors import KactlError
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.stores.base import Session
 from kactl.stores.memory import MemoryStore
-from tests.clocks import ManualClock
+from tests.support.clocks import ManualClock
 
 from .fleet import Fleet
 from .weather import Weather

@@ -4,7 +4,7 @@ from kactl.messages.admin import UndrainRequested
 from kactl.messages.broker import ControlledShutdownRequested, ProducerIdsRequested
 from kactl.model import NO_EPOCH, Broker, Endpoint, TopicPartition
 from kactl.stores.base import Names
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 from .base import BROKERS, SESSION_TIMEOUT_MS, Base
 

@@ -26,7 +26,7 @@ from kactl.messages.control import (
     UpdateMetadataResponse,
 )
 from kactl.model import Broker, TopicPartition, TopicRef
-from tests.seeds import plain_states, plain_stops
+from tests.support.cluster_seeds import plain_states, plain_stops
 
 # What stands for a topic that is being deleted: as a leader in UpdateMetadata, as an epoch in StopReplica.
 GONE = -2

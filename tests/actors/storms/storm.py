@@ -14,7 +14,7 @@ from opentelemetry.metrics import NoOpMeterProvider
 from kactl.actors.system import Controller
 from kactl.errors import KactlError
 from kactl.messages.admin import UndrainRequested
-from tests.clocks import settle
+from tests.support.clocks import settle
 
 from .base import BROKERS, CONTROLLERS
 from .brokers import BrokerHappenings

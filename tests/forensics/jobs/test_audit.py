@@ -17,7 +17,7 @@ from kactl.forensics.jobs.timed import timed
 from kactl.forensics.text.kactl_log import PARTITION_WORDS, REPLICA_WORDS
 from kactl.machines import partition, replica
 from kactl.model import PartitionState, ReplicaState
-from tests.tree import ROOT
+from tests.support.tree import ROOT
 
 from .chain import kept
 from .said import (

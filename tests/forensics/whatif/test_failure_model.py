@@ -15,8 +15,8 @@ from kactl.forensics.whatif.partitions import Assumptions
 from kactl.machines.election import Election
 from kactl.model import NO_LEADER, PartitionState, PartitionView, ReplicaState
 from kactl.outbound.batch import RequestBatch
-from tests.columns import go_online, move_partitions, replicas_offline
-from tests.seeds import ClusterSeed, PartitionSeed, led, tp
+from tests.support.cluster_seeds import ClusterSeed, PartitionSeed, led, tp
+from tests.support.sync_machines import go_online, move_partitions, replicas_offline
 
 from .snapshots import POOL, Drawn, P, clusters, table
 

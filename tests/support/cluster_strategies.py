@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from kactl.model import Leadership, PartitionState, ReplicaState, TopicPartition
 from kactl.state.cluster import Cluster
 from tests.oracle.model import ObjectCluster
-from tests.seeds import EPOCH, ClusterSeed, PartitionSeed, ids_of
+
+from .cluster_seeds import EPOCH, ClusterSeed, PartitionSeed, ids_of
 
 # Some small ids and two beyond what fits sixteen bits and a table by id.
 BROKERS: Final = (0, 1, 2, 3, 4, 7)

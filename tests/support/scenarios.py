@@ -1,7 +1,7 @@
 """Which numbered stories the collected tests tell.
 
-As a plug-in it writes that down: `pytest -p tests.scenarios --scenarios-to FILE`. The file is JSON: the ids of the
-tests by the number of the story.
+As a plug-in it writes that down: `pytest -p tests.support.scenarios --scenarios-to FILE`. The file is JSON: the ids of
+the tests by the number of the story.
 """
 
 import collections

@@ -1,8 +1,8 @@
 """Import graph of the folders, as drawn in docs/architecture.md.
 
-`python -m tests.folder_graph` writes the diagram and the table into the page; a test fails while the page differs from
-the tree. The graph has one node for each folder of the package and for each module in its root. `kactl/__init__.py` is
-left out, because it imports what it exports. Imports below `if TYPE_CHECKING:` do not count.
+`python -m tests.support.folder_graph` writes the diagram and the table into the page; a test fails while the page
+differs from the tree. The graph has one node for each folder of the package and for each module in its root.
+`kactl/__init__.py` is left out, because it imports what it exports. Imports below `if TYPE_CHECKING:` do not count.
 """
 
 import ast
@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from tests import tree
+from . import tree
 
 PAGE: Final = tree.ROOT / "docs" / "architecture.md"
-BEGIN: Final = "<!-- begin: python -m tests.folder_graph -->\n"
+BEGIN: Final = "<!-- begin: python -m tests.support.folder_graph -->\n"
 END: Final = "<!-- end -->\n"
 
 PACKAGE: Final = "kactl"

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+ROOT: Final = Path(__file__).resolve().parents[2]
 
 # Folder at the top -> the name its modules are imported by.
 PACKAGE_FOLDERS: Final = {"kactl": "kactl", "actors": "kactl.actors", "transports": "kactl.transports"}

@@ -1,6 +1,6 @@
 """Generator of docs/state-machines.md from the transition tables.
 
-`python -m tests.diagrams` writes the page; a test fails while the page differs from the tables.
+`python -m tests.support.diagrams` writes the page; a test fails while the page differs from the tables.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,8 @@ from typing import Final
 
 from kactl.machines import partition, replica
 from kactl.model import PartitionState, ReplicaState
-from tests.tree import ROOT
+
+from .tree import ROOT
 
 PAGE: Final = ROOT / "docs" / "state-machines.md"
 
@@ -36,8 +37,8 @@ def page() -> str:
     replicas = [(before, after, "") for after, befores in replica.TRANSITIONS.items() for before in sorted(befores)]
     return f"""# Partition and replica states
 
-`python -m tests.diagrams` generates this page from the tables in `kactl/machines/`. A transition that is not drawn is
-rejected and logged, and has no effect.
+`python -m tests.support.diagrams` generates this page from the tables in `kactl/machines/`. A transition that is not
+drawn is rejected and logged, and has no effect.
 
 ## Partition
 

@@ -1,6 +1,6 @@
 """A plug-in that says which items of the acceptance checklist the collected tests tell, and at which level.
 
-`pytest -p tests.checklist --checklist-to FILE` writes JSON: the ids of the tests by item, by protocol level.
+`pytest -p tests.support.checklist --checklist-to FILE` writes JSON: the ids of the tests by item, by protocol level.
 """
 
 import collections
