@@ -1,21 +1,36 @@
-"""SVG charts: curves on two logarithmic axes, and pairs of dots on one.
+"""Charts of benchmarks: curves on two logarithmic scales, and pairs of dots on one.
 
-Axes are logarithmic, because values span orders of magnitude and equal ratios become equal distances: a cost
-proportional to the size is a straight line that rises by one decade per decade. Whiskers extend from the smallest to
-the largest run. The palette is suitable for colour-blind readers."""
+Scales are logarithmic, because values span orders of magnitude: a cost proportional to the size is a straight line that
+rises by one decade per decade. Whiskers extend from the smallest to the largest run. The palette is suitable for
+colour-blind readers.
+"""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from bench.spread import Spread
+from kactl.forensics.report.svg import Drawing, LogScale, log_scale
 
-COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#000000")
-_INK, _FAINT, _GRID = "#222222", "#666666", "#e4e4e4"
-_FONT: Final = "font-family='Helvetica, Arial, sans-serif'"
+_COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#000000")
+_STYLE: Final = """
+text { font: 12px Helvetica, Arial, sans-serif; fill: #222222; }
+.ground { fill: #ffffff; }
+.title { font-size: 15px; font-weight: bold; }
+.caption { fill: #666666; }
+.tick { font-size: 11px; fill: #666666; }
+.grid { stroke: #e4e4e4; }
+.decade { stroke: #c8c8c8; }
+.between { stroke: #bbbbbb; stroke-width: 3; }
+polyline { fill: none; stroke-width: 2; }
+""" + "\n".join(
+    f".series{number} {{ stroke: {colour}; }}\n"
+    f"circle.series{number}, text.series{number} {{ fill: {colour}; stroke: none; }}"
+    for number, colour in enumerate(_COLOURS)
+)
+_WIDTH: Final = 860
 _LABEL_GAP: Final = 15.0
 
 
@@ -26,125 +41,60 @@ class Point(msgspec.Struct, frozen=True):
     y: Spread
 
 
-class Axis(msgspec.Struct, frozen=True):
-    """Logarithmic axis: its range of values and of pixels."""
-
-    low: float
-    high: float
-    begin: float
-    end: float
-
-    def at(self, value: float) -> float:
-        share = (math.log10(value) - math.log10(self.low)) / (math.log10(self.high) - math.log10(self.low))
-        return self.begin + share * (self.end - self.begin)
-
-    def ticks(self) -> Iterable[tuple[float, bool]]:
-        """Returns 1, 2 and 5 of each decade, each with a flag for the decade itself."""
-        for exponent in range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1):
-            for digit in (1, 2, 5):
-                value = digit * 10.0**exponent
-                if self.low * 0.999 <= value <= self.high * 1.001:
-                    yield value, digit == 1
-
-
-def axis(values: Iterable[float], *, begin: float, end: float) -> Axis:
-    """Returns an axis for all values, of at least one decade."""
-    found = [value for value in values if value > 0]
-    low, high = min(found) / 1.25, max(found) * 1.25
-    if high / low < 10:
-        middle = math.sqrt(low * high)
-        low, high = middle / math.sqrt(10), middle * math.sqrt(10)
-    return Axis(low, high, begin, end)
-
-
 def curves(title: str, series: Mapping[str, Sequence[Point]], *, x: str, y: str) -> str:
     """Returns a chart with one line per series and its name at the end; empty series are left out."""
     series = {name: points for name, points in series.items() if points}
-    width, height = 860, 440
-    across = axis((point.x for points in series.values() for point in points), begin=72, end=width - 210)
-    found = [value for points in series.values() for point in points for value in (point.y.least, point.y.greatest)]
-    up = axis(found, begin=height - 56, end=48)
-    parts = [_grid(across, up), *_captions(title, x, y, across, up)]
+    height = 440
+    spreads = [point.y for points in series.values() for point in points]
+    across = log_scale((point.x for points in series.values() for point in points), begin=72, end=_WIDTH - 210)
+    up = log_scale(_bounds(spreads), begin=height - 56, end=48)
+    pic = _chart(title, height)
+    _ticks_across(pic, across, top=up.end, bottom=up.begin, caption=x)
+    for value, is_decade in up.ticks():
+        pic.line(across.begin, up.at(value), across.end, up.at(value), "decade" if is_decade else "grid")
+        pic.text(across.begin - 8, up.at(value) + 4, short(value), "tick", anchor="end")
+    pic.text(20, (up.begin + up.end) / 2, y, "caption", anchor="middle", turn=-90)
     ends = []
-    for (name, points), colour in zip(series.items(), _colours(), strict=False):
+    for number, (name, points) in enumerate(series.items()):
+        kind = _kind(number)
         places = [(across.at(point.x), up.at(point.y.median)) for point in points]
-        path = " ".join(f"{px:.1f},{py:.1f}" for px, py in places)
-        parts.append(f"<polyline points='{path}' fill='none' stroke='{colour}' stroke-width='2'/>")
+        pic.polyline(places, kind)
         for point, (px, py) in zip(points, places, strict=True):
-            low, high = up.at(point.y.least), up.at(point.y.greatest)
-            parts.append(f"<line x1='{px:.1f}' y1='{low:.1f}' x2='{px:.1f}' y2='{high:.1f}' stroke='{colour}'/>")
-            parts.append(f"<circle cx='{px:.1f}' cy='{py:.1f}' r='3.5' fill='{colour}'/>")
-        ends.append((places[-1], name, colour))
-    parts += _named(ends, across.end + 12)
-    return _svg(width, height, title, parts)
+            pic.line(px, up.at(point.y.least), px, up.at(point.y.greatest), kind)
+            pic.circle(px, py, 3.5, kind)
+        ends.append((places[-1][1], name, kind))
+    lowest = -math.inf
+    for py, name, kind in sorted(ends):  # names that would overlap are moved down
+        lowest = max(py, lowest + _LABEL_GAP)
+        pic.text(across.end + 12, lowest + 4, name, kind)
+    return pic.finished(height) + "\n"
 
 
 def pairs(title: str, rows: Sequence[tuple[str, Mapping[str, Spread], str]], *, x: str) -> str:
     """Returns a chart with one row per label: a dot with whiskers per series, and a remark to the right."""
-    width, row_height, top = 860, 26, 74
-    height = top + row_height * len(rows) + 52
-    names = list(dict.fromkeys(name for _, spreads, _ in rows for name in spreads))
-    colour_of = dict(zip(names, _colours(), strict=False))
-    values = [value for _, spreads, _ in rows for each in spreads.values() for value in (each.least, each.greatest)]
-    across = axis(values, begin=270, end=width - 170)
-    parts = [_text(24, 26, title, size=15, weight="bold")]
-    for place, name in enumerate(names):
-        parts.append(f"<circle cx='{276 + 110 * place}' cy='48' r='5' fill='{colour_of[name]}'/>")
-        parts.append(_text(287 + 110 * place, 52, name))
-    parts.append(_text(across.end + 16, 52, " ÷ ".join(names), colour=_FAINT))
+    row_height, top = 26, 74
     bottom = top + row_height * len(rows)
-    for value, is_decade in across.ticks():
-        px = across.at(value)
-        parts.append(_line(px, top - 8, px, bottom, "#c8c8c8" if is_decade else _GRID))
-        parts.append(_text(px, bottom + 18, short(value), size=11, anchor="middle", colour=_FAINT))
-    parts.append(_text((across.begin + across.end) / 2, bottom + 40, x, anchor="middle", colour=_FAINT))
-    for place, (label, spreads, remark) in enumerate(rows):
-        py = top + row_height * (place + 0.5)
-        parts.append(_text(256, py + 4, label, anchor="end"))
-        medians = [across.at(each.median) for each in spreads.values()]
-        parts.append(_line(min(medians), py, max(medians), py, "#bbbbbb", width=3))
-        for name, each in spreads.items():
-            parts.append(_line(across.at(each.least), py, across.at(each.greatest), py, colour_of[name], width=1.5))
-            parts.append(f"<circle cx='{across.at(each.median):.1f}' cy='{py:.1f}' r='5' fill='{colour_of[name]}'/>")
-        parts.append(_text(across.end + 16, py + 4, remark))
-    return _svg(width, height, title, parts)
-
-
-def _colours() -> Iterable[str]:
-    while True:
-        yield from COLOURS
-
-
-def _grid(across: Axis, up: Axis) -> str:
-    parts = []
-    for value, is_decade in across.ticks():
-        px = across.at(value)
-        parts.append(_line(px, up.end, px, up.begin, "#c8c8c8" if is_decade else _GRID))
-        parts.append(_text(px, up.begin + 18, short(value), size=11, anchor="middle", colour=_FAINT))
-    for value, is_decade in up.ticks():
-        py = up.at(value)
-        parts.append(_line(across.begin, py, across.end, py, "#c8c8c8" if is_decade else _GRID))
-        parts.append(_text(across.begin - 8, py + 4, short(value), size=11, anchor="end", colour=_FAINT))
-    return "".join(parts)
-
-
-def _captions(title: str, x: str, y: str, across: Axis, up: Axis) -> list[str]:
-    middle = (up.begin + up.end) / 2
-    turned = f"transform='rotate(-90 20 {middle:.0f})'"
-    return [
-        _text(24, 26, title, size=15, weight="bold"),
-        _text((across.begin + across.end) / 2, up.begin + 42, x, anchor="middle", colour=_FAINT),
-        _text(20, middle, y, anchor="middle", colour=_FAINT, more=turned),
-    ]
-
-
-def _named(ends: list[tuple[tuple[float, float], str, str]], x: float) -> list[str]:
-    """Returns the names of curves at their ends, moved down if they would overlap."""
-    parts, lowest = [], -math.inf
-    for (_, py), name, colour in sorted(ends, key=lambda end: end[0][1]):
-        lowest = max(py, lowest + _LABEL_GAP)
-        parts.append(_text(x, lowest + 4, name, colour=colour))
-    return parts
+    names = list(dict.fromkeys(name for _, spreads, _ in rows for name in spreads))
+    kinds = {name: _kind(number) for number, name in enumerate(names)}
+    across = log_scale(
+        _bounds([spread for _, spreads, _ in rows for spread in spreads.values()]), begin=270, end=_WIDTH - 170
+    )
+    pic = _chart(title, bottom + 52)
+    for number, name in enumerate(names):
+        pic.circle(276 + 110 * number, 48, 5, kinds[name])
+        pic.text(287 + 110 * number, 52, name)
+    pic.text(across.end + 16, 52, " ÷ ".join(names), "caption")
+    _ticks_across(pic, across, top=top - 8, bottom=bottom, caption=x)
+    for number, (label, spreads, remark) in enumerate(rows):
+        py = top + row_height * (number + 0.5)
+        pic.text(256, py + 4, label, anchor="end")
+        medians = [across.at(spread.median) for spread in spreads.values()]
+        pic.line(min(medians), py, max(medians), py, "between")
+        for name, spread in spreads.items():
+            pic.line(across.at(spread.least), py, across.at(spread.greatest), py, kinds[name])
+            pic.circle(across.at(spread.median), py, 5, kinds[name])
+        pic.text(across.end + 16, py + 4, remark)
+    return pic.finished(bottom + 52) + "\n"
 
 
 def short(value: float) -> str:
@@ -155,29 +105,25 @@ def short(value: float) -> str:
     return f"{value:g}"
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, colour: str, *, width: float = 1) -> str:
-    ends = f"x1='{x1:.1f}' y1='{y1:.1f}' x2='{x2:.1f}' y2='{y2:.1f}'"
-    return f"<line {ends} stroke='{colour}' stroke-width='{width}'/>"
+def _chart(title: str, height: float) -> Drawing:
+    pic = Drawing(title, width=_WIDTH, style=_STYLE)
+    pic.rect(0, 0, _WIDTH, height, "ground")
+    pic.text(24, 26, title, "title")
+    return pic
 
 
-def _text(
-    x: float,
-    y: float,
-    text: str,
-    *,
-    size: int = 12,
-    anchor: str = "start",
-    colour: str = _INK,
-    weight: str = "normal",
-    more: str = "",
-) -> str:
-    style = f"{_FONT} font-size='{size}' font-weight='{weight}' text-anchor='{anchor}' fill='{colour}'"
-    return f"<text x='{x:.1f}' y='{y:.1f}' {style} {more}>{escape(text)}</text>"
+def _ticks_across(pic: Drawing, scale: LogScale, *, top: float, bottom: float, caption: str) -> None:
+    for value, is_decade in scale.ticks():
+        x = scale.at(value)
+        pic.line(x, top, x, bottom, "decade" if is_decade else "grid")
+        pic.text(x, bottom + 18, short(value), "tick", anchor="middle")
+    pic.text((scale.begin + scale.end) / 2, bottom + 41, caption, "caption", anchor="middle")
 
 
-def _svg(width: int, height: int, title: str, parts: Iterable[str]) -> str:
-    body = "\n".join(parts)
-    return (
-        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}' height='{height}'>\n"
-        f"<title>{escape(title)}</title>\n<rect width='{width}' height='{height}' fill='#ffffff'/>\n{body}\n</svg>\n"
-    )
+def _bounds(spreads: Sequence[Spread]) -> list[float]:
+    return [value for spread in spreads for value in (spread.least, spread.greatest)]
+
+
+def _kind(number: int) -> str:
+    """Returns the class of a series; colours repeat if there are more series than colours."""
+    return f"series{number % len(_COLOURS)}"

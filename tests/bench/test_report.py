@@ -1,4 +1,4 @@
-"""The page is made from what is stored, whatever is missing of it, and says nothing that is not there."""
+"""The generated performance page: tables, missing results, and pictures."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -10,17 +10,18 @@ import pytest
 from bench.figures import Figure, Found, Results, Unit, read_all, write
 from bench.goals import GOALS, RACE, Goal, printed
 from bench.report.__main__ import main
-from bench.report.drawing import Axis, Point, axis, curves, pairs
+from bench.report.drawing import Point, curves, pairs
 from bench.report.page import SECTIONS, page
 from bench.report.parts import Parts
 from bench.spread import spread
+from kactl.forensics.report.svg import LogScale, log_scale
 from tests.support.tree import ROOT
 
 PAGE = ROOT / "docs" / "performance.md"
 
 
-def stored(what: str, figures: dict[str, tuple[Unit, tuple[float, ...]]]) -> Results:
-    found = Found(what, seed=3, settings={"rate": 100.0, "repeats": 2})
+def stored(bench: str, figures: dict[str, tuple[Unit, tuple[float, ...]]]) -> Results:
+    found = Found(bench, seed=3, settings={"rate": 100.0, "repeats": 2})
     for name, (unit, runs) in figures.items():
         found.add(name, unit, *runs)
     return found.results(loop="uvloop")
@@ -46,9 +47,9 @@ def election() -> Results:
     return stored("election", figures)
 
 
-def made(folder: Path, *results: Results) -> str:
-    for each in results:
-        write(folder / "results" / f"{each.what}.json", each)
+def generated(folder: Path, *results: Results) -> str:
+    for result in results:
+        write(folder / "results" / f"{result.what}.json", result)
     assert main([str(folder / "results"), "--out", str(folder / "docs" / "performance.md")]) == 0
     return (folder / "docs" / "performance.md").read_text()
 
@@ -59,7 +60,7 @@ def row(text: str, begins: str) -> list[str]:
 
 
 def test_race_table_has_figures_ratio_spread_and_goal(tmp_path: Path) -> None:
-    text = made(tmp_path, race())
+    text = generated(tmp_path, race())
 
     assert row(text, "standby failover, all brokers informed") == [
         "standby failover, all brokers informed",
@@ -70,22 +71,22 @@ def test_race_table_has_figures_ratio_spread_and_goal(tmp_path: Path) -> None:
     ]
 
 
-def test_where_kactl_is_the_slower_one_the_page_says_so(tmp_path: Path) -> None:
-    text = made(tmp_path, race())
+def test_missed_goal_is_marked_as_not_reached(tmp_path: Path) -> None:
+    text = generated(tmp_path, race())
 
     assert row(text, "broker return")[3:] == ["0.818 (0.667-1.00)", "≥ 1.2, not reached"]
 
 
-def test_goals_are_ratios_of_medians_of_one_run(tmp_path: Path) -> None:
-    text = made(tmp_path, election())
+def test_goals_are_ratios_of_medians_within_one_run(tmp_path: Path) -> None:
+    text = generated(tmp_path, election())
 
     assert row(text, "objects / columns, broker failure at 1 M partitions")[1:3] == ["40.0 (36.4-44.4)", ">= 30"]
     assert row(text, "broker failure, 2 M / 1 M partitions")[1:3] == ["2.00 (1.64-2.44)", "<= 2.2"]
     assert row(text, "p99 of single elections, in a large failure / idle")[1] == "not measured"
 
 
-def test_what_was_not_measured_is_said_to_be_missing(tmp_path: Path) -> None:
-    text = made(tmp_path, election())
+def test_missing_benchmarks_are_marked_as_not_measured(tmp_path: Path) -> None:
+    text = generated(tmp_path, election())
 
     for bench in ("failover", "latency", "channel", "store"):
         assert f"*Not measured in the published run: `python -m bench.{bench} --full`.*" in text
@@ -93,17 +94,17 @@ def test_what_was_not_measured_is_said_to_be_missing(tmp_path: Path) -> None:
     assert "bench.election --full`.*" not in text
 
 
-def test_without_any_result_there_is_still_a_page(tmp_path: Path) -> None:
+def test_page_without_results_marks_every_benchmark(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
 
-    text = made(tmp_path)
+    text = generated(tmp_path)
 
     assert "*There are no results.*" in text
     assert text.count("*Not measured in the published run") == len(SECTIONS)
 
 
-def test_half_of_the_figures_of_a_bench_are_enough(tmp_path: Path) -> None:
-    lone = {
+def test_page_accepts_incomplete_figures(tmp_path: Path) -> None:
+    partial = {
         "failover": {"sqlite/1000/cold/told": ("ms", (5.0, 6.0))},
         "latency": {"pooled/idle/durable/p99": ("ms", (5.0,))},
         "channel": {"encode/LeaderAndIsr v7/partition": ("ns", (150.0,))},
@@ -113,7 +114,7 @@ def test_half_of_the_figures_of_a_bench_are_enough(tmp_path: Path) -> None:
         "whatif": {"6x600/even/classes": ("count", (9.0,))},
     }
 
-    text = made(tmp_path, *(stored(what, figures) for what, figures in lone.items()))  # type: ignore[arg-type]
+    text = generated(tmp_path, *(stored(bench, figures) for bench, figures in partial.items()))  # type: ignore[arg-type]
 
     assert text.count("*Not measured in the published run") == 1
     assert row(text, "LeaderAndIsr v7")[1] == "150"
@@ -121,7 +122,7 @@ def test_half_of_the_figures_of_a_bench_are_enough(tmp_path: Path) -> None:
     assert row(text, "6 brokers, 600 partitions, even")[1] == "9"
 
 
-def test_logs_over_which_no_job_was_run_stand_where_they_were_measured(tmp_path: Path) -> None:
+def test_ingest_without_jobs_is_listed_under_ingest_only(tmp_path: Path) -> None:
     forensics = {
         "2000/lines": ("count", (2000.0,)),
         "2000/ingest/warm/line": ("us", (4.0,)),
@@ -131,7 +132,7 @@ def test_logs_over_which_no_job_was_run_stand_where_they_were_measured(tmp_path:
         "20000/ingest/warm/line": ("us", (5.0,)),
     }
 
-    text = made(tmp_path, stored("forensics", forensics))  # type: ignore[arg-type]
+    text = generated(tmp_path, stored("forensics", forensics))  # type: ignore[arg-type]
 
     assert row(text, "20,000 lines, warm")[1] == "200,000"
     assert row(text, "2,000 lines, all jobs")[1] == "3.00"
@@ -139,11 +140,11 @@ def test_logs_over_which_no_job_was_run_stand_where_they_were_measured(tmp_path:
     assert "20,000 lines, all jobs" not in text
 
 
-def test_the_machine_the_settings_and_the_versions_are_named(tmp_path: Path) -> None:
+def test_page_names_machine_settings_and_versions(tmp_path: Path) -> None:
     one, other = race(), election()
     other = msgspec.structs.replace(other, machine=msgspec.structs.replace(other.machine, cores=64))
 
-    text = made(tmp_path, one, other)
+    text = generated(tmp_path, one, other)
 
     assert f"{one.machine.cores} cores" in text
     assert "64 cores" in text
@@ -152,12 +153,12 @@ def test_the_machine_the_settings_and_the_versions_are_named(tmp_path: Path) -> 
     assert one.made in text
 
 
-def test_pictures_stand_beside_the_page_and_those_of_an_earlier_one_go(tmp_path: Path) -> None:
+def test_pictures_are_beside_the_page_and_old_ones_are_removed(tmp_path: Path) -> None:
     old = tmp_path / "docs" / "performance" / "old.svg"
     old.parent.mkdir(parents=True)
     old.write_text("<svg/>")
 
-    text = made(tmp_path, race(), election())
+    text = generated(tmp_path, race(), election())
 
     named = set(re.findall(r"!\[[^]]+\]\(performance/([\w-]+\.svg)\)", text))
     assert named == {path.name for path in old.parent.glob("*.svg")} == {"race-30x100000.svg", "election.svg"}
@@ -165,7 +166,9 @@ def test_pictures_stand_beside_the_page_and_those_of_an_earlier_one_go(tmp_path:
         ET.parse(path)
 
 
-def test_a_file_that_is_no_result_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_results_file_is_named_and_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "other.json"
     file.write_text("{}")
 
@@ -174,27 +177,27 @@ def test_a_file_that_is_no_result_is_named(tmp_path: Path, capsys: pytest.Captur
     assert not (tmp_path / "page.md").exists()
 
 
-def test_the_published_page_and_its_pictures_are_those_of_the_stored_figures() -> None:
+def test_published_page_and_pictures_are_up_to_date() -> None:
     parts = Parts(PAGE)
 
     text = page(read_all([ROOT / "bench" / "results"]), parts)
 
-    anew = "run: python -m bench.report bench/results --out docs/performance.md"
-    assert PAGE.read_text() == text, anew
-    assert {path: path.read_text() for path in (PAGE.parent / PAGE.stem).glob("*.svg")} == parts.pictures, anew
+    command = "run: python -m bench.report bench/results --out docs/performance.md"
+    assert PAGE.read_text() == text, command
+    assert {path: path.read_text() for path in (PAGE.parent / PAGE.stem).glob("*.svg")} == parts.pictures, command
 
 
 # -- drawing -----------------------------------------------------------------------------------------------------------
 
 
 def test_equal_ratios_are_equal_distances() -> None:
-    scale = Axis(1.0, 1000.0, 0.0, 300.0)
+    scale = LogScale(1.0, 1000.0, 0.0, 300.0)
 
     assert [scale.at(value) for value in (1, 10, 100, 1000)] == pytest.approx([0, 100, 200, 300])
 
 
-def test_an_axis_spans_all_values_and_a_decade_at_the_least() -> None:
-    wide, narrow = axis([2.0, 5000.0], begin=0, end=1), axis([5.0, 6.0], begin=0, end=1)
+def test_log_scale_contains_all_values_and_at_least_a_decade() -> None:
+    wide, narrow = log_scale([2.0, 5000.0], begin=0, end=1), log_scale([5.0, 6.0], begin=0, end=1)
 
     assert wide.low < 2
     assert wide.high > 5000
@@ -202,7 +205,7 @@ def test_an_axis_spans_all_values_and_a_decade_at_the_least() -> None:
     assert narrow.high / narrow.low >= 9.99
 
 
-def test_a_cost_that_grows_with_the_size_is_a_straight_line_upwards() -> None:
+def test_cost_proportional_to_size_is_a_straight_rising_line() -> None:
     points = [Point(size, spread([size / 10])) for size in (1e3, 1e4, 1e5)]
 
     tree = ET.fromstring(curves("t", {"text": points, "nothing": []}, x="partitions", y="ms"))
@@ -217,19 +220,19 @@ def test_a_cost_that_grows_with_the_size_is_a_straight_line_upwards() -> None:
     assert "nothing" not in "".join(tree.itertext())
 
 
-def test_pairs_say_who_is_who_and_the_ratio() -> None:
+def test_pairs_show_series_names_labels_and_ratio() -> None:
     rows = [("a <b>", {"stock": spread([10.0, 12.0]), "kactl": spread([1.0])}, "11 (10-12)")]
 
     tree = ET.fromstring(pairs("t", rows, x="seconds"))
 
-    said = "".join(tree.itertext())
-    assert all(words in said for words in ("stock", "kactl", "a <b>", "11 (10-12)"))
+    texts = "".join(tree.itertext())
+    assert all(text in texts for text in ("stock", "kactl", "a <b>", "11 (10-12)"))
 
 
 # -- goals -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_goal_is_reached_on_its_own_side_only() -> None:
+def test_goal_is_reached_on_one_side_of_its_bound_only() -> None:
     least = Goal(bench="b", what="w", above="a", at_least=4)
     most = Goal(bench="b", what="w", above="a", at_most=4)
 
@@ -238,16 +241,16 @@ def test_a_goal_is_reached_on_its_own_side_only() -> None:
     assert (least.wanted, most.wanted) == (">= 4", "<= 4")
 
 
-def test_a_bench_prints_the_goals_that_its_figures_allow() -> None:
+def test_printed_goals_are_those_with_figures() -> None:
     figures = {"pooled/loaded/durable/p99": Figure("ms", (30.0,)), "pooled/idle/durable/p99": Figure("ms", (6.0,))}
 
-    said = printed(figures, "latency")
+    text = printed(figures, "latency")
 
-    assert "5.00" in said
-    assert "not reached" in said
+    assert "5.00" in text
+    assert "not reached" in text
     assert printed(figures, "election") == ""
 
 
-def test_every_goal_is_aimed_at_once_for_each_size() -> None:
+def test_goals_are_unique_per_size() -> None:
     assert len({(goal.bench, goal.above, goal.below) for goal in GOALS}) == len(GOALS)
     assert len({(wanted.size, wanted.path) for wanted in RACE}) == len(RACE)

@@ -104,7 +104,7 @@ def _parts(facts: Facts) -> Iterator[Advice]:
     for incident in facts.incidents:
         for band in incident.bands:
             for part in (*PARTS, "unknown"):
-                spent[part] += int(getattr(band, f"{part}_ms") * band.outages)
+                spent[part] += int(band.part_ms(part) * band.outages)
     total = sum(spent.values())
     guess = "" if facts.forced.observed == facts.forced.outages else ", as far as can be inferred"
     for part, do in _SLOW.items():

@@ -7,9 +7,8 @@ from .facts import Facts
 from .model import Band, Incident, Partition, Percentiles, Share, Spent, Sums
 from .objective_facts import PERIOD_MS
 from .objective_section import by_topic, describe_exceeded, describe_period, describe_used
-from .parts_picture import PARTS, parts
+from .pictures import PARTS, parts, timeline
 from .section import Picture, Section, Table, table
-from .timeline_picture import timeline
 from .wording import Moments, count, duration, share
 from .words import CAUSES, lost_in_words
 
@@ -174,7 +173,7 @@ def _times_row(name: str, what: str, times: Percentiles) -> tuple[object, ...]:
 
 
 def _band(band: Band) -> tuple[object, ...]:
-    means = [getattr(band, f"{name}_ms") for name in PARTS]
+    means = [band.part_ms(name) for name in PARTS]
     return (band.name, band.outages, duration(band.mean_ms), *(duration(each) if each else None for each in means))
 
 

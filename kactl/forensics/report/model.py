@@ -139,6 +139,11 @@ class Band(msgspec.Struct, frozen=True, kw_only=True):
     apply_ms: float
     unknown_ms: float
 
+    def part_ms(self, part: str) -> float:
+        """Returns the mean of a part, such as 'detection' or 'unknown'."""
+        mean: float = getattr(self, f"{part}_ms")
+        return mean
+
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """Error budget of an availability objective, and its consumption.

@@ -1,11 +1,102 @@
-"""SVG drawing: shapes with classes that the page's style sheet colours, and texts of known width.
+"""SVG engine of reports and benchmarks: scales, shapes, and texts of known width.
 
+Shapes have classes. The style sheet of a page colours them; a picture in a file of its own contains a style sheet.
 Coordinates are pixels at full width. The tip of a shape is shown on hover, and read by screen readers.
 """
 
+import datetime
+import math
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 from xml.etree import ElementTree
+
+import msgspec
+
+# -- scales ------------------------------------------------------------------------------------------------------------
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_STEPS_MS: Final = (
+    *(digit * power for power in (1, 10, 100) for digit in (1, 2, 5)),
+    *(seconds * 1000 for seconds in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800)),
+    *(hours * 3_600_000 for hours in (1, 2, 3, 6, 12, 24, 48, 168, 336, 720, 2160, 8760)),
+)
+# Minimum distance of the ticks of a time scale in pixels, so that their texts do not overlap.
+_TICK: Final = 96
+
+
+class TimeScale:
+    """Linear scale of times, from left to right.
+
+    Args:
+        begin, end: the end is at least a millisecond later.
+        left, right: pixels.
+    """
+
+    def __init__(self, begin: datetime.datetime, end: datetime.datetime, *, left: float, right: float) -> None:
+        self.begin, self.end = begin, max(end, begin + datetime.timedelta(milliseconds=1))
+        self.left, self.right = left, right
+
+    def x(self, time: datetime.datetime) -> float:
+        """Returns pixels; times outside the scale are at its edges."""
+        share = (time - self.begin) / (self.end - self.begin)
+        return self.left + min(1.0, max(0.0, share)) * (self.right - self.left)
+
+    def overlaps(self, begin: datetime.datetime | None, end: datetime.datetime | None) -> bool:
+        """True if any part of an interval is on the scale; None is an open end."""
+        return (begin is None or begin <= self.end) and (end is None or end >= self.begin)
+
+    @property
+    def step(self) -> datetime.timedelta:
+        """Distance of ticks."""
+        most = max(2, int((self.right - self.left) // _TICK))
+        steps = (datetime.timedelta(milliseconds=ms) for ms in _STEPS_MS)
+        return next(
+            (step for step in steps if (self.end - self.begin) / step <= most),
+            datetime.timedelta(milliseconds=_STEPS_MS[-1]),
+        )
+
+    def ticks(self, utc_offset: datetime.timedelta) -> Iterator[datetime.datetime]:
+        """Returns the times that are multiples of the step on a clock with this offset from UTC."""
+        step = self.step
+        time = _EPOCH + -(-(self.begin - _EPOCH + utc_offset) // step) * step - utc_offset
+        while time <= self.end:
+            yield time
+            time += step
+
+
+class LogScale(msgspec.Struct, frozen=True):
+    """Logarithmic scale: its range of values and of pixels. Equal ratios are equal distances."""
+
+    low: float
+    high: float
+    begin: float
+    end: float
+
+    def at(self, value: float) -> float:
+        share = math.log10(value / self.low) / math.log10(self.high / self.low)
+        return self.begin + share * (self.end - self.begin)
+
+    def ticks(self) -> Iterator[tuple[float, bool]]:
+        """Returns 1, 2 and 5 of each decade, each with a flag for the decade itself."""
+        for exponent in range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1):
+            for digit in (1, 2, 5):
+                value = digit * 10.0**exponent
+                if self.low * 0.999 <= value <= self.high * 1.001:
+                    yield value, digit == 1
+
+
+def log_scale(values: Iterable[float], *, begin: float, end: float) -> LogScale:
+    """Returns a scale for all positive values, of at least one decade."""
+    positive = [value for value in values if value > 0]
+    low, high = min(positive) / 1.25, max(positive) * 1.25
+    if high / low < 10:
+        middle = math.sqrt(low * high)
+        low, high = middle / math.sqrt(10), middle * math.sqrt(10)
+    return LogScale(low, high, begin, end)
+
+
+# -- texts -------------------------------------------------------------------------------------------------------------
 
 _NO_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # Widths of a wide, common font at 12 pixels; in others texts become narrower, never wider.
@@ -13,6 +104,8 @@ _WIDTHS: Final = dict.fromkeys("ijlftrI.,:;|'!()[]{}/ -", 4.6) | dict.fromkeys("
 _DIGIT, _LOWER, _UPPER, _OTHER = 7.7, 7.6, 9.2, 12.0
 _SIZE: Final = 12.0
 CUT: Final = "…"
+# End of a shortened name: a dash, a number, and a few characters before it.
+_TAIL: Final = 8
 
 
 def clean(text: str) -> str:
@@ -22,20 +115,20 @@ def clean(text: str) -> str:
 
 def width(text: str, size: float = _SIZE) -> float:
     """Returns the maximum width of a text, in pixels."""
-    return sum(_letter(each) for each in text) * size / _SIZE
+    return sum(_letter_width(letter) for letter in text) * size / _SIZE
 
 
 def fitted(text: str, room: float, size: float = _SIZE) -> str:
     """Returns as much of a text as fits, with a mark where it is truncated."""
     if width(text, size) <= room:
         return text
-    kept, used = [], width(CUT, size)
-    for each in text:
-        used += width(each, size)
+    shown, used = "", width(CUT, size)
+    for letter in text:
+        used += width(letter, size)
         if used > room:
             break
-        kept.append(each)
-    return "".join(kept).rstrip() + CUT if kept else ""
+        shown += letter
+    return shown.rstrip() + CUT if shown else ""
 
 
 def fitted_name(name: str, room: float, size: float = _SIZE) -> str:
@@ -47,91 +140,119 @@ def fitted_name(name: str, room: float, size: float = _SIZE) -> str:
     return head + tail if head else fitted(name, room, size)
 
 
-# End of a shortened name: a dash, a number, and a few characters before it.
-_TAIL: Final = 8
-
-
-def _letter(each: str) -> float:
-    if each in _WIDTHS:
-        return _WIDTHS[each]
-    if each.isascii():
-        return _DIGIT if each.isdigit() else _UPPER if each.isupper() else _LOWER
+def _letter_width(letter: str) -> float:
+    if letter in _WIDTHS:
+        return _WIDTHS[letter]
+    if letter.isascii():
+        return _DIGIT if letter.isdigit() else _UPPER if letter.isupper() else _LOWER
     return _OTHER
+
+
+# -- shapes ------------------------------------------------------------------------------------------------------------
+
+# Kinds of stripes, and the distance of stripes in pixels.
+HATCHES: Final = {"inferred": 6, "bounded": 6, "away": 6}
 
 
 class Drawing:
     """One picture.
 
     Args:
-        name: makes internal references unique, if several pictures are on one page.
         label: alternative text.
+        width: pixels.
+        name: defines `HATCHES` under this name, which is unique on a page with several pictures.
+        style: style sheet, of a picture in a file of its own.
     """
 
-    def __init__(self, name: str, *, width: float, label: str) -> None:
-        self.name = name
+    def __init__(self, label: str, *, width: float, name: str = "", style: str = "") -> None:
         self.width = width
+        self._name = name
         self._root = ElementTree.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "class": "pic"})
-        _titled(self._root, label)
-        self._hatches()
+        _add_title(self._root, label)
+        if style:
+            ElementTree.SubElement(self._root, "style").text = style
+        if name:
+            self._define_hatches()
+        self._behind = len(self._root)
 
     def finished(self, height: float) -> str:
         """Returns the picture as text."""
         self._root.set("viewBox", f"0 0 {self.width:g} {height:g}")
         self._root.set("width", f"{self.width:g}")
         self._root.set("height", f"{height:g}")
+        for shape in self._root:
+            shape.tail = "\n"  # one shape per line, for diffs of pictures in files
         return ElementTree.tostring(self._root, encoding="unicode")
 
-    def rect(self, x: float, y: float, w: float, h: float, kind: str, *, tip: str = "", round_: float = 0) -> None:
-        made = self._add("rect", kind, tip, x=x, y=y, width=w, height=h)
-        if round_:
-            made.set("rx", f"{round_:g}")
+    def rect(self, x: float, y: float, w: float, h: float, kind: str, *, tip: str = "", radius: float = 0) -> None:
+        rect = self._add("rect", kind, tip, x=x, y=y, width=w, height=h)
+        if radius:
+            rect.set("rx", f"{radius:g}")
 
     def hatched(self, x: float, y: float, w: float, h: float, kind: str, *, tip: str = "", edge: bool = True) -> None:
         """A striped rectangle: an uncertain value. `kind` is one of `HATCHES`."""
-        made = self._add("rect", f"{kind}-edge" if edge else "crisp", tip, x=x, y=y, width=w, height=h)
-        made.set("fill", f"url(#{self.name}-{kind})")
+        rect = self._add("rect", f"{kind}-edge" if edge else "crisp", tip, x=x, y=y, width=w, height=h)
+        rect.set("fill", f"url(#{self._name}-{kind})")
 
-    def line(self, x1: float, y1: float, x2: float, y2: float, kind: str, *, tip: str = "") -> None:
-        self._add("line", kind, tip, x1=x1, y1=y1, x2=x2, y2=y2)
+    def line(
+        self, x1: float, y1: float, x2: float, y2: float, kind: str, *, tip: str = "", behind: bool = False
+    ) -> None:
+        """A line; with `behind` below all shapes, also those that were drawn before it."""
+        line = self._add("line", kind, tip, x1=x1, y1=y1, x2=x2, y2=y2)
+        if behind:
+            self._root.remove(line)
+            self._root.insert(self._behind, line)
+            self._behind += 1
 
-    def path(self, points: list[tuple[float, float]], kind: str, *, hatch: str = "", tip: str = "") -> None:
-        """A closed shape."""
-        made = self._add("path", kind, tip)
-        made.set("d", "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in points) + "Z")
-        if hatch:
-            made.set("fill", f"url(#{self.name}-{hatch})")
+    def polyline(self, points: Sequence[tuple[float, float]], kind: str) -> None:
+        self._add("polyline", kind, "").set("points", " ".join(f"{x:.1f},{y:.1f}" for x, y in points))
 
-    def text(self, x: float, y: float, text: str, kind: str = "", *, anchor: str = "start", tip: str = "") -> None:
-        made = self._add("text", kind, tip, x=x, y=y)
+    def polygon(self, points: Sequence[tuple[float, float]], kind: str, *, tip: str = "") -> None:
+        self._add("path", kind, tip).set("d", "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in points) + "Z")
+
+    def circle(self, x: float, y: float, radius: float, kind: str) -> None:
+        self._add("circle", kind, "", cx=x, cy=y, r=radius)
+
+    def text(
+        self, x: float, y: float, text: str, kind: str = "", *, anchor: str = "start", tip: str = "", turn: float = 0
+    ) -> None:
+        """A text on one line, turned by `turn` degrees."""
+        element = self._add("text", kind, tip, x=x, y=y)
         if anchor != "start":
-            made.set("text-anchor", anchor)
-        made.text = clean(text) if not tip else None
+            element.set("text-anchor", anchor)
+        if turn:
+            element.set("transform", f"rotate({turn:g} {x:g} {y:g})")
         if tip:
-            made[0].tail = clean(text)  # follows its title
+            element[0].tail = clean(text)  # follows its title
+        else:
+            element.text = clean(text)
 
-    def _add(self, shape: str, kind: str, tip: str, **at: float) -> ElementTree.Element:
-        made = ElementTree.SubElement(self._root, shape, {name: f"{value:.1f}" for name, value in at.items()})
+    def _add(self, shape: str, kind: str, tip: str, **numbers: float) -> ElementTree.Element:
+        element = ElementTree.SubElement(self._root, shape, {name: f"{number:.1f}" for name, number in numbers.items()})
         if kind:
-            made.set("class", kind)
+            element.set("class", kind)
         if tip:
-            _titled(made, tip)
-        return made
+            _add_title(element, tip)
+        return element
 
-    def _hatches(self) -> None:
-        defs = ElementTree.SubElement(self._root, "defs")
+    def _define_hatches(self) -> None:
+        definitions = ElementTree.SubElement(self._root, "defs")
         for kind, gap in HATCHES.items():
-            size = {"width": f"{gap}", "height": f"{gap}", "patternUnits": "userSpaceOnUse"}
-            turned = {"id": f"{self.name}-{kind}", "patternTransform": "rotate(45)", **size}
-            pattern = ElementTree.SubElement(defs, "pattern", turned)
-            ElementTree.SubElement(pattern, "rect", {"width": f"{gap}", "height": f"{gap}", "class": f"{kind}-ground"})
-            ElementTree.SubElement(
-                pattern, "rect", {"width": f"{gap / 2:g}", "height": f"{gap}", "class": f"{kind}-ink"}
+            pattern = ElementTree.SubElement(
+                definitions,
+                "pattern",
+                {
+                    "id": f"{self._name}-{kind}",
+                    "patternTransform": "rotate(45)",
+                    "width": f"{gap}",
+                    "height": f"{gap}",
+                    "patternUnits": "userSpaceOnUse",
+                },
             )
+            for part, wide in (("ground", gap), ("ink", gap / 2)):
+                stripe = {"width": f"{wide:g}", "height": f"{gap}", "class": f"{kind}-{part}"}
+                ElementTree.SubElement(pattern, "rect", stripe)
 
 
-# Kinds of stripes, and the distance of stripes in pixels.
-HATCHES: Final = {"inferred": 6, "bounded": 6, "away": 6}
-
-
-def _titled(of: ElementTree.Element, text: str) -> None:
-    ElementTree.SubElement(of, "title").text = clean(text)
+def _add_title(element: ElementTree.Element, text: str) -> None:
+    ElementTree.SubElement(element, "title").text = clean(text)

@@ -1,35 +1,39 @@
-"""Pictures are XML, bars lie where their times are, and no text runs into another."""
+"""Pictures: valid XML, bars at their times, texts without overlaps."""
 
+import datetime
 import itertools
+import re
 from xml.etree import ElementTree
 
 import pytest
 
-from kactl.forensics.report.axis import Axis
 from kactl.forensics.report.findings import Absence, Controllership
 from kactl.forensics.report.model import Band, Incident
-from kactl.forensics.report.parts_picture import parts
-from kactl.forensics.report.svg import fitted, width
-from kactl.forensics.report.timeline_frame import LEFT, RIGHT
-from kactl.forensics.report.timeline_picture import timeline
+from kactl.forensics.report.pictures import LEFT, RIGHT, parts, timeline
+from kactl.forensics.report.svg import TimeScale, fitted, width
 from kactl.forensics.report.wording import Moments
 from tests.forensics.jobs.tables import moment
 
 from .made import absence, bar, controllership, incident, partition
 
 UTC = Moments("UTC")
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 # A hundred seconds with a margin of four on each side.
 WIDE = (RIGHT - LEFT) / 108
 
 
 def drawn(
-    what: Incident, *, absences: tuple[Absence, ...] = (), controllers: tuple[Controllership, ...] = ()
+    given: Incident,
+    *,
+    absences: tuple[Absence, ...] = (),
+    controllers: tuple[Controllership, ...] = (),
+    moments: Moments = UTC,
 ) -> ElementTree.Element:
-    return ElementTree.fromstring(timeline(what, absences=absences, controllers=controllers, moments=UTC))
+    return ElementTree.fromstring(timeline(given, absences=absences, controllers=controllers, moments=moments))
 
 
 def tipped(picture: ElementTree.Element, begin: str) -> list[ElementTree.Element]:
-    """Shapes whose tip begins so."""
+    """Returns the shapes whose tip begins with a text."""
     return [
         each
         for each in picture.iter()
@@ -49,7 +53,7 @@ def x(seconds: float) -> float:
     return LEFT + (seconds + 4) * WIDE
 
 
-def test_a_bar_lies_where_its_times_are() -> None:
+def test_bar_covers_its_times() -> None:
     picture = drawn(incident(partition(0, bar(20, 70)), partition(1, bar(0, 10), bar(90, 100))))
 
     (alone,) = tipped(picture, "orders-0: ")
@@ -61,7 +65,7 @@ def test_a_bar_lies_where_its_times_are() -> None:
 
 
 @pytest.mark.parametrize("kind", ["inferred", "bounded"])
-def test_uncertain_parts_are_striped_with_bounds(kind: str) -> None:
+def test_uncertain_outages_are_striped_with_bounds(kind: str) -> None:
     picture = drawn(incident(partition(0, bar(20, 70, begin_kind=kind, begin_low=moment(10), end_high=moment(80)))))
 
     line, stripes = tipped(picture, "orders-0: ")
@@ -70,20 +74,20 @@ def test_uncertain_parts_are_striped_with_bounds(kind: str) -> None:
     assert (float(line.get("x1", "")), float(line.get("x2", ""))) == pytest.approx((x(10), x(80)), abs=0.2)
 
 
-def test_certain_parts_are_solid() -> None:
+def test_observed_outages_are_solid() -> None:
     (solid,) = tipped(drawn(incident(partition(0, bar(20, 70)))), "orders-0: ")
 
     assert (solid.get("class"), solid.get("fill")) == ("seen", None)
 
 
-def test_an_outage_that_does_not_end_reaches_the_end_and_points_on() -> None:
+def test_open_outage_ends_with_an_arrow() -> None:
     body, arrow = tipped(drawn(incident(partition(0, bar(20, None)))), "orders-0: ")
 
     assert span(body)[1] == pytest.approx(x(100), abs=0.2)
     assert _is(arrow, "path")
 
 
-def test_a_broker_that_is_gone_is_striped_until_it_is_noticed() -> None:
+def test_absence_is_striped_until_it_was_detected() -> None:
     away = absence(1, last_sign_at=moment(0), detected_at=moment(30), back_at=moment(90))
 
     striped, solid = tipped(drawn(incident(partition(0, bar(0, 60))), absences=(away,)), "broker 1, failed")
@@ -99,17 +103,17 @@ def test_absences_outside_the_incident_are_not_drawn() -> None:
 
     picture = drawn(incident(partition(0, bar(0, 60))), absences=(earlier,), controllers=(before, then))
 
-    said = [each.text for each in picture.iter() if _is(each, "text")]
-    assert "2, epoch 6" in said
-    assert not any((each or "").startswith(("broker 3", "9")) for each in said)
+    texts = [element.text or "" for element in picture.iter() if _is(element, "text")]
+    assert "2, epoch 6" in texts
+    assert not any(text.startswith(("broker 3", "9")) for text in texts)
 
 
 def test_long_names_are_shortened_with_full_tip() -> None:
-    name = "a.topic.with.a.name.that.is.longer.than.anybody.could.draw"
+    name = "a.topic.with.a.name.that.is.longer.than.its.row.could.draw"
     picture = drawn(incident(partition(3, bar(0, 60), topic=name)))
 
     (shown,) = [each for each in tipped(picture, f"{name}-3") if _is(each, "text")]
-    assert "".join(title.tail or "" for title in shown).endswith("raw-3")  # the number is what names differ by
+    assert "".join(title.tail or "" for title in shown).endswith("raw-3")  # names differ by their number
     assert "…" in "".join(shown.itertext())
 
 
@@ -120,7 +124,7 @@ def test_hostile_names_are_text() -> None:
     assert tipped(picture, "<script>&\ufffd-0: ")
 
 
-def test_no_two_texts_stand_on_each_other() -> None:
+def test_texts_do_not_overlap() -> None:
     many = [partition(number, bar(number, number + 30)) for number in range(20)]
     away = tuple(absence(each, detected_at=moment(each), back_at=moment(50)) for each in range(30))
     controllers = tuple(
@@ -145,7 +149,7 @@ def test_no_two_texts_stand_on_each_other() -> None:
     assert all(y <= high for _, _, y, _ in boxes)
 
 
-def test_parts_of_a_band_fill_its_bar_in_their_proportions() -> None:
+def test_parts_of_a_band_fill_its_bar_in_proportion() -> None:
     band = Band(
         name="all",
         outages=3,
@@ -167,22 +171,27 @@ def test_parts_of_a_band_fill_its_bar_in_their_proportions() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.05, 1, 37, 3600, 86_400 * 3, 86_400 * 400])
-def test_marks_are_few_and_stand_on_round_times(seconds: float) -> None:
-    marks = list(Axis(moment(0.003), moment(0.003 + seconds), left=0, right=800).marks(UTC))
+def test_ticks_are_few_and_at_multiples_of_their_step(seconds: float) -> None:
+    scale = TimeScale(moment(0.003), moment(0.003 + seconds), left=0, right=800)
 
-    assert 1 <= len(marks) <= 10
-    assert marks[0].day
-    assert all(after.x - before.x >= 60 for before, after in itertools.pairwise(marks))
+    ticks = list(scale.ticks(datetime.timedelta()))
 
-
-def test_marks_are_round_in_the_zone_they_are_printed_in() -> None:
-    marks = list(Axis(moment(0), moment(86_400), left=0, right=800).marks(Moments("+05:30")))
-
-    assert {mark.time[3:] for mark in marks} == {"00"}
-    assert [mark.day for mark in marks if mark.day] == ["1 May 2024", "2 May 2024"]
+    assert 1 <= len(ticks) <= 10
+    assert all((tick - EPOCH) % scale.step == datetime.timedelta() for tick in ticks)
+    assert all(scale.x(after) - scale.x(before) >= 60 for before, after in itertools.pairwise(ticks))
 
 
-def test_a_text_is_cut_only_if_it_must_be() -> None:
+def test_tick_texts_are_round_in_the_printed_zone() -> None:
+    picture = drawn(incident(partition(0, bar(0, 60)), end=86_400), moments=Moments("+05:30"))
+
+    texts = [element.text or "" for element in picture.iter() if _is(element, "text")]
+    times = [text for text in texts if re.fullmatch(r"\d\d:\d\d", text)]
+    assert len(times) >= 4
+    assert {time[3:] for time in times} == {"00"}
+    assert [text for text in texts if text.endswith("2024")] == ["1 May 2024", "2 May 2024"]
+
+
+def test_texts_are_truncated_only_if_too_wide() -> None:
     assert fitted("orders-1", 200) == "orders-1"
     assert fitted("orders-1", 30).endswith("…")
     assert width(fitted("W" * 50, 100)) <= 100
