@@ -47,7 +47,7 @@ from kactl.cli import setup
 from kactl.cli.serving import embedded
 from kactl.config.file import load
 from pathlib import Path
-from tests.clocks import SteppedClock
+from tests.support.clocks import SteppedClock
 
 async def main(holder) -> None:
     config = load(None, {}, dict(pair.split("=") for pair in sys.argv[2:]))

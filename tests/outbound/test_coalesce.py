@@ -14,7 +14,7 @@ from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopR
 from kactl.model import Broker, Endpoint, TopicRef
 from kactl.outbound.coalesce import alive_in, coalesced
 
-from ..support.model_broker import ModelBroker
+from tests.support.model_broker import ModelBroker
 
 US = 1
 IDS = [bytes([1]) * 16, bytes([2]) * 16]

@@ -169,7 +169,7 @@ async def test_sessions_under_our_turn_another_lock_or_none_stay(tmp_path: Path,
 CHILD: Final = f"""
 import sys, anyio
 from kactl.stores.sqlite import SqliteStore
-from tests.clocks import SteppedClock
+from tests.support.clocks import SteppedClock
 from tests.contracts.store_clients import broker
 
 async def main() -> None:
