@@ -16,7 +16,7 @@ from kactl.stores.memory import MemoryState, MemoryStore
 from kactl.stores.sqlite import SqliteStore
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.telemetry.gc import Collector
-from tests.interop.zookeeper import ZooKeeperServer
+from tests.support.zookeeper_server import ZooKeeperServer
 
 from .clusters import Shape, fill
 

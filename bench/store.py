@@ -26,7 +26,7 @@ from bench.run import main, module, say, undisturbed, words
 from kactl.model import Fence
 from kactl.stores.base import Names, Store, Write
 from kactl.stores.zookeeper import ZooKeeperStore
-from tests.interop.zookeeper import ZooKeeperServer
+from tests.support.zookeeper_server import ZooKeeperServer
 
 NAME: Final = "store"
 CONTROLLER: Final = 900

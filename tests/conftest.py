@@ -6,8 +6,8 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.actors.storms import seeds
 from tests.support import scenarios
+from tests.support import storm_seeds as seeds
 
 # The same stories on every run, so that a red test is red for everyone; a failure prints what reproduces it.
 # No deadline: two busy cores make honest code slow, and time is measured in bench/, not here.

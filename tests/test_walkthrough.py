@@ -19,11 +19,10 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from tests.interop.processes import free_port
-from tests.interop.zookeeper import ZooKeeperServer
 from tests.support import tree
-
-from .interop.fixtures import jars
+from tests.support.processes import free_port
+from tests.support.zookeeper_fixtures import jars
+from tests.support.zookeeper_server import ZooKeeperServer
 
 __all__ = ["jars"]
 

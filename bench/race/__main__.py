@@ -23,8 +23,8 @@ from kazoo.exceptions import KazooException
 from bench.clusters import Shape
 from bench.figures import Found, Results
 from bench.run import event_loop, say, words
-from tests.interop import jars
-from tests.interop.processes import HarnessError
+from tests.support import jars
+from tests.support.processes import HarnessError
 
 from .contenders import CONTENDERS, IBP, SESSION_TIMEOUT_MS
 from .phases import MAY_BE_SKIPPED, PHASES, run

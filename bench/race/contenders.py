@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from tests.interop.jars import class_path, java_program
-from tests.interop.processes import Process, free_port
+from tests.support.jars import class_path, java_program
+from tests.support.processes import Process, free_port
 
 IBP: Final = "3.9"
 SESSION_TIMEOUT_MS: Final = 18_000

@@ -13,7 +13,7 @@ from typing import Final, Self
 import msgspec
 
 from bench.clusters import Shape
-from tests.interop.processes import HarnessError, Process
+from tests.support.processes import HarnessError, Process
 
 from .wishes import Fulfilled, Traffic, Wish
 

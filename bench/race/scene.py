@@ -15,7 +15,7 @@ import msgspec
 
 from bench.clusters import Shape
 from bench.figures import Found, Unit
-from tests.interop.processes import HarnessError
+from tests.support.processes import HarnessError
 
 from .contenders import SESSION_TIMEOUT_MS, Contender, Place
 from .control import Answer, Mark, Stubs, Sums

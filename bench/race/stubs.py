@@ -19,7 +19,7 @@ import msgspec
 
 from bench.clusters import Shape
 from bench.run import event_loop, run
-from tests.interop.processes import free_port
+from tests.support.processes import free_port
 
 from .answers import answer
 from .control import Answer, Asked, Count, Leave, Mark, Return, Sums

@@ -19,7 +19,7 @@ from bench.clusters import Shape
 from kactl.model import Assignment, TopicPartition
 from kactl.stores.zookeeper import layout
 from kactl.stores.zookeeper.admin_layout import encode_preferred_election
-from tests.interop.processes import HarnessError
+from tests.support.processes import HarnessError
 
 # In /controller while the race holds it, so that contenders stand by. No broker has this id.
 HOLDER: Final = 9900

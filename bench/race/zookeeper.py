@@ -8,8 +8,8 @@ from typing import Final, Self
 
 import msgspec
 
-from tests.interop.jars import LOG_CONFIG, class_path, java_program
-from tests.interop.processes import POLL_S, Process, free_port
+from tests.support.jars import LOG_CONFIG, class_path, java_program
+from tests.support.processes import POLL_S, Process, free_port
 
 START_S: Final = 60.0
 _WORD_S: Final = 5.0

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.actors.bench import Bench, open_bench
+from tests.support.machine_harness import Bench, open_bench
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from kactl.messages.events import Event, ReplicasDeleted
 from kactl.model import Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
 from kactl.outbound.batch import RequestBatch
 from kactl.state.rows import RowNumbers
-from tests.actors.bench import EPOCH, Bench, RecordingOutbox, at, open_bench
 from tests.support.clocks import ManualClock
+from tests.support.machine_harness import EPOCH, Bench, RecordingOutbox, at, open_bench
 
 BROKERS = (1, 2, 3)
 ASSIGNED = {0: (1, 2, 3), 1: (2, 3, 1)}

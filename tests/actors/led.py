@@ -16,10 +16,9 @@ from kactl.messages.broker import AlterPartitionRequested, IsrProposal, IsrResul
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.stores.base import Names
 from kactl.stores.memory import MemoryStore
-from tests.contracts.store_clients import write
 from tests.support.clocks import ManualClock, settle
-
-from .world import CONTROLLER, Brokers, World
+from tests.support.controller_harness import CONTROLLER, Brokers, World
+from tests.support.store_clients import write
 
 T0 = TopicPartition("t", 0)
 EPOCH, VERSION = 5, 9

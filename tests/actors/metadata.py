@@ -7,8 +7,8 @@ from kactl.messages.admin import ControllerRequest
 from kactl.messages.control import UpdateMetadata
 from kactl.messages.events import ControllerState, Event
 from kactl.model import NO_BROKER
-from tests.actors.world import Brokers, World
 from tests.support.clocks import settle
+from tests.support.controller_harness import Brokers, World
 
 
 class Seen(NamedTuple):

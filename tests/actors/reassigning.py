@@ -7,9 +7,9 @@ from kactl.errors import ErrorCode
 from kactl.messages.admin import ReassignmentResult
 from kactl.model import Assignment, PartitionView, ReplicaState, TopicPartition
 from kactl.outbound.batch import Addressed
-from tests.actors.bench import Sent
-from tests.actors.world import World
 from tests.support.clocks import settle
+from tests.support.controller_harness import World
+from tests.support.machine_harness import Sent
 from tests.support.scripted_store import Step
 
 Targets = Mapping[str, Sequence[int] | None]

@@ -12,10 +12,10 @@ from kactl.model import Assignment, Fence, Leadership, TopicPartition, TopicRef
 from kactl.stores.base import Committed, Leaderships, Names, Write
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import settle
+from tests.support.controller_harness import CONTROLLER, World, partitions_of, world
 from tests.support.scripted_store import fails, fails_after
 
 from .led import EPOCH, ID, T0, VERSION, ask, epoch_of, led, proposal, propose, refusal
-from .world import CONTROLLER, World, partitions_of, world
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ from kactl.actors.handlers import balance as balancing
 from kactl.messages.admin import ElectionKind
 from kactl.messages.events import BalanceDue
 from kactl.model import NO_LEADER, Assignment, TopicPartition
-from tests.actors.world import World, standby, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import World, standby, world
 from tests.support.scripted_store import after, fails
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,8 @@ from kactl.messages.log import BrokerEvent
 from kactl.model import Assignment, Endpoint, PartitionState, ReplicaState, TopicPartition
 from kactl.stores.base import Found
 from tests.actors.metadata import Seen, alive, block, metadata
-from tests.actors.world import World, kinds, partitions_of, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import World, kinds, partitions_of, world
 from tests.support.scripted_store import Step, answers, fails, found
 
 pytestmark = pytest.mark.anyio

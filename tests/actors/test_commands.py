@@ -6,8 +6,8 @@ import pytest
 from kactl.actors.actor import ActorStopped
 from kactl.errors import BadRequest, BrokerNotAvailable, NotController
 from kactl.messages.admin import ResignRequested
-from tests.actors.world import standby, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import standby, world
 
 pytestmark = pytest.mark.anyio
 

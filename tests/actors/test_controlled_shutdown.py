@@ -8,8 +8,8 @@ from kactl.messages.broker import AlterPartitionRequested, ControlledShutdownReq
 from kactl.messages.control import LeaderAndIsr, Request, StopReplica
 from kactl.messages.log import BrokerEvent
 from kactl.model import NO_EPOCH, NO_LEADER, PartitionState, ReplicaState, TopicPartition
-from tests.actors.world import World, kinds, partitions_of, standby, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import World, kinds, partitions_of, standby, world
 from tests.support.scripted_store import after
 
 pytestmark = pytest.mark.anyio

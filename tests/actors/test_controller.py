@@ -11,8 +11,8 @@ from kactl.messages.control import StopReplica, UpdateMetadata
 from kactl.messages.events import BrokersChanged
 from kactl.messages.log import BrokerEvent
 from kactl.model import NO_LEADER, Broker, PartitionState, ReplicaState
-from tests.actors.world import CONTROLLER, kinds, partitions_of, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import CONTROLLER, kinds, partitions_of, world
 
 pytestmark = pytest.mark.anyio
 

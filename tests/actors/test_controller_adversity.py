@@ -31,8 +31,8 @@ from kactl.messages.events import (
 )
 from kactl.model import Assignment, Fence, Leadership, PartitionState, ReplicaState, TopicPartition, TopicRef
 from kactl.stores.base import Assignments, Changed, StoreEvent
-from tests.actors.world import Line, World, standby, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import Line, World, standby, world
 
 pytestmark = pytest.mark.anyio
 

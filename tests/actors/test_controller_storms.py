@@ -15,9 +15,9 @@ from opentelemetry.metrics import NoOpMeterProvider
 from kactl.errors import KactlError, StoreError, StoreUnavailable
 from kactl.messages.admin import ElectionKind
 from kactl.model import Assignment
-from tests.actors.storms import seeds
-from tests.actors.world import World, world
+from tests.support import storm_seeds as seeds
 from tests.support.clocks import settle
+from tests.support.controller_harness import World, world
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,8 @@ from kactl.messages.events import BrokersChanged
 from kactl.messages.log import ControllerEvent
 from kactl.model import Fence, TopicPartition
 from kactl.stores.base import Notification
-from tests.actors.world import CONTROLLER, standby, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import CONTROLLER, standby, world
 
 pytestmark = pytest.mark.anyio
 

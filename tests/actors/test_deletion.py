@@ -11,8 +11,8 @@ from kactl.messages.events import DeletionsChanged
 from kactl.model import PartitionState, ReplicaState, TopicPartition
 from kactl.state.deletion_blockers import BlockerReason, DeletionBlocker
 from kactl.stores.base import Names
-from tests.actors.bench import Stopped, at
 from tests.actors.deletion_bench import BROKERS, DeletionBench, open_deletion_bench
+from tests.support.machine_harness import Stopped, at
 from tests.support.scripted_store import after, fails
 
 pytestmark = pytest.mark.anyio

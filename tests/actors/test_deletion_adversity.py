@@ -15,8 +15,8 @@ from kactl.messages.log import TopicEvent
 from kactl.model import Assignment, Fence, PartitionState, TopicRef
 from kactl.stores.base import Changed
 from tests.actors.deletion_bench import BROKERS, TOPICS, open_deletion_bench
-from tests.actors.world import World, standby, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import World, standby, world
 from tests.support.scripted_store import Real, Step, fails, fails_after, really
 
 pytestmark = pytest.mark.anyio

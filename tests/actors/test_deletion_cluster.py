@@ -17,8 +17,8 @@ from kactl.model import Assignment, Endpoint, Fence, PartitionState, TopicRef
 from kactl.state.deletion_blockers import BlockerReason
 from kactl.state.rows import Ints
 from tests.actors.reassigning import reassign
-from tests.actors.world import World, partitions_of, standby, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import World, partitions_of, standby, world
 
 pytestmark = pytest.mark.anyio
 

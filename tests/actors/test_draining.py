@@ -11,8 +11,8 @@ from kactl.messages.admin import UndrainRequested
 from kactl.messages.control import StopReplica
 from kactl.messages.log import BrokerEvent, TopicEvent
 from kactl.model import NO_EPOCH, NO_LEADER, ReplicaState
-from tests.actors.world import World, partitions_of, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import World, partitions_of, world
 
 pytestmark = pytest.mark.anyio
 

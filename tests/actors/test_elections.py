@@ -11,8 +11,8 @@ from kactl.messages.events import PreferredElectionStored
 from kactl.messages.log import ControllerEvent
 from kactl.model import NO_LEADER, PartitionState, TopicPartition
 from kactl.stores.base import Found
-from tests.actors.world import World, script, standby, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import World, script, standby, world
 from tests.support.scripted_store import after, answers, fails, found, really
 
 pytestmark = pytest.mark.anyio

@@ -28,8 +28,8 @@ from kactl.messages.events import BrokersChanged, ControllerState, Event, Topics
 from kactl.model import TopicPartition
 from kactl.telemetry.durations import Summary
 from tests.actors.metadata import Blocking, Failing, block, let_fail
-from tests.actors.world import partitions_of, world
 from tests.support.clocks import ManualClock, settle
+from tests.support.controller_harness import partitions_of, world
 
 pytestmark = pytest.mark.anyio
 

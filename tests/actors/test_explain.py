@@ -4,8 +4,8 @@ import pytest
 
 from kactl.machines.explain import Candidate, Explanation, explain_partition
 from kactl.model import NO_LEADER, TopicPartition
-from tests.actors.world import World, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import World, world
 
 pytestmark = pytest.mark.anyio
 

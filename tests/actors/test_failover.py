@@ -16,8 +16,8 @@ from kactl.stores.base import Changed, StoreEvent
 from kactl.stores.memory import MemoryStore
 from kactl.telemetry.terms import Term
 from tests.actors.metadata import Seen, alive, block, metadata
-from tests.actors.world import CONTROLLER, Brokers, World, standby, world
 from tests.support.clocks import ManualClock, settle
+from tests.support.controller_harness import CONTROLLER, Brokers, World, standby, world
 
 pytestmark = pytest.mark.anyio
 

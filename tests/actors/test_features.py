@@ -14,8 +14,7 @@ from kactl.model import Broker, Features, Fence
 from kactl.stores.base import Session
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import ManualClock, settle
-
-from .world import CONTROLLER, SESSION_TIMEOUT_MS, Brokers, World
+from tests.support.controller_harness import CONTROLLER, SESSION_TIMEOUT_MS, Brokers, World
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ import pytest
 from kactl.errors import StoreUnavailable
 from kactl.machines.election import Election
 from kactl.model import Leadership, PartitionState, ReplicaState
-from tests.actors.bench import Bench, at, open_bench
+from tests.support.machine_harness import Bench, at, open_bench
 from tests.support.scripted_store import Step, after, fails, fails_after
 
 pytestmark = pytest.mark.anyio

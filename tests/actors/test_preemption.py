@@ -30,8 +30,8 @@ from kactl.messages.events import (
 )
 from kactl.messages.log import PartitionEvent
 from kactl.model import PartitionState, TopicPartition
-from tests.actors.world import World, led_by, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import World, led_by, world
 
 pytestmark = pytest.mark.anyio
 

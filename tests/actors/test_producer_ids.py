@@ -16,9 +16,9 @@ from kactl.messages.broker import PRODUCER_ID_BLOCK_SIZE, ProducerIdsRequested
 from kactl.model import ProducerIdBlock
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import settle
+from tests.support.controller_harness import CONTROLLER, World, standby, world
 
 from .led import ask, epoch_of, led
-from .world import CONTROLLER, World, standby, world
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,8 @@ from kactl.messages.broker import ControlledShutdownRequested
 from kactl.messages.control import StopReplica
 from kactl.model import NO_EPOCH, NO_LEADER, Assignment, PartitionState, ReplicaState, TopicRef
 from tests.actors.reassigning import entry, leave, left, once, reassign, running, states, tp
-from tests.actors.world import World, script, standby, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import World, script, standby, world
 from tests.support.scripted_store import after, fails, fails_after, really
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,8 @@ from kactl.participant import Listener, Participants
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
 from tests.actors.reassigning import once, reassign, tp
-from tests.actors.world import World, world
 from tests.support.clocks import ManualClock, settle
+from tests.support.controller_harness import World, world
 from tests.support.scripted_store import fails
 
 pytestmark = pytest.mark.anyio

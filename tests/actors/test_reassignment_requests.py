@@ -6,8 +6,8 @@ from kactl.errors import ControllerMoved, ErrorCode, NotController, StoreUnavail
 from kactl.messages.events import ReassignmentStored
 from kactl.model import Assignment, PartitionState, ReplicaState
 from tests.actors.reassigning import entry, leave, left, once, reassign, replicas, results, running, tp
-from tests.actors.world import World, standby, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import World, standby, world
 from tests.support.scripted_store import after, fails
 
 pytestmark = pytest.mark.anyio

@@ -8,8 +8,6 @@ from kactl.errors import ErrorCode, StoreUnavailable
 from kactl.messages.broker import AlterPartitionRequested, IsrProposal
 from kactl.messages.control import LeaderAndIsr
 from kactl.model import NO_LEADER, Assignment, ReplicaState
-from tests.actors.bench import Sent, Stopped, open_bench
-from tests.actors.bench import at as led
 from tests.actors.reassigning import (
     entry,
     flushes,
@@ -23,8 +21,10 @@ from tests.actors.reassigning import (
     states,
     tp,
 )
-from tests.actors.world import World, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import World, world
+from tests.support.machine_harness import Sent, Stopped, open_bench
+from tests.support.machine_harness import at as led
 from tests.support.scripted_store import after, fails, really
 
 pytestmark = pytest.mark.anyio

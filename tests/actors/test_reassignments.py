@@ -9,8 +9,8 @@ from kactl.messages.control import LeaderAndIsr
 from kactl.model import Assignment, Fence, TopicRef
 from kactl.stores.base import Changed
 from tests.actors.reassigning import entry, leave, left, reassign, replicas, running
-from tests.actors.world import CONTROLLER, World, led_by, standby, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import CONTROLLER, World, led_by, standby, world
 
 pytestmark = pytest.mark.anyio
 

@@ -14,9 +14,9 @@ from kactl.errors import StoreUnavailable
 from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
 from kactl.stores.base import Changes, Leaderships, Names
 from kactl.stores.memory import MemoryStore
-from tests.actors.world import World, standby, world
-from tests.contracts.store_clients import delete_topic
 from tests.support.clocks import ManualClock, settle
+from tests.support.controller_harness import World, standby, world
+from tests.support.store_clients import delete_topic
 
 pytestmark = pytest.mark.anyio
 

@@ -15,10 +15,10 @@ from kactl.stores.base import Names, Store, Write
 from kactl.stores.sqlite import SqliteStore
 from kactl.stores.zookeeper import ZooKeeperStore
 from tests.actors.test_standby import knowledge
-from tests.actors.world import Brokers
-from tests.contracts.store_clients import delete_topic
-from tests.interop.fixtures import chroot, jars, zookeeper
-from tests.interop.zookeeper import ZooKeeperServer
+from tests.support.controller_harness import Brokers
+from tests.support.store_clients import delete_topic
+from tests.support.zookeeper_fixtures import chroot, jars, zookeeper
+from tests.support.zookeeper_server import ZooKeeperServer
 
 __all__ = ["chroot", "jars", "zookeeper"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.actors.storms import seeds
+from tests.support import storm_seeds as seeds
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,9 +8,9 @@ from typing import Final
 
 import pytest
 
-from tests.actors.storms import seeds
 from tests.actors.storms.checks import Writes, at_every_moment, at_rest
 from tests.actors.storms.storm import Storm, open_storm
+from tests.support import storm_seeds as seeds
 
 pytestmark = pytest.mark.anyio
 

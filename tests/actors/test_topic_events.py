@@ -5,8 +5,8 @@ import pytest
 from kactl.errors import StoreUnavailable
 from kactl.messages.events import DeletionsChanged
 from kactl.model import NO_LEADER, Assignment, PartitionState, ReplicaState, TopicRef
-from tests.actors.world import World, standby, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import World, standby, world
 from tests.support.scripted_store import fails_after
 
 pytestmark = pytest.mark.anyio

@@ -11,9 +11,9 @@ from kactl.messages.control import LeaderAndIsr, StopReplica
 from kactl.messages.events import TopicModified
 from kactl.model import ZERO_ID, Assignment, TopicPartition, TopicRef
 from tests.support.clocks import settle
+from tests.support.controller_harness import World, standby, world
 
 from .led import ask
-from .world import World, standby, world
 
 pytestmark = pytest.mark.anyio
 

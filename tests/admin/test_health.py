@@ -16,9 +16,9 @@ from kactl.state.cluster import Cluster
 from kactl.stores.base import Assignments, Leaderships
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
-from tests.actors.world import world
 from tests.admin.conftest import Served, served
 from tests.support.clocks import ManualClock, settle
+from tests.support.controller_harness import world
 
 pytestmark = pytest.mark.anyio
 

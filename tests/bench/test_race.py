@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bench.figures import Results, read
-from tests.interop.fixtures import jars
-from tests.interop.processes import Process
+from tests.support.processes import Process
+from tests.support.zookeeper_fixtures import jars
 
 __all__ = ["jars"]
 

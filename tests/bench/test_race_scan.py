@@ -14,8 +14,8 @@ from kactl.config.protocol_level import ProtocolLevel
 from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 from kactl.model import TopicRef
 from kactl.transports.kafka.codec import versions_for
-from tests.transports.kafka import by_kio
-from tests.transports.kafka.strategies import LISTENER, requests
+from tests.support import kio_codec as by_kio
+from tests.support.message_strategies import LISTENER, requests
 
 LEVELS = [versions_for(ProtocolLevel.parse(level)) for level in ("2.6", "2.8", "3.2", "3.9")]
 NEWEST = LEVELS[-1]

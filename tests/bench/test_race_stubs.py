@@ -25,7 +25,7 @@ from kactl.messages.control import (
 from kactl.model import Broker, Endpoint, TopicRef
 from kactl.transports.kafka.client import KafkaTransport
 from kactl.transports.kafka.codec import versions_for
-from tests.transports.kafka import by_kio
+from tests.support import kio_codec as by_kio
 
 pytestmark = pytest.mark.anyio
 

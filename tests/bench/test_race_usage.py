@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.race.usage import cpu_s, peak_mb, wait_calm
-from tests.interop.processes import HarnessError, Process
+from tests.support.processes import HarnessError, Process
 
 LIMIT_S = 60.0
 # Two processes: each uses so much of a core, says so, and waits to be killed.

@@ -15,8 +15,8 @@ from bench.clusters import Racked
 from bench.compare import main as compare
 from bench.figures import Figure, read
 from bench.run import main
-from tests.interop.fixtures import jars
 from tests.support.tree import ROOT
+from tests.support.zookeeper_fixtures import jars
 
 __all__ = ["jars"]
 

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from kactl.admin.schema import ControllerInfo, PartitionInfo
-from tests.interop.processes import HarnessError, Process, free_port
+from tests.support.processes import HarnessError, Process, free_port
 
 KACTL: Final = (sys.executable, "-W", "error", "-m", "kactl.cli")
 # Two busy cores start a server within seconds; after a kill the sessions of the process before have to expire first.

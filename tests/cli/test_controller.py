@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kactl.admin.schema import ControllerInfo
-from tests.interop.fixtures import chroot, jars, zookeeper
-from tests.interop.processes import Process, free_port
-from tests.interop.zookeeper import ZooKeeperServer
+from tests.support.processes import Process, free_port
+from tests.support.zookeeper_fixtures import chroot, jars, zookeeper
+from tests.support.zookeeper_server import ZooKeeperServer
 
 from .server import KACTL, START_S, STOP_S, Ran, kactl
 

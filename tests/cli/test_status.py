@@ -11,7 +11,7 @@ import click
 from kactl.admin.schema import ClusterInfo
 from kactl.cli.root import ENTRIES
 from kactl.cli.root import kactl as root
-from tests.interop.processes import free_port
+from tests.support.processes import free_port
 
 from .server import Up, kactl
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kactl.admin.schema import AnyEvent, PartitionEvent, TopicEvent
-from tests.interop.processes import Process
+from tests.support.processes import Process
 
 from .server import KACTL, QUICK, START_S, STOP_S, Up
 

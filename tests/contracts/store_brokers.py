@@ -7,17 +7,7 @@ from kactl.model import (
     NO_BROKER,
 )
 from kactl.stores.base import Changed
-
-from .store_clients import (
-    ORDERS_0,
-    ORDERS_1,
-    ORDERS_2,
-    SESSION_MS,
-    EventRecorder,
-    Stores,
-    broker,
-    lead,
-)
+from tests.support.store_clients import ORDERS_0, ORDERS_1, ORDERS_2, SESSION_MS, EventRecorder, Stores, broker, lead
 
 
 class BrokerContract:

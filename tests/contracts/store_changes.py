@@ -4,8 +4,17 @@ import pytest
 
 from kactl.model import Assignment, Leadership, TopicPartition, TopicRef
 from kactl.stores.base import Store
-
-from .store_clients import ORDERS, ORDERS_0, ORDERS_1, ORDERS_2, THREE_PARTITIONS, Stores, delete_topic, lead, write
+from tests.support.store_clients import (
+    ORDERS,
+    ORDERS_0,
+    ORDERS_1,
+    ORDERS_2,
+    THREE_PARTITIONS,
+    Stores,
+    delete_topic,
+    lead,
+    write,
+)
 
 PAYMENTS = TopicRef("payments", bytes(range(1, 17)))
 

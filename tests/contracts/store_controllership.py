@@ -9,8 +9,7 @@ from kactl.model import (
     TopicPartition,
 )
 from kactl.stores.base import Changed, Names
-
-from .store_clients import (
+from tests.support.store_clients import (
     ALL,
     ORDERS,
     ORDERS_0,

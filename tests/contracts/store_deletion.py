@@ -7,8 +7,7 @@ import pytest
 from kactl.errors import BeingDeleted, ControllerMoved
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Names, Store
-
-from .store_clients import (
+from tests.support.store_clients import (
     ALL,
     ORDERS,
     ORDERS_0,

@@ -6,8 +6,7 @@ import pytest
 from kactl.errors import ControllerMoved
 from kactl.model import Features, Leadership, ProducerIdBlock, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Store
-
-from .store_clients import ORDERS_0, ORDERS_1, ORDERS_2, EventRecorder, Stores, lead, write
+from tests.support.store_clients import ORDERS_0, ORDERS_1, ORDERS_2, EventRecorder, Stores, lead, write
 
 LAST = 2**63 - 1
 

@@ -14,8 +14,7 @@ from kactl.model import (
     TopicRef,
 )
 from kactl.stores.base import Found, Names, Outcome
-
-from .store_clients import (
+from tests.support.store_clients import (
     ALL,
     ORDERS,
     ORDERS_0,

@@ -11,8 +11,7 @@ from kactl.model import (
     TopicRef,
 )
 from kactl.stores.base import Changed, Names
-
-from .store_clients import (
+from tests.support.store_clients import (
     ALL,
     ORDERS,
     ORDERS_0,

@@ -9,8 +9,8 @@ import pytest
 
 from kactl.stores.base import Session, Store
 from kactl.stores.sqlite import SqliteSession, SqliteStore
+from tests.support.store_clients import SESSION_MS, Stores
 
-from .store_clients import SESSION_MS, Stores
 from .store_contract import StoreContract
 
 

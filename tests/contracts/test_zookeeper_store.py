@@ -9,10 +9,10 @@ from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.client import Client
 from kactl.stores.zookeeper.connection import KINDS, Kind
 from kactl.stores.zookeeper.session import ZooKeeperSession
-from tests.interop.fixtures import chroot, jars, zookeeper
-from tests.interop.zookeeper import ZooKeeperServer
+from tests.support.store_clients import SESSION_MS
+from tests.support.zookeeper_fixtures import chroot, jars, zookeeper
+from tests.support.zookeeper_server import ZooKeeperServer
 
-from .store_clients import SESSION_MS
 from .store_contract import StoreContract
 
 __all__ = ["chroot", "jars", "zookeeper"]

@@ -13,8 +13,8 @@ from typing import Final, Self
 
 from kazoo.client import KazooClient
 
-from .jars import java_command
-from .processes import POLL_S, HarnessError, Process, free_port
+from tests.support.jars import java_command
+from tests.support.processes import POLL_S, HarnessError, Process, free_port
 
 # Three at once on two idle cores take 5 to 6 s.
 START_S: Final = 90.0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from .fixtures import chroot, fresh_zookeeper, jars, jars_4, zookeeper
+from tests.support.zookeeper_fixtures import chroot, fresh_zookeeper, jars, jars_4, zookeeper
 
 __all__ = ["chroot", "fresh_zookeeper", "jars", "jars_4", "zookeeper"]
 

@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 
 import msgspec
 
-from .processes import POLL_S, Process, free_port
+from tests.support.processes import POLL_S, Process, free_port
 
 # A second on an idle machine, most of it for imports; one that is busy with everything else takes many times that.
 START_S: Final = 90.0

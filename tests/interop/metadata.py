@@ -9,7 +9,7 @@ from kio.schema.metadata.v5.response import MetadataResponse
 from kio.schema.response_header.v0.header import ResponseHeader
 from kio.serial import entity_reader
 
-from tests.transports.kafka.by_kio import encode
+from tests.support.kio_codec import encode
 
 ANSWER_S: Final = 10.0
 

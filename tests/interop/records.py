@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from .processes import HarnessError
+from tests.support.processes import HarnessError
 
 # Slow enough to be read by the way, fast enough that every fault meets records on their way.
 EVERY_S: Final = 0.004

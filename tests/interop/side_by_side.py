@@ -9,12 +9,12 @@ from typing import Any, Final
 from click.testing import CliRunner
 
 from kactl.cli.root import kactl
+from tests.support.zookeeper_server import ZooKeeperServer
 
 from .brokers import Cluster
 from .kactl_process import KactlController
 from .metadata import MetadataClient
 from .tools import LEADERS, REASSIGN, TOPICS, Ran, Tools
-from .zookeeper import ZooKeeperServer
 
 KACTL: Final = 900_001
 SIDES: Final = ("kafkas", "kactls")

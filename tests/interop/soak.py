@@ -22,12 +22,13 @@ from pathlib import Path
 from random import Random, SystemRandom
 from typing import Final
 
+from tests.support.jars import missing
+from tests.support.processes import HarnessError
+
 from .acceptance.bench import BROKERS, CHROOT, SESSION_S, TICK_MS, Bench, as_json, partition_of, until
 from .eyes import Eyes
 from .faults import Fault, Faults, hold
-from .jars import missing
 from .journal import Kind, Written
-from .processes import HarnessError
 from .records import PARTITIONS, Records
 from .watch import LeaderWatch
 

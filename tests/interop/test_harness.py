@@ -8,9 +8,10 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer
 from kazoo.client import KazooClient
 
+from tests.support.processes import HarnessError
+from tests.support.zookeeper_server import ZooKeeperServer
+
 from .brokers import Cluster, KafkaBroker
-from .processes import HarnessError
-from .zookeeper import ZooKeeperServer
 
 # From a new topic's first record to the last record read back, new group included.
 CLIENT_S = 30.0

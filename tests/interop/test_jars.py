@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from . import jars
+from tests.support import jars
 
 # Takes the place of mvn: copies two jars, and writes a line per run beside the pom.
 MAVEN = """#!/bin/sh

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 
+from tests.support.zookeeper_server import ZooKeeperServer
+
 from .journal import Kind, Torn, Written, read
-from .zookeeper import ZooKeeperServer
 
 
 @pytest.fixture

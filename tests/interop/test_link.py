@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from .link import Link
-from .processes import free_port
+from tests.support.link import Link
+from tests.support.processes import free_port
 
 
 @pytest.fixture

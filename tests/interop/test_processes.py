@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .processes import HarnessError, Process, free_port
+from tests.support.processes import HarnessError, Process, free_port
 
 
 def sh(script: str, output: Path) -> Process:
@@ -131,7 +131,7 @@ def test_a_child_ends_with_its_parent(tmp_path: Path, script: str, end: str) -> 
     parent = f"""
 import os, signal, sys
 from pathlib import Path
-from tests.interop.processes import Process
+from tests.support.processes import Process
 child = Process(["sh", "-c", {script!r}], output=Path({str(tmp_path / "out")!r}))
 print(child.wait_for_line(r"up (\\d+)", 10)[1], flush=True)
 {end}

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from tests.support.processes import HarnessError
+
 from .acceptance.bench import Bench, until
 from .eyes import State
 from .faults import Faults
 from .journal import Kind, Written
-from .processes import HarnessError
 from .soak import soak, unclean
 from .watch import LeaderWatch
 

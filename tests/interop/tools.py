@@ -9,8 +9,8 @@ import struct
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from .jars import java_command
-from .processes import HarnessError, Process
+from tests.support.jars import java_command
+from tests.support.processes import HarnessError, Process
 
 SOURCE: Final = Path(__file__).with_name("Tools.java")
 # It compiles one small file first.

@@ -6,7 +6,7 @@ from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from .processes import HarnessError
+from tests.support.processes import HarnessError
 
 _FLUSH_S = 60.0
 _JOIN_S = 90.0

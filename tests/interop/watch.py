@@ -9,8 +9,9 @@ from typing import Final, Self
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
+from tests.support.processes import HarnessError
+
 from .eyes import Eyes
-from .processes import HarnessError
 
 EVERY_S: Final = 0.1
 JOIN_S: Final = 90.0

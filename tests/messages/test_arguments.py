@@ -7,8 +7,8 @@ import pytest
 
 import kactl
 from kactl.errors import BadConfig, BadRequest, NotController, NotFound
-from tests.actors.world import standby, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import standby, world
 
 pytestmark = pytest.mark.anyio
 

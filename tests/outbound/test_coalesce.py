@@ -13,7 +13,6 @@ from kactl.errors import ErrorCode
 from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 from kactl.model import Broker, Endpoint, TopicRef
 from kactl.outbound.coalesce import alive_in, coalesced
-
 from tests.support.model_broker import ModelBroker
 
 US = 1

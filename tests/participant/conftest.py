@@ -10,10 +10,9 @@ from kactl.participant import Listener, Participant
 from kactl.stores.base import Names, Store
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub, MemoryTransport
-from tests.contracts.store_clients import write
 from tests.support.clocks import ManualClock
-
-from .requests import ORDERS_0, State, errors, leader_and_isr, update_metadata
+from tests.support.control_requests import ORDERS_0, State, errors, leader_and_isr, update_metadata
+from tests.support.store_clients import write
 
 SESSION_MS = 9_000
 

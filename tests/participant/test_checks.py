@@ -11,8 +11,7 @@ from kactl.messages.control import LeaderAndIsrResponse, StopReplicaResponse, Up
 from kactl.model import EPOCH_DURING_DELETE, NO_EPOCH, ZERO_ID, TopicPartition
 from kactl.participant import checks
 from kactl.participant.hosted_replicas import HostedReplicas, Role
-
-from .requests import (
+from tests.support.control_requests import (
     BILLS_0,
     ID_A,
     ID_B,

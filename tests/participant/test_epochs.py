@@ -11,9 +11,17 @@ from kactl.model import TopicPartition
 from kactl.participant import CachedPartition, HostedPartition, Participant
 from kactl.stores.memory import MemoryStore
 from tests.support.clocks import ManualClock
+from tests.support.control_requests import (
+    BILLS_0,
+    ORDERS_0,
+    ORDERS_1,
+    State,
+    leader_and_isr,
+    stop_replica,
+    update_metadata,
+)
 
 from .conftest import Network, Recorder
-from .requests import BILLS_0, ORDERS_0, ORDERS_1, State, leader_and_isr, stop_replica, update_metadata
 
 NAMES = (ORDERS_0, ORDERS_1, BILLS_0)
 names = st.sampled_from(NAMES)

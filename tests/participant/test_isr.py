@@ -10,11 +10,11 @@ from kactl.participant import Participants
 from kactl.participant.isr import RETRY_MS
 from kactl.participant.isr_writer import WRITES_IN_FLIGHT
 from kactl.stores.memory import MemoryStore
-from tests.contracts.store_clients import write
 from tests.support.clocks import ManualClock, settle
+from tests.support.control_requests import ORDERS_0, State, update_metadata
+from tests.support.store_clients import write
 
 from .conftest import SESSION_MS, Network
-from .requests import ORDERS_0, State, update_metadata
 
 pytestmark = pytest.mark.anyio
 

@@ -18,9 +18,9 @@ from kactl.participant.lagging_replicas import LAG_MS
 from kactl.stores.memory import MemoryStore
 from kactl.transports.memory import MemoryHub
 from tests.support.clocks import ManualClock, settle
+from tests.support.control_requests import CONTROLLER, ID_A, ORDERS_0, State, update_metadata
 
 from .conftest import SESSION_MS, Network
-from .requests import CONTROLLER, ID_A, ORDERS_0, State, update_metadata
 
 pytestmark = pytest.mark.anyio
 

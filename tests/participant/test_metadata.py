@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 
 from kactl.model import ZERO_ID, TopicPartition
 from kactl.participant.metadata import MetadataCache
-
-from .requests import BILLS_0, CONTROLLER, ID_A, ORDERS_0, ORDERS_1, State, gone, update_metadata
+from tests.support.control_requests import BILLS_0, CONTROLLER, ID_A, ORDERS_0, ORDERS_1, State, gone, update_metadata
 
 
 def test_update_merges_partitions_and_replaces_brokers() -> None:

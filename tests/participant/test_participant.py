@@ -11,9 +11,9 @@ from kactl.participant.participant import RETRY_MS
 from kactl.stores.memory import MemoryStore
 from kactl.stores.memory_state import MemorySession
 from tests.support.clocks import ManualClock, settle
+from tests.support.control_requests import ORDERS_0, State, leader_and_isr, update_metadata
 
 from .conftest import SESSION_MS, Network, Recorder
-from .requests import ORDERS_0, State, leader_and_isr, update_metadata
 
 pytestmark = pytest.mark.anyio
 

@@ -6,9 +6,7 @@ import pytest
 from kactl.messages.control import StopReplicaResponse
 from kactl.model import EPOCH_DURING_DELETE, TopicPartition
 from kactl.participant import Listener, Role
-
-from .conftest import Network, Recorder
-from .requests import (
+from tests.support.control_requests import (
     BILLS_0,
     ORDERS_0,
     ORDERS_1,
@@ -18,6 +16,8 @@ from .requests import (
     stop_replica,
     update_metadata,
 )
+
+from .conftest import Network, Recorder
 
 pytestmark = pytest.mark.anyio
 

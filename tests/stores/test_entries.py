@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kactl.model import NO_VERSION, Leadership, TopicPartition
 from kactl.stores.base import Found, Names, Outcome
 from kactl.stores.entries import NO_TOPIC, PARTITION_LIMIT, EntryTable, topic_numbers
-from tests.contracts.store_clients import write
+from tests.support.store_clients import write
 
 Key = tuple[int, int]
 KNOWN = {f"t{number}": number for number in range(5)}

@@ -6,8 +6,8 @@ from kactl.errors import IllegalState, SessionExpired, TopicExists
 from kactl.model import Assignment, TopicPartition
 from kactl.stores.base import Assignments, Changed, Store
 from kactl.stores.memory import MemoryState, MemoryStore
-from tests.contracts.store_clients import EventRecorder, broker
 from tests.support.clocks import ManualClock
+from tests.support.store_clients import EventRecorder, broker
 
 pytestmark = pytest.mark.anyio
 

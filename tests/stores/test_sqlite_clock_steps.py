@@ -15,8 +15,8 @@ from kactl.errors import BrokerIdTaken, ControllerMoved, SessionExpired
 from kactl.stores.base import Changed
 from kactl.stores.sqlite import Holder, SqliteStore
 from kactl.stores.sqlite.lease import POLL_MS
-from tests.contracts.store_clients import WAIT_S, EventRecorder, broker
 from tests.support.clocks import ManualClock, SteppedClock
+from tests.support.store_clients import WAIT_S, EventRecorder, broker
 
 pytestmark = pytest.mark.anyio
 
@@ -170,7 +170,7 @@ CHILD: Final = f"""
 import sys, anyio
 from kactl.stores.sqlite import SqliteStore
 from tests.support.clocks import SteppedClock
-from tests.contracts.store_clients import broker
+from tests.support.store_clients import broker
 
 async def main() -> None:
     path, step_ms = sys.argv[1], int(sys.argv[2])

@@ -14,7 +14,7 @@ from kactl.errors import StoreDamaged
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.stores.base import Names
 from kactl.stores.sqlite import SqliteStore, journal, schema, snapshot
-from tests.contracts.store_clients import ALL, SESSION_MS, broker, lead, write
+from tests.support.store_clients import ALL, SESSION_MS, broker, lead, write
 
 from .maintenance import run_maintenance
 

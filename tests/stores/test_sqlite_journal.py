@@ -15,8 +15,8 @@ from kactl.model import NO_VERSION, Assignment, Fence, TopicPartition, TopicRef
 from kactl.stores.base import Assignments, Leaderships, Names
 from kactl.stores.sqlite import SqliteStore, database, journal, snapshot
 from kactl.stores.sqlite.database import Database
-from tests.contracts.store_clients import ALL, lead, write
 from tests.support.clocks import ManualClock
+from tests.support.store_clients import ALL, lead, write
 
 from .maintenance import run_maintenance
 

@@ -13,8 +13,8 @@ from kactl.model import Assignment, TopicRef
 from kactl.stores.base import Changed, Store
 from kactl.stores.sqlite import SqliteStore, database
 from kactl.stores.sqlite.lease import POLL_MS
-from tests.contracts.store_clients import WAIT_S, EventRecorder, broker
 from tests.support.clocks import ManualClock
+from tests.support.store_clients import WAIT_S, EventRecorder, broker
 
 pytestmark = pytest.mark.anyio
 

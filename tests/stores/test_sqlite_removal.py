@@ -12,7 +12,8 @@ from kactl.errors import StoreDamaged
 from kactl.model import Assignment, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Names
 from kactl.stores.sqlite import SqliteStore, journal
-from tests.contracts.store_clients import (
+from tests.support.clocks import ManualClock
+from tests.support.store_clients import (
     ALL,
     ORDERS,
     ORDERS_0,
@@ -23,7 +24,6 @@ from tests.contracts.store_clients import (
     stored,
     write,
 )
-from tests.support.clocks import ManualClock
 
 from .maintenance import run_maintenance
 

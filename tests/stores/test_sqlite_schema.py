@@ -13,8 +13,8 @@ from kactl.errors import StoreDamaged, StoreError
 from kactl.model import Features, ProducerIdBlock
 from kactl.stores.base import Names
 from kactl.stores.sqlite import SqliteStore, schema
-from tests.contracts.store_clients import ALL, ORDERS_0, broker, lead, stored, write
 from tests.support.clocks import ManualClock
+from tests.support.store_clients import ALL, ORDERS_0, broker, lead, stored, write
 
 pytestmark = pytest.mark.anyio
 

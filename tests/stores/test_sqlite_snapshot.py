@@ -12,8 +12,8 @@ from kactl.model import NO_VERSION, Assignment, Fence, TopicPartition, TopicRef
 from kactl.stores.base import Names
 from kactl.stores.sqlite import SqliteStore, database, journal, snapshot
 from kactl.stores.sqlite.snapshot import BASES_APART
-from tests.contracts.store_clients import delete_topic, write
 from tests.support.clocks import ManualClock
+from tests.support.store_clients import delete_topic, write
 
 from .maintenance import run_maintenance, run_maintenance_step
 

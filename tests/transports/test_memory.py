@@ -11,8 +11,8 @@ from kactl.model import Broker
 from kactl.transports.base import Connection, Transport
 from kactl.transports.memory import MemoryHub, MemoryTransport
 from tests.contracts.transport_contract import ControllerContext, Respond, TransportContract
-from tests.participant.requests import update_metadata
 from tests.support.clocks import ManualClock
+from tests.support.control_requests import update_metadata
 
 pytestmark = pytest.mark.anyio
 

@@ -13,8 +13,8 @@ from kactl.errors import InvalidReplicaAssignment, InvalidReplicationFactor, Sto
 from kactl.messages.control import LeaderAndIsr, UpdateMetadata
 from kactl.model import NO_EPOCH, NO_VERSION, Broker, Endpoint, PartitionState, ReplicaState, TopicPartition
 from kactl.stores.base import Names, Write
-from tests.actors.world import CONTROLLER, World, partitions_of, standby, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import CONTROLLER, World, partitions_of, standby, world
 from tests.support.scripted_store import fails
 
 pytestmark = pytest.mark.anyio

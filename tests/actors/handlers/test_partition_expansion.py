@@ -17,8 +17,8 @@ from kactl.messages.admin import PARTITIONS_OF_A_TOPIC_MAX
 from kactl.messages.log import TopicEvent
 from kactl.model import Assignment, PartitionState, TopicRef
 from tests.actors.reassigning import reassign
-from tests.actors.world import World, standby, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import World, standby, world
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from kactl.machines.election import Election
 from kactl.messages.log import PartitionEvent
 from kactl.model import Leadership, PartitionState, ReplicaState, TopicPartition
 from kactl.stores.base import Names
-from tests.actors.bench import Bench, at, open_bench
+from tests.support.machine_harness import Bench, at, open_bench
 from tests.support.scripted_store import fails, fails_after, really
 
 pytestmark = pytest.mark.anyio

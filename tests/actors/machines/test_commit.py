@@ -12,7 +12,7 @@ from kactl.machines.election import Election
 from kactl.model import Leadership, PartitionState
 from kactl.state.change import Change, Refusal
 from kactl.stores.base import Found
-from tests.actors.bench import Bench, at
+from tests.support.machine_harness import Bench, at
 from tests.support.scripted_store import Written, after, answers, fails, fails_after, fails_between, found, refuses
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ import pytest
 
 from kactl.actors.machines.min_isr import READ_LIMIT_S, RETRY_MS, UNKNOWN
 from kactl.errors import StoreUnavailable
-from tests.actors.world import World, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import World, world
 from tests.support.scripted_store import fails
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from kactl.machines.election import Election
 from kactl.model import Leadership, PartitionState
 from kactl.state.change import Refusal
 from kactl.stores.base import Found
-from tests.actors.bench import Bench, Led, at, open_bench, refusals
+from tests.support.machine_harness import Bench, Led, at, open_bench, refusals
 from tests.support.scripted_store import Written, after, answers, fails, found, really, refuses, version
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from kactl.machines.election import Election
 from kactl.messages.log import PartitionEvent
 from kactl.model import NO_VERSION, Leadership, PartitionState
 from kactl.state.change import REFUSAL_TEXT, Refusal
-from tests.actors.bench import EPOCH, Bench, Known, Led, at, refusals
+from tests.support.machine_harness import EPOCH, Bench, Known, Led, at, refusals
 from tests.support.scripted_store import Written, fails, really, refuses
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ from kactl.errors import StoreError, StoreUnavailable
 from kactl.machines.election import Election
 from kactl.model import PartitionState
 from kactl.state.change import Refusal
-from tests.actors.bench import EPOCH, Bench, Led, at, open_bench, refusals
+from tests.support.machine_harness import EPOCH, Bench, Led, at, open_bench, refusals
 from tests.support.scripted_store import Step, after, answers, fails, fails_after, fails_between
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from kactl.errors import ControllerMoved, SessionExpired, StoreError, StoreUnava
 from kactl.machines import replica
 from kactl.messages.log import PartitionEvent, ReplicaEvent
 from kactl.model import PartitionState, ReplicaState
-from tests.actors.bench import EPOCH, Bench, Known, Led, Stopped, at
+from tests.support.machine_harness import EPOCH, Bench, Known, Led, Stopped, at
 from tests.support.scripted_store import Written, fails, really
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ import pytest
 from kactl.errors import StoreUnavailable
 from kactl.model import Leadership, PartitionState, ReplicaState
 from kactl.stores.base import Found
-from tests.actors.bench import EPOCH, Bench, Known, Led, at
+from tests.support.machine_harness import EPOCH, Bench, Known, Led, at
 from tests.support.scripted_store import (
     Step,
     Written,

@@ -4,8 +4,8 @@ import pytest
 
 from kactl.messages.admin import ElectionKind
 from kactl.model import NO_LEADER, TopicPartition
-from tests.actors.world import World, standby, world
 from tests.support.clocks import settle
+from tests.support.controller_harness import World, standby, world
 
 pytestmark = pytest.mark.anyio
 

@@ -1,8 +1,8 @@
-"""Brokers that believe what controllers tell them, and judge whether they are told it rightly.
+"""Simulated brokers that apply the controllers' requests and check them.
 
-Unlike `tests.actors.world.Brokers`, which note what is sent, these keep a view of the cluster, refuse who is out of
-date, follow and lead. They may be slow or silent, lose answers, and have directories that fail. Whatever no broker may
-ever be told raises a complaint, which is noted and looked at by the test.
+Unlike `tests.support.controller_harness.Brokers`, which only record requests, these keep a view of the cluster, reject
+stale controllers, follow and lead. They can be slow or silent, lose responses, and have log directories that fail. A
+request that no broker may ever receive adds a complaint, which the test reads.
 """
 
 import dataclasses

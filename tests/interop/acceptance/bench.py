@@ -9,15 +9,16 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.error import HTTPError
 
+from tests.support.link import Link
+from tests.support.processes import POLL_S, HarnessError
+from tests.support.zookeeper_server import ZooKeeperServer
+
 from ..brokers import Cluster
 from ..eyes import Eyes
 from ..journal import Kind, Written, read
 from ..kactl_process import KactlController
-from ..link import Link
 from ..metadata import MetadataClient
-from ..processes import POLL_S, HarnessError
 from ..tools import Tools
-from ..zookeeper import ZooKeeperServer
 
 KACTL: Final = 900_001
 OTHER: Final = 900_002

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pyarrow import parquet
 
-from ..processes import HarnessError
+from tests.support.processes import HarnessError
 
 # Spark starts within ten seconds on two idle cores; all jobs on so few lines take a minute.
 RUN_S: Final = 600.0

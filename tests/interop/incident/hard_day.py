@@ -15,11 +15,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Protocol
 
+from tests.support.zookeeper_server import ZooKeeperServer
+
 from ..acceptance.bench import until
 from ..brokers import Cluster
 from ..eyes import Eyes
 from ..tools import Tools
-from ..zookeeper import ZooKeeperServer
 from . import kraft_story, logging
 from .bench import MARGIN_S, Notes
 from .facts import Facts

@@ -9,11 +9,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from tests.support.jars import java_command
+from tests.support.processes import HarnessError, Process, free_port
+
 from ..acceptance.bench import until
 from ..brokers import HEAP_MB, SETTINGS, START_S
-from ..jars import java_command
 from ..metadata import MetadataClient
-from ..processes import HarnessError, Process, free_port
 from ..tools import Tools
 from . import logging
 from .bench import MARGIN_S, Notes

@@ -14,7 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from ..jars import class_path_4
+from tests.support.jars import class_path_4
+
 from . import hard_day
 from .facts import Facts, Kill, Pause, Planned
 from .prober import Gap

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Self
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
-from ..processes import HarnessError
+from tests.support.processes import HarnessError
 
 # Between two records of a writer, whichever partition they are for.
 EVERY_S: Final = 0.004

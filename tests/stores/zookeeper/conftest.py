@@ -7,8 +7,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from kactl.stores.zookeeper.connection import KINDS, Kind
-from tests.interop.fixtures import chroot, fresh_zookeeper, jars, zookeeper
-from tests.interop.zookeeper import ZooKeeperServer
+from tests.support.zookeeper_fixtures import chroot, fresh_zookeeper, jars, zookeeper
+from tests.support.zookeeper_server import ZooKeeperServer
 
 __all__ = ["chroot", "fresh_zookeeper", "jars", "zookeeper"]
 

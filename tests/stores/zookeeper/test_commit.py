@@ -15,7 +15,7 @@ from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.client import Client
 from kactl.stores.zookeeper.request import MultiRead
 from kactl.stores.zookeeper.state_reads import ReadStates
-from tests.contracts.store_clients import ORDERS, ORDERS_0, SESSION_MS, write
+from tests.support.store_clients import ORDERS, ORDERS_0, SESSION_MS, write
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 

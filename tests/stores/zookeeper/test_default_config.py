@@ -8,7 +8,7 @@ import pytest
 
 from kactl.stores.base import Changed
 from kactl.stores.zookeeper import ZooKeeperStore, layout
-from tests.contracts.store_clients import SESSION_MS, EventRecorder
+from tests.support.store_clients import SESSION_MS, EventRecorder
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 

@@ -10,8 +10,8 @@ from kactl.errors import ControllerMoved, StoreError
 from kactl.model import Assignment, Fence, TopicPartition
 from kactl.stores.base import Names
 from kactl.stores.zookeeper import ZooKeeperStore
-from tests.contracts.store_clients import ORDERS, SESSION_MS, THREE_PARTITIONS, WAIT_S, delete_topic, write
-from tests.interop.zookeeper import ZooKeeperServer
+from tests.support.store_clients import ORDERS, SESSION_MS, THREE_PARTITIONS, WAIT_S, delete_topic, write
+from tests.support.zookeeper_server import ZooKeeperServer
 
 from .proxy import MULTI, Proxy
 

@@ -13,8 +13,8 @@ from kactl.state.rows import Ints
 from kactl.stores.base import Names
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.connection import Kind
-from tests.contracts.store_clients import SESSION_MS, WAIT_S, write
-from tests.interop.zookeeper import ZooKeeperServer
+from tests.support.store_clients import SESSION_MS, WAIT_S, write
+from tests.support.zookeeper_server import ZooKeeperServer
 
 from .proxy import MULTI, Proxy
 

@@ -12,8 +12,8 @@ from kactl.model import Assignment, Features, Fence, Leadership, ProducerIdBlock
 from kactl.stores.base import Names, Outcome
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.connection import Kind
-from tests.contracts.store_clients import ORDERS, ORDERS_0, SESSION_MS, THREE_PARTITIONS, WAIT_S, broker, write
-from tests.interop.zookeeper import ZooKeeperServer
+from tests.support.store_clients import ORDERS, ORDERS_0, SESSION_MS, THREE_PARTITIONS, WAIT_S, broker, write
+from tests.support.zookeeper_server import ZooKeeperServer
 
 from .proxy import CREATE, MULTI, SET_DATA, Proxy
 

@@ -14,7 +14,7 @@ from kactl.errors import ControllerMoved, StoreDamaged
 from kactl.model import NO_BROKER, Assignment, Fence, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Found, Names, Notification
 from kactl.stores.zookeeper import ZooKeeperStore, state_reads
-from tests.contracts.store_clients import ORDERS, ORDERS_0, ORDERS_1, SESSION_MS, THREE_PARTITIONS, EventRecorder, write
+from tests.support.store_clients import ORDERS, ORDERS_0, ORDERS_1, SESSION_MS, THREE_PARTITIONS, EventRecorder, write
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 

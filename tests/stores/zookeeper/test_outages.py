@@ -15,9 +15,9 @@ from kactl.model import Assignment, Fence, TopicPartition, TopicRef
 from kactl.stores.base import Changed, Names
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.connection import Kind
-from tests.contracts.store_clients import ORDERS, SESSION_MS, THREE_PARTITIONS, WAIT_S, EventRecorder, broker, write
-from tests.interop.processes import free_port
-from tests.interop.zookeeper import ZooKeeperServer
+from tests.support.processes import free_port
+from tests.support.store_clients import ORDERS, SESSION_MS, THREE_PARTITIONS, WAIT_S, EventRecorder, broker, write
+from tests.support.zookeeper_server import ZooKeeperServer
 
 from .proxy import Proxy
 

@@ -12,8 +12,8 @@ from kactl.stores.zookeeper import ZooKeeperStore, set_watches
 from kactl.stores.zookeeper.client import Client
 from kactl.stores.zookeeper.connection import Kind
 from kactl.stores.zookeeper.request import MultiRead
-from tests.contracts.store_clients import SESSION_MS, WAIT_S, EventRecorder, write
-from tests.interop.zookeeper import ZooKeeperServer
+from tests.support.store_clients import SESSION_MS, WAIT_S, EventRecorder, write
+from tests.support.zookeeper_server import ZooKeeperServer
 
 from .proxy import Proxy
 

@@ -14,7 +14,7 @@ from kactl.model import NO_BROKER, NO_VERSION, Fence, TopicPartition
 from kactl.stores.base import Found, Leaderships, Names, Write
 from kactl.stores.zookeeper import layout, request, state_reads, state_writes
 from kactl.stores.zookeeper.request import MultiRead
-from tests.contracts.store_clients import write
+from tests.support.store_clients import write
 
 NAMES: Final = st.builds(
     TopicPartition,

@@ -9,11 +9,11 @@ from kactl.actors.system import Controller
 from kactl.errors import ControllerMoved
 from kactl.stores.base import Changed
 from kactl.stores.zookeeper import ZooKeeperStore
-from tests.actors.world import Brokers
-from tests.contracts.store_clients import SESSION_MS, EventRecorder
 from tests.contracts.test_zookeeper_store import end_session
-from tests.interop.fixtures import chroot, jars, zookeeper
-from tests.interop.zookeeper import ZooKeeperServer
+from tests.support.controller_harness import Brokers
+from tests.support.store_clients import SESSION_MS, EventRecorder
+from tests.support.zookeeper_fixtures import chroot, jars, zookeeper
+from tests.support.zookeeper_server import ZooKeeperServer
 
 __all__ = ["chroot", "jars", "zookeeper"]
 

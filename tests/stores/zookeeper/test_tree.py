@@ -11,8 +11,8 @@ from kactl.model import NO_BROKER, Assignment, Broker, Endpoint, TopicPartition,
 from kactl.stores.base import Found, Names
 from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.layout import PERSISTENT
-from tests.contracts.store_clients import ORDERS, ORDERS_0, SESSION_MS, THREE_PARTITIONS
-from tests.interop.zookeeper import ZooKeeperServer
+from tests.support.store_clients import ORDERS, ORDERS_0, SESSION_MS, THREE_PARTITIONS
+from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 

@@ -12,7 +12,8 @@ from kactl.stores.zookeeper import ZooKeeperStore
 from kactl.stores.zookeeper.connection import Kind
 from kactl.stores.zookeeper.connection.kazoo_connection import KazooConnection
 from kactl.stores.zookeeper.connection.native import NativeConnection
-from tests.contracts.store_clients import (
+from tests.contracts.test_zookeeper_store import end_session
+from tests.support.store_clients import (
     ORDERS,
     ORDERS_0,
     ORDERS_1,
@@ -24,8 +25,7 @@ from tests.contracts.store_clients import (
     lead,
     write,
 )
-from tests.contracts.test_zookeeper_store import end_session
-from tests.interop.zookeeper import ZooKeeperServer
+from tests.support.zookeeper_server import ZooKeeperServer
 
 from .proxy import Proxy
 

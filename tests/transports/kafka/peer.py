@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from kactl.messages.control import Request, Response
 from kactl.model import Broker, Endpoint
 from kactl.transports.kafka.codec import Versions
-
-from . import by_kio
-from .strategies import LISTENER
+from tests.support import kio_codec as by_kio
+from tests.support.message_strategies import LISTENER
 
 Respond = Callable[[Request], Awaitable[Response]]
 

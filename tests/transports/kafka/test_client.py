@@ -29,9 +29,9 @@ from kactl.model import Broker, Endpoint, TopicRef
 from kactl.transports.kafka import KafkaTransport
 from kactl.transports.kafka.client import ROWS_IN_LOOP_MAX, KafkaConnection
 from kactl.transports.kafka.codec import Encoder
+from tests.support.message_strategies import LISTENER
 
 from .peer import Raw, listening
-from .strategies import LISTENER
 from .test_request import UPDATE
 
 pytestmark = pytest.mark.anyio

@@ -10,9 +10,9 @@ from kactl.model import Broker
 from kactl.transports.base import Transport
 from kactl.transports.kafka import KafkaTransport
 from tests.contracts.transport_contract import ControllerContext, Respond, TransportContract
+from tests.support.message_strategies import LISTENER
 
 from .peer import listening
-from .strategies import LISTENER
 
 
 class TestKafkaTransport(TransportContract):

@@ -13,9 +13,9 @@ from kactl.model import TopicRef
 from kactl.outbound.fan_out import FanOut, PartitionStatesView
 from kactl.state.topics import Topics
 from kactl.transports.kafka.codec import fan_out_bodies as group
+from tests.support import kio_codec as by_kio
+from tests.support.message_strategies import LISTENER
 
-from . import by_kio
-from .strategies import LISTENER
 from .test_request import BROKER, IBPS, encoder, spoken, whole
 
 

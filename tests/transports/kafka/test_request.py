@@ -12,9 +12,8 @@ from kactl.errors import IllegalState
 from kactl.messages.control import LeaderAndIsr, PartitionStates, Request, StopReplica, UpdateMetadata
 from kactl.model import Broker, Endpoint, TopicRef
 from kactl.transports.kafka.codec import Encoder, Frame, Versions, versions_for
-
-from . import by_kio
-from .strategies import LISTENER, requests
+from tests.support import kio_codec as by_kio
+from tests.support.message_strategies import LISTENER, requests
 
 IBPS = ["2.6", "2.8", "3.2", "3.9"]  # one for each set of versions
 

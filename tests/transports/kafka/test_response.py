@@ -23,9 +23,9 @@ from kactl.messages.control import (
 from kactl.model import ZERO_ID, TopicRef
 from kactl.state.topics import AllTopics, Topics
 from kactl.transports.kafka.codec import Decoder
+from tests.support import kio_codec as by_kio
+from tests.support.message_strategies import exchanges
 
-from . import by_kio
-from .strategies import exchanges
 from .test_request import IBPS, LEAD, STOP, UPDATE, column, spoken
 
 REQUESTS = {"LeaderAndIsr": LEAD, "UpdateMetadata": UPDATE, "StopReplica": STOP}

@@ -11,10 +11,10 @@ from kazoo.protocol.states import KazooState
 from kactl.stores.zookeeper import request
 from kactl.stores.zookeeper.client import Client
 from kactl.stores.zookeeper.connection import KINDS, Kind
-from tests.contracts.store_clients import WAIT_S
-from tests.interop.link import Link
-from tests.interop.zookeeper import ZooKeeperServer
 from tests.stores.zookeeper.proxy import Proxy
+from tests.support.link import Link
+from tests.support.store_clients import WAIT_S
+from tests.support.zookeeper_server import ZooKeeperServer
 
 from .test_oracle import Diary, tree, write
 

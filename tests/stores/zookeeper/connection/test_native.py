@@ -18,8 +18,8 @@ from kazoo.protocol.states import KazooState
 from kactl.errors import SessionExpired, StoreUnavailable
 from kactl.stores.zookeeper.client import Client
 from kactl.stores.zookeeper.connection.native import NativeConnection
-from tests.contracts.store_clients import WAIT_S
-from tests.interop.processes import free_port
+from tests.support.processes import free_port
+from tests.support.store_clients import WAIT_S
 
 from .scripted import PASSWORD, SESSION, STAT, Line, ScriptedServer, answer, event, framed, node, serve_reads
 

@@ -17,8 +17,8 @@ from kactl.stores.zookeeper.client import Client
 from kactl.stores.zookeeper.connection import KINDS, Kind
 from kactl.stores.zookeeper.request import MultiRead
 from kactl.stores.zookeeper.set_watches import SetWatches
-from tests.contracts.store_clients import SESSION_MS, WAIT_S
-from tests.interop.zookeeper import ZooKeeperServer
+from tests.support.store_clients import SESSION_MS, WAIT_S
+from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 

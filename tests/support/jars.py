@@ -1,8 +1,8 @@
 """The jars of ZooKeeper and Kafka, and the Java that runs them.
 
-Maven copies what `pom.xml` names into `.jars/` when they are first asked for. The stamp there is written last; it
-holds the hash of the pom and the names of the jars, so a half-made or outdated folder is made again, and a stray file
-in it never reaches a class path. Callers in several processes take turns at a lock file.
+Maven copies the jars that `tests/interop/pom.xml` names into `.jars/` beside it when they are first needed. The stamp
+there is written last; it holds the hash of the pom and the names of the jars, so a half-made or outdated folder is made
+again, and a stray file in it never reaches a class path. Callers in several processes take turns at a lock file.
 
 Where Java or Maven is missing, tests skip with one line that says so; with KACTL_REQUIRE_INTEROP=1 they fail instead.
 """
@@ -23,14 +23,15 @@ from typing import Final, NoReturn
 import pytest
 
 from .processes import HarnessError, Process
+from .tree import ROOT
 
-HERE: Final = Path(__file__).parent
-POM: Final = HERE / "pom.xml"
-FOLDER: Final = HERE / ".jars"
+INTEROP: Final = ROOT / "tests" / "interop"
+POM: Final = INTEROP / "pom.xml"
+FOLDER: Final = INTEROP / ".jars"
 # Kafka 4, which has no ZooKeeper mode, in a folder of its own.
-POM_4: Final = HERE / "pom-4.xml"
-FOLDER_4: Final = HERE / ".jars-4"
-LOG_CONFIG: Final = HERE / "log4j.properties"
+POM_4: Final = INTEROP / "pom-4.xml"
+FOLDER_4: Final = INTEROP / ".jars-4"
+LOG_CONFIG: Final = INTEROP / "log4j.properties"
 REQUIRE: Final = "KACTL_REQUIRE_INTEROP"
 JAVA_MIN: Final = 11
 JAVA_MIN_4: Final = 17

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from .jars import require_jars, require_jars_4
-from .zookeeper import ZooKeeperServer
+from .zookeeper_server import ZooKeeperServer
 
 _chroots = itertools.count(1)
 

@@ -19,7 +19,7 @@ from kactl.messages.control import (
 )
 from kactl.model import NO_BROKER, ZERO_ID, Broker, Endpoint, TopicRef
 
-from .by_kio import PROTOCOLS
+from .kio_codec import PROTOCOLS
 
 LISTENER = "INTERNAL"
 
